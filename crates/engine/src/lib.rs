@@ -1,0 +1,25 @@
+//! Page faults served in user space.
+//!
+//! Read in this order: [`fault`] (a fault's way), [`mm::vma_lock`] (the lock
+//! that is a reference count), its loom models in `crates/engine-loom`.
+//!
+//! This crate is the engine without an operating system beneath it: it names
+//! time, page tables and stores by the traits [`Clock`], [`Mmu`] and
+//! [`Store`], and everything that orders memory or waits by the `sync`
+//! façade. The `softfault` crate puts the real ones in.
+
+pub mod clock;
+pub mod lock;
+pub mod mm;
+pub mod mmu;
+pub mod slab;
+pub mod store;
+
+pub use clock::Clock;
+pub use mmu::Mmu;
+pub use store::Store;
+
+/// Bytes of a base page as a shift. x86-64; the engine takes it from here only.
+pub const PAGE_SHIFT: u32 = 12;
+/// Bytes of a base page.
+pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;

@@ -1,0 +1,5 @@
+//! Address spaces: VMAs, the tree that finds them, `mmap_lock`, and the verbs
+//! that change the shape of a space.
+
+pub mod vma;
+pub mod vma_lock;

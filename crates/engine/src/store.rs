@@ -1,0 +1,76 @@
+//! Where pages come from, as a trait: a file, a simulated disk, a store whose
+//! completions a test releases.
+
+use core::ops::Range;
+
+/// A read or write that failed, as the store's errno (5 is EIO).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreError(pub i32);
+
+/// One asynchronous read.
+#[derive(Debug, Clone, Copy)]
+pub struct Read {
+    /// Handed back with the completion.
+    pub cookie: u64,
+    /// Byte offset in the store, a multiple of the page size.
+    pub offset: u64,
+    /// Where the bytes go: a frame of the engine's pool, which nobody else
+    /// touches until the completion.
+    pub buffer: *mut u8,
+    /// Bytes, a multiple of the page size.
+    pub bytes: usize,
+}
+
+/// Takes the completions of asynchronous reads.
+pub trait Complete {
+    /// The read with this `cookie` is over: how many bytes arrived (fewer than
+    /// asked: the store ends there), or why not.
+    fn complete(&self, cookie: u64, result: Result<usize, StoreError>);
+}
+
+/// What a range of a store holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    /// Bytes that have to be read.
+    Data(Range<u64>),
+    /// Zeros that were never written.
+    Hole(Range<u64>),
+}
+
+/// A source of pages. Nothing here may use the heap or a lazily made
+/// thread-local: it is called from the fault handler.
+pub trait Store: Send + Sync {
+    /// Bytes in the store, now.
+    fn len(&self) -> Result<u64, StoreError>;
+
+    /// True if the store holds no bytes.
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// The extent around byte `offset`, which is before the end.
+    fn extent(&self, offset: u64) -> Result<Extent, StoreError>;
+
+    /// Reads in the calling thread; returns how many bytes arrived, fewer than
+    /// asked only at the end of the store.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize)
+    -> Result<usize, StoreError>;
+
+    /// Starts reads and returns how many of them, from the front, were started
+    /// (none where the store has no asynchronous way, or its queue is full).
+    /// Their completions are delivered by [`reap`](Self::reap), by any thread.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read), until each completion.
+    unsafe fn submit(&self, reads: &[Read]) -> usize;
+
+    /// Delivers completions of this store's (and its neighbours') reads.
+    /// `cookie` is a read that the caller waits for; it waits, at most for
+    /// `timeout_ns`, until something was delivered, by this thread or by
+    /// another that was reaping already. `timeout_ns` 0 only polls.
+    /// May return early for no reason: callers look again.
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64);
+}

@@ -1,0 +1,3 @@
+//! Threads.
+
+pub use std::thread::{JoinHandle, spawn, yield_now};

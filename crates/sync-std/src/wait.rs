@@ -1,0 +1,65 @@
+//! The waitable word: 32 bits that threads can sleep on, as a futex.
+
+use core::ops::Deref;
+use core::sync::atomic::AtomicU32;
+
+/// An `AtomicU32` that a thread can wait on. All atomic operations are there
+/// by `Deref`; changing the word wakes nobody by itself.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct WaitWord(AtomicU32);
+
+impl WaitWord {
+    /// A word that holds `value`.
+    pub const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    /// Sleeps while the word holds `expected`, until woken, or until
+    /// `timeout_ns` have passed. Returns at once if the word holds something
+    /// else, and may return early for no reason: callers look again.
+    pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
+        let timeout = timeout_ns.map(|ns| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        });
+        let timeout: *const libc::timespec = match &timeout {
+            Some(timeout) => timeout,
+            None => core::ptr::null(),
+        };
+        // SAFETY: the word is valid for the call, and so is the timeout.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                timeout,
+            );
+        }
+    }
+
+    /// Wakes up to `count` threads that wait on the word.
+    ///
+    /// The word is not read: it may have been given up and reused meanwhile,
+    /// as long as its memory is still there (a slab's never goes away).
+    pub fn wake(&self, count: u32) {
+        // SAFETY: FUTEX_WAKE only uses the address as a key.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                count.min(i32::MAX as u32),
+            );
+        }
+    }
+}
+
+impl Deref for WaitWord {
+    type Target = AtomicU32;
+
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
