@@ -1,0 +1,2 @@
+//! The softfault command.
+fn main() {}

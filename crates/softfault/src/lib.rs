@@ -1,0 +1,1 @@
+//! Memory maps larger than memory.

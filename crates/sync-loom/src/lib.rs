@@ -1,0 +1,1 @@
+//! The `sync` façade over loom.
