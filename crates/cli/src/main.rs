@@ -27,7 +27,7 @@ enum Command {
     Tour(tour::TourArgs),
     /// Measure workloads on any engine, side by side
     #[command(subcommand)]
-    Lab(Box<LabCommand>),
+    Lab(LabCommand),
     /// Print a file's SHA-256, read through a softfault map
     Sum(sum::SumArgs),
     /// One run of the lab, in a process of its own
@@ -38,7 +38,9 @@ enum Command {
 #[derive(Subcommand)]
 enum LabCommand {
     /// Run one workload
-    Run(lab::plan::RunArgs),
+    Run(Box<lab::plan::RunArgs>),
+    /// Make a file of known data for many runs over it
+    Make(lab::plan::MakeArgs),
 }
 
 fn main() -> ExitCode {
@@ -49,10 +51,10 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Tour(args) => tour::run(args),
-        Command::Lab(command) => {
-            let LabCommand::Run(args) = &**command;
-            lab::command::run(args)
-        }
+        Command::Lab(command) => match command {
+            LabCommand::Run(args) => lab::command::run(args),
+            LabCommand::Make(args) => lab::command::make(args),
+        },
         Command::Sum(args) => sum::run(args),
         Command::LabChild => return lab::child::main(),
     };

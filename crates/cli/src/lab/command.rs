@@ -1,6 +1,8 @@
-//! `softfault lab run`: runs a plan, prints the table, writes the JSON.
+//! `softfault lab run`: runs a plan, prints the table, writes the JSON. `softfault lab make`: a file to
+//! run over.
 
-use super::plan::{Plan, RunArgs};
+use super::files;
+use super::plan::{self, MakeArgs, Plan, RunArgs};
 use super::row::Row;
 use super::{Lab, table};
 use crate::error::Error;
@@ -36,6 +38,12 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         None => print(&text)?,
     }
     first_failure(&rows)
+}
+
+/// Makes a file for `lab run --file`.
+pub fn make(args: &MakeArgs) -> Result<(), Error> {
+    let bytes = plan::whole_pages(args.file_size)?;
+    files::make_named(&args.path, bytes, args.seed, &Interrupt::catch()?)
 }
 
 /// The error of the first row that has one.

@@ -110,6 +110,33 @@ pub fn make_data(
     Ok(made)
 }
 
+/// Makes a file of known data that stays, for many runs with `--file`. It appears under its name only once
+/// it is whole.
+pub fn make_named(path: &Path, bytes: u64, seed: u64, interrupt: &Interrupt) -> Result<(), Error> {
+    let dir = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let fail = |e: io::Error| cannot_make(dir, bytes, e);
+    if path.exists() {
+        return Err(Error::input(format_args!(
+            "{} is there already",
+            path.display()
+        )));
+    }
+    let file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
+    reserve(file.as_file(), bytes).map_err(fail)?;
+    let fill = Fill {
+        seed: super::fill::mix(seed),
+        bytes,
+    };
+    let bar = byte_bar(bytes, "making files");
+    write_data(file.as_file(), fill, &bar, interrupt, &fail)?;
+    bar.finish_and_clear();
+    let kept = file.persist_noclobber(path).map(drop);
+    kept.map_err(|e| Error::input(format_args!("{}: {}", path.display(), e.error)))
+}
+
 /// Makes `count` files of `bytes` bytes each in `dir`, all hole.
 pub fn make_holes(dir: &Path, count: usize, bytes: u64) -> Result<Vec<LabFile>, Error> {
     let make = || {

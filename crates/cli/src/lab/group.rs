@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
+/// How every group's name begins; the maker's process id follows.
+const PREFIX: &str = "softfault-lab-";
+
 /// Where groups can be made. All fields immutable.
 #[derive(Debug)]
 pub struct Groups {
@@ -51,6 +54,7 @@ impl Groups {
             }
             Version::V2 => Self::find_v2(own),
         }
+        .inspect(Self::sweep)
         .map_err(|e| format!("no memory cgroup can be made: {e}"))
     }
 
@@ -66,7 +70,7 @@ impl Groups {
                 return Ok(beside);
             }
         }
-        let leaf = own.join(format!("softfault-lab-{}-self", process::id()));
+        let leaf = own.join(format!("{PREFIX}{}-self", process::id()));
         fs::create_dir(&leaf)?;
         let mut groups = beneath;
         let moved = fs::write(leaf.join("cgroup.procs"), "0");
@@ -79,6 +83,22 @@ impl Groups {
         fs::write(own.join("cgroup.subtree_control"), "+memory").map_err(|_| refused)?;
         groups.try_out()?;
         Ok(groups)
+    }
+
+    /// Removes groups of labs that were killed. One that has processes stays: rmdir refuses.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.parent) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let maker = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+            if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
     }
 
     fn at(version: Version, parent: PathBuf) -> Self {
@@ -104,7 +124,7 @@ impl Groups {
     pub fn create(&self, name: &str) -> Result<Group, io::Error> {
         let path = self
             .parent
-            .join(format!("softfault-lab-{}-{name}", process::id()));
+            .join(format!("{PREFIX}{}-{name}", process::id()));
         fs::create_dir(&path)?;
         Ok(Group {
             version: self.version,

@@ -46,7 +46,7 @@ pub struct RunArgs {
     /// Engines to run it on; ratios are against the first
     #[arg(long, value_delimiter = ',', default_value = "kernel,softfault")]
     pub on: Vec<On>,
-    /// A file to read; its data is checked if this command made it
+    /// A file to read; what is read is checked if `lab make` made it
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
     /// Length of the file to make [default: 4G; thrash: 16M for each thread]
@@ -89,6 +89,19 @@ pub struct RunArgs {
     /// Leave the rest of the system's caches alone: drop only the file's own pages before a run
     #[arg(long)]
     pub keep_system_caches: bool,
+}
+
+/// Arguments of `lab make`.
+#[derive(Args, Debug)]
+pub struct MakeArgs {
+    /// The file to make; it must not be there yet
+    pub path: PathBuf,
+    /// Its length
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size::parse)]
+    pub file_size: u64,
+    /// Seed of its data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// One pattern: its name in rows, and what the child does.
@@ -336,17 +349,17 @@ impl Plan {
     }
 }
 
-/// Made files are of whole pages: what is asked for is rounded up.
 fn made_bytes(args: &RunArgs) -> Result<u64, Error> {
     let default = match args.workload {
         Workload::Thrash => 16 << 20,
         _ => 4 << 30,
     };
-    match args
-        .file_size
-        .unwrap_or(default)
-        .checked_next_multiple_of(PAGE)
-    {
+    whole_pages(args.file_size.unwrap_or(default))
+}
+
+/// Made files are of whole pages: what is asked for is rounded up.
+pub fn whole_pages(bytes: u64) -> Result<u64, Error> {
+    match bytes.checked_next_multiple_of(PAGE) {
         Some(bytes) if bytes <= FILE_MAX => Ok(bytes),
         _ => Err(Error::input(format_args!(
             "--file-size must be at most {}",
