@@ -21,12 +21,15 @@ mod ahead;
 mod file;
 mod map;
 mod miss;
+mod pin;
 mod prefetch;
 mod read;
 mod wait;
 
+pub use pin::{Pin, pin, unpin};
 pub use prefetch::prefetch;
 pub use read::Completion;
+pub(crate) use wait::unlocked;
 pub use wait::{Interrupt, NeverInterrupted, Wait};
 
 /// How a fault came about, and how far it got.
@@ -102,12 +105,11 @@ pub fn handle(
 
 /// One attempt, under the VMA lock.
 fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
-    let attributes = vma.attributes();
-    match (attributes.protection, &attributes.backing) {
+    vma.with(|attributes| match (attributes.protection, &attributes.backing) {
         (Protection::Read, Backing::File(cache)) if !flags.write => {
             file::fault(cache, addr, attributes.advice, flags)
         }
-        (_, Backing::None) => Fault::Error(FaultError::NotMapped),
+        (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
         _ => Fault::Error(FaultError::Protection),
-    }
+    })
 }
