@@ -35,7 +35,7 @@ fn a_node_of_the_product_fills_four_cache_lines() {
 enum Op {
     Insert(usize),
     Remove(usize),
-    Replace(usize),
+    Rekey(usize, bool),
     Floor(usize),
     Ceiling(usize),
 }
@@ -50,7 +50,7 @@ fn ops(keys: usize) -> impl Strategy<Value = Vec<Op>> {
     let op = (0..9, key).prop_map(|(op, key)| match op {
         0..=2 => Op::Insert(key),
         3..=5 => Op::Remove(key),
-        6 => Op::Replace(key),
+        6 => Op::Rekey(key, key % 2 == 0),
         7 => Op::Floor(key),
         _ => Op::Ceiling(key),
     });
@@ -77,10 +77,21 @@ fn agree<const F: usize>(ops: &[Op]) {
                     model.remove(&key);
                 }
             }
-            Op::Replace(key) => {
-                if let Some((&key, value)) = model.range_mut(key..).next() {
-                    tree.replace(key, vma, walk);
-                    *value = vma;
+            // Up or down, as far as the next one.
+            Op::Rekey(key, down) => {
+                let old = model.range(key..).next().map(|(&old, _)| old);
+                let Some(old) = old else { continue };
+                let new = if down {
+                    let below = model.range(..old).next_back();
+                    below.map_or(0, |(&below, _)| below + 1)
+                } else {
+                    let above = model.range(old + 1..).next();
+                    above.map_or(usize::MAX - 1, |(&above, _)| above - 1)
+                };
+                if new != old {
+                    tree.rekey(old, new, walk).unwrap();
+                    let vma = model.remove(&old).unwrap();
+                    model.insert(new, vma);
                 }
             }
             Op::Floor(key) => assert_eq!(

@@ -176,8 +176,8 @@ let b = 'u'; let c: &'static str = r#"unsafe " here"#; /* un /* sa */ fe
     assert_eq!(
         kept,
         [
-            "let", "a", "let", "b", "let", "c", "static", "str", "let", "for_r", "let", "d", "let",
-            "e", "f"
+            "let", "a", "let", "b", "let", "c", "static", "str", "let", "for_r", "b", "let", "d",
+            "let", "e", "f"
         ]
     );
 }

@@ -12,7 +12,7 @@
 //! whether the VMA that a lookup answers is still the right one is found out
 //! under its lock ([`vma_lock`](super::vma_lock)).
 //!
-//! Lock rules: `insert`, `remove` and `replace` are called with `mmap_lock`
+//! Lock rules: `insert`, `remove` and `rekey` are called with `mmap_lock`
 //! held for write. The lookups may be called with any lock or none. Without
 //! one they answer [`Contended`] after a few restarts; under `mmap_lock` there
 //! is no writer, and no restart.
@@ -38,6 +38,7 @@
 mod find;
 mod insert;
 mod node;
+mod rekey;
 mod remove;
 mod walk;
 
@@ -108,19 +109,6 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// True if it has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Puts another VMA in the place of the one that starts at `start`.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn replace(&self, start: usize, vma: u32, walk: &mut Walk) {
-        let path = self.path(start, walk);
-        let leaf = self.node(path.leaf());
-        let at = leaf.last_at_or_below(start);
-        let at = at.filter(|&at| leaf.key(at) == start);
-        let at = at.expect("no VMA starts there");
-        Changes::new().open(leaf).set(at, start, vma);
     }
 
     fn node(&self, index: u32) -> &Node<FANOUT> {
