@@ -12,6 +12,7 @@ pub mod clock;
 pub mod lock;
 pub mod mm;
 pub mod mmu;
+pub mod readahead;
 pub mod slab;
 pub mod store;
 

@@ -56,8 +56,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Safety
     /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize)
-    -> Result<usize, StoreError>;
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError>;
 
     /// Starts reads and returns how many of them, from the front, were started
     /// (none where the store has no asynchronous way, or its queue is full).
