@@ -133,6 +133,16 @@ impl<T: TypeStable> Slab<T> {
         Some(unsafe { &*base.add(offset) })
     }
 
+    /// Slots that were ever handed out: all indices are below.
+    pub fn len(&self) -> u32 {
+        self.fresh.load(Acquire) // As in `try_get`.
+    }
+
+    /// True if no slot was ever handed out.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes of memory that the slots take up.
     pub fn bytes(&self) -> usize {
         self.bytes.get() as usize
@@ -141,6 +151,21 @@ impl<T: TypeStable> Slab<T> {
     /// How many slots were handed out that had been in use before.
     pub fn reuses(&self) -> u64 {
         self.reuses.get()
+    }
+
+    /// How many slots are handed out, by counting the free ones. Exact while
+    /// nobody allocates or frees.
+    pub fn in_use(&self) -> u32 {
+        let fresh = self.fresh.load(Acquire); // As in `try_get`.
+        // Acquire pairs with the Release in `free`. Of a stack that changes
+        // meanwhile no more links are followed than there are slots.
+        let mut next = self.free.load(Acquire) as u32;
+        let mut free = 0;
+        while next < fresh && free < fresh {
+            free += 1;
+            next = self.link(next).load(Relaxed);
+        }
+        fresh - free
     }
 
     fn pop(&self) -> Option<u32> {

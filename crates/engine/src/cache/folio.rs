@@ -20,7 +20,7 @@ use crate::fault::FaultError;
 use crate::cache::PageCache;
 use crate::slab::TypeStable;
 use core::ops::Range;
-use sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use sync::wait::WaitWord;
 
 /// Names no folio, in links.
@@ -64,7 +64,7 @@ pub mod flag {
 pub struct Folio {
     /// Bits of [`flag`]. `LOCKED` and `WAITERS` change by themselves; all
     /// others are changed by the holder of the folio lock.
-    pub(super) state: WaitWord,
+    pub(crate) state: WaitWord,
     /// 0 free, 1 the index's, more: waiters, pins, reads under way.
     /// Leaves 0 and 1 only under the bucket's lock.
     pub(super) refs: AtomicU32,
@@ -81,7 +81,7 @@ pub struct Folio {
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
     /// errno of a failed read, 0 for one past the end. Protected by the folio lock.
-    pub(super) error: AtomicI32,
+    pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
     /// Neighbours on a reclaim list. Protected by the lists' lock.
@@ -105,7 +105,7 @@ impl TypeStable for Folio {
             frame_pages: AtomicU8::new(0),
             list: AtomicU8::new(0),
             frame: AtomicU32::new(NO_FRAME),
-            error: AtomicI32::new(0),
+            error: AtomicU32::new(0),
             bucket_next: AtomicU32::new(NO_FOLIO),
             list_next: AtomicU32::new(NO_FOLIO),
             list_prev: AtomicU32::new(NO_FOLIO),
@@ -157,8 +157,21 @@ impl Folio {
     pub(crate) fn read_error(&self) -> FaultError {
         match self.error.load(Ordering::Relaxed) {
             0 => FaultError::BeyondEnd,
-            errno => FaultError::Io(errno),
+            errno => FaultError::Io(errno as i32),
         }
+    }
+
+    /// Says how the read failed: an errno, or 0 for one past the end. The
+    /// caller holds the folio lock.
+    pub(crate) fn set_read_error(&self, errno: i32) {
+        self.error.store(errno as u32, Ordering::Relaxed);
+    }
+
+    /// The backing ends within the folio: only `pages` pages are left of it.
+    /// The caller holds the folio lock, and the folio is on no list.
+    pub(crate) fn shrink(&self, pages: usize) {
+        debug_assert!(0 < pages && pages <= self.pages());
+        self.pages.store(pages as u8, Ordering::Relaxed);
     }
 
     /// Prepares a fresh slot: locked, one reference, in nobody's sight.
@@ -182,7 +195,7 @@ impl Folio {
     }
 
     /// Changes bits; the caller holds the folio lock.
-    pub(super) fn change(&self, set: u32, clear: u32) {
+    pub(crate) fn change(&self, set: u32, clear: u32) {
         debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
         self.state.fetch_and(!clear, Ordering::Relaxed);
         self.state.fetch_or(set, Ordering::Relaxed);
@@ -204,28 +217,13 @@ impl Folio {
     /// Sleeps until the folio lock is released, or until `timeout_ns` have
     /// passed, or less. The caller holds a reference.
     pub fn wait_unlocked(&self, timeout_ns: u64) {
-        // AcqRel: the reaper of a ring looks for this bit after it has given
-        // up its role; see `Store::reap`.
-        let state = self.state.fetch_or(flag::WAITERS, Ordering::AcqRel);
+        // Relaxed: `unlock` clears both bits at once and sees this one, or we
+        // see its work.
+        let state = self.state.fetch_or(flag::WAITERS, Ordering::Relaxed);
         if state & flag::LOCKED == 0 {
+            // Left behind, the bit costs the next holder a wake-up call.
             return;
         }
         self.state.wait(state | flag::WAITERS, Some(timeout_ns));
-    }
-
-    /// Sets the `WAITERS` bit; `true` if the folio is locked, so that its
-    /// unlocking will wake.
-    pub fn announce_waiter(&self) -> bool {
-        self.state.fetch_or(flag::WAITERS, Ordering::AcqRel) & flag::LOCKED != 0
-    }
-
-    /// Wakes those who sleep on the folio although it is still locked: one of
-    /// them becomes the reaper of its ring.
-    pub fn wake_one_waiter(&self) -> bool {
-        if self.state.fetch_or(0, Ordering::AcqRel) & flag::WAITERS != 0 {
-            self.state.wake(1);
-            return true;
-        }
-        false
     }
 }

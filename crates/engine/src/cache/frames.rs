@@ -180,14 +180,14 @@ impl Inner {
 
     fn take(&mut self, pages: usize) -> Option<u32> {
         for index in self.lowest..self.high {
-            let chunk = self.chunk(index);
-            if !chunk.present || (chunk.free_pages as usize) < pages {
-                if index == self.lowest && chunk.free_pages == 0 {
-                    self.lowest += 1;
-                }
+            let free = self.chunk(index).free_pages as usize;
+            if free == 0 && index == self.lowest {
+                self.lowest += 1;
+            }
+            if free < pages {
                 continue;
             }
-            if let Some(page) = chunk.take(pages) {
+            if let Some(page) = self.chunk(index).take(pages) {
                 self.used_pages += pages;
                 return Some((index * CHUNK_PAGES + page) as u32);
             }

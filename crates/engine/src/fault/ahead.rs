@@ -60,27 +60,32 @@ pub(super) fn touched(
 /// Submits the reads of a plan. What finds no frame or no place in a queue is
 /// left for the fault that needs it.
 pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
+    let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
     let mut batch = Batch::new(cache);
     match ahead {
         Ahead::None => {}
-        Ahead::Run { pages, .. } => run(&mut batch, pages.clone()),
+        Ahead::Run { pages } => {
+            run(&mut batch, pages.clone());
+        }
         Ahead::Strided {
             first,
             stride,
             count,
-            pages_each,
         } => {
             for step in 0..i64::from(*count) {
-                let Some(page) = first.checked_add_signed(stride * step) else {
-                    break;
-                };
-                if !run(&mut batch, page..page + u64::from(*pages_each)) {
+                // A stride goes on at the front where the file ends.
+                let page = *first as i64 + stride * step;
+                let page = page.rem_euclid(file_pages as i64) as u64;
+                if !run(&mut batch, page..page + 1) {
                     break;
                 }
             }
         }
     }
     batch.submit();
+    if batch.started > 0 {
+        cache.readahead.lock().submitted(batch.started);
+    }
 }
 
 /// Reads a run of pages, a folio a block. `false` when there is no more room.
@@ -114,6 +119,8 @@ pub(super) struct Batch<'a> {
     count: usize,
     /// The store takes no more.
     full: bool,
+    /// Pages whose reads were started.
+    pub(super) started: u32,
 }
 
 impl<'a> Batch<'a> {
@@ -129,6 +136,7 @@ impl<'a> Batch<'a> {
             reads: [empty; SUBMIT],
             count: 0,
             full: false,
+            started: 0,
         }
     }
 
@@ -185,6 +193,7 @@ impl<'a> Batch<'a> {
             if place < started {
                 let pages = read.bytes / PAGE_SIZE;
                 node.stats.readahead_pages.add(pages as u64);
+                self.started += pages as u32;
             } else {
                 self.full = true;
                 let folio = node.folios.get(read.cookie as u32);

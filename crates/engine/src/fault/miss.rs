@@ -64,33 +64,24 @@ pub(super) enum Part {
     Hole(Range<usize>),
 }
 
-/// Asks the store what is at `addr`, in whole pages: a page with any data in
-/// it is data.
+/// Asks the store what is at `addr`.
 pub(super) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError> {
     let window = cache.addresses();
     let page = PAGE_SIZE as u64;
     let last = (window.end - window.start) as u64;
+    let end = cache.end().next_multiple_of(page);
     let offset = cache.offset(addr);
-    if offset >= cache.end() {
+    if offset >= end {
         // Past a truncated end that is to show zeros.
         return Ok(Part::Hole(addr..addr + PAGE_SIZE));
     }
-    let clip = |start: u64, end: u64| {
-        cache.address(start.min(offset))..cache.address(end.clamp(offset + page, last))
+    let clip = |range: Range<u64>| {
+        cache.address(range.start.min(offset))
+            ..cache.address(range.end.clamp(offset + page, last))
     };
     Ok(match cache.store.extent(offset)? {
-        Extent::Data(range) => {
-            Part::Data(clip(range.start / page * page, range.end.next_multiple_of(page)))
-        }
-        // The hole may begin or end within a page whose rest is data.
-        Extent::Hole(range) if range.end < offset + page && range.end < cache.end() => {
-            Part::Data(addr..addr + PAGE_SIZE)
-        }
-        Extent::Hole(range) if range.end >= cache.end() => {
-            Part::Hole(clip(range.start.next_multiple_of(page), last))
-        }
-        Extent::Hole(range) => {
-            Part::Hole(clip(range.start.next_multiple_of(page), range.end / page * page))
-        }
+        Extent::Data(range) => Part::Data(clip(range)),
+        // What is past the end of the store is no hole of it.
+        Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),
     })
 }

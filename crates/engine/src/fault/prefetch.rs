@@ -25,5 +25,6 @@ pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
         next = stop;
     }
     batch.submit();
+    cache.readahead.lock().submitted(batch.started);
     next.min(end)
 }

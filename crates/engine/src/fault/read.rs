@@ -4,7 +4,6 @@ use crate::PAGE_SIZE;
 use crate::cache::folio::{Folio, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::store::{Complete, StoreError};
-use sync::atomic::Ordering;
 
 /// Reads a folio in the calling thread, which holds its lock.
 pub(super) fn demand(cache: &PageCache, folio: &FolioRef<'_>) {
@@ -28,10 +27,6 @@ impl Complete for Completion<'_> {
         // The read holds a reference.
         let folio = FolioRef::new(node, node.folios.get(cookie as u32));
         finish(node, folio.cache(), &folio, result);
-    }
-
-    fn wake_successor(&self, cookie: u64) -> bool {
-        self.0.folios.get(cookie as u32).wake_one_waiter()
     }
 }
 
@@ -58,9 +53,7 @@ fn finish(
                     .write_bytes(0, keep - bytes);
             }
             // The backing ends here: later pages are no longer the folio's.
-            folio
-                .pages
-                .store((keep / PAGE_SIZE) as u8, Ordering::Relaxed);
+            folio.shrink(keep / PAGE_SIZE);
             folio.change(flag::UPTODATE, flag::ASYNC);
             if state & flag::READAHEAD != 0 {
                 node.lists.add(&node.folios, folio);
@@ -74,7 +67,7 @@ fn finish(
         failed => {
             node.stats.read_errors.add(1);
             let errno = failed.err().map_or(0, |StoreError(errno)| errno);
-            folio.error.store(errno, Ordering::Relaxed);
+            folio.set_read_error(errno);
             folio.change(flag::ERROR, flag::ASYNC);
             node.free_frames(folio);
         }

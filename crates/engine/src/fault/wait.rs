@@ -7,6 +7,7 @@
 use super::read::{self, Completion};
 use crate::cache::folio::{Folio, flag};
 use crate::cache::{FolioRef, PageCache};
+use crate::store::Reap;
 use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
@@ -123,11 +124,9 @@ pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interru
         if interrupt.pending() {
             return false;
         }
-        if folio.is(flag::ASYNC) {
-            cache
-                .store
-                .reap(folio.id() as u64, &completion, SLICE_NS);
-        } else {
+        let in_flight = folio.is(flag::ASYNC)
+            && cache.store.reap(folio.id() as u64, &completion, SLICE_NS) == Reap::TimedOut;
+        if !in_flight {
             folio.wait_unlocked(SLICE_NS);
         }
     }

@@ -8,7 +8,7 @@
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::tree::Node;
+use super::tree::{FANOUT, Node};
 use super::vma::Vma;
 use crate::slab::Slab;
 
@@ -17,7 +17,7 @@ pub struct Machine {
     /// VMAs of all spaces.
     pub(super) vmas: Slab<Vma>,
     /// Nodes of their trees.
-    pub(super) nodes: Arc<Slab<Node>>,
+    pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
     /// The number of the last space made.
     last_space: AtomicU64,
 }

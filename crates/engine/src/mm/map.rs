@@ -39,7 +39,7 @@ impl AddressSpace {
                 let end = above.map_or(range.end, |above| above.end());
                 self.set_end(&mmap, below, end);
                 if let Some(above) = above {
-                    drop(self.take_out(&mmap, above));
+                    self.take_out(&mmap, above);
                 }
             }
             (None, Some(above)) => self.set_start(&mmap, above, range.start)?,

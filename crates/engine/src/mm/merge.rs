@@ -49,7 +49,7 @@ impl AddressSpace {
             // Longer before the other goes, so that a lookup finds the lower
             // one, write-locked, whenever it no longer finds the upper one.
             self.set_end(mmap, lower, upper.end());
-            drop(self.take_out(mmap, upper));
+            self.take_out(mmap, upper);
         }
     }
 }

@@ -50,10 +50,10 @@ impl AddressSpace {
         if hole { Err(MmError::Unmapped) } else { Ok(()) }
     }
 
-    fn modify_part(
-        &self,
+    fn modify_part<'a>(
+        &'a self,
         mmap: &MmapWriteGuard<'_>,
-        mut vma: &Vma,
+        mut vma: &'a Vma,
         part: &Range<usize>,
         change: impl Fn(&mut Attributes),
     ) -> Result<(), MmError> {
@@ -66,7 +66,7 @@ impl AddressSpace {
         vma.start_write(mmap);
         let mut attributes = vma.attributes(mmap);
         change(&mut attributes);
-        drop(vma.set_attributes(mmap, attributes));
+        vma.set_attributes(mmap, attributes);
         Ok(())
     }
 }

@@ -6,20 +6,21 @@
 //!        └─ mmap_lock: shape          its own count: faults in progress
 //! ```
 //!
-//! The verbs, one a file: [`mmap`](super::map), [`munmap`](super::unmap),
-//! [`mprotect`](super::protect), [`madvise`](super::advise) take `mmap_lock`
-//! for write; [`find`](super::query) and `for_each_vma` work under either;
-//! [`lock_vma`](super::find) takes nothing. [`split`](super::split) and
-//! [`merge`](super::merge) are what the first four are made of.
+//! The verbs, one a file: `mmap` (`map.rs`), `munmap` and `exit` (`unmap.rs`),
+//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`) take `mmap_lock` for
+//! write; `find` and `for_each_vma` (`query.rs`) work under either;
+//! `lock_vma` ([`find`](super::find)) takes nothing. `split.rs`, `merge.rs`
+//! and `modify.rs` are what the first ones are made of.
 //!
 //! What holds whenever `mmap_lock` is free: the tree's VMAs do not overlap,
 //! each is attached and belongs to this space, and no two neighbours could be
-//! one ([`validate`](super::query)).
+//! one (`validate` in `query.rs`).
 
 use core::ops::Range;
 
 use sync::Arc;
 
+pub use super::lookup_stats::LookupSnapshot;
 use super::lookup_stats::LookupStats;
 use super::machine::Machine;
 use super::mmap_lock::MmapLock;
@@ -28,8 +29,6 @@ use super::vma::Vma;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
-
-pub use super::lookup_stats::LookupSnapshot;
 
 /// Why a verb did not do, or not wholly do, what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +55,8 @@ impl From<NoNodes> for MmError {
     }
 }
 
-/// The mappings of one space.
+/// The mappings of one space. It must be empty when it is dropped: `exit` comes
+/// first.
 pub struct AddressSpace {
     /// Where its VMAs come from; immutable.
     pub(super) machine: Arc<Machine>,
@@ -125,16 +125,6 @@ impl AddressSpace {
         lookup: impl FnOnce(&Tree, &mut Walk) -> Result<T, E>,
     ) -> T {
         lookup(&self.tree, &mut Walk::default()).expect("no writer under mmap_lock")
-    }
-}
-
-impl Drop for AddressSpace {
-    fn drop(&mut self) {
-        assert!(
-            self.tree.is_empty(),
-            "space {} was dropped with mappings: exit() comes first",
-            self.id()
-        );
     }
 }
 

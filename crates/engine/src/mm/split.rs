@@ -59,7 +59,7 @@ impl AddressSpace {
         // In the tree before it is attached: a lookup that finds it is sent to
         // mmap_lock, as it is afterwards, for it is write-locked from birth.
         if let Err(error) = self.tree.insert(start, index, &mut Walk::default()) {
-            drop(vma.clear(mmap));
+            vma.clear(mmap);
             self.machine.vmas.free(index);
             return Err(error.into());
         }
@@ -96,7 +96,7 @@ impl AddressSpace {
         }
         self.tree.rekey(range.start, start, &mut Walk::default())?;
         vma.set_range(mmap, start..range.end);
-        drop(vma.set_attributes(mmap, attributes));
+        vma.set_attributes(mmap, attributes);
         Ok(())
     }
 

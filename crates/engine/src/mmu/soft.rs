@@ -15,7 +15,6 @@ struct SoftWindow {
 }
 
 /// The soft page tables of a space.
-#[derive(Default)]
 pub struct SoftMmu {
     /// All windows; its lock protects their bits and bytes too.
     windows: Mutex<Vec<SoftWindow>>,
@@ -25,6 +24,12 @@ pub struct SoftMmu {
 unsafe impl Send for SoftMmu {}
 // SAFETY: as above.
 unsafe impl Sync for SoftMmu {}
+
+impl Default for SoftMmu {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl SoftMmu {
     /// No windows yet.

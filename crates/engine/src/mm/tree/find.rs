@@ -60,14 +60,16 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             leaf.check()?;
             return Ok(found);
         }
-        // Every key of the leaf is above: the one sought is the last of an
-        // earlier leaf. If the leaf has not changed when that one was read,
+        // Every key of the leaf is above: the one sought is the last of the
+        // leaf before. If this leaf has not changed when that one was read,
         // nothing came between.
-        let earlier = self.descend(leaf.lower - 1, walk)?;
-        let found = earlier.entry(earlier.node.last_at_or_below(leaf.lower - 1));
-        earlier.check()?;
+        let before = self.descend(leaf.lower - 1, walk)?;
+        let found = before.entry(before.node.last_at_or_below(leaf.lower - 1));
+        before.check()?;
         leaf.check()?;
-        Ok(found)
+        // No leaf is empty. But when a neighbour goes with its parent, a leaf
+        // begins lower, and is itself as it was: then this is the same one.
+        found.map(Some).ok_or(Changed)
     }
 
     fn try_ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
@@ -77,11 +79,11 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             leaf.check()?;
             return Ok(found);
         };
-        let later = self.descend(upper, walk)?;
-        let found = later.entry(later.node.first_at_or_above(upper));
-        later.check()?;
+        let behind = self.descend(upper, walk)?;
+        let found = behind.entry(behind.node.first_at_or_above(upper));
+        behind.check()?;
         leaf.check()?;
-        Ok(found)
+        found.map(Some).ok_or(Changed) // As in `try_floor`.
     }
 
     /// Goes down to the leaf for `key`.

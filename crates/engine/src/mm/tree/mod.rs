@@ -136,7 +136,8 @@ impl<const FANOUT: usize> Tree<FANOUT> {
 
 impl<const FANOUT: usize> Drop for Tree<FANOUT> {
     fn drop(&mut self) {
-        assert!(self.is_empty(), "a tree was dropped with VMAs in it");
+        let left = self.len();
+        assert!(left == 0, "dropped with {left} VMAs: exit() comes first");
         self.nodes.free(self.root);
     }
 }

@@ -11,6 +11,8 @@
 
 use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+use crate::slab::TypeStable;
+
 /// Entries of a node of the product's tree: the most that fit four cache
 /// lines.
 pub const FANOUT: usize = 20;
@@ -34,16 +36,6 @@ pub struct Node<const FANOUT: usize> {
 }
 
 impl<const FANOUT: usize> Node<FANOUT> {
-    /// An empty leaf that belongs to no tree.
-    pub fn new() -> Self {
-        Self {
-            version: AtomicU64::new(0),
-            keys: core::array::from_fn(|_| AtomicUsize::new(0)),
-            shape: AtomicU32::new(0),
-            values: core::array::from_fn(|_| AtomicU32::new(0)),
-        }
-    }
-
     /// The version to validate with later, or `None` while the node is being
     /// changed.
     pub(super) fn begin(&self) -> Option<u64> {
@@ -176,9 +168,15 @@ impl<const FANOUT: usize> Node<FANOUT> {
     }
 }
 
-impl<const FANOUT: usize> Default for Node<FANOUT> {
-    fn default() -> Self {
-        Self::new()
+impl<const FANOUT: usize> TypeStable for Node<FANOUT> {
+    /// An empty leaf that belongs to no tree.
+    fn new_slot(_index: u32) -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            keys: core::array::from_fn(|_| AtomicUsize::new(0)),
+            shape: AtomicU32::new(0),
+            values: core::array::from_fn(|_| AtomicU32::new(0)),
+        }
     }
 }
 
