@@ -8,11 +8,17 @@
 //! [`Store`], and everything that orders memory or waits by the `sync`
 //! façade. The `softfault` crate puts the real ones in.
 
+pub mod budget;
+pub mod cache;
 pub mod clock;
+pub mod fault;
 pub mod lock;
 pub mod mm;
 pub mod mmu;
+pub mod readahead;
+pub mod reclaim;
 pub mod slab;
+pub mod stats;
 pub mod store;
 
 pub use clock::Clock;

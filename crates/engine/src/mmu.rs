@@ -8,6 +8,13 @@
 
 use core::ops::Range;
 
+mod soft;
+pub use soft::SoftMmu;
+
+/// Bytes that one page table covers: Linux frees a table only when this whole
+/// range is zapped.
+pub const TABLE_SPAN: usize = 2 << 20;
+
 /// Why pages could not be mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MmuError {
@@ -15,32 +22,63 @@ pub enum MmuError {
     NoMemory,
     /// The window is gone: it was unmapped, or never was one.
     Gone,
-    /// Page tables of this kind are not to be had here.
-    Closed,
+    /// Page tables of this kind are not to be had here, and why: an errno.
+    Closed(i32),
     /// The system answered something that should not happen: its errno.
     System(i32),
 }
 
+/// Address space whose pages are all missing until mapped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// First address, a multiple of [`TABLE_SPAN`].
+    pub addr: usize,
+    /// Bytes, a multiple of the page size.
+    pub bytes: usize,
+    /// The Mmu's own note of where it belongs.
+    pub token: u32,
+}
+
+impl Reservation {
+    /// The addresses.
+    pub fn range(&self) -> Range<usize> {
+        self.addr..self.addr + self.bytes
+    }
+}
+
 /// Page tables.
 pub trait Mmu: Send + Sync {
-    /// Reserves `bytes` of address space whose pages are all missing, aligned
-    /// to 2 MiB. A touch there ends in [`fault::handle`](crate::mm).
-    fn reserve(&self, bytes: usize) -> Result<usize, MmuError>;
+    /// Reserves `bytes` of address space whose pages are all missing. A touch
+    /// there ends in [`fault::handle`](crate::fault::handle).
+    fn reserve(&self, bytes: usize) -> Result<Reservation, MmuError>;
 
     /// Gives a whole reservation back.
-    fn release(&self, window: Range<usize>);
+    fn release(&self, window: Reservation);
 
     /// Maps `bytes` at `addr` as a copy of `source`. Pages that are already
-    /// there are left as they are. Returns when the whole run is present.
+    /// there are left as they are. On success the whole run is present.
     ///
     /// # Safety
-    /// `source` is readable for `bytes`, and `addr..addr + bytes` lies in one
-    /// reservation.
-    unsafe fn copy(&self, addr: usize, source: *const u8, bytes: usize) -> Result<(), MmuError>;
+    /// `source` is readable for `bytes`, and `addr..addr + bytes` lies in
+    /// `window`.
+    unsafe fn copy(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), MmuError>;
 
     /// Maps `bytes` at `addr` as zeros that cost no memory.
-    fn zero(&self, addr: usize, bytes: usize) -> Result<(), MmuError>;
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
 
-    /// Unmaps all the ranges, in one go where the system can.
+    /// Unmaps all the ranges, in one go where the system can. They lie in
+    /// reservations that are still held.
     fn zap(&self, ranges: &[Range<usize>]);
+
+    /// Copies mapped bytes out: `false` if a page of `addr..` is missing.
+    ///
+    /// # Safety
+    /// `target` is writable for `bytes`.
+    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool;
 }

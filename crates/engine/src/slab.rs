@@ -1,1 +1,329 @@
-//! The type-stable slab.
+//! The type-stable slab: slots that readers may look at after they were freed.
+//!
+//! A slot is made once and is then a `T` until the slab itself goes: it is
+//! never dropped, moved, or given back to the system. So whoever holds a
+//! reference to one may still read its atomics after it was freed, and even
+//! after it was handed out again for something else; that it is no longer the
+//! thing that was looked for is for the reader to find out (`mm::lock_vma`).
+//!
+//! `alloc` and `free` take no lock and use no heap: the fault handler may call
+//! them. Memory comes in chunks, each double the size of the one before, and
+//! costs nothing until a chunk is needed.
+//!
+//! Free slots form a stack. Its head carries a tag that changes with every
+//! operation, so that a slot which was popped and pushed again meanwhile (ABA)
+//! makes the compare-and-swap fail. A tag comes round after 2^32 operations;
+//! a thread would have to be preempted in `alloc` for all of them.
+
+use core::ptr::{self, NonNull};
+
+use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use sync::pages;
+use sync::stat::Counter;
+
+use crate::PAGE_SIZE;
+
+/// What can live in a [`Slab`].
+pub trait TypeStable: Send + Sync {
+    /// A slot that was never used, with its index.
+    fn new_slot(index: u32) -> Self;
+}
+
+/// Slots in the first chunk, as a shift.
+const FIRST_SHIFT: u32 = 6;
+/// Chunks enough for any `u32` index.
+const CHUNKS: usize = (32 - FIRST_SHIFT + 1) as usize;
+
+/// End of the stack of free slots.
+const END: u32 = u32::MAX;
+/// The link of a slot that is handed out.
+const IN_USE: u32 = u32::MAX - 1;
+/// Most slots a slab can have: the indices above mean something else.
+const MAX_SLOTS: u32 = IN_USE;
+
+/// A slab of `T`. Slots are named by a `u32` index.
+#[derive(Debug)]
+pub struct Slab<T: TypeStable> {
+    /// Chunk `k` holds `1 << (FIRST_SHIFT + k)` slots (the last one as many as
+    /// `max` leaves), and behind them as many links. Null until needed, then
+    /// immutable.
+    chunks: [AtomicPtr<T>; CHUNKS],
+    /// Slots handed out at least once: those below.
+    fresh: AtomicU32,
+    /// The stack of free slots: tag in the upper half, index of the top below.
+    free: AtomicU64,
+    /// Immutable.
+    max: u32,
+    /// Bytes of all chunks.
+    bytes: Counter,
+    /// Slots handed out that had been in use before.
+    reuses: Counter,
+}
+
+impl<T: TypeStable> Slab<T> {
+    /// A slab of at most `max` slots. Costs nothing until the first `alloc`.
+    pub fn new(max: u32) -> Self {
+        assert!(
+            max <= MAX_SLOTS,
+            "a slab of {max} slots has no index for some"
+        );
+        const { assert!(align_of::<T>() <= PAGE_SIZE) };
+        Self {
+            chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            fresh: AtomicU32::new(0),
+            free: AtomicU64::new(END.into()),
+            max,
+            bytes: Counter::new(),
+            reuses: Counter::new(),
+        }
+    }
+
+    /// Hands out a slot: its index. It holds whatever its last user left in it.
+    /// None when `max` are in use, or the system has no memory.
+    pub fn alloc(&self) -> Option<u32> {
+        let index = self.pop().or_else(|| self.first_use())?;
+        // The slot is ours alone; whoever pushes it again does so later.
+        self.link(index).store(IN_USE, Relaxed);
+        Some(index)
+    }
+
+    /// Takes a slot back. Readers that still hold a reference to it may go on
+    /// reading; what the next `alloc` writes to it must be prepared for them.
+    pub fn free(&self, index: u32) {
+        let link = self.link(index);
+        let mut head = self.free.load(Relaxed);
+        let claimed = link.compare_exchange(IN_USE, head as u32, Relaxed, Relaxed);
+        assert!(claimed.is_ok(), "slot {index} was freed twice");
+        loop {
+            // Release pairs with the Acquire in `pop`: it hands over the link
+            // and all that was written to the slot.
+            match self
+                .free
+                .compare_exchange_weak(head, retag(head, index), Release, Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => {
+                    head = now;
+                    link.store(head as u32, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The slot. The index came from `alloc`, and reached the caller in a way
+    /// that orders memory; it may have been freed since.
+    #[inline]
+    pub fn get(&self, index: u32) -> &T {
+        self.try_get(index).expect("a slot that was handed out")
+    }
+
+    /// The slot, or None if it was never handed out.
+    #[inline]
+    pub fn try_get(&self, index: u32) -> Option<&T> {
+        // Acquire pairs with the Release in `first_use`.
+        if index >= self.fresh.load(Acquire) {
+            return None;
+        }
+        let (chunk, offset) = place(index);
+        // Relaxed: the Acquire above came after this chunk was put there.
+        let base = self.chunks[chunk].load(Relaxed);
+        // SAFETY: the chunk is mapped and its slots were all made before
+        // `fresh` passed the first of them; none ever goes.
+        Some(unsafe { &*base.add(offset) })
+    }
+
+    /// Slots that were ever handed out: all indices are below.
+    pub fn len(&self) -> u32 {
+        self.fresh.load(Acquire) // As in `try_get`.
+    }
+
+    /// True if no slot was ever handed out.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that the slots take up.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get() as usize
+    }
+
+    /// How many slots were handed out that had been in use before.
+    pub fn reuses(&self) -> u64 {
+        self.reuses.get()
+    }
+
+    /// How many slots are handed out, by counting the free ones. Exact while
+    /// nobody allocates or frees.
+    pub fn in_use(&self) -> u32 {
+        let fresh = self.fresh.load(Acquire); // As in `try_get`.
+        // Acquire pairs with the Release in `free`. Of a stack that changes
+        // meanwhile no more links are followed than there are slots.
+        let mut next = self.free.load(Acquire) as u32;
+        let mut free = 0;
+        while next < fresh && free < fresh {
+            free += 1;
+            next = self.link(next).load(Relaxed);
+        }
+        fresh - free
+    }
+
+    fn pop(&self) -> Option<u32> {
+        // Acquire pairs with the Release in `free`, here and on failure: the
+        // link of the top is read next. It reaches past other pops, which are
+        // read-modify-writes and so continue the release sequence.
+        let mut head = self.free.load(Acquire);
+        loop {
+            let top = head as u32;
+            if top == END {
+                return None;
+            }
+            // May be that of a slot which was popped meanwhile: then the tag
+            // has changed.
+            let next = self.link(top).load(Relaxed);
+            match self
+                .free
+                .compare_exchange_weak(head, retag(head, next), Acquire, Acquire)
+            {
+                Ok(_) => {
+                    self.reuses.add(1);
+                    return Some(top);
+                }
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn first_use(&self) -> Option<u32> {
+        let mut index = self.fresh.load(Relaxed);
+        loop {
+            if index >= self.max {
+                return None;
+            }
+            self.chunk_of(index)?;
+            // Release pairs with the Acquire in `try_get`: the chunk is there,
+            // whoever put it there.
+            match self
+                .fresh
+                .compare_exchange_weak(index, index + 1, Release, Relaxed)
+            {
+                Ok(_) => return Some(index),
+                Err(now) => index = now,
+            }
+        }
+    }
+
+    /// The chunk with slot `index`; makes it if it is not there.
+    fn chunk_of(&self, index: u32) -> Option<NonNull<T>> {
+        let (chunk, _) = place(index);
+        // Acquire pairs with the Release below.
+        if let Some(base) = NonNull::new(self.chunks[chunk].load(Acquire)) {
+            return Some(base);
+        }
+        let slots = self.slots_in(chunk);
+        let bytes = chunk_bytes::<T>(slots);
+        let base: NonNull<T> = pages::map(bytes)?.cast();
+        let first = first_of(chunk);
+        for offset in 0..slots {
+            // SAFETY: the mapping has room for all slots and links, aligned,
+            // and nobody knows it yet.
+            unsafe {
+                base.add(offset).write(T::new_slot(first + offset as u32));
+                links::<T>(base, slots)
+                    .add(offset)
+                    .write(AtomicU32::new(IN_USE));
+            }
+        }
+        // Release pairs with the Acquire above and, through `fresh`, with that
+        // in `try_get`: the slots were made. Acquire: or another's were.
+        match self.chunks[chunk].compare_exchange(ptr::null_mut(), base.as_ptr(), AcqRel, Acquire) {
+            Ok(_) => {
+                self.bytes.add(bytes as u64);
+                Some(base)
+            }
+            Err(winner) => {
+                // SAFETY: nobody has seen this chunk.
+                unsafe { drop_chunk(base, slots) };
+                NonNull::new(winner)
+            }
+        }
+    }
+
+    /// The link of a slot that was handed out at least once.
+    fn link(&self, index: u32) -> &AtomicU32 {
+        let (chunk, offset) = place(index);
+        // Acquire pairs with the Release in `chunk_of`.
+        let base = NonNull::new(self.chunks[chunk].load(Acquire));
+        let base = base.expect("a slot that was handed out");
+        let slots = self.slots_in(chunk);
+        assert!(offset < slots, "slot {index} is past the end");
+        // SAFETY: within the chunk's links, which were made before the chunk
+        // was put there.
+        unsafe { links(base, slots).add(offset).as_ref() }
+    }
+
+    fn slots_in(&self, chunk: usize) -> usize {
+        let whole = 1_usize << (FIRST_SHIFT as usize + chunk);
+        whole.min((self.max - first_of(chunk)) as usize)
+    }
+}
+
+impl<T: TypeStable> Drop for Slab<T> {
+    fn drop(&mut self) {
+        for chunk in 0..CHUNKS {
+            // Relaxed: `&mut self` is ordered after all other uses.
+            if let Some(base) = NonNull::new(self.chunks[chunk].load(Relaxed)) {
+                // SAFETY: nobody borrows the slab any more.
+                unsafe { drop_chunk(base, self.slots_in(chunk)) };
+            }
+        }
+    }
+}
+
+/// Chunk of a slot, and its place there.
+fn place(index: u32) -> (usize, usize) {
+    let from_first = (index >> FIRST_SHIFT) + 1;
+    let chunk = from_first.ilog2() as usize;
+    (chunk, (index - first_of(chunk)) as usize)
+}
+
+/// Index of the first slot of a chunk.
+fn first_of(chunk: usize) -> u32 {
+    (((1_u64 << chunk) - 1) << FIRST_SHIFT) as u32
+}
+
+fn chunk_bytes<T>(slots: usize) -> usize {
+    (slots * size_of::<T>() + size_of::<AtomicU32>())
+        .next_multiple_of(align_of::<AtomicU32>())
+        .checked_add(slots * size_of::<AtomicU32>())
+        .expect("a chunk fits the address space")
+        .next_multiple_of(PAGE_SIZE)
+}
+
+/// The links of a chunk with this many slots.
+fn links<T>(base: NonNull<T>, slots: usize) -> NonNull<AtomicU32> {
+    // SAFETY: the links lie behind the slots in the same mapping.
+    let end = unsafe { base.add(slots).cast::<u8>() };
+    let pad = end.align_offset(align_of::<AtomicU32>());
+    // SAFETY: `chunk_bytes` has room for the padding.
+    unsafe { end.add(pad).cast() }
+}
+
+/// Drops the slots and links of a chunk and gives its memory back.
+///
+/// # Safety
+/// The chunk was made with this many slots, and nobody refers to it.
+unsafe fn drop_chunk<T>(base: NonNull<T>, slots: usize) {
+    // SAFETY: the caller's promise; every slot and link was written.
+    unsafe {
+        ptr::slice_from_raw_parts_mut(base.as_ptr(), slots).drop_in_place();
+        ptr::slice_from_raw_parts_mut(links(base, slots).as_ptr(), slots).drop_in_place();
+        pages::unmap(base.cast(), chunk_bytes::<T>(slots));
+    }
+}
+
+/// A head with another top and the next tag.
+fn retag(head: u64, top: u32) -> u64 {
+    let tag = ((head >> 32) as u32).wrapping_add(1);
+    u64::from(tag) << 32 | u64::from(top)
+}

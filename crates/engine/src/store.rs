@@ -28,7 +28,19 @@ pub trait Complete {
     fn complete(&self, cookie: u64, result: Result<usize, StoreError>);
 }
 
-/// What a range of a store holds.
+/// How a wait for an asynchronous read ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reap {
+    /// The read is not in flight: delivered meanwhile or before, not submitted
+    /// yet, or not to be had asynchronously. The folio says which.
+    NotInFlight,
+    /// It still is in flight.
+    TimedOut,
+}
+
+/// What a range of a store holds. Ranges begin and end on page boundaries (so
+/// the last one may reach past the end of the store), and a page with any byte
+/// of data is data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Extent {
     /// Bytes that have to be read.
@@ -48,29 +60,36 @@ pub trait Store: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// The extent around byte `offset`, which is before the end.
+    /// An extent with byte `offset` in it, which is before the end. It may
+    /// begin at the page of `offset` and be followed by another of its kind.
     fn extent(&self, offset: u64) -> Result<Extent, StoreError>;
 
     /// Reads in the calling thread; returns how many bytes arrived, fewer than
-    /// asked only at the end of the store.
+    /// asked only at the end of the store. Offset, buffer and `bytes` are
+    /// multiples of the page size. What lies in the buffer past the bytes that
+    /// arrived is the caller's to zero.
     ///
     /// # Safety
     /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize)
-    -> Result<usize, StoreError>;
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError>;
 
     /// Starts reads and returns how many of them, from the front, were started
     /// (none where the store has no asynchronous way, or its queue is full).
-    /// Their completions are delivered by [`reap`](Self::reap), by any thread.
+    /// Their completions are delivered by [`reap`](Self::reap), by any thread;
+    /// those nobody waits for stay, with their frames, until somebody reaps.
     ///
     /// # Safety
     /// As for [`read`](Self::read), until each completion.
     unsafe fn submit(&self, reads: &[Read]) -> usize;
 
-    /// Delivers completions of this store's (and its neighbours') reads.
-    /// `cookie` is a read that the caller waits for; it waits, at most for
-    /// `timeout_ns`, until something was delivered, by this thread or by
-    /// another that was reaping already. `timeout_ns` 0 only polls.
-    /// May return early for no reason: callers look again.
-    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64);
+    /// Delivers completions of this store's (and its neighbours') reads while
+    /// it waits, at most for `timeout_ns`, for the read with this `cookie` to be
+    /// delivered, by this thread or by another that is reaping already.
+    /// `timeout_ns` 0 only delivers what is there, and so does a cookie that
+    /// is not in flight.
+    ///
+    /// `complete` must not call `reap`. A caller that is told `NotInFlight`
+    /// while its folio is still being read sleeps on the folio's own word; so
+    /// whoever reads it changes the word and wakes after `submit` has returned.
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap;
 }

@@ -1,1 +1,75 @@
-//! Memory maps larger than memory.
+//! Memory maps larger than memory, served in user space under a fixed budget.
+//!
+//! A kernel's `mmap` reads around every miss, evicts what it likes, and stalls
+//! in a memory cgroup. Here the page faults of a map are served by this
+//! library: in the thread that touches, through userfaultfd(2), with reads that
+//! bypass the kernel's page cache, and with never more than a budget resident.
+//! It needs no privilege.
+//!
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! use softfault::{Advice, Engine};
+//!
+//! let engine = Engine::builder().memory(1 << 30).build()?;
+//! let file = std::fs::File::open("index.bin")?;
+//! // SAFETY: nobody writes to the file meanwhile.
+//! let map = unsafe { engine.map(&file)? };
+//! let first = map[0]; // a page fault, served here
+//! let header = map.pin(0..4096)?; // an I/O error is a value, not a signal
+//! map.advise(Advice::Random)?;
+//! # let _ = (first, &header[..]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The names are memmap2's: `use softfault as memmap2;` compiles for read-only
+//! maps, over an engine with a default budget.
+//!
+//! # What is different from mmap
+//!
+//! - **System calls.** `write(fd, &map[..])` on a part that is not in memory
+//!   fails with EFAULT, or comes back short: the kernel does not call our
+//!   handler. Use [`Mmap::write_to`], [`Mmap::read_at`] or [`Mmap::pin`].
+//! - **A file that others change.** A page shows what was in the file when it
+//!   was read, until it is evicted; [`Mmap::invalidate`] forgets it. A new map
+//!   of a changed file shows the change. A file truncated by others: pages that
+//!   are in memory stay, the others raise SIGBUS, or are zeros
+//!   ([`OnTruncate`]); [`Engine::truncate`] takes them out at once.
+//! - **SIGBUS is ours.** The handler is installed with the first engine, and
+//!   passes on what is not ours. A thread that blocks SIGBUS dies at its next
+//!   fault; `map` refuses to map for one, but cannot see threads that block it
+//!   later. So does a handler that is installed afterwards and does not pass
+//!   on: `map` refuses then.
+//! - **fork.** A child that touches a map dies of SIGSEGV. It never reads
+//!   zeros or somebody else's memory, as long as it was made by `fork()` and
+//!   not by a bare `clone` system call: the latter leaves a hole that the
+//!   child's own allocations may fill.
+//! - **Memory of an unmapped file** stays until the budget is needed; the next
+//!   map of the same unchanged file finds it. Two maps of one file are one
+//!   window: they have the same address, and share advice.
+
+mod engine;
+mod error;
+mod fault_in;
+mod files;
+mod frames;
+mod machine;
+mod map;
+mod pinned;
+mod process;
+mod signal;
+mod stats;
+pub mod store;
+mod uffd;
+
+pub use engine::{Builder, Engine, Fallback};
+pub use error::FaultError;
+pub use fault_in::FaultIn;
+pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
+pub use pinned::Pinned;
+pub use softfault_engine::cache::{OnTruncate, Residency};
+pub use softfault_engine::lock::WaitSnapshot;
+pub use stats::{Stats, Waits};
+
+/// The least budget of an engine, in bytes.
+pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

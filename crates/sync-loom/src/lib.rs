@@ -1,1 +1,62 @@
-//! The `sync` façade over loom.
+//! The `sync` façade over loom: the **loom world**.
+//!
+//! The same items as in `softfault-sync-std`, for model checking one protocol
+//! at a time. Atomics and cells are loom's. The waitable word is ours, because
+//! loom has no futex; see [`wait`] for what it does and does not order.
+//!
+//! What loom cannot show: `SeqCst` accesses count as `AcqRel`, and a load never
+//! takes its value from a store that is later in program order (load
+//! buffering). The engine's protocols lean on neither.
+
+/// Atomics: loom's.
+pub mod atomic {
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        fence,
+    };
+}
+
+/// Shared ownership. The standard one: its count is not a protocol of ours, and
+/// loom's cannot hold a trait object.
+pub use std::sync::Arc;
+
+pub mod pages;
+pub mod stat;
+pub mod wait;
+
+/// A cell whose accesses loom checks.
+pub mod cell {
+    pub use loom::cell::{MutPtr, UnsafeCell};
+}
+
+/// Threads: loom's.
+pub mod thread {
+    pub use loom::thread::{JoinHandle, spawn, yield_now};
+}
+
+/// Hints to the processor.
+pub mod hint {
+    pub use loom::hint::spin_loop;
+
+    /// Does not ask: spinning shows loom nothing that sleeping does not.
+    pub fn spin_until(_done: impl FnMut() -> bool) -> bool {
+        false
+    }
+}
+
+/// A plain constructor: loom's primitives are registered when they are made.
+#[macro_export]
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        $(#[$meta])* $vis fn $($rest)*
+    };
+}
+
+/// Processor time: there is none here.
+#[inline(always)]
+pub fn work(_ns: u64) {}
+
+/// The processor that the caller runs on: always the same.
+pub fn cpu() -> usize {
+    0
+}

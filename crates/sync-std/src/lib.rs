@@ -21,12 +21,36 @@ pub use std::sync::Arc;
 
 pub mod cell;
 pub mod pages;
+pub mod stat;
 pub mod thread;
 pub mod wait;
 
 /// Hints to the processor.
 pub mod hint {
     pub use core::hint::spin_loop;
+
+    /// Asks `done` a few times, for about as long as a short critical section
+    /// on another processor lasts; true as soon as it is. For use before a
+    /// sleep. Worlds where spinning cannot help do not ask at all.
+    #[inline]
+    pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+        for _ in 0..64 {
+            if done() {
+                return true;
+            }
+            spin_loop();
+        }
+        false
+    }
+}
+
+/// Makes a constructor `const` in the worlds whose primitives can be made at
+/// compile time, and a plain function in the others (loom's cannot).
+#[macro_export]
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        $(#[$meta])* $vis const fn $($rest)*
+    };
 }
 
 /// Says that the caller spends `ns` nanoseconds of processor time here. The

@@ -17,7 +17,11 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
             0,
         )
     };
-    if addr == libc::MAP_FAILED { None } else { NonNull::new(addr.cast()) }
+    if addr == libc::MAP_FAILED {
+        None
+    } else {
+        NonNull::new(addr.cast())
+    }
 }
 
 /// Gives memory from [`map`] back.

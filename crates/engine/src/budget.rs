@@ -1,0 +1,183 @@
+//! The budget: how many pages may be resident. A memory cgroup's limit, kept
+//! by ourselves, so that it holds for frames, windows, metadata and the page
+//! tables beneath.
+//!
+//! A charge is taken before the memory is, and given back after it is gone.
+//! Budgets nest: a charge counts against every ancestor.
+
+use sync::Arc;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::wait::WaitWord;
+
+/// A thread that is about to wait for memory.
+#[derive(Debug)]
+pub struct Subscription<'a> {
+    budget: &'a Budget,
+    seen: u32,
+}
+
+impl Subscription<'_> {
+    /// Sleeps until memory has come back since the subscription, or until
+    /// `timeout_ns` have passed.
+    pub fn wait(self, timeout_ns: u64) {
+        self.budget.released.wait(self.seen, Some(timeout_ns));
+    }
+}
+
+impl Drop for Subscription<'_> {
+    fn drop(&mut self) {
+        self.budget.waiters.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A limit on resident pages.
+#[derive(Debug)]
+pub struct Budget {
+    /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
+    limit: AtomicU64,
+    /// Pages charged now; above `limit` only after the limit was lowered.
+    charged: AtomicU64,
+    /// The most that was ever charged. A statistic.
+    peak: AtomicU64,
+    /// Raised by one when pages come back and somebody waits for that.
+    released: WaitWord,
+    /// Subscriptions alive.
+    waiters: AtomicU64,
+    /// Immutable.
+    parent: Option<Arc<Budget>>,
+}
+
+impl Budget {
+    /// A budget of `pages`, of its own.
+    pub fn new(pages: u64) -> Arc<Self> {
+        Self::with_parent(pages, None)
+    }
+
+    /// A budget of `pages` inside `parent`.
+    pub fn nested(pages: u64, parent: &Arc<Budget>) -> Arc<Self> {
+        Self::with_parent(pages, Some(parent.clone()))
+    }
+
+    fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
+        Arc::new(Self {
+            limit: AtomicU64::new(pages),
+            charged: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            released: WaitWord::new(0),
+            waiters: AtomicU64::new(0),
+            parent,
+        })
+    }
+
+    /// Charges `pages` if at least `reserve` pages stay free here and in every
+    /// ancestor.
+    pub fn try_charge(&self, pages: u64, reserve: u64) -> bool {
+        if !self.charge_here(pages, reserve) {
+            return false;
+        }
+        match &self.parent {
+            Some(parent) if !parent.try_charge(pages, reserve) => {
+                self.uncharge_here(pages);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn charge_here(&self, pages: u64, reserve: u64) -> bool {
+        // Relaxed: the counter orders nothing; the memory it stands for is
+        // handed over by the locks of its owners.
+        let mut charged = self.charged.load(Ordering::Relaxed);
+        loop {
+            if charged + pages + reserve > self.limit.load(Ordering::Relaxed) {
+                return false;
+            }
+            match self.charged.compare_exchange_weak(
+                charged,
+                charged + pages,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.peak.fetch_max(charged + pages, Ordering::Relaxed);
+                    return true;
+                }
+                Err(now) => charged = now,
+            }
+        }
+    }
+
+    /// Gives `pages` back, here and in every ancestor.
+    pub fn uncharge(&self, pages: u64) {
+        if pages == 0 {
+            return;
+        }
+        self.uncharge_here(pages);
+        if let Some(parent) = &self.parent {
+            parent.uncharge(pages);
+        }
+    }
+
+    fn uncharge_here(&self, pages: u64) {
+        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
+        // sees the pages come back, or we see that it waits.
+        let before = self.charged.fetch_sub(pages, Ordering::AcqRel);
+        assert!(before >= pages, "budget: more pages given back than charged");
+        self.notify_release();
+    }
+
+    /// Wakes those who wait for memory: pages or frames came back.
+    pub fn notify_release(&self) {
+        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
+        // sees what came back, or we see that it waits.
+        if self.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+            self.released.fetch_add(1, Ordering::Release);
+            self.released.wake(u32::MAX);
+        }
+    }
+
+    /// Announces that the caller is about to wait for memory. It tries once
+    /// more, and then waits or drops the subscription.
+    pub fn subscribe(&self) -> Subscription<'_> {
+        self.waiters.fetch_add(1, Ordering::AcqRel);
+        Subscription {
+            seen: self.released.load(Ordering::Acquire),
+            budget: self,
+        }
+    }
+
+    /// Pages that may be charged.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Lowering it evicts nothing by itself: the owner
+    /// reclaims until [`excess`](Self::excess) is zero.
+    pub fn set_limit(&self, pages: u64) {
+        self.limit.store(pages, Ordering::Relaxed);
+        self.released.fetch_add(1, Ordering::Release);
+        self.released.wake(u32::MAX);
+    }
+
+    /// Pages charged now.
+    pub fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// The most pages that were ever charged at a time.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Pages charged above the limit, here or in an ancestor.
+    pub fn excess(&self) -> u64 {
+        let here = self.charged().saturating_sub(self.limit());
+        here.max(self.parent.as_ref().map_or(0, |parent| parent.excess()))
+    }
+
+    /// Pages that could still be charged, here and in every ancestor.
+    pub fn free(&self) -> u64 {
+        let here = self.limit().saturating_sub(self.charged());
+        here.min(self.parent.as_ref().map_or(u64::MAX, |parent| parent.free()))
+    }
+}

@@ -1,0 +1,229 @@
+//! A folio: a run of cached pages with one state.
+//!
+//! A folio covers 1 to 16 neighbouring pages of one 64 KiB block. Its bytes
+//! are in frames (read, not yet touched) or in the window (mapped), never in
+//! both: mapping copies them over and frees the frames.
+//!
+//! ```text
+//!   allocated ── locked ──read──► uptodate, in frames ──map──► mapped
+//!                  │                     │                       │
+//!                  └─ error              └─ dropped untouched    └─ evicted
+//! ```
+//!
+//! The folio lock is the `LOCKED` bit, with a `WAITERS` bit beside it. Whoever
+//! reads, maps or evicts a folio holds it. A reference is taken under the lock
+//! of the index's bucket; a folio that the index alone refers to may be
+//! evicted, so a fault that waits for one holds a reference (`RetryPin::Yes`).
+
+use crate::PAGE_SIZE;
+use crate::fault::FaultError;
+use crate::cache::PageCache;
+use crate::slab::TypeStable;
+use core::ops::Range;
+use sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use sync::wait::WaitWord;
+
+/// Names no folio, in links.
+pub const NO_FOLIO: u32 = u32::MAX;
+/// Names no frame.
+pub const NO_FRAME: u32 = u32::MAX;
+/// The most pages in a folio, and the pages of a block of the index.
+pub const BLOCK_PAGES: usize = 16;
+/// Bytes of a block of the index.
+pub const BLOCK_BYTES: usize = BLOCK_PAGES * PAGE_SIZE;
+
+/// The bits of [`Folio::state`].
+pub mod flag {
+    /// Somebody reads, maps or evicts the folio.
+    pub const LOCKED: u32 = 1 << 0;
+    /// Somebody sleeps until the lock is released.
+    pub const WAITERS: u32 = 1 << 1;
+    /// The bytes are those of the store.
+    pub const UPTODATE: u32 = 1 << 2;
+    /// The bytes are in the window.
+    pub const MAPPED: u32 = 1 << 3;
+    /// The read failed: `Folio::error` says how.
+    pub const ERROR: u32 = 1 << 4;
+    /// Zeros that were never written: no frames, no read, no memory.
+    pub const HOLE: u32 = 1 << 5;
+    /// Read ahead, and nobody has touched it yet.
+    pub const READAHEAD: u32 = 1 << 6;
+    /// The read was submitted: whoever waits reaps it.
+    pub const ASYNC: u32 = 1 << 7;
+    /// Refaulted soon after eviction: kept on the active list.
+    pub const ACTIVE: u32 = 1 << 8;
+    /// No longer in the index; freed with its last reference.
+    pub const DEAD: u32 = 1 << 9;
+}
+
+/// A run of cached pages. A slot of a type-stable slab: every field is an
+/// atomic, so that a late reader of a reused slot reads garbage but no torn
+/// memory. One cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Folio {
+    /// Bits of [`flag`]. `LOCKED` and `WAITERS` change by themselves; all
+    /// others are changed by the holder of the folio lock.
+    pub(crate) state: WaitWord,
+    /// 0 free, 1 the index's, more: waiters, pins, reads under way.
+    /// Leaves 0 and 1 only under the bucket's lock.
+    pub(super) refs: AtomicU32,
+    /// Address of the first page in the window. Immutable while allocated.
+    pub(super) addr: AtomicUsize,
+    /// The page cache. Immutable while allocated; outlives the folio.
+    pub(super) cache: AtomicPtr<PageCache>,
+    /// Pages. Protected by the folio lock; only ever shrinks.
+    pub(super) pages: AtomicU8,
+    /// Pages that were asked of the frame pool. Immutable while allocated.
+    pub(super) frame_pages: AtomicU8,
+    /// Which reclaim list the folio is on. Protected by the lists' lock.
+    pub(crate) list: AtomicU8,
+    /// First frame or [`NO_FRAME`]. Protected by the folio lock.
+    pub(super) frame: AtomicU32,
+    /// errno of a failed read, 0 for one past the end. Protected by the folio lock.
+    pub(super) error: AtomicU32,
+    /// Next in the bucket. Protected by the bucket's lock.
+    pub(super) bucket_next: AtomicU32,
+    /// Neighbours on a reclaim list. Protected by the lists' lock.
+    pub(crate) list_next: AtomicU32,
+    /// See `list_next`.
+    pub(crate) list_prev: AtomicU32,
+    /// Place in the slab. Immutable.
+    id: u32,
+}
+
+const _: () = assert!(size_of::<AtomicU32>() != 4 || size_of::<Folio>() == 64);
+
+impl TypeStable for Folio {
+    fn new_slot(id: u32) -> Self {
+        Self {
+            state: WaitWord::new(0),
+            refs: AtomicU32::new(0),
+            addr: AtomicUsize::new(0),
+            cache: AtomicPtr::new(core::ptr::null_mut()),
+            pages: AtomicU8::new(0),
+            frame_pages: AtomicU8::new(0),
+            list: AtomicU8::new(0),
+            frame: AtomicU32::new(NO_FRAME),
+            error: AtomicU32::new(0),
+            bucket_next: AtomicU32::new(NO_FOLIO),
+            list_next: AtomicU32::new(NO_FOLIO),
+            list_prev: AtomicU32::new(NO_FOLIO),
+            id,
+        }
+    }
+}
+
+// Plain fields are Relaxed throughout: each is handed over by the lock that
+// protects it.
+impl Folio {
+    /// Place in the slab; also the cookie of its asynchronous read.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The bits now.
+    pub fn state(&self) -> u32 {
+        // Acquire pairs with the Release in `unlock`: what the holder of the
+        // folio lock did is seen by whoever sees its bits.
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// True if all of `bits` are set.
+    pub fn is(&self, bits: u32) -> bool {
+        self.state() & bits == bits
+    }
+
+    /// Addresses in the window.
+    pub fn range(&self) -> Range<usize> {
+        let addr = self.addr.load(Ordering::Relaxed);
+        addr..addr + self.pages() * PAGE_SIZE
+    }
+
+    /// Pages.
+    pub fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed) as usize
+    }
+
+    /// The page cache that the folio belongs to.
+    pub(crate) fn cache(&self) -> &PageCache {
+        // SAFETY: a page cache outlives its folios: its drop waits until none
+        // is in the index, and only whoever has a folio that is locked and in
+        // the index asks.
+        unsafe { &*self.cache.load(Ordering::Relaxed) }
+    }
+
+    /// How the read failed; the folio is `ERROR`.
+    pub(crate) fn read_error(&self) -> FaultError {
+        match self.error.load(Ordering::Relaxed) {
+            0 => FaultError::BeyondEnd,
+            errno => FaultError::Io(errno as i32),
+        }
+    }
+
+    /// Says how the read failed: an errno, or 0 for one past the end. The
+    /// caller holds the folio lock.
+    pub(crate) fn set_read_error(&self, errno: i32) {
+        self.error.store(errno as u32, Ordering::Relaxed);
+    }
+
+    /// The backing ends within the folio: only `pages` pages are left of it.
+    /// The caller holds the folio lock, and the folio is on no list.
+    pub(crate) fn shrink(&self, pages: usize) {
+        debug_assert!(0 < pages && pages <= self.pages());
+        self.pages.store(pages as u8, Ordering::Relaxed);
+    }
+
+    /// Prepares a fresh slot: locked, one reference, in nobody's sight.
+    pub(super) fn init(&self, cache: *const PageCache, addr: usize, pages: usize) {
+        debug_assert!(pages >= 1 && addr % BLOCK_BYTES / PAGE_SIZE + pages <= BLOCK_PAGES);
+        assert_eq!(self.refs.load(Ordering::Relaxed), 0, "folio slot in use");
+        self.addr.store(addr, Ordering::Relaxed);
+        self.cache.store(cache.cast_mut(), Ordering::Relaxed);
+        self.pages.store(pages as u8, Ordering::Relaxed);
+        self.frame_pages.store(0, Ordering::Relaxed);
+        self.frame.store(NO_FRAME, Ordering::Relaxed);
+        self.error.store(0, Ordering::Relaxed);
+        self.refs.store(1, Ordering::Relaxed);
+        self.state.store(flag::LOCKED, Ordering::Relaxed);
+    }
+
+    /// Takes the folio lock if it is free.
+    pub fn try_lock(&self) -> bool {
+        // Acquire pairs with the Release in `unlock`.
+        self.state.fetch_or(flag::LOCKED, Ordering::Acquire) & flag::LOCKED == 0
+    }
+
+    /// Changes bits; the caller holds the folio lock.
+    pub(crate) fn change(&self, set: u32, clear: u32) {
+        debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
+        self.state.fetch_and(!clear, Ordering::Relaxed);
+        self.state.fetch_or(set, Ordering::Relaxed);
+    }
+
+    /// Releases the folio lock and wakes all who wait for that.
+    pub fn unlock(&self) {
+        // Release pairs with the Acquire in `state` and `try_lock`.
+        let before = self
+            .state
+            .fetch_and(!(flag::LOCKED | flag::WAITERS), Ordering::Release);
+        assert!(before & flag::LOCKED != 0, "folio was not locked");
+        if before & flag::WAITERS != 0 {
+            // The slot may be somebody else's by now; its memory is not.
+            self.state.wake(u32::MAX);
+        }
+    }
+
+    /// Sleeps until the folio lock is released, or until `timeout_ns` have
+    /// passed, or less. The caller holds a reference.
+    pub fn wait_unlocked(&self, timeout_ns: u64) {
+        // Relaxed: `unlock` clears both bits at once and sees this one, or we
+        // see its work.
+        let state = self.state.fetch_or(flag::WAITERS, Ordering::Relaxed);
+        if state & flag::LOCKED == 0 {
+            // Left behind, the bit costs the next holder a wake-up call.
+            return;
+        }
+        self.state.wait(state | flag::WAITERS, Some(timeout_ns));
+    }
+}

@@ -1,0 +1,272 @@
+//! The frame pool: where folios live between the read and the touch.
+//!
+//! Frames are the I/O buffers themselves. The pool grows by chunks of 2 MiB,
+//! each charged to the budget when it is taken and given back whole; a chunk
+//! is 32 blocks of 16 pages, so that a folio's frames are contiguous and one
+//! copy maps them. Allocation prefers the lowest chunk, so that the highest
+//! become free and can be given back.
+//!
+//! A frame under I/O belongs to a locked folio and is freed only by the
+//! completion, so it is never reused before.
+
+use super::folio::BLOCK_PAGES;
+use crate::budget::Budget;
+use crate::lock::Mutex;
+use crate::{PAGE_SIZE, mmu::TABLE_SPAN};
+use sync::Arc;
+
+/// Pages of a chunk.
+pub const CHUNK_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
+const CHUNK_BLOCKS: usize = CHUNK_PAGES / BLOCK_PAGES;
+/// Page tables beneath a chunk, where it is not one huge page.
+const CHUNK_TABLES: u64 = 1;
+
+/// Memory for frames: chunks that can be given back to the system.
+pub trait FrameMemory: Send + Sync {
+    /// The first byte of the whole pool; page-aligned, `bytes` long.
+    fn base(&self) -> *mut u8;
+    /// Bytes of address space.
+    fn bytes(&self) -> usize;
+    /// Drops the memory beneath `offset..offset + bytes`.
+    fn discard(&self, offset: usize, bytes: usize);
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    /// A bit for each free page of each block.
+    free: [u16; CHUNK_BLOCKS],
+    /// Free pages in all.
+    free_pages: u16,
+    /// Charged, and given out from.
+    present: bool,
+}
+
+struct Inner {
+    /// One a chunk of the address space; in memory from the system.
+    chunks: *mut Chunk,
+    /// Chunks of the address space.
+    count: usize,
+    /// Chunks from here on were never present.
+    high: usize,
+    /// No chunk before this one has a free page.
+    lowest: usize,
+    present: usize,
+    used_pages: usize,
+}
+
+// SAFETY: `chunks` is owned by the pool and reached only through its lock.
+unsafe impl Send for Inner {}
+
+/// The pool.
+pub struct Frames {
+    inner: Mutex<Inner>,
+    memory: Arc<dyn FrameMemory>,
+    budget: Arc<Budget>,
+    table_bytes: usize,
+}
+
+/// How a pool is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// Pages charged.
+    pub present: usize,
+    /// Pages that folios hold.
+    pub used: usize,
+}
+
+impl Frames {
+    /// A pool over `memory`. `None` where the system has no memory for its
+    /// table.
+    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Option<Self> {
+        let count = memory.bytes() / TABLE_SPAN;
+        let table_bytes = (count * size_of::<Chunk>()).next_multiple_of(PAGE_SIZE);
+        let chunks = sync::pages::map(table_bytes)?.cast::<Chunk>().as_ptr();
+        Some(Self {
+            inner: Mutex::new(Inner {
+                chunks,
+                count,
+                high: 0,
+                lowest: 0,
+                present: 0,
+                used_pages: 0,
+            }),
+            memory,
+            budget,
+            table_bytes,
+        })
+    }
+
+    /// The address of a frame.
+    pub fn address(&self, frame: u32) -> *mut u8 {
+        let offset = frame as usize * PAGE_SIZE;
+        assert!(offset < self.memory.bytes());
+        // SAFETY: within the pool, as just asserted.
+        unsafe { self.memory.base().add(offset) }
+    }
+
+    /// Takes `pages` contiguous frames of one block. Grows the pool by a chunk
+    /// if that leaves it within `most` pages and the budget with `reserve`
+    /// pages to spare.
+    pub fn alloc(&self, pages: usize, most: usize, reserve: u64) -> Option<u32> {
+        let mut inner = self.inner.lock();
+        if let Some(frame) = inner.take(pages) {
+            return Some(frame);
+        }
+        if (inner.present + 1) * CHUNK_PAGES > most.max(CHUNK_PAGES) {
+            return None;
+        }
+        let charge = CHUNK_PAGES as u64 + CHUNK_TABLES;
+        // The first chunk was paid for at the start.
+        if inner.present > 0 && !self.budget.try_charge(charge, reserve) {
+            return None;
+        }
+        inner.grow();
+        inner.take(pages)
+    }
+
+    /// Puts `pages` frames from `frame` back.
+    pub fn free(&self, frame: u32, pages: usize) {
+        self.inner.lock().put(frame as usize, pages);
+    }
+
+    /// Gives free chunks back while more than `keep` pages are free; returns
+    /// how many pages went back to the budget.
+    pub fn shrink(&self, keep: usize) -> u64 {
+        let mut given = 0;
+        loop {
+            let mut inner = self.inner.lock();
+            let spare = inner.present * CHUNK_PAGES - inner.used_pages;
+            if spare < keep + CHUNK_PAGES || inner.present <= 1 {
+                return given;
+            }
+            let Some(chunk) = inner.take_free_chunk() else {
+                return given;
+            };
+            // Discarded under the lock: the chunk may be taken again at once.
+            self.memory.discard(chunk * TABLE_SPAN, TABLE_SPAN);
+            drop(inner);
+            let charge = CHUNK_PAGES as u64 + CHUNK_TABLES;
+            self.budget.uncharge(charge);
+            given += charge;
+        }
+    }
+
+    /// How the pool is filled.
+    pub fn counts(&self) -> FrameCounts {
+        let inner = self.inner.lock();
+        FrameCounts {
+            present: inner.present * CHUNK_PAGES,
+            used: inner.used_pages,
+        }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let chunks = self.inner.lock().chunks;
+        let table = core::ptr::NonNull::new(chunks.cast()).expect("mapped");
+        // SAFETY: mapped in `new`; nobody else has the pool any more.
+        unsafe { sync::pages::unmap(table, self.table_bytes) };
+    }
+}
+
+impl Inner {
+    fn chunk(&mut self, index: usize) -> &mut Chunk {
+        assert!(index < self.count);
+        // SAFETY: the table has `count` entries; zeroed memory is a valid
+        // absent chunk; the lock gives exclusive access.
+        unsafe { &mut *self.chunks.add(index) }
+    }
+
+    fn take(&mut self, pages: usize) -> Option<u32> {
+        for index in self.lowest..self.high {
+            let free = self.chunk(index).free_pages as usize;
+            if free == 0 && index == self.lowest {
+                self.lowest += 1;
+            }
+            if free < pages {
+                continue;
+            }
+            if let Some(page) = self.chunk(index).take(pages) {
+                self.used_pages += pages;
+                return Some((index * CHUNK_PAGES + page) as u32);
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, frame: usize, pages: usize) {
+        let index = frame / CHUNK_PAGES;
+        self.chunk(index).put(frame % CHUNK_PAGES, pages);
+        self.used_pages -= pages;
+        self.lowest = self.lowest.min(index);
+    }
+
+    fn grow(&mut self) {
+        let index = (0..self.count)
+            .find(|&index| index >= self.high || !self.chunk(index).present)
+            .expect("the address space holds every chunk that the budget can");
+        *self.chunk(index) = Chunk {
+            free: [u16::MAX; CHUNK_BLOCKS],
+            free_pages: CHUNK_PAGES as u16,
+            present: true,
+        };
+        self.high = self.high.max(index + 1);
+        self.lowest = self.lowest.min(index);
+        self.present += 1;
+    }
+
+    /// Marks the highest wholly free chunk absent.
+    fn take_free_chunk(&mut self) -> Option<usize> {
+        let index = (0..self.high).rev().find(|&index| {
+            let chunk = self.chunk(index);
+            chunk.present && chunk.free_pages as usize == CHUNK_PAGES
+        })?;
+        *self.chunk(index) = Chunk {
+            free: [0; CHUNK_BLOCKS],
+            free_pages: 0,
+            present: false,
+        };
+        self.present -= 1;
+        Some(index)
+    }
+}
+
+impl Chunk {
+    fn take(&mut self, pages: usize) -> Option<usize> {
+        debug_assert!((1..=BLOCK_PAGES).contains(&pages));
+        let run = run_mask(pages);
+        // Broken blocks first, so that whole ones stay for read-ahead.
+        let broken = (0..CHUNK_BLOCKS)
+            .filter(|&block| self.free[block] != u16::MAX)
+            .find_map(|block| fit(self.free[block], run, pages).map(|bit| (block, bit)));
+        let whole = || {
+            let block = self.free.iter().position(|&free| free == u16::MAX)?;
+            Some((block, 0))
+        };
+        let (block, bit) = broken.or_else(whole)?;
+        self.free[block] &= !(run << bit);
+        self.free_pages -= pages as u16;
+        Some(block * BLOCK_PAGES + bit)
+    }
+
+    fn put(&mut self, page: usize, pages: usize) {
+        let mask = run_mask(pages) << (page % BLOCK_PAGES);
+        let free = &mut self.free[page / BLOCK_PAGES];
+        assert!(*free & mask == 0, "frame freed twice");
+        *free |= mask;
+        self.free_pages += pages as u16;
+    }
+}
+
+fn run_mask(pages: usize) -> u16 {
+    (u16::MAX as u32 >> (BLOCK_PAGES - pages)) as u16
+}
+
+/// The lowest place in `free` where the run fits.
+fn fit(free: u16, run: u16, pages: usize) -> Option<usize> {
+    if free == 0 {
+        return None;
+    }
+    (0..=BLOCK_PAGES - pages).find(|&bit| (free >> bit) & run == run)
+}

@@ -1,0 +1,142 @@
+//! The index of cached folios, by window address.
+//!
+//! A window shows one backing at one place, so an address names a page of a
+//! backing, and one table serves all page caches of a node. A bucket holds the
+//! folios of a 64 KiB block, so that a fault finds its neighbours in the same
+//! chain. The table is as large as the budget needs and never grows with
+//! files.
+//!
+//! Lock: one a bucket, for its chain and for references to the folios in it.
+//! It nests inside nothing but the page cache's own locks, and only the
+//! reclaim lists' lock nests in it.
+
+use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
+use crate::lock::{Mutex, MutexGuard};
+use crate::slab::Slab;
+use core::ptr::NonNull;
+use sync::atomic::Ordering;
+
+type Bucket = Mutex<u32>;
+
+/// The index.
+pub struct Index {
+    buckets: NonNull<Bucket>,
+    /// A power of two, minus one.
+    mask: usize,
+}
+
+// SAFETY: buckets are shared through their locks.
+unsafe impl Send for Index {}
+// SAFETY: as above.
+unsafe impl Sync for Index {}
+
+/// A bucket, locked.
+pub struct LockedBucket<'a> {
+    head: MutexGuard<'a, u32>,
+    folios: &'a Slab<Folio>,
+}
+
+impl Index {
+    /// An index for about `folios` folios. `None` where the system has no
+    /// memory.
+    pub fn new(folios: usize) -> Option<Self> {
+        let count = (folios / 2).next_power_of_two().max(512);
+        let buckets = sync::pages::map(count * size_of::<Bucket>())?.cast::<Bucket>();
+        for bucket in 0..count {
+            // SAFETY: within the mapping just made.
+            unsafe { buckets.add(bucket).write(Mutex::new(NO_FOLIO)) };
+        }
+        Some(Self {
+            buckets,
+            mask: count - 1,
+        })
+    }
+
+    /// Bytes of the table.
+    pub fn bytes(&self) -> usize {
+        (self.mask + 1) * size_of::<Bucket>()
+    }
+
+    /// Locks the bucket of `addr`'s block.
+    pub fn lock<'a>(&'a self, addr: usize, folios: &'a Slab<Folio>) -> LockedBucket<'a> {
+        // Fibonacci hashing: the high half of the product is well mixed.
+        let hash = (addr / BLOCK_BYTES).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
+        // SAFETY: the mask keeps the place inside the table.
+        let bucket: &'a Bucket = unsafe { self.buckets.add(hash & self.mask).as_ref() };
+        LockedBucket {
+            head: bucket.lock(),
+            folios,
+        }
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; nobody else has the index any more.
+        unsafe { sync::pages::unmap(self.buckets.cast(), self.bytes()) };
+    }
+}
+
+impl<'a> LockedBucket<'a> {
+    /// The folio that holds `addr`'s page.
+    pub fn find(&self, addr: usize) -> Option<&'a Folio> {
+        self.iter().find(|folio| folio.range().contains(&addr))
+    }
+
+    /// True if a folio holds any page of the range, which lies in one block.
+    pub fn overlaps(&self, range: &core::ops::Range<usize>) -> bool {
+        self.iter().any(|folio| {
+            let other = folio.range();
+            other.start < range.end && range.start < other.end
+        })
+    }
+
+    /// The folios of all blocks that share the bucket.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Folio> + use<'a> {
+        let folios = self.folios;
+        let mut next = *self.head;
+        core::iter::from_fn(move || {
+            if next == NO_FOLIO {
+                return None;
+            }
+            let folio = folios.get(next);
+            next = folio.bucket_next.load(Ordering::Relaxed);
+            Some(folio)
+        })
+    }
+
+    /// Takes a reference to a folio of this bucket.
+    pub fn get(&self, folio: &'a Folio) {
+        let refs = folio.refs.fetch_add(1, Ordering::Relaxed);
+        assert!((1..u32::MAX / 2).contains(&refs), "folio reference count");
+    }
+
+    /// Adds a folio; its first reference becomes the index's.
+    pub fn insert(&mut self, folio: &Folio) {
+        debug_assert!(!self.overlaps(&folio.range()));
+        folio.bucket_next.store(*self.head, Ordering::Relaxed);
+        *self.head = folio.id();
+    }
+
+    /// Locks the folio for eviction if the index alone refers to it.
+    pub fn try_claim(&self, folio: &Folio) -> bool {
+        folio.refs.load(Ordering::Relaxed) == 1 && folio.try_lock()
+    }
+
+    /// Takes the folio out of the index; the caller holds the folio lock and
+    /// now owns the index's reference.
+    pub fn remove(&mut self, folio: &Folio) {
+        let after = folio.bucket_next.load(Ordering::Relaxed);
+        if *self.head == folio.id() {
+            *self.head = after;
+        } else {
+            let before = self
+                .iter()
+                .find(|other| other.bucket_next.load(Ordering::Relaxed) == folio.id())
+                .expect("a folio leaves the bucket that it is in");
+            before.bucket_next.store(after, Ordering::Relaxed);
+        }
+        folio.bucket_next.store(NO_FOLIO, Ordering::Relaxed);
+        folio.change(flag::DEAD, 0);
+    }
+}

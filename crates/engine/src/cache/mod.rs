@@ -1,0 +1,183 @@
+//! The page cache of one backing, as one window shows it: Linux's
+//! `address_space`.
+//!
+//! ```text
+//!   PageCache ── store    where pages come from
+//!      │      ── window   where they are shown, and how many are (`window`)
+//!      │      ── readahead  what will be touched next
+//!      ▼
+//!   Node      ── index    address → folio (`index`)
+//!             ── frames   bytes read and not yet touched (`frames`)
+//!             ── lists    what goes next (`reclaim`)
+//! ```
+//!
+//! One backing has one window, so an address names a page of a backing, and
+//! all mappings of the file see the same page. A page is in at most one folio.
+//!
+//! Who excludes whom, for one page:
+//!
+//! | | fault | read-ahead | eviction | truncate |
+//! |---|---|---|---|---|
+//! | **fault** | bucket, then folio lock | bucket | folio lock | folio lock |
+//! | **read-ahead** | | bucket | reference count | bucket, `end` |
+//! | **eviction** | | | folio lock | folio lock |
+//! | **truncate** | | | | the caller |
+
+use crate::PAGE_SIZE;
+use crate::lock::Mutex;
+use crate::mmu::MmuError;
+use crate::readahead::ReadAhead;
+use crate::store::Store;
+use core::ops::Range;
+use sync::Arc;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+pub mod folio;
+pub mod folio_ref;
+pub mod frames;
+pub mod index;
+pub mod node;
+pub mod residency;
+pub mod truncate;
+pub mod window;
+
+use folio::Folio;
+pub use folio_ref::FolioRef;
+pub use frames::FrameMemory;
+pub use node::{Node, NodeError};
+pub use residency::Residency;
+use window::Window;
+
+/// What a touch past the end of a truncated file gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnTruncate {
+    /// An error; a plain touch raises SIGBUS, as with mmap.
+    #[default]
+    Error,
+    /// Zeros.
+    Zero,
+}
+
+/// The folios of one backing.
+pub struct PageCache {
+    /// Immutable.
+    pub(crate) node: Arc<Node>,
+    /// Immutable.
+    pub(crate) store: Arc<dyn Store>,
+    /// Immutable; its words are atomics.
+    pub(crate) window: Window,
+    /// Bytes of the backing that may be shown. Changed by `truncate`, and by
+    /// a read that finds the backing shorter.
+    pub(crate) end: AtomicU64,
+    /// Immutable.
+    pub(crate) on_truncate: OnTruncate,
+    /// What will be touched next. Its lock is a leaf: nothing is locked while
+    /// it is held.
+    pub(crate) readahead: Mutex<ReadAhead>,
+    /// Folios in the index.
+    pub(crate) folios: AtomicUsize,
+}
+
+impl PageCache {
+    /// The cache of `store`'s first `bytes` bytes, in a window of its own.
+    pub fn new(
+        node: Arc<Node>,
+        store: Arc<dyn Store>,
+        bytes: u64,
+        on_truncate: OnTruncate,
+    ) -> Result<Arc<Self>, MmuError> {
+        let span = (bytes as usize).max(1).next_multiple_of(PAGE_SIZE);
+        let reservation = node.mmu.reserve(span)?;
+        let Some(window) = Window::new(reservation.clone()) else {
+            node.mmu.release(reservation);
+            return Err(MmuError::NoMemory);
+        };
+        Ok(Arc::new(Self {
+            node,
+            store,
+            window,
+            end: AtomicU64::new(bytes),
+            on_truncate,
+            readahead: Mutex::new(ReadAhead::new()),
+            folios: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The node that pays.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The addresses that show the backing.
+    pub fn addresses(&self) -> Range<usize> {
+        self.window.reservation().range()
+    }
+
+    /// Byte of the backing that `addr` shows.
+    pub(crate) fn offset(&self, addr: usize) -> u64 {
+        (addr - self.window.reservation().addr) as u64
+    }
+
+    /// Address that shows byte `offset`.
+    pub(crate) fn address(&self, offset: u64) -> usize {
+        self.window.reservation().addr + offset as usize
+    }
+
+    /// Bytes of the backing that may be shown.
+    pub fn end(&self) -> u64 {
+        // Acquire pairs with the Release in `truncate`.
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Folios of this backing that are cached, in frames or mapped.
+    pub fn folio_count(&self) -> usize {
+        self.folios.load(Ordering::Acquire)
+    }
+
+    /// Finds the folio of `addr`'s page and takes a reference.
+    pub(crate) fn find(&self, addr: usize) -> Option<FolioRef<'_>> {
+        let bucket = self.node.index.lock(addr, &self.node.folios);
+        let folio = bucket.find(addr)?;
+        bucket.get(folio);
+        Some(FolioRef::new(&self.node, folio))
+    }
+
+    /// Puts a fresh folio into the index, unless a page of it is there, or was
+    /// truncated meanwhile. On success the caller has a second reference.
+    pub(crate) fn insert<'a>(&'a self, folio: &'a Folio) -> Option<FolioRef<'a>> {
+        let range = folio.range();
+        let mut bucket = self.node.index.lock(range.start, &self.node.folios);
+        let last = self.offset(range.end - PAGE_SIZE);
+        if bucket.overlaps(&range) || (last >= self.end() && self.on_truncate == OnTruncate::Error)
+        {
+            return None;
+        }
+        bucket.insert(folio);
+        bucket.get(folio);
+        self.folios.fetch_add(1, Ordering::AcqRel);
+        Some(FolioRef::new(&self.node, folio))
+    }
+
+    /// Takes a folio out of the index. The caller holds the folio lock; the
+    /// index's reference is dropped.
+    pub(crate) fn remove(&self, folio: &Folio) {
+        let mut bucket = self.node.index.lock(folio.range().start, &self.node.folios);
+        bucket.remove(folio);
+        drop(bucket);
+        self.node.lists.remove(&self.node.folios, folio);
+        self.folios.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        self.evict_all();
+        self.window.uncharge_table(&self.node.budget);
+        self.node.mmu.release(self.window.reservation().clone());
+    }
+}

@@ -1,0 +1,236 @@
+//! A node: the frames, folios, lists and ghosts under one budget, as Linux's
+//! `pglist_data` is the memory that one allocator and one reclaim serve.
+
+use super::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
+use super::frames::{FrameMemory, Frames};
+use super::index::Index;
+use crate::PAGE_SIZE;
+use crate::budget::Budget;
+use crate::reclaim::{Batches, Ghosts, Lists};
+use crate::slab::Slab;
+use crate::stats::NodeStats;
+use crate::{Clock, Mmu};
+use sync::Arc;
+use sync::atomic::{AtomicUsize, Ordering};
+
+/// The least budget that a node can work with, in bytes.
+pub const LEAST_BYTES: usize = 8 << 20;
+/// A folio's metadata, as a share of the page that it is at least.
+const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
+
+/// Why a node could not be made or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeError {
+    /// Fewer bytes than [`LEAST_BYTES`].
+    BudgetTooSmall,
+    /// More than the node was made for (see `most` in [`Node::new`]).
+    BudgetTooLarge,
+    /// The enclosing budget has not that much.
+    NoMemory,
+}
+
+/// Everything under one budget.
+pub struct Node {
+    /// What may be resident.
+    pub budget: Arc<Budget>,
+    /// Page tables of the space that shows this node's pages.
+    pub mmu: Arc<dyn Mmu>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What happened so far.
+    pub stats: NodeStats,
+    /// All folios.
+    pub(crate) folios: Slab<Folio>,
+    /// Folios by address.
+    pub(crate) index: Index,
+    pub(crate) frames: Frames,
+    pub(crate) lists: Lists,
+    pub(crate) ghosts: Ghosts,
+    pub(crate) batches: Batches,
+    /// Folio slots in use: as many as the budget has pages, at most.
+    used: AtomicUsize,
+    /// Pages that the budget may be raised to. Immutable.
+    most: usize,
+    /// Pages of metadata charged for the whole life.
+    fixed: u64,
+}
+
+impl Node {
+    /// A node over `budget`, which may later be raised to `most_bytes`.
+    pub fn new(
+        budget: Arc<Budget>,
+        most_bytes: usize,
+        mmu: Arc<dyn Mmu>,
+        frames: Arc<dyn FrameMemory>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, NodeError> {
+        let pages = budget.limit() as usize;
+        if pages * PAGE_SIZE < LEAST_BYTES {
+            return Err(NodeError::BudgetTooSmall);
+        }
+        let most = (most_bytes / PAGE_SIZE).max(pages);
+        let no_memory = NodeError::NoMemory;
+        let index = Index::new(pages).ok_or(no_memory)?;
+        let ghosts = Ghosts::new(pages).ok_or(no_memory)?;
+        let batches = Batches::new();
+        // The first chunk of frames is paid for here, for good: a demand fault
+        // always has frames to turn to.
+        let fixed = (index.bytes() + ghosts.bytes() + batches.bytes()).div_ceil(PAGE_SIZE)
+            + super::frames::CHUNK_PAGES
+            + 1;
+        let charge = (fixed + pages / FOLIO_SHARE) as u64;
+        if !budget.try_charge(charge, 0) {
+            return Err(no_memory);
+        }
+        Ok(Arc::new(Self {
+            folios: Slab::new(most as u32),
+            index,
+            frames: Frames::new(frames, budget.clone()).ok_or(no_memory)?,
+            lists: Lists::new(),
+            ghosts,
+            batches,
+            stats: NodeStats::default(),
+            used: AtomicUsize::new(0),
+            most,
+            fixed: fixed as u64,
+            budget,
+            mmu,
+            clock,
+        }))
+    }
+
+    /// Changes the budget to `bytes` and reclaims down to it. Returns when it
+    /// is kept, or when all that is left is pinned or being read.
+    pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
+        let pages = bytes / PAGE_SIZE;
+        if pages * PAGE_SIZE < LEAST_BYTES {
+            return Err(NodeError::BudgetTooSmall);
+        }
+        if pages > self.most {
+            return Err(NodeError::BudgetTooLarge);
+        }
+        let before = self.budget.limit() as usize / FOLIO_SHARE;
+        let after = pages / FOLIO_SHARE;
+        self.budget.set_limit(pages as u64);
+        if after < before {
+            self.budget.uncharge((before - after) as u64);
+        }
+        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
+        if after > before && !self.budget.try_charge((after - before) as u64, 0) {
+            return Err(NodeError::NoMemory);
+        }
+        Ok(())
+    }
+
+    /// Pages that frames may take for demand faults.
+    pub(crate) fn demand_frames(&self) -> usize {
+        self.budget.limit() as usize / 2
+    }
+
+    /// Pages that frames may take for read-ahead.
+    pub(crate) fn readahead_frames(&self) -> usize {
+        self.budget.limit() as usize / 4
+    }
+
+    /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a
+    /// hole), in nobody's sight. `None`: reclaim first.
+    pub(crate) fn alloc_folio(
+        &self,
+        cache: &super::PageCache,
+        addr: usize,
+        pages: usize,
+        frames: FrameUse,
+    ) -> Option<&Folio> {
+        debug_assert!(pages <= BLOCK_PAGES);
+        // Relaxed: a bound, not a hand-over.
+        if self.used.fetch_add(1, Ordering::Relaxed) >= self.budget.limit() as usize {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let folio = self.folios.alloc().map(|id| self.folios.get(id));
+        let Some(folio) = folio else {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        folio.init(cache, addr, pages);
+        let frame = match frames {
+            FrameUse::Hole => return Some(folio),
+            FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
+            FrameUse::Readahead => {
+                // Demand faults keep an eighth of the pool to themselves.
+                let most = self.readahead_frames();
+                let room = self.frames.counts().used + pages <= most / 8 * 7;
+                room.then(|| self.frames.alloc(pages, most, most as u64 / 16))
+                    .flatten()
+            }
+        };
+        match frame {
+            Some(frame) => {
+                folio.frame.store(frame, Ordering::Relaxed);
+                folio.frame_pages.store(pages as u8, Ordering::Relaxed);
+                Some(folio)
+            }
+            None => {
+                self.abandon(folio);
+                None
+            }
+        }
+    }
+
+    /// Gives a folio back that was never in the index.
+    pub(crate) fn abandon(&self, folio: &Folio) {
+        self.free_frames(folio);
+        folio.change(flag::DEAD, 0);
+        folio.unlock();
+        self.put(folio);
+    }
+
+    /// Gives a folio's frames back to the pool; the caller holds its lock.
+    pub(crate) fn free_frames(&self, folio: &Folio) {
+        let frame = folio.frame.swap(NO_FRAME, Ordering::Relaxed);
+        if frame != NO_FRAME {
+            let pages = folio.frame_pages.load(Ordering::Relaxed) as usize;
+            self.frames.free(frame, pages);
+            self.budget.notify_release();
+        }
+    }
+
+    /// The bytes of a folio that is in frames; the caller holds its lock.
+    pub(crate) fn frame_address(&self, folio: &Folio) -> *mut u8 {
+        self.frames.address(folio.frame.load(Ordering::Relaxed))
+    }
+
+    /// Drops a reference; the last one frees a folio that left the index.
+    pub(crate) fn put(&self, folio: &Folio) {
+        // AcqRel: all that others did with the folio comes before its reuse.
+        let refs = folio.refs.fetch_sub(1, Ordering::AcqRel);
+        assert!(refs > 0, "folio reference count");
+        if refs == 1 {
+            debug_assert!(folio.is(flag::DEAD));
+            self.folios.free(folio.id());
+            self.used.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Chunks go back with the frame memory; only the charges are left.
+        let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
+        let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
+        let folios = self.budget.limit() as usize / FOLIO_SHARE;
+        self.budget
+            .uncharge(self.fixed + (frames + folios) as u64);
+    }
+}
+
+/// What a folio's frames are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameUse {
+    /// A fault waits.
+    Demand,
+    /// Nobody waits: only spare frames.
+    Readahead,
+    /// No frames.
+    Hole,
+}

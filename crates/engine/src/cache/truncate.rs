@@ -1,0 +1,94 @@
+//! Taking pages out of a cache on purpose: truncate, invalidate, the end.
+
+use super::folio::{BLOCK_BYTES, flag};
+use super::{FolioRef, PageCache};
+use crate::PAGE_SIZE;
+use crate::fault::{Interrupt, NeverInterrupted, unlocked};
+use core::ops::Range;
+use sync::atomic::Ordering;
+
+impl PageCache {
+    /// The backing now ends at byte `end`: nothing past it is shown any more.
+    /// A longer backing shows more only up to the window's size.
+    pub fn truncate(&self, end: u64) {
+        let window = self.addresses();
+        let before = self.end();
+        let end = end.min((window.end - window.start) as u64);
+        // Release pairs with the Acquire in `PageCache::end`, and a fault that
+        // read the old end and inserts a folio afterwards is refused under
+        // the bucket's lock, or found by the walk below.
+        self.end.store(end, Ordering::Release);
+        let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
+        self.evict_range(self.address(first)..window.end);
+    }
+
+    /// Forgets the pages of `range`: the next touch reads them again.
+    pub fn invalidate(&self, range: Range<usize>) {
+        let window = self.addresses();
+        let start = range.start.max(window.start) & !(PAGE_SIZE - 1);
+        self.evict_range(start..range.end.min(window.end));
+    }
+
+    /// Forgets everything. No fault is under way and none begins; others may
+    /// still be evicting, and are waited for.
+    pub(super) fn evict_all(&self) {
+        while self.folio_count() > 0 {
+            self.evict_range(self.addresses());
+            sync::thread::yield_now();
+        }
+    }
+
+    fn evict_range(&self, range: Range<usize>) {
+        if self.folio_count() == 0 || range.is_empty() {
+            return;
+        }
+        let blocks = (range.end - range.start).div_ceil(BLOCK_BYTES);
+        if blocks <= self.node.folios.len() as usize {
+            let mut block = range.start & !(BLOCK_BYTES - 1);
+            while block < range.end {
+                while let Some(folio) = self.any_in(block, &range) {
+                    self.evict_one(&folio);
+                }
+                block += BLOCK_BYTES;
+            }
+        } else {
+            // A large window with little in it: look at the folios instead.
+            for id in 0..self.node.folios.len() {
+                let addr = self.node.folios.get(id).range().start;
+                let block = addr & !(BLOCK_BYTES - 1);
+                while range.start < block + BLOCK_BYTES && block < range.end {
+                    let Some(folio) = self.any_in(block, &range) else {
+                        break;
+                    };
+                    self.evict_one(&folio);
+                }
+            }
+        }
+    }
+
+    /// A folio of the block that has a page in `range`.
+    fn any_in(&self, block: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
+        let bucket = self.node.index.lock(block, &self.node.folios);
+        let folio = bucket.iter().find(|folio| {
+            let pages = folio.range();
+            pages.start & !(BLOCK_BYTES - 1) == block
+                && pages.start < range.end
+                && range.start < pages.end
+        })?;
+        bucket.get(folio);
+        Some(FolioRef::new(&self.node, folio))
+    }
+
+    /// Evicts a folio, waiting for whoever reads or maps it.
+    fn evict_one(&self, folio: &FolioRef<'_>) {
+        let never: &dyn Interrupt = &NeverInterrupted;
+        while !folio.try_lock() {
+            unlocked(self, folio, never);
+        }
+        if folio.is(flag::DEAD) {
+            folio.unlock();
+        } else {
+            self.node.evict_locked(folio);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A window: the address space that shows one backing, and what is resident
+//! in it.
+//!
+//! Linux frees a page table only when its whole 2 MiB are zapped, so residents
+//! are counted for each 2 MiB range. The first pays for the page table; when
+//! reclaim takes the last, it zaps the whole range and the table is paid back.
+//!
+//! The range word is `0..=512` residents, or [`ZAPPING`] while the range is
+//! being zapped whole: nothing may be mapped into it until that is over, and
+//! nothing is, since a mapper counts itself in before it maps.
+
+use crate::PAGE_SIZE;
+use crate::budget::Budget;
+use crate::mmu::{Reservation, TABLE_SPAN};
+use core::ops::Range;
+use core::ptr::NonNull;
+use sync::atomic::Ordering;
+use sync::wait::WaitWord;
+
+const ZAPPING: u32 = 1 << 31;
+/// Words a page of the table; the first counts whether the page is paid for.
+const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
+
+/// What a mapper learns when it counts itself in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enter {
+    /// Counted; the page table is there or is paid for.
+    Entered,
+    /// The budget has no page for the page table.
+    NoMemory,
+    /// Another thread is zapping the range: wait, then look again.
+    Zapping,
+}
+
+/// A reservation and its residents.
+pub struct Window {
+    reservation: Reservation,
+    /// A word a range, [`WORDS`] - 1 of them a page; zeroed, and resident only
+    /// where touched.
+    words: NonNull<WaitWord>,
+    bytes: usize,
+}
+
+// SAFETY: the words are atomics; the table is given back only on drop.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// A window over `reservation`. `None` where the system has no memory.
+    pub fn new(reservation: Reservation) -> Option<Self> {
+        let ranges = reservation.bytes.div_ceil(TABLE_SPAN);
+        let bytes = ranges.div_ceil(WORDS - 1) * PAGE_SIZE;
+        let words = sync::pages::map(bytes)?.cast();
+        Some(Self {
+            reservation,
+            words,
+            bytes,
+        })
+    }
+
+    /// The reservation.
+    pub fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
+    /// Bytes of the table of ranges, if all were touched.
+    pub fn table_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn slot(&self, addr: usize) -> (&WaitWord, &WaitWord) {
+        assert!(self.reservation.range().contains(&addr));
+        let range = (addr - self.reservation.addr) / TABLE_SPAN;
+        let page = range / (WORDS - 1) * WORDS;
+        let word = page + 1 + range % (WORDS - 1);
+        // SAFETY: the table has a word for each range of the reservation, as
+        // just asserted; zeroed memory is a valid word.
+        unsafe { (self.words.add(page).as_ref(), self.words.add(word).as_ref()) }
+    }
+
+    /// Counts `pages` residents in. Everything that comes with the first of a
+    /// range (the page table, a page of this table) is charged.
+    pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
+        let (paid, word) = self.slot(addr);
+        if paid.load(Ordering::Relaxed) == 0 {
+            if !budget.try_charge(1, reserve) {
+                return Enter::NoMemory;
+            }
+            if paid.swap(1, Ordering::Relaxed) != 0 {
+                budget.uncharge(1);
+            }
+        }
+        let mut now = word.load(Ordering::Relaxed);
+        loop {
+            if now == ZAPPING {
+                return Enter::Zapping;
+            }
+            if now == 0 && !budget.try_charge(1, reserve) {
+                return Enter::NoMemory;
+            }
+            // Acquire pairs with the Release in `zapped`: what is mapped from
+            // here on comes after the zap.
+            match word.compare_exchange(
+                now,
+                now + pages as u32,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Enter::Entered,
+                Err(changed) => {
+                    if now == 0 {
+                        budget.uncharge(1);
+                    }
+                    now = changed;
+                }
+            }
+        }
+    }
+
+    /// Counts `pages` residents out. Returns the whole range if they were the
+    /// last: the caller zaps it and then calls [`zapped`](Self::zapped).
+    pub fn leave(&self, addr: usize, pages: usize) -> Option<Range<usize>> {
+        let (_, word) = self.slot(addr);
+        let mut now = word.load(Ordering::Relaxed);
+        loop {
+            assert!(now & ZAPPING == 0 && now >= pages as u32, "range count");
+            let after = match now - pages as u32 {
+                0 => ZAPPING,
+                some => some,
+            };
+            // Release pairs with the same exchange of the thread that takes
+            // the last: its zap comes after all that was mapped here.
+            match word.compare_exchange(now, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if after == ZAPPING => return Some(self.table_range(addr)),
+                Ok(_) => return None,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// The range that `leave` returned has been zapped: its page table is
+    /// paid back and the range may be mapped into again.
+    pub fn zapped(&self, range: &Range<usize>, budget: &Budget) {
+        let (_, word) = self.slot(range.start);
+        // Release pairs with the Acquire in `enter`.
+        let before = word.swap(0, Ordering::Release);
+        assert_eq!(before, ZAPPING, "a range is zapped once");
+        word.wake(u32::MAX);
+        budget.uncharge(1);
+    }
+
+    /// Waits while the range is being zapped, at most `timeout_ns`.
+    pub fn wait_zapped(&self, addr: usize, timeout_ns: u64) {
+        self.slot(addr).1.wait(ZAPPING, Some(timeout_ns));
+    }
+
+    fn table_range(&self, addr: usize) -> Range<usize> {
+        let start = addr / TABLE_SPAN * TABLE_SPAN;
+        start..(start + TABLE_SPAN).min(self.reservation.range().end)
+    }
+
+    /// Pays back the pages of this table; the window has no residents.
+    pub fn uncharge_table(&self, budget: &Budget) {
+        for page in 0..self.bytes / PAGE_SIZE {
+            // SAFETY: within the table.
+            let paid = unsafe { self.words.add(page * WORDS).as_ref() };
+            if paid.swap(0, Ordering::Relaxed) != 0 {
+                budget.uncharge(1);
+            }
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; nobody else has the window any more.
+        unsafe { sync::pages::unmap(self.words.cast(), self.bytes) };
+    }
+}

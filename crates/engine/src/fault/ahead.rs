@@ -1,0 +1,206 @@
+//! Read-ahead: asks the policy, and submits what it plans.
+
+use super::miss::{self, Part};
+use super::read;
+use crate::PAGE_SIZE;
+use crate::cache::PageCache;
+use crate::cache::folio::{BLOCK_BYTES, flag};
+use crate::cache::frames::CHUNK_PAGES;
+use crate::cache::node::FrameUse;
+use crate::mm::Advice;
+use crate::readahead::{Ahead, Limits, Plan, Touch};
+use crate::store::Read;
+use core::ops::Range;
+use sync::Arc;
+
+/// The largest window of read-ahead: 8 MiB, in pages.
+const MAX_WINDOW: u32 = 2048;
+/// Random reads that keep a device busy.
+const QUEUE_DEPTH: u32 = 32;
+/// Reads handed to the store at a time; bounds the handler's stack.
+const SUBMIT: usize = 16;
+
+/// Tells the policy of a touch and asks what to read. `folio` is what becomes
+/// mapped with it.
+pub(super) fn plan(
+    cache: &PageCache,
+    addr: usize,
+    folio: Range<usize>,
+    touch: Touch,
+    advice: Advice,
+) -> Plan {
+    let node = &cache.node;
+    let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
+    let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
+    let limits = Limits {
+        max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
+        max_ahead: (room / 2) as u32,
+        file_pages: cache.end().div_ceil(PAGE_SIZE as u64),
+        queue_depth: QUEUE_DEPTH,
+    };
+    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
+    cache
+        .readahead
+        .lock()
+        .touch(addr, folio, touch, advice, &limits)
+}
+
+/// A touch that needs no read of its own.
+pub(super) fn touched(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    folio: Range<usize>,
+    touch: Touch,
+    advice: Advice,
+) {
+    let plan = plan(cache, addr, folio, touch, advice);
+    issue(cache, &plan.ahead);
+}
+
+/// Submits the reads of a plan. What finds no frame or no place in a queue is
+/// left for the fault that needs it.
+pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
+    let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
+    let mut batch = Batch::new(cache);
+    match ahead {
+        Ahead::None => {}
+        Ahead::Run { pages } => {
+            run(&mut batch, pages.clone());
+        }
+        Ahead::Strided {
+            first,
+            stride,
+            count,
+        } => {
+            for step in 0..i64::from(*count) {
+                // A stride goes on at the front where the file ends.
+                let page = *first as i64 + stride * step;
+                let page = page.rem_euclid(file_pages as i64) as u64;
+                if !run(&mut batch, page..page + 1) {
+                    break;
+                }
+            }
+        }
+    }
+    batch.submit();
+    if batch.started > 0 {
+        cache.readahead.lock().submitted(batch.started);
+    }
+}
+
+/// Reads a run of pages, a folio a block. `false` when there is no more room.
+pub(super) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
+    let cache = batch.cache;
+    let end = cache.end().div_ceil(PAGE_SIZE as u64);
+    let mut next = cache.address(pages.start.min(end) * PAGE_SIZE as u64);
+    let stop = cache.address(pages.end.min(end) * PAGE_SIZE as u64);
+    while next < stop {
+        let block = ((next & !(BLOCK_BYTES - 1)) + BLOCK_BYTES).min(stop);
+        next = match miss::extent(cache, next) {
+            // Holes cost nothing when they are touched.
+            Ok(Part::Hole(hole)) => hole.end,
+            Ok(Part::Data(data)) => {
+                let end = block.min(data.end);
+                if !batch.add(next..end) {
+                    return false;
+                }
+                end
+            }
+            Err(_) => return false,
+        };
+    }
+    true
+}
+
+/// Reads that were prepared and not yet submitted.
+pub(super) struct Batch<'a> {
+    cache: &'a Arc<PageCache>,
+    reads: [Read; SUBMIT],
+    count: usize,
+    /// The store takes no more.
+    full: bool,
+    /// Pages whose reads were started.
+    pub(super) started: u32,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(cache: &'a Arc<PageCache>) -> Self {
+        let empty = Read {
+            cookie: 0,
+            offset: 0,
+            buffer: core::ptr::null_mut(),
+            bytes: 0,
+        };
+        Self {
+            cache,
+            reads: [empty; SUBMIT],
+            count: 0,
+            full: false,
+            started: 0,
+        }
+    }
+
+    /// Adds a read of a range of one block. `false` when there is no room for
+    /// it or for those to come.
+    fn add(&mut self, range: Range<usize>) -> bool {
+        let (cache, node) = (self.cache, &self.cache.node);
+        let pages = (range.end - range.start) / PAGE_SIZE;
+        if cache.find(range.start).is_some() {
+            return true;
+        }
+        let mut folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
+        if folio.is_none() && node.frames.counts().present < node.readahead_frames() / 2 {
+            // Memory is full of mapped pages: read-ahead gets its share.
+            node.reclaim(CHUNK_PAGES + 1 + node.readahead_frames() / 8);
+            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
+        }
+        let Some(folio) = folio else {
+            return false;
+        };
+        folio.change(flag::READAHEAD | flag::ASYNC, 0);
+        // The second reference is the read's; the completion drops it.
+        match cache.insert(folio) {
+            Some(held) => held.leak(),
+            None => {
+                node.abandon(folio);
+                return true;
+            }
+        };
+        self.reads[self.count] = Read {
+            cookie: u64::from(folio.id()),
+            offset: cache.offset(range.start),
+            buffer: node.frame_address(folio),
+            bytes: range.end - range.start,
+        };
+        self.count += 1;
+        if self.count == SUBMIT {
+            self.submit();
+        }
+        !self.full
+    }
+
+    /// Submits what was added.
+    pub(super) fn submit(&mut self) {
+        let (cache, node) = (self.cache, &self.cache.node);
+        let reads = &self.reads[..self.count];
+        // SAFETY: each buffer is the frames of a folio that stays locked until
+        // the completion.
+        let started = match reads.is_empty() {
+            true => 0,
+            false => unsafe { cache.store.submit(reads) },
+        };
+        for (place, read) in reads.iter().enumerate() {
+            if place < started {
+                let pages = read.bytes / PAGE_SIZE;
+                node.stats.readahead_pages.add(pages as u64);
+                self.started += pages as u32;
+            } else {
+                self.full = true;
+                let folio = node.folios.get(read.cookie as u32);
+                read::discard(node, cache, folio);
+                node.put(folio);
+            }
+        }
+        self.count = 0;
+    }
+}

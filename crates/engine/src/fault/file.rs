@@ -1,0 +1,53 @@
+//! A fault on a file mapping: look the page up, and branch.
+
+use super::{Fault, FaultError, FaultFlags, Wait, map, miss, read};
+use crate::PAGE_SIZE;
+use crate::cache::folio::flag;
+use crate::cache::{FolioRef, OnTruncate, PageCache};
+use crate::mm::Advice;
+use sync::Arc;
+
+pub(super) fn fault(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Fault {
+    let stats = &cache.node.stats;
+    let addr = addr & !(PAGE_SIZE - 1);
+    if cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error {
+        return Fault::Error(FaultError::BeyondEnd);
+    }
+    let Some(folio) = cache.find(addr) else {
+        if flags.tried {
+            stats.retry_io_miss.add(1);
+        }
+        return miss::fault(cache, addr, advice, flags);
+    };
+    let state = folio.state();
+    if state & flag::LOCKED != 0 {
+        return Fault::Retry(Wait::folio(cache, folio));
+    }
+    if state & flag::ERROR != 0 {
+        return failed(cache, &folio);
+    }
+    if state & flag::MAPPED != 0 {
+        // Somebody else's fault was faster.
+        stats.spurious.add(1);
+        return Fault::Mapped;
+    }
+    map::folio(cache, folio, addr, advice, flags)
+}
+
+/// Reports a failed read and forgets it, so that the next touch tries again.
+fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
+    let error = folio.read_error();
+    if folio.try_lock() {
+        if folio.is(flag::DEAD) {
+            folio.unlock();
+        } else {
+            read::discard(&cache.node, cache, folio);
+        }
+    }
+    Fault::Error(error)
+}

@@ -1,0 +1,87 @@
+//! A fault on a page that is not cached: what to read for it.
+
+use super::wait::{Wait, batch};
+use super::{Fault, FaultError, FaultFlags, ahead, map};
+use crate::PAGE_SIZE;
+use crate::cache::PageCache;
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
+use crate::cache::node::FrameUse;
+use crate::mm::Advice;
+use crate::readahead::Touch;
+use crate::store::{Extent, StoreError};
+use core::ops::Range;
+use sync::Arc;
+
+/// Budget that a fault should find free before it begins: its frames, its
+/// window pages, a page table.
+const HEADROOM: u64 = 2 * BLOCK_PAGES as u64 + 2;
+
+pub(super) fn fault(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    advice: Advice,
+    _flags: FaultFlags,
+) -> Fault {
+    let node = &cache.node;
+    if node.budget.free() < HEADROOM {
+        return Fault::Retry(Wait::memory(cache, batch(0)));
+    }
+    let within = match extent(cache, addr) {
+        Ok(Part::Hole(range)) => return map::hole(cache, addr, range),
+        Ok(Part::Data(range)) => range,
+        Err(StoreError(errno)) => return Fault::Error(FaultError::Io(errno)),
+    };
+    let block = addr & !(BLOCK_BYTES - 1);
+    let most = block.max(within.start)..(block + BLOCK_BYTES).min(within.end);
+    let plan = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice);
+    let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
+        ..cache.address(plan.demand.end * PAGE_SIZE as u64);
+    let mut range = demand.start.max(most.start)..demand.end.min(most.end);
+    debug_assert!(range.contains(&addr));
+    // Others may have read a part of it meanwhile: then the page alone.
+    loop {
+        let pages = (range.end - range.start) / PAGE_SIZE;
+        let Some(folio) = node.alloc_folio(cache, range.start, pages, FrameUse::Demand) else {
+            return Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES)));
+        };
+        if let Some(held) = cache.insert(folio) {
+            node.stats.major_faults.add(1);
+            ahead::issue(cache, &plan.ahead);
+            return Fault::Retry(Wait::read(cache, held));
+        }
+        node.abandon(folio);
+        if pages == 1 {
+            // Somebody else inserted it, or it was truncated: look again.
+            return Fault::Mapped;
+        }
+        range = addr..addr + PAGE_SIZE;
+    }
+}
+
+/// The part of the window around an address that is all data or all hole.
+pub(super) enum Part {
+    Data(Range<usize>),
+    Hole(Range<usize>),
+}
+
+/// Asks the store what is at `addr`.
+pub(super) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError> {
+    let window = cache.addresses();
+    let page = PAGE_SIZE as u64;
+    let last = (window.end - window.start) as u64;
+    let end = cache.end().next_multiple_of(page);
+    let offset = cache.offset(addr);
+    if offset >= end {
+        // Past a truncated end that is to show zeros.
+        return Ok(Part::Hole(addr..addr + PAGE_SIZE));
+    }
+    let clip = |range: Range<u64>| {
+        cache.address(range.start.min(offset))
+            ..cache.address(range.end.clamp(offset + page, last))
+    };
+    Ok(match cache.store.extent(offset)? {
+        Extent::Data(range) => Part::Data(clip(range)),
+        // What is past the end of the store is no hole of it.
+        Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),
+    })
+}

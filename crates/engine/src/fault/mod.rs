@@ -1,0 +1,115 @@
+//! A fault's way.
+//!
+//! ```text
+//!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
+//!      │
+//!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
+//!            │              ├─ uptodate ──► map::folio ───────► Mapped
+//!            │              └─ locked ────────────────────────► Retry(Folio)
+//!            └─ miss ── hole ─────────────► map::hole ────────► Mapped
+//!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
+//! ```
+//!
+//! Needing I/O, or memory, is a value: [`Wait`]. The loop in [`handle`] drops
+//! the VMA lock, waits, and comes back under the VMA lock with
+//! [`FaultFlags::tried`] set (document 002); it never falls back to
+//! `mmap_lock` because of I/O.
+
+use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
+
+mod ahead;
+mod file;
+mod map;
+mod miss;
+mod pin;
+mod prefetch;
+mod read;
+mod wait;
+
+pub use pin::{Pin, pin, unpin};
+pub use prefetch::prefetch;
+pub use read::Completion;
+pub(crate) use wait::unlocked;
+pub use wait::{Interrupt, NeverInterrupted, Wait};
+
+/// How a fault came about, and how far it got.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultFlags {
+    /// The touch was a write.
+    pub write: bool,
+    /// The fault has waited for I/O: what it finds now is its own work, no hit.
+    pub tried: bool,
+}
+
+/// Where a fault stands.
+pub enum Fault {
+    /// The page is there: touch it again.
+    Mapped,
+    /// Wait for this, then come back.
+    Retry(Wait),
+    /// The touch cannot be served.
+    Error(FaultError),
+}
+
+/// Why a touch cannot be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultError {
+    /// No mapping of ours at the address.
+    NotMapped,
+    /// The mapping does not allow this kind of access.
+    Protection,
+    /// Past the end of the file.
+    BeyondEnd,
+    /// The read failed: the store's errno.
+    Io(i32),
+    /// The budget or the machine cannot hold the page.
+    NoMemory,
+}
+
+/// How a fault ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The page is there: touch it again.
+    Mapped,
+    /// Something else wants the thread: serve that, then touch again.
+    Interrupted,
+    /// The touch cannot be served.
+    Error(FaultError),
+}
+
+/// Serves the fault at `addr`.
+pub fn handle(
+    space: &AddressSpace,
+    addr: usize,
+    mut flags: FaultFlags,
+    interrupt: &dyn Interrupt,
+) -> Outcome {
+    loop {
+        let Ok(vma) = space.lock_vma_or_mmap_lock(addr) else {
+            return Outcome::Error(FaultError::NotMapped);
+        };
+        let fault = once(&vma, addr, flags);
+        drop(vma);
+        match fault {
+            Fault::Mapped => return Outcome::Mapped,
+            Fault::Error(error) => return Outcome::Error(error),
+            Fault::Retry(wait) => {
+                flags.tried |= wait.is_io();
+                if !wait.wait(interrupt) {
+                    return Outcome::Interrupted;
+                }
+            }
+        }
+    }
+}
+
+/// One attempt, under the VMA lock.
+fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
+    vma.with(|attributes| match (attributes.protection, &attributes.backing) {
+        (Protection::Read, Backing::File(cache)) if !flags.write => {
+            file::fault(cache, addr, attributes.advice, flags)
+        }
+        (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
+        _ => Fault::Error(FaultError::Protection),
+    })
+}

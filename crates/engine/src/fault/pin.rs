@@ -1,0 +1,66 @@
+//! Pinning: pages that stay until they are let go, with errors as values.
+
+use super::{FaultError, FaultFlags, Interrupt, Outcome, handle, prefetch};
+use crate::PAGE_SIZE;
+use crate::cache::PageCache;
+use crate::cache::folio::flag;
+use crate::mm::AddressSpace;
+use core::ops::Range;
+use sync::Arc;
+
+/// How far a pin got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pin {
+    /// All pages are mapped and stay.
+    Done,
+    /// Pinned up to this address; go on from there.
+    Interrupted(usize),
+    /// Nothing is pinned.
+    Failed(FaultError),
+}
+
+/// Maps the pages of `range` from `from` on and takes a reference to each of
+/// their folios. `range` is pinned up to `from`, which is where a folio of it
+/// ends, or its start.
+pub fn pin(
+    space: &AddressSpace,
+    cache: &Arc<PageCache>,
+    range: Range<usize>,
+    from: usize,
+    interrupt: &dyn Interrupt,
+) -> Pin {
+    let mut addr = from;
+    let mut ahead = from;
+    while addr < range.end {
+        if addr >= ahead && range.end - addr > PAGE_SIZE {
+            ahead = prefetch(cache, addr..range.end).max(addr + PAGE_SIZE);
+        }
+        if let Some(folio) = cache.find(addr) {
+            let pages = folio.range();
+            if folio.state() & (flag::MAPPED | flag::LOCKED | flag::DEAD) == flag::MAPPED {
+                folio.leak();
+                addr = pages.end;
+                continue;
+            }
+        }
+        match handle(space, addr, FaultFlags::default(), interrupt) {
+            Outcome::Mapped => {}
+            Outcome::Interrupted => return Pin::Interrupted(addr),
+            Outcome::Error(error) => {
+                unpin(cache, range.start..addr);
+                return Pin::Failed(error);
+            }
+        }
+    }
+    Pin::Done
+}
+
+/// Lets the pages of `range` go again.
+pub fn unpin(cache: &PageCache, range: Range<usize>) {
+    let mut addr = range.start;
+    while addr < range.end {
+        let folio = cache.find(addr).expect("a pinned folio stays");
+        addr = folio.range().end;
+        cache.node.put(&folio);
+    }
+}

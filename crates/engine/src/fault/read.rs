@@ -1,0 +1,86 @@
+//! Reading a folio, and what happens when the read is over.
+
+use crate::PAGE_SIZE;
+use crate::cache::folio::{Folio, flag};
+use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
+use crate::store::{Complete, StoreError};
+
+/// Reads a folio in the calling thread, which holds its lock.
+pub(super) fn demand(cache: &PageCache, folio: &FolioRef<'_>) {
+    let before = cache.node.clock.now_ns();
+    let offset = cache.offset(folio.range().start);
+    let bytes = folio.pages() * PAGE_SIZE;
+    let buffer = cache.node.frame_address(folio);
+    // SAFETY: the frames are the folio's, whose lock we hold.
+    let result = unsafe { cache.store.read(offset, buffer, bytes) };
+    finish(&cache.node, cache, folio, result);
+    let stats = &cache.node.stats;
+    stats.read_waits.record(cache.node.clock.now_ns() - before);
+}
+
+/// Takes the completions of asynchronous reads for a node.
+pub struct Completion<'a>(pub &'a Node);
+
+impl Complete for Completion<'_> {
+    fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
+        let node = self.0;
+        // The read holds a reference.
+        let folio = FolioRef::new(node, node.folios.get(cookie as u32));
+        finish(node, folio.cache(), &folio, result);
+    }
+}
+
+/// Takes a read's result and releases the folio lock.
+fn finish(
+    node: &Node,
+    cache: &PageCache,
+    folio: &Folio,
+    result: Result<usize, StoreError>,
+) {
+    let asked = folio.pages() * PAGE_SIZE;
+    let state = folio.state();
+    match result.map(|bytes| bytes.min(asked)) {
+        Ok(bytes) if bytes > 0 || cache.on_truncate == OnTruncate::Zero => {
+            node.stats.bytes_read.add(bytes as u64);
+            let keep = match cache.on_truncate {
+                OnTruncate::Zero => asked,
+                OnTruncate::Error => bytes.next_multiple_of(PAGE_SIZE),
+            };
+            // SAFETY: the frames are the folio's, whose lock we hold.
+            unsafe {
+                node.frame_address(folio)
+                    .add(bytes)
+                    .write_bytes(0, keep - bytes);
+            }
+            // The backing ends here: later pages are no longer the folio's.
+            folio.shrink(keep / PAGE_SIZE);
+            folio.change(flag::UPTODATE, flag::ASYNC);
+            if state & flag::READAHEAD != 0 {
+                node.lists.add(&node.folios, folio);
+            }
+        }
+        Ok(_) | Err(_) if state & flag::READAHEAD != 0 => {
+            // Nobody asked for it; who does reads it again and is told.
+            discard(node, cache, folio);
+            return;
+        }
+        failed => {
+            node.stats.read_errors.add(1);
+            let errno = failed.err().map_or(0, |StoreError(errno)| errno);
+            folio.set_read_error(errno);
+            folio.change(flag::ERROR, flag::ASYNC);
+            node.free_frames(folio);
+        }
+    }
+    folio.unlock();
+}
+
+/// Takes a folio that is not mapped out of the cache. The caller holds its
+/// lock, which is released, and a reference of its own. The cache may be gone
+/// afterwards: only the folio kept it.
+pub(super) fn discard(node: &Node, cache: &PageCache, folio: &Folio) {
+    node.free_frames(folio);
+    cache.remove(folio);
+    folio.unlock();
+    node.put(folio);
+}

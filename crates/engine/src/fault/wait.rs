@@ -1,0 +1,141 @@
+//! What a fault waits for, as a value, and the waiting.
+//!
+//! A wait holds no lock. It holds the page cache, and for I/O a reference to
+//! the folio, so that reclaim cannot take the folio between the end of the
+//! read and the retry.
+
+use super::read::{self, Completion};
+use crate::cache::folio::{Folio, flag};
+use crate::cache::{FolioRef, PageCache};
+use crate::store::Reap;
+use sync::Arc;
+
+/// How long a thread sleeps before it looks whether something else wants it.
+const SLICE_NS: u64 = 10_000_000;
+
+/// Tells a waiting fault that something else wants its thread: a pending
+/// signal, say.
+pub trait Interrupt {
+    /// True if the fault should give up now and be raised again later.
+    fn pending(&self) -> bool;
+}
+
+/// For those whom nothing interrupts.
+#[derive(Debug, Clone, Copy)]
+pub struct NeverInterrupted;
+
+impl Interrupt for NeverInterrupted {
+    fn pending(&self) -> bool {
+        false
+    }
+}
+
+/// What a fault waits for. Holds a reference to the folio it names.
+#[must_use = "the fault goes on after the wait"]
+pub struct Wait {
+    cache: Arc<PageCache>,
+    reason: Reason,
+}
+
+enum Reason {
+    /// The folio is ours to read, by this thread.
+    Read(u32),
+    /// Somebody else reads, maps or evicts the folio.
+    Folio(u32),
+    /// So many pages, or frames, are missing.
+    Memory(usize),
+    /// The page table at this address is being zapped.
+    Table(usize),
+}
+
+impl Wait {
+    /// The folio is locked by the caller, who is to read it.
+    pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+        Self::new(cache, Reason::Read(folio.leak().id()))
+    }
+
+    /// The folio is locked by somebody else.
+    pub(super) fn folio(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+        Self::new(cache, Reason::Folio(folio.leak().id()))
+    }
+
+    /// There is no memory for `pages` pages.
+    pub(super) fn memory(cache: &Arc<PageCache>, pages: usize) -> Self {
+        Self::new(cache, Reason::Memory(pages))
+    }
+
+    /// A page table is being zapped.
+    pub(super) fn table(cache: &Arc<PageCache>, addr: usize) -> Self {
+        Self::new(cache, Reason::Table(addr))
+    }
+
+    fn new(cache: &Arc<PageCache>, reason: Reason) -> Self {
+        Self {
+            cache: cache.clone(),
+            reason,
+        }
+    }
+
+    /// True if what is waited for is I/O.
+    pub fn is_io(&self) -> bool {
+        matches!(self.reason, Reason::Read(_) | Reason::Folio(_))
+    }
+
+    /// Waits. `false` if interrupted.
+    pub fn wait(self, interrupt: &dyn Interrupt) -> bool {
+        let cache = &*self.cache;
+        let stats = &cache.node.stats;
+        match self.reason {
+            Reason::Read(folio) => {
+                stats.retry_mmap_drop.add(1);
+                let folio = FolioRef::new(&cache.node, cache.node.folios.get(folio));
+                read::demand(cache, &folio);
+                true
+            }
+            Reason::Folio(folio) => {
+                stats.retry_mmap_drop.add(1);
+                let folio = FolioRef::new(&cache.node, cache.node.folios.get(folio));
+                let before = cache.node.clock.now_ns();
+                let done = unlocked(cache, &folio, interrupt);
+                stats.folio_waits.record(cache.node.clock.now_ns() - before);
+                done
+            }
+            Reason::Memory(pages) => {
+                stats.memory_waits.add(1);
+                let subscription = cache.node.budget.subscribe();
+                if cache.node.reclaim(pages) == 0 {
+                    subscription.wait(SLICE_NS);
+                }
+                !interrupt.pending()
+            }
+            Reason::Table(addr) => {
+                cache.window.wait_zapped(addr, SLICE_NS);
+                !interrupt.pending()
+            }
+        }
+    }
+}
+
+/// Waits until the folio lock is free: reaps the ring that reads it, or sleeps
+/// until another reaper has unlocked it. `false` if interrupted.
+pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
+    let completion = Completion(&cache.node);
+    while folio.is(flag::LOCKED) {
+        if interrupt.pending() {
+            return false;
+        }
+        let in_flight = folio.is(flag::ASYNC)
+            && cache.store.reap(folio.id() as u64, &completion, SLICE_NS) == Reap::TimedOut;
+        if !in_flight {
+            folio.wait_unlocked(SLICE_NS);
+        }
+    }
+    true
+}
+
+/// Pages of memory to ask reclaim for, where a fault needs `pages`: more than
+/// it needs, so that the next faults find some.
+pub(crate) const fn batch(pages: usize) -> usize {
+    let least = 256;
+    if pages > least { pages } else { least }
+}

@@ -1,1 +1,0 @@
-//! Locks of our own, built on the façade so that they are checked and costed.

@@ -1,0 +1,16 @@
+//! Locks of our own, built on the façade so that they are checked and costed.
+//!
+//! - [`Mutex`]: one word; for short sections that never touch managed memory.
+//! - [`RwSem`]: fair reader-writer lock, beneath `mmap_lock`.
+//! - [`WaitStats`]: how often and how long a lock was waited for.
+//!
+//! All of them may be used in the fault handler: no heap, no thread-locals.
+//! None of them is poisoned by a panic.
+
+pub mod mutex;
+pub mod rwsem;
+pub mod wait_stats;
+
+pub use mutex::{Mutex, MutexGuard};
+pub use rwsem::{ReadGuard, RwSem, WriteGuard};
+pub use wait_stats::{WaitSnapshot, WaitStats};

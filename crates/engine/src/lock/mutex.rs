@@ -1,0 +1,137 @@
+//! A mutex of one waitable word.
+
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+use sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use sync::cell::{MutPtr, UnsafeCell};
+use sync::hint;
+use sync::wait::WaitWord;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may sleep on the word.
+const CONTENDED: u32 = 2;
+
+/// Mutual exclusion. Whoever comes while it is free takes it: waiters have no
+/// claim, so keep sections short.
+#[derive(Debug)]
+pub struct Mutex<T> {
+    /// [`FREE`], [`HELD`] or [`CONTENDED`].
+    word: WaitWord,
+    /// Protected by `word`.
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is handed to one thread at a time, so it only has to be Send.
+unsafe impl<T: Send> Send for Mutex<T> {}
+// SAFETY: as above; sharing the mutex gives out exclusive access only.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    sync::const_fn! {
+        /// A free mutex that protects `value`.
+        pub fn new(value: T) -> Self {
+            Self {
+                word: WaitWord::new(FREE),
+                value: UnsafeCell::new(value),
+            }
+        }
+    }
+
+    /// Waits until the mutex is free and takes it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        // Acquire pairs with the Release in the last holder's `drop`.
+        if self
+            .word
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_err()
+        {
+            self.lock_contended();
+        }
+        self.guard()
+    }
+
+    /// Takes the mutex if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        // Acquire pairs with the Release in the last holder's `drop`.
+        self.word
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .ok()
+            .map(|_| self.guard())
+    }
+
+    #[cold]
+    fn lock_contended(&self) {
+        // Acquire as in `lock`.
+        let taken = hint::spin_until(|| {
+            self.word.load(Relaxed) == FREE
+                && self
+                    .word
+                    .compare_exchange(FREE, HELD, Acquire, Relaxed)
+                    .is_ok()
+        });
+        if taken {
+            return;
+        }
+        // Whoever slept takes it as contended: it cannot know whether others
+        // still sleep. Acquire as in `lock`.
+        while self.word.swap(CONTENDED, Acquire) != FREE {
+            self.word.wait(CONTENDED, None);
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, T> {
+        MutexGuard {
+            mutex: self,
+            value: Some(self.value.get_mut()),
+            not_send: PhantomData,
+        }
+    }
+}
+
+/// A held [`Mutex`]; dropping it gives the mutex up.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    /// None only while dropping.
+    value: Option<MutPtr<T>>,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives out `&T` only.
+unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        let value = self.value.as_ref().expect("held until dropped");
+        // SAFETY: the mutex is held, and `&self` allows shared references only.
+        unsafe { value.deref() }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        let value = self.value.as_ref().expect("held until dropped");
+        // SAFETY: the mutex is held, and `&mut self` is exclusive.
+        unsafe { value.deref() }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Ends the access before somebody else may begin one.
+        self.value = None;
+        // Release pairs with the Acquire of whoever takes it next.
+        if self.mutex.word.swap(FREE, Release) == CONTENDED {
+            self.mutex.word.wake(1);
+        }
+    }
+}

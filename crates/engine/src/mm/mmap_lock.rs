@@ -1,0 +1,247 @@
+//! `mmap_lock`: who may change the shape of a space, and the sequence that ends
+//! all VMA write locks at once.
+//!
+//! A VMA is write-locked while its `lock_seq` equals the space's sequence and
+//! somebody holds `mmap_lock` for write. Letting `mmap_lock` go adds one to the
+//! sequence, and so unlocks every VMA that was write-locked under it, however
+//! many, with a single store.
+//!
+//! **False answers.** The sequence has 64 bits and only grows: it does not come
+//! round in a machine's life, so "write-locked" is never remembered from long
+//! ago, as it can be with 32 bits. Two false answers remain in a reader, which
+//! takes them without `mmap_lock`:
+//! - *locked though it is not*: a slot reused from another space may by chance
+//!   carry that space's sequence number, equal to ours. The reader gives up and
+//!   goes through `mmap_lock`; nothing is wrong, only slower.
+//! - *unlocked though it is locked*: possible only before the reader holds a
+//!   reference. It asks again with one, and `vma_lock` says why that answer
+//!   can be trusted.
+
+use core::marker::PhantomData;
+
+use sync::Arc;
+use sync::atomic::AtomicU64;
+use sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use sync::stat::Counter;
+
+use super::vma_lock::MAX_READERS;
+use crate::clock::Clock;
+use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
+
+/// The `mmap_lock` of one address space.
+pub struct MmapLock {
+    sem: RwSem,
+    shared: Shared,
+    /// Immutable.
+    clock: Arc<dyn Clock>,
+    /// Waits of writers for the readers of a VMA, of all VMAs together.
+    vma_waits: WaitStats,
+    /// Why faults could not lock a VMA without `mmap_lock`.
+    vma_misses: VmaMisses,
+}
+
+/// What every fault reads, apart from what takers of the lock write.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shared {
+    /// `mm_lock_seq`. Written under `mmap_lock` for write only.
+    seq: AtomicU64,
+    /// Which space this is, not 0; no other ever has the same. Immutable.
+    space: u64,
+    /// How many readers a VMA of this space may have. Immutable.
+    max_readers: u32,
+}
+
+/// How often a fault found a VMA and could not lock it.
+#[derive(Debug, Default)]
+pub struct VmaMisses {
+    /// The slot had been reused for another space.
+    pub other_space: Counter,
+    /// The VMA did not cover the address any more: its slot had been reused
+    /// in the same space, or it had been split, shrunk or moved.
+    pub other_range: Counter,
+    /// It was detached.
+    pub detached: Counter,
+    /// It was write-locked.
+    pub write_locked: Counter,
+    /// It had all the readers it may have.
+    pub limit: Counter,
+}
+
+impl MmapLock {
+    /// The lock of the space numbered `space`: not 0, and never used before.
+    pub fn new(space: u64, clock: Arc<dyn Clock>) -> Self {
+        Self::with_max_readers(space, clock, MAX_READERS)
+    }
+
+    /// The same, where a VMA may have no more than `max_readers` readers. The
+    /// greatest is [`MAX_READERS`]; tests of the limit set it low.
+    pub fn with_max_readers(space: u64, clock: Arc<dyn Clock>, max_readers: u32) -> Self {
+        assert!(space != 0, "0 means no space");
+        assert!(max_readers <= MAX_READERS);
+        Self {
+            sem: RwSem::new(Arc::clone(&clock)),
+            shared: Shared {
+                // A slot that was never locked has 0.
+                seq: AtomicU64::new(1),
+                space,
+                max_readers,
+            },
+            clock,
+            vma_waits: WaitStats::new(),
+            vma_misses: VmaMisses::default(),
+        }
+    }
+
+    /// Takes the lock for reading: the shape of the space stays as it is.
+    pub fn read(&self) -> MmapReadGuard<'_> {
+        MmapReadGuard {
+            lock: self,
+            _sem: self.sem.read(),
+        }
+    }
+
+    /// Takes the lock for reading if that needs no waiting.
+    pub fn try_read(&self) -> Option<MmapReadGuard<'_>> {
+        Some(MmapReadGuard {
+            lock: self,
+            _sem: self.sem.try_read()?,
+        })
+    }
+
+    /// Takes the lock for writing: VMAs may be write-locked, attached,
+    /// detached, and changed.
+    pub fn write(&self) -> MmapWriteGuard<'_> {
+        self.write_guard(self.sem.write())
+    }
+
+    /// Takes the lock for writing if that needs no waiting.
+    pub fn try_write(&self) -> Option<MmapWriteGuard<'_>> {
+        Some(self.write_guard(self.sem.try_write()?))
+    }
+
+    fn write_guard<'a>(&'a self, sem: WriteGuard<'a>) -> MmapWriteGuard<'a> {
+        MmapWriteGuard {
+            lock: self,
+            // Relaxed: only writers store it, and they come one after another.
+            seq: self.shared.seq.load(Relaxed),
+            not_sync: PhantomData,
+            _sem: sem,
+        }
+    }
+
+    /// The number of this space.
+    pub fn space(&self) -> u64 {
+        self.shared.space
+    }
+
+    /// Waits for the lock itself, for reading.
+    pub fn read_waits(&self) -> &WaitStats {
+        self.sem.read_waits()
+    }
+
+    /// Waits for the lock itself, for writing.
+    pub fn write_waits(&self) -> &WaitStats {
+        self.sem.write_waits()
+    }
+
+    /// Waits of writers for the readers of a VMA, of all VMAs of this space.
+    pub fn vma_waits(&self) -> &WaitStats {
+        &self.vma_waits
+    }
+
+    /// Why faults could not lock a VMA without this lock.
+    pub fn vma_misses(&self) -> &VmaMisses {
+        &self.vma_misses
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(super) fn max_readers(&self) -> u32 {
+        self.shared.max_readers
+    }
+
+    /// The sequence, for a first look that decides nothing.
+    pub(super) fn seq_hint(&self) -> u64 {
+        self.shared.seq.load(Relaxed)
+    }
+
+    /// The sequence, for a reader that holds a reference to the VMA.
+    pub(super) fn seq(&self) -> u64 {
+        // Acquire pairs with the Release in MmapWriteGuard's drop: if the VMA's
+        // write lock has ended, all that was done under it is visible.
+        self.shared.seq.load(Acquire)
+    }
+}
+
+impl core::fmt::Debug for MmapLock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MmapLock")
+            .field("sem", &self.sem)
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `mmap_lock` held for reading.
+#[derive(Debug)]
+pub struct MmapReadGuard<'a> {
+    lock: &'a MmapLock,
+    _sem: ReadGuard<'a>,
+}
+
+/// `mmap_lock` held for writing. Dropping it ends all VMA write locks that were
+/// taken under it.
+#[derive(Debug)]
+pub struct MmapWriteGuard<'a> {
+    lock: &'a MmapLock,
+    /// The sequence while the lock is held.
+    seq: u64,
+    /// A reference to the guard proves that there is one writer: it must not
+    /// get to a second thread.
+    not_sync: PhantomData<*const ()>,
+    _sem: WriteGuard<'a>,
+}
+
+impl MmapWriteGuard<'_> {
+    /// The sequence that a VMA's `lock_seq` has while it is write-locked under
+    /// this guard.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+impl Drop for MmapWriteGuard<'_> {
+    fn drop(&mut self) {
+        // Before the lock itself is let go, which the field does after this.
+        // Release pairs with the Acquire in `MmapLock::seq`.
+        self.lock.shared.seq.store(self.seq + 1, Release);
+    }
+}
+
+/// Proof that `mmap_lock` is held, for reading or for writing.
+pub trait MmapHeld: sealed::Sealed {
+    /// The lock that is held.
+    fn mmap_lock(&self) -> &MmapLock;
+}
+
+impl MmapHeld for MmapReadGuard<'_> {
+    fn mmap_lock(&self) -> &MmapLock {
+        self.lock
+    }
+}
+
+impl MmapHeld for MmapWriteGuard<'_> {
+    fn mmap_lock(&self) -> &MmapLock {
+        self.lock
+    }
+}
+
+mod sealed {
+    /// Only the guards of this module are proofs.
+    pub trait Sealed {}
+    impl Sealed for super::MmapReadGuard<'_> {}
+    impl Sealed for super::MmapWriteGuard<'_> {}
+}

@@ -1,0 +1,401 @@
+//! Which pages to read before they are touched: the `Adaptive` policy.
+//!
+//! The page cache of a mapping tells [`ReadAhead`] of every touch that faults
+//! on a page it had to read (a miss) or had read ahead (a first use), and is
+//! told what to read now ([`Plan`]). Nothing else is known: once a page is
+//! mapped, its touches are invisible, and a folio of up to [`FOLIO`] pages
+//! becomes visible only once.
+//!
+//! ```text
+//!   touch ── fits a stream? ── yes ─► the stream moves on; its window grows with
+//!     │       (stream.rs)             what it has consumed (window.rs)
+//!     └ no ─► does it prolong a progression in the last misses? (history.rs)
+//!               ├ yes, long enough for the trust we have ─► new stream
+//!               └ no ─► one page, nothing ahead
+//! ```
+//!
+//! - A *run* has step 1 or -1 and is read in folios; any other step is a
+//!   *stride* and is read in single pages, even where several of them fall
+//!   into one 64 KiB block: bytes read are what a stride is measured by.
+//! - Accesses past the end of the file come back at its front: all distances
+//!   are taken modulo the file, so that a stream lives on over the wrap.
+//! - What a run may have unused is bounded by what it has consumed (a quarter,
+//!   later an eighth), so that however early it ends, little was read in vain.
+//!   The price is a ramp: a run waits for its first blocks and has a megabyte
+//!   ahead of it after 4 MiB. `Advice::Sequential` takes the largest window at
+//!   once instead.
+//! - Each window of a run ends one page into a block. At this *seam* a
+//!   sequential reader shows two touches in neighbouring pages, a reader that
+//!   only looks into each block shows one, and stops being taken for a run.
+//! - Proof costs no I/O: where read-ahead was in vain, a progression has to be
+//!   longer before it is believed (accuracy.rs), up to eight touches. So it is
+//!   never off for good, and random access reads what it touches.
+//!
+//! Source of the problem, and of the rule that only a touch of the page itself
+//! counts as a hit: the mmap_miss series (document 003). The accounting of
+//! that series, as policies to compare with, is to stand beside this one
+//! behind the same `touch`.
+//!
+//! Locks: none here. `ReadAhead` is protected by the lock of the page cache
+//! that owns it. No heap, no I/O, fixed size: it runs in the fault handler.
+
+mod accuracy;
+mod history;
+mod stream;
+mod window;
+
+use core::ops::Range;
+
+use crate::mm::vma::Advice;
+use accuracy::Accuracy;
+use history::{History, Proof};
+use stream::{Fit, Stream};
+
+/// Pages of the largest folio, and its alignment. A folio never crosses a
+/// multiple of it.
+pub const FOLIO: u64 = 16;
+
+/// Streams that one mapping can follow at a time.
+const STREAMS: usize = 20;
+
+/// Touches without one of its own after which a stream counts as quiet.
+const QUIET: u32 = 256;
+
+/// What the engine can afford at this touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages a run may have ahead of its reader.
+    pub max_window: u32,
+    /// Pages of this mapping that may be in flight or unused, all streams
+    /// together; zero stops read-ahead.
+    pub max_ahead: u32,
+    /// Pages of the file, a partial last one included. At least one.
+    pub file_pages: u64,
+    /// Single-page reads that keep the device busy: the window of a stride.
+    pub queue_depth: u32,
+}
+
+/// What the touch met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// Nothing cached: the page has to be read.
+    Miss,
+    /// A folio read ahead (perhaps still in flight) that nobody touched yet.
+    FirstUse,
+}
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Pages to read at once and to map together: the touched one and perhaps
+    /// neighbours in its block. After a first use: the touched page alone,
+    /// which is cached already.
+    pub demand: Range<u64>,
+    /// Pages to read in the background.
+    pub ahead: Ahead,
+}
+
+/// Pages to read in the background. Pages that are cached already are to be
+/// skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ahead {
+    /// Nothing.
+    None,
+    /// All of `pages`, cut into folios at block borders and at both ends of
+    /// the range (which is what makes the seam). If it lies below `demand`,
+    /// the reader comes from above.
+    Run {
+        /// Pages, in the file.
+        pages: Range<u64>,
+    },
+    /// Single-page folios at `first`, `first + stride`, ..., all in the file.
+    Strided {
+        /// First page, the one that will be touched first.
+        first: u64,
+        /// Pages from one to the next; may be negative.
+        stride: i64,
+        /// How many.
+        count: u32,
+    },
+}
+
+impl Ahead {
+    /// How many pages that is.
+    pub fn len(&self) -> u64 {
+        match self {
+            Ahead::None => 0,
+            Ahead::Run { pages } => pages.end - pages.start,
+            Ahead::Strided { count, .. } => u64::from(*count),
+        }
+    }
+
+    /// True if there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Plan {
+    fn single(page: u64) -> Plan {
+        Plan {
+            demand: page..page + 1,
+            ahead: Ahead::None,
+        }
+    }
+}
+
+/// One touch, as the parts of this module see it.
+struct Event {
+    page: u64,
+    /// What a first use maps; the limits of the block for a miss.
+    folio: Range<u64>,
+    touch: Touch,
+    file_pages: u64,
+}
+
+/// What a stream may do at one touch.
+struct Allowance {
+    /// Pages (steps) ahead at most, once fully ramped.
+    cap: u32,
+    /// Pages that may be planned now, of all that may be outstanding.
+    room: u32,
+    /// Whether the cap is to be used at once.
+    at_once: bool,
+    /// How well young runs of this mapping did, 0 to 255.
+    trust: u8,
+}
+
+/// Read-ahead state of one mapping. All fields are protected by the lock of
+/// the page cache that owns it.
+pub struct ReadAhead {
+    streams: [Stream; STREAMS],
+    history: History,
+    accuracy: Accuracy,
+    /// Touches seen, wrapping.
+    clock: u32,
+    /// Slot that is looked at next for having gone quiet.
+    hand: u8,
+}
+
+const _: () = assert!(size_of::<ReadAhead>() <= 1024);
+
+impl Default for ReadAhead {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReadAhead {
+    /// No touch seen yet.
+    pub const fn new() -> Self {
+        ReadAhead {
+            streams: [Stream::FREE; STREAMS],
+            history: History::new(),
+            accuracy: Accuracy::new(),
+            clock: 0,
+            hand: 0,
+        }
+    }
+
+    /// Takes note of a touch of `page` and says what to read.
+    ///
+    /// `folio` is the extent that becomes mapped: for a first use the folio
+    /// that was read ahead (with the neighbours mapped in the same go, if
+    /// any), for a miss the limits of the page's block, of which the caller
+    /// then maps `demand`. A touch that waits for I/O is told once, not again
+    /// when it is retried. A touch of pages that were used before (cached, but
+    /// not mapped) is not told.
+    pub fn touch(
+        &mut self,
+        page: u64,
+        folio: Range<u64>,
+        touch: Touch,
+        advice: Advice,
+        limits: &Limits,
+    ) -> Plan {
+        assert!(page < limits.file_pages && folio.contains(&page));
+        let event = Event {
+            page,
+            folio: folio.start..folio.end.min(limits.file_pages),
+            touch,
+            file_pages: limits.file_pages,
+        };
+        self.clock = self.clock.wrapping_add(1);
+        if touch == Touch::FirstUse {
+            self.accuracy.mapped(event.folio.end - event.folio.start);
+        }
+        self.judge_quiet();
+        if advice == Advice::Random {
+            self.count_use(&event, false);
+            return Plan::single(page);
+        }
+
+        let known = self.find(&event);
+        self.count_use(&event, known.is_some_and(|(i, _)| self.streams[i].is_run()));
+        let fresh = match known {
+            None => self.detect(&event, advice, false),
+            // A stride through the starts of other readers' runs (threads in
+            // step, each in its part of the file) must not hide the runs.
+            Some((i, _)) if self.streams[i].is_young_stride() => self.detect(&event, advice, true),
+            Some(_) => None,
+        };
+        let (index, steps) = match (fresh, known) {
+            (Some(index), _) => (index, 0),
+            (None, Some((index, Fit::Next(steps)))) => (index, steps),
+            (None, _) => return Plan::single(page),
+        };
+        let allowance = self.allowance(index, advice, limits);
+        let stream = &mut self.streams[index];
+        stream.stamp(self.clock);
+        let plan = stream.advance(&event, steps, &allowance);
+        if stream.prove() {
+            self.accuracy.sample(self.streams[index].kind(), u8::MAX);
+        }
+        plan
+    }
+
+    /// `pages` of the last plan's `ahead` are being read; the others were
+    /// cached already, or there was no frame for them.
+    pub fn submitted(&mut self, pages: u32) {
+        self.accuracy.submitted(pages);
+    }
+
+    /// `pages` that were read ahead were dropped untouched, by reclaim or by
+    /// an unmap.
+    pub fn unused(&mut self, pages: u32) {
+        self.accuracy.unused(pages);
+    }
+
+    /// Pages in flight or cached that were read ahead and not touched yet.
+    pub fn outstanding(&self) -> u32 {
+        self.accuracy.outstanding
+    }
+
+    /// Pages read ahead so far.
+    pub fn readahead_pages(&self) -> u64 {
+        self.accuracy.readahead_pages
+    }
+
+    /// Pages read ahead of which we know that they were used: whole folios of
+    /// a run that went on, otherwise the touched page alone.
+    pub fn readahead_used(&self) -> u64 {
+        self.accuracy.readahead_used
+    }
+
+    /// Pages read ahead that were dropped untouched.
+    pub fn readahead_unused(&self) -> u64 {
+        self.accuracy.readahead_unused
+    }
+
+    fn count_use(&mut self, event: &Event, of_run: bool) {
+        if event.touch == Touch::FirstUse {
+            let pages = event.folio.end - event.folio.start;
+            self.accuracy.used(if of_run { pages } else { 1 });
+        }
+    }
+
+    /// The stream that `event` belongs to. Streams that the event refutes are
+    /// closed, one that it may belong to remembers it.
+    fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
+        let mut best: Option<(usize, Fit)> = None;
+        for index in 0..STREAMS {
+            match self.streams[index].fit(event) {
+                None => {}
+                Some(Fit::Refuted) => self.close(index),
+                Some(fit) if best.is_some_and(|(_, other)| other.rank() <= fit.rank()) => {}
+                Some(fit) => best = Some((index, fit)),
+            }
+        }
+        if let Some((index, Fit::Perhaps(alternative))) = best {
+            self.streams[index].remember(alternative);
+            return None;
+        }
+        best
+    }
+
+    /// Starts a stream if `event` is reason enough for one.
+    fn detect(&mut self, event: &Event, advice: Advice, runs_only: bool) -> Option<usize> {
+        if advice == Advice::Sequential {
+            let start = event.touch == Touch::Miss && !runs_only;
+            return start.then(|| self.open(Proof::start(), event));
+        }
+        if event.touch == Touch::FirstUse && event.folio.end - event.folio.start > 1 {
+            // The folio hides the touches in it: nothing to learn a step from.
+            return None;
+        }
+        let accuracy = &self.accuracy;
+        let proof = self
+            .history
+            .progression(event.page, event.file_pages, runs_only, |proof| {
+                proof.terms >= window::terms_needed(proof, accuracy)
+            });
+        self.history.push(event.page);
+        let file_start = event.page == 0 && event.touch == Touch::Miss && !runs_only;
+        let proof = match proof {
+            Some(proof) => proof,
+            None if file_start && event.file_pages > 1 && accuracy.doubt(Kind::Run) == 0 => {
+                Proof::start()
+            }
+            None => return None,
+        };
+        Some(self.open(proof, event))
+    }
+
+    /// Puts a new stream in the place of the one least worth keeping: long
+    /// quiet, for how much it has proven.
+    fn open(&mut self, proof: Proof, event: &Event) -> usize {
+        let clock = self.clock;
+        let index = (0..STREAMS)
+            .max_by_key(|&i| self.streams[i].staleness(clock))
+            .expect("there are streams");
+        self.close(index);
+        self.streams[index] = Stream::new(&proof, event);
+        index
+    }
+
+    fn close(&mut self, index: usize) {
+        self.judge(index);
+        self.streams[index] = Stream::FREE;
+    }
+
+    /// Looks at one stream a touch: what a quiet one left unused is not going
+    /// to be used.
+    fn judge_quiet(&mut self) {
+        let index = usize::from(self.hand);
+        self.hand = ((index + 1) % STREAMS) as u8;
+        if self.streams[index].age(self.clock) > QUIET {
+            self.judge(index);
+        }
+    }
+
+    fn judge(&mut self, index: usize) {
+        if let Some(share) = self.streams[index].judge() {
+            self.accuracy.sample(self.streams[index].kind(), share);
+        }
+    }
+
+    fn allowance(&self, index: usize, advice: Advice, limits: &Limits) -> Allowance {
+        let clock = self.clock;
+        let others = (0..STREAMS)
+            .filter(|&i| i != index && self.streams[i].is_busy(clock))
+            .count() as u32;
+        let share = limits.max_ahead / (others + 1);
+        let most = match self.streams[index].kind() {
+            Kind::Run => limits.max_window,
+            Kind::Stride => limits.queue_depth,
+        };
+        Allowance {
+            cap: (most >> self.accuracy.shrink()).min(share),
+            room: limits.max_ahead.saturating_sub(self.accuracy.outstanding),
+            at_once: advice == Advice::Sequential,
+            trust: self.accuracy.trust(Kind::Run),
+        }
+    }
+}
+
+/// What is measured apart: runs waste by the window, strides by the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Run,
+    Stride,
+}

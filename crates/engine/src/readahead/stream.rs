@@ -1,0 +1,432 @@
+//! One stream: where its reader is expected, what is planned ahead of it.
+//!
+//! Distances count *steps*: pages for a run, strides for a stride, always in
+//! the reader's direction and modulo the file.
+//!
+//! ```text
+//!            consumed                  ahead
+//!   |----------------------------|===============|
+//!                                next            frontier: planned from here
+//! ```
+
+use super::history::Proof;
+use super::window::{run_window, stride_window};
+use super::{Ahead, Allowance, Event, FOLIO, Kind, Plan, Touch};
+
+/// Steps behind `next` that still belong to a stride: several threads that
+/// share one may come in any order.
+const LATE: u64 = 32;
+
+/// Steps of a stride after which its touches no longer look like the starts
+/// of other streams.
+const GROWN: u32 = 32;
+
+/// Loss of a window in eighths of a halving: a window lost to reclaim halves
+/// the next ones, eight windows kept undo it.
+const LOSS: u8 = 8;
+const MOST_LOSSES: u8 = 6 * LOSS;
+
+/// The stream exists.
+const LIVE: u8 = 1;
+/// Its first windows have been judged.
+const JUDGED: u8 = 2;
+/// It was seen to pass the end of the file: its windows may do so.
+const WRAPS: u8 = 4;
+/// It moved at least once since it was opened.
+const MOVED: u8 = 8;
+
+/// All fields are protected by the lock of the page cache.
+#[derive(Clone, Copy)]
+pub(super) struct Stream {
+    /// Page expected next.
+    next: u64,
+    /// 1 or -1 for a run.
+    stride: i32,
+    /// Steps taken, saturating.
+    consumed: u32,
+    /// Clock of the last touch.
+    stamp: u32,
+    /// Steps planned from `next` on.
+    ahead: u16,
+    /// Steps from `next` to a place where the reader may be instead, as a
+    /// touch ahead of it showed; zero if there is none.
+    alternative: u16,
+    /// Pages planned so far, saturating.
+    planned: u16,
+    /// Pages that the last touch mapped.
+    mapped: u16,
+    /// Windows lost to reclaim lately, in eighths.
+    strain: u8,
+    flags: u8,
+}
+
+/// How a touch relates to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// The reader is this many steps past `next`. Not zero where pages in
+    /// between were mapped already and so are not seen.
+    Next(i64),
+    /// Where the reader would be next if this touch was its own.
+    Perhaps(u16),
+    /// A late touch of a stride, planned long ago.
+    Behind,
+    /// The reader did not read what a run reads.
+    Refuted,
+}
+
+impl Fit {
+    /// Less is better.
+    pub(super) fn rank(self) -> u8 {
+        match self {
+            Fit::Next(0) => 0,
+            Fit::Next(_) => 1,
+            Fit::Behind => 2,
+            Fit::Perhaps(_) | Fit::Refuted => 3,
+        }
+    }
+}
+
+impl Stream {
+    pub(super) const FREE: Stream = Stream {
+        next: 0,
+        stride: 1,
+        consumed: 0,
+        stamp: 0,
+        ahead: 0,
+        alternative: 0,
+        planned: 0,
+        mapped: 0,
+        strain: 0,
+        flags: 0,
+    };
+
+    /// A stream whose reader is at `event`, to be advanced by it.
+    pub(super) fn new(proof: &Proof, event: &Event) -> Stream {
+        Stream {
+            next: event.page,
+            stride: proof.stride,
+            consumed: proof.terms - 1,
+            flags: LIVE | if proof.wraps { WRAPS } else { 0 },
+            ..Stream::FREE
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self.stride {
+            1 | -1 => Kind::Run,
+            _ => Kind::Stride,
+        }
+    }
+
+    pub(super) fn is_run(&self) -> bool {
+        self.kind() == Kind::Run
+    }
+
+    pub(super) fn is_young_stride(&self) -> bool {
+        !self.is_run() && self.consumed < GROWN
+    }
+
+    fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn stamp(&mut self, clock: u32) {
+        self.stamp = clock;
+    }
+
+    /// Touches since its own last one.
+    pub(super) fn age(&self, clock: u32) -> u32 {
+        if self.is(LIVE) {
+            clock.wrapping_sub(self.stamp)
+        } else {
+            u32::MAX
+        }
+    }
+
+    /// True if it shares the budget with others now.
+    pub(super) fn is_busy(&self, clock: u32) -> bool {
+        self.is(MOVED) && self.age(clock) <= super::QUIET
+    }
+
+    /// How little it is worth keeping.
+    pub(super) fn staleness(&self, clock: u32) -> u32 {
+        self.age(clock) / (self.consumed.max(1).ilog2() + 1)
+    }
+
+    /// The touch that a run was not expected to make, but that may be its
+    /// reader's: believed if the next one follows it.
+    pub(super) fn remember(&mut self, alternative: u16) {
+        self.alternative = alternative;
+    }
+
+    /// True once, when enough steps were taken to call the stream real.
+    pub(super) fn prove(&mut self) -> bool {
+        let enough = if self.is_run() { 64 } else { 16 };
+        let proven = self.consumed >= enough && self.planned > 0 && !self.is(JUDGED);
+        if proven {
+            self.flags |= JUDGED;
+        }
+        proven
+    }
+
+    /// The share of 255 of what was planned that the reader is known to have
+    /// reached; once, and not for a stream that proved itself.
+    pub(super) fn judge(&mut self) -> Option<u8> {
+        if !self.is(LIVE) || self.is(JUDGED) || self.planned == 0 {
+            return None;
+        }
+        self.flags |= JUDGED;
+        // Of the last folio, the touched page alone is known to be used.
+        let unseen = self.ahead.saturating_add(self.mapped.saturating_sub(1));
+        let reached = self.planned.saturating_sub(unseen);
+        Some((u32::from(reached) * 255 / u32::from(self.planned)) as u8)
+    }
+
+    /// Steps from `next` to `page`; none if it is not on the way.
+    fn steps_to(&self, page: u64, file_pages: u64) -> Option<u64> {
+        let next = self.next % file_pages;
+        let (from, to) = if self.stride > 0 {
+            (next, page)
+        } else {
+            (page, next)
+        };
+        let pages = if to >= from {
+            to - from
+        } else {
+            to + file_pages - from
+        };
+        let stride = u64::from(self.stride.unsigned_abs());
+        if stride == 1 {
+            Some(pages)
+        } else {
+            pages.is_multiple_of(stride).then(|| pages / stride)
+        }
+    }
+
+    /// How `event` relates to this stream, if at all.
+    pub(super) fn fit(&self, event: &Event) -> Option<Fit> {
+        if !self.is(LIVE) {
+            None
+        } else if self.next == event.page {
+            Some(Fit::Next(0))
+        } else if self.is_run() {
+            self.fit_run(event)
+        } else {
+            self.fit_stride(event)
+        }
+    }
+
+    fn fit_run(&self, event: &Event) -> Option<Fit> {
+        let steps = self.steps_to(event.page, event.file_pages)?;
+        let before = event.file_pages - steps;
+        let mapped = self.mapped_by(event);
+        if event.touch == Touch::FirstUse {
+            if before <= FOLIO && mapped > before {
+                // The folio began earlier than planned: other plans made it.
+                return Some(Fit::Next(-(before as i64)));
+            }
+            if event.folio.contains(&self.next) {
+                return Some(Fit::Refuted);
+            }
+            let entered_at_its_edge = mapped == event.folio.end - event.folio.start;
+            if steps <= FOLIO && entered_at_its_edge && steps < u64::from(self.ahead) {
+                return Some(Fit::Next(steps as i64));
+            }
+        }
+        if steps == u64::from(self.alternative) && steps != 0 {
+            return Some(Fit::Next(steps as i64));
+        }
+        if steps < u64::from(self.ahead) + FOLIO {
+            let mapped = if event.touch == Touch::Miss {
+                1
+            } else {
+                mapped
+            };
+            return Some(Fit::Perhaps(saturate(steps + mapped)));
+        }
+        None
+    }
+
+    fn fit_stride(&self, event: &Event) -> Option<Fit> {
+        if let Some(steps) = self.steps_to(event.page, event.file_pages)
+            && steps <= u64::from(self.ahead) + 2
+        {
+            return Some(Fit::Next(steps as i64));
+        }
+        let back = Stream {
+            stride: -self.stride,
+            ..*self
+        };
+        let late = back.steps_to(event.page, event.file_pages)?;
+        (late <= LATE).then_some(Fit::Behind)
+    }
+
+    /// Pages that `event` maps from its page on, in the reader's direction, if
+    /// all of its folio is mapped.
+    fn mapped_by(&self, event: &Event) -> u64 {
+        if self.stride > 0 {
+            event.folio.end - event.page
+        } else {
+            event.page + 1 - event.folio.start
+        }
+    }
+
+    /// Moves on to `event`, `steps` past `next`, and plans what is to be read.
+    pub(super) fn advance(&mut self, event: &Event, steps: i64, allow: &Allowance) -> Plan {
+        if self.consumed > 0 && self.mapped > 0 {
+            self.flags |= MOVED;
+        }
+        // Steps planned from the touched page on, this one included.
+        let planned = (i64::from(self.ahead) - steps).max(0) as u64;
+        let lost = event.touch == Touch::Miss && planned > 0;
+        if lost {
+            self.strain = (self.strain + LOSS).min(MOST_LOSSES);
+        }
+        let planned = if lost { 0 } else { planned };
+        self.alternative = 0;
+        let cap = (allow.cap >> self.strain.div_ceil(LOSS)).min(u32::from(u16::MAX) / 2);
+        let plan = if self.is_run() {
+            self.advance_run(event, steps, planned, cap, allow)
+        } else {
+            self.advance_stride(event, planned, cap, allow)
+        };
+        let extra = plan.demand.end - plan.demand.start - 1 + plan.ahead.len();
+        self.planned = self.planned.saturating_add(saturate(extra));
+        if !plan.ahead.is_empty() && !lost {
+            self.strain = self.strain.saturating_sub(1);
+        }
+        plan
+    }
+
+    fn advance_run(
+        &mut self,
+        event: &Event,
+        steps: i64,
+        planned: u64,
+        cap: u32,
+        allow: &Allowance,
+    ) -> Plan {
+        let consumed = self.consumed.saturating_add(1);
+        // Pages that may be read beyond the touched one.
+        let window = if allow.at_once {
+            cap
+        } else {
+            run_window(consumed, allow.trust).min(cap)
+        };
+        let (window, room) = (u64::from(window), u64::from(allow.room));
+        // A run from a first touch alone waits for no more than its page: the
+        // next touch shows whether it is one.
+        let bold = consumed > 1 || allow.at_once;
+        let mapped = match event.touch {
+            Touch::FirstUse => self.mapped_by(event),
+            Touch::Miss if bold => self.mapped_by(event).min(1 + window.min(room)),
+            Touch::Miss => 1,
+        };
+        let demand = match event.touch {
+            Touch::FirstUse => event.page..event.page + 1,
+            Touch::Miss if self.stride > 0 => event.page..event.page + mapped,
+            Touch::Miss => event.page + 1 - mapped..event.page + 1,
+        };
+        let room = room - (demand.end - demand.start - 1);
+        let ahead = planned.saturating_sub(mapped);
+        let target = (window + 1).saturating_sub(mapped);
+        let want = target.saturating_sub(ahead).min(room);
+
+        // Windows are planned in halves or more, and not below a block.
+        let worth = (want * 2 >= target || ahead < FOLIO) && (want >= FOLIO || !bold);
+        let skip = mapped + ahead;
+        let run = if worth && want > 0 {
+            self.run_from(event, skip, want, bold)
+        } else {
+            None
+        };
+        let run_pages = run.as_ref().map_or(0, |run| run.end - run.start);
+
+        self.next = step(event.page, self.stride, mapped, event.file_pages);
+        let taken = (mapped as i64 + steps.min(0)).max(0) as u64;
+        self.consumed = self
+            .consumed
+            .saturating_add(u32::try_from(taken).unwrap_or(u32::MAX));
+        self.ahead = saturate(ahead + run_pages);
+        self.mapped = saturate(mapped);
+        Plan {
+            demand,
+            ahead: run.map_or(Ahead::None, |pages| Ahead::Run { pages }),
+        }
+    }
+
+    /// Up to `want` pages from `skip` pages past the touch, in the file. Ends
+    /// with the first page of a block where it can: the seam.
+    fn run_from(
+        &self,
+        event: &Event,
+        skip: u64,
+        want: u64,
+        seam: bool,
+    ) -> Option<core::ops::Range<u64>> {
+        if self.stride > 0 {
+            let first = event.page + skip;
+            let last = first + want - 1;
+            let last = match (last >= event.file_pages - 1, seam) {
+                (true, _) => event.file_pages - 1,
+                (false, true) => last & !(FOLIO - 1),
+                (false, false) => last,
+            };
+            (first <= last).then(|| first..last + 1)
+        } else {
+            let first = event.page.checked_sub(skip)?;
+            let last = match (first.checked_sub(want - 1), seam) {
+                (None | Some(0), _) => 0,
+                (Some(last), true) => last | (FOLIO - 1),
+                (Some(last), false) => last,
+            };
+            (last <= first).then(|| last..first + 1)
+        }
+    }
+
+    fn advance_stride(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {
+        let stride = i64::from(self.stride);
+        let (page, file_pages) = (event.page as i64, event.file_pages as i64);
+        if !(0..file_pages).contains(&(page - stride)) && self.is(MOVED) {
+            self.flags |= WRAPS;
+        }
+        self.consumed = self.consumed.saturating_add(1);
+        self.mapped = 1;
+        self.next = step(event.page, self.stride, 1, event.file_pages);
+        let mut ahead = planned.saturating_sub(1);
+
+        // Not once round the file: those pages are planned already.
+        let lap = (event.file_pages / stride.unsigned_abs()).saturating_sub(1);
+        let target = u64::from(stride_window(self.consumed).min(cap)).min(lap);
+        let want = target.saturating_sub(ahead).min(u64::from(allow.room));
+        let first = page + (ahead as i64 + 1) * stride;
+        let inside = (0..file_pages).contains(&first);
+        let mut plan = Plan::single(event.page);
+        if want > 0 && want * 4 >= target && (inside || self.is(WRAPS)) {
+            let first = first.rem_euclid(file_pages);
+            let to_the_end = if stride > 0 {
+                (file_pages - 1 - first) / stride
+            } else {
+                first / -stride
+            };
+            let count = want.min(to_the_end as u64 + 1);
+            ahead += count;
+            plan.ahead = Ahead::Strided {
+                first: first as u64,
+                stride,
+                count: count as u32,
+            };
+        }
+        self.ahead = saturate(ahead);
+        plan
+    }
+}
+
+/// `steps` from `page`, modulo the file.
+fn step(page: u64, stride: i32, steps: u64, file_pages: u64) -> u64 {
+    (page as i64 + i64::from(stride) * steps as i64).rem_euclid(file_pages as i64) as u64
+}
+
+fn saturate(pages: u64) -> u16 {
+    u16::try_from(pages).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,168 @@
+//! Evicting a batch of folios.
+
+use super::Want;
+use crate::cache::folio::{Folio, flag};
+use crate::cache::Node;
+use crate::lock::{Mutex, MutexGuard};
+use core::ops::Range;
+
+/// Folios a batch: one zap for all of them. Half of the 1,024 ranges that one
+/// `process_madvise` takes, since a folio may need its own and its table's.
+pub const BATCH: usize = 512;
+/// Batches that may be under way at a time.
+const CONCURRENT: usize = 4;
+
+/// The arrays of a batch: too large for the handler's stack.
+struct Batch {
+    folios: [u32; BATCH],
+    ranges: [Range<usize>; BATCH],
+    /// True where the range is a whole page table's, to be paid back.
+    tables: [bool; BATCH],
+}
+
+/// The batches of a node, made once.
+pub struct Batches {
+    batches: [Mutex<Box<Batch>>; CONCURRENT],
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batches {
+    /// Empty batches.
+    pub fn new() -> Self {
+        let batch = || {
+            Box::new(Batch {
+                folios: [0; BATCH],
+                ranges: [const { 0..0 }; BATCH],
+                tables: [false; BATCH],
+            })
+        };
+        Self {
+            batches: core::array::from_fn(|_| Mutex::new(batch())),
+        }
+    }
+
+    /// Bytes of the arrays.
+    pub fn bytes(&self) -> usize {
+        CONCURRENT * size_of::<Batch>()
+    }
+
+    fn take(&self) -> MutexGuard<'_, Box<Batch>> {
+        self.batches
+            .iter()
+            .find_map(|batch| batch.try_lock())
+            .unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())
+    }
+}
+
+impl Node {
+    /// Evicts up to about `target` pages of what goes first; returns how many
+    /// pages came back, `None` if there was nothing to try.
+    pub(crate) fn evict(&self, want: Want, target: usize) -> Option<usize> {
+        let mut batch = self.batches.take();
+        // Few at a time would pay a shootdown each.
+        let target = target.max(BATCH / 2);
+        let isolated = self
+            .lists
+            .isolate(&self.folios, want, target, &mut batch.folios);
+        if isolated == 0 {
+            return None;
+        }
+        let mut claimed = 0;
+        for place in 0..isolated {
+            let folio = self.folios.get(batch.folios[place]);
+            if self.claim(folio) {
+                batch.folios[claimed] = folio.id();
+                claimed += 1;
+            }
+        }
+        Some(self.evict_claimed(&mut batch, claimed))
+    }
+
+    /// Locks an isolated folio, or puts it back on its list.
+    fn claim(&self, folio: &Folio) -> bool {
+        let bucket = self.index.lock(folio.range().start, &self.folios);
+        // The slot may have been freed and reused since it was isolated. Then
+        // it is some other folio: as good as any if it is in the index.
+        if !bucket.iter().any(|other| core::ptr::eq(other, folio)) {
+            return false;
+        }
+        if bucket.try_claim(folio) {
+            drop(bucket);
+            self.lists.remove(&self.folios, folio);
+            return true;
+        }
+        // Pinned or waited for: to the end of its list. Being read, mapped or
+        // evicted: whoever holds its lock puts it on its list.
+        if !folio.is(flag::LOCKED) {
+            self.lists.add(&self.folios, folio);
+        }
+        false
+    }
+
+    /// Evicts the first `count` folios of the batch, which the caller has
+    /// locked; returns how many pages came back.
+    fn evict_claimed(&self, batch: &mut Batch, count: usize) -> usize {
+        let mut ranges = 0;
+        let (mut charged, mut frames) = (0, 0);
+        for place in 0..count {
+            let folio = self.folios.get(batch.folios[place]);
+            let (range, pages) = (folio.range(), folio.pages());
+            if !folio.is(flag::MAPPED) {
+                frames += pages;
+                self.free_frames(folio);
+                continue;
+            }
+            if !folio.is(flag::HOLE) {
+                charged += pages;
+            }
+            let table = folio.cache().window.leave(range.start, pages);
+            batch.tables[ranges] = table.is_some();
+            batch.ranges[ranges] = table.unwrap_or(range);
+            ranges += 1;
+        }
+        if ranges > 0 {
+            self.mmu.zap(&batch.ranges[..ranges]);
+        }
+        let mut tables = 0;
+        let mut place_of_range = 0;
+        for place in 0..count {
+            let folio = self.folios.get(batch.folios[place]);
+            let cache = folio.cache();
+            if folio.is(flag::MAPPED) {
+                if batch.tables[place_of_range] {
+                    let table = &batch.ranges[place_of_range];
+                    cache.window.zapped(table, &self.budget);
+                    tables += 1;
+                }
+                place_of_range += 1;
+                if !folio.is(flag::HOLE) {
+                    self.ghosts.remember(folio.range().start, folio.pages());
+                }
+                self.stats.evicted.add(folio.pages() as u64);
+            } else {
+                self.stats.readahead_dropped.add(folio.pages() as u64);
+                cache.readahead.lock().unused(folio.pages() as u32);
+            }
+            // Out of the index, and the lock released for those who wait. The
+            // cache may be gone afterwards: only the folio kept it.
+            cache.remove(folio);
+            folio.unlock();
+            self.put(folio);
+        }
+        self.budget.uncharge(charged as u64);
+        charged + frames + tables
+    }
+
+    /// Evicts one folio that the caller has locked, whatever its age.
+    pub(crate) fn evict_locked(&self, folio: &Folio) {
+        let mut batch = self.batches.take();
+        batch.folios[0] = folio.id();
+        self.evict_claimed(&mut batch, 1);
+    }
+}
+

@@ -1,0 +1,202 @@
+//! The reclaim lists: which folio goes next.
+//!
+//! - **readahead**: read, never touched. They go first.
+//! - **inactive**: mapped once, in the order of their mapping.
+//! - **active**: came back soon after they had been evicted (the ghosts know).
+//!
+//! User space sees no accessed bits, so the lists are first in, first out; what
+//! is hot shows by its refaults (as in 2Q and S3-FIFO). The active list is
+//! kept below [`ACTIVE_SHARE`] of all mapped folios.
+//!
+//! Lock: one for all three; innermost but for the frame pool.
+
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
+use crate::lock::Mutex;
+use crate::slab::Slab;
+use sync::atomic::Ordering;
+
+/// Which list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum List {
+    /// On none: fresh, isolated or dead.
+    None = 0,
+    /// Read ahead and not touched.
+    Readahead = 1,
+    /// Mapped.
+    Inactive = 2,
+    /// Mapped, and refaulted before.
+    Active = 3,
+}
+
+/// The active list may hold this many of eight mapped folios.
+const ACTIVE_SHARE: usize = 5;
+
+#[derive(Debug, Clone, Copy)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    folios: usize,
+    pages: usize,
+}
+
+const EMPTY: Queue = Queue {
+    head: NO_FOLIO,
+    tail: NO_FOLIO,
+    folios: 0,
+    pages: 0,
+};
+
+/// All lists of a node.
+pub struct Lists {
+    queues: Mutex<[Queue; 3]>,
+}
+
+/// Sizes of the lists in pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListPages {
+    /// Read ahead and not touched.
+    pub readahead: usize,
+    /// Mapped.
+    pub inactive: usize,
+    /// Mapped and refaulted.
+    pub active: usize,
+}
+
+/// What reclaim is after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Anything; read ahead folios first.
+    Any,
+    /// Only frames: folios read ahead.
+    Frames,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lists {
+    /// Empty lists.
+    pub fn new() -> Self {
+        Self {
+            queues: Mutex::new([EMPTY; 3]),
+        }
+    }
+
+    /// Puts a folio at the end of the list that its flags name. The caller
+    /// holds the folio lock, or has just isolated the folio.
+    pub fn add(&self, folios: &Slab<Folio>, folio: &Folio) {
+        let mut queues = self.queues.lock();
+        // Read under the lock: of two who add at a time, the later one sees
+        // what the earlier one did to the folio.
+        let state = folio.state.load(Ordering::Relaxed);
+        let list = if state & flag::MAPPED == 0 {
+            List::Readahead
+        } else if state & flag::ACTIVE != 0 {
+            List::Active
+        } else {
+            List::Inactive
+        };
+        unlink(&mut queues, folios, folio);
+        push(&mut queues, folios, folio, list);
+    }
+
+    /// Takes a folio off its list.
+    pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
+        unlink(&mut self.queues.lock(), folios, folio);
+    }
+
+    /// Takes up to `target` pages' folios off the lists into `out`; returns
+    /// how many folios. They are on no list until evicted or added again.
+    pub fn isolate(
+        &self,
+        folios: &Slab<Folio>,
+        want: Want,
+        target: usize,
+        out: &mut [u32],
+    ) -> usize {
+        let mut queues = self.queues.lock();
+        let (mut count, mut pages) = (0, 0);
+        while count < out.len() && pages < target {
+            let [readahead, inactive, active] = &queues[..] else {
+                unreachable!()
+            };
+            let mapped = inactive.folios + active.folios;
+            let queue = if readahead.folios > 0 {
+                readahead
+            } else if want == Want::Frames {
+                break;
+            } else if active.folios * 8 > mapped * ACTIVE_SHARE || inactive.folios == 0 {
+                active
+            } else {
+                inactive
+            };
+            if queue.folios == 0 {
+                break;
+            }
+            let folio = folios.get(queue.head);
+            pages += folio.pages();
+            unlink(&mut queues, folios, folio);
+            out[count] = folio.id();
+            count += 1;
+        }
+        count
+    }
+
+    /// Sizes now.
+    pub fn pages(&self) -> ListPages {
+        let queues = self.queues.lock();
+        ListPages {
+            readahead: queues[0].pages,
+            inactive: queues[1].pages,
+            active: queues[2].pages,
+        }
+    }
+
+    /// Mapped folios, for the distance of a refault.
+    pub fn mapped_pages(&self) -> usize {
+        let queues = self.queues.lock();
+        queues[1].pages + queues[2].pages
+    }
+}
+
+fn push(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio, list: List) {
+    let queue = &mut queues[list as usize - 1];
+    folio.list.store(list as u8, Ordering::Relaxed);
+    folio.list_prev.store(queue.tail, Ordering::Relaxed);
+    folio.list_next.store(NO_FOLIO, Ordering::Relaxed);
+    if queue.tail == NO_FOLIO {
+        queue.head = folio.id();
+    } else {
+        let last = folios.get(queue.tail);
+        last.list_next.store(folio.id(), Ordering::Relaxed);
+    }
+    queue.tail = folio.id();
+    queue.folios += 1;
+    queue.pages += folio.pages();
+}
+
+fn unlink(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio) {
+    let list = folio.list.swap(List::None as u8, Ordering::Relaxed);
+    if list == List::None as u8 {
+        return;
+    }
+    let queue = &mut queues[list as usize - 1];
+    let prev = folio.list_prev.load(Ordering::Relaxed);
+    let next = folio.list_next.load(Ordering::Relaxed);
+    if prev == NO_FOLIO {
+        queue.head = next;
+    } else {
+        folios.get(prev).list_next.store(next, Ordering::Relaxed);
+    }
+    if next == NO_FOLIO {
+        queue.tail = prev;
+    } else {
+        folios.get(next).list_prev.store(prev, Ordering::Relaxed);
+    }
+    queue.folios -= 1;
+    queue.pages -= folio.pages();
+}

@@ -1,0 +1,46 @@
+//! What happened in a node: counters and wait histograms.
+
+use crate::lock::WaitStats;
+use sync::stat::Counter;
+
+/// Counters of a node. All are statistics and order nothing.
+#[derive(Debug, Default)]
+pub struct NodeStats {
+    /// Faults that found their page cached.
+    pub minor_faults: Counter,
+    /// Faults that had to read.
+    pub major_faults: Counter,
+    /// Faults that found their page mapped already.
+    pub spurious: Counter,
+    /// Retries that had dropped the VMA lock to wait for I/O
+    /// (`RETRY_MMAP_DROP` of document 000).
+    pub retry_mmap_drop: Counter,
+    /// Retries that found the folio gone again (`RETRY_IO_MISS`).
+    pub retry_io_miss: Counter,
+    /// Times a fault waited for memory.
+    pub memory_waits: Counter,
+    /// Pages read ahead.
+    pub readahead_pages: Counter,
+    /// Pages of folios read ahead that were then touched.
+    pub readahead_used: Counter,
+    /// Pages read ahead and dropped untouched.
+    pub readahead_dropped: Counter,
+    /// Cached neighbours mapped with a fault, in pages.
+    pub fault_around: Counter,
+    /// Pages of holes mapped.
+    pub zero_pages: Counter,
+    /// Bytes read from stores.
+    pub bytes_read: Counter,
+    /// Reads that failed.
+    pub read_errors: Counter,
+    /// Mapped pages evicted.
+    pub evicted: Counter,
+    /// Evicted pages that came back while remembered.
+    pub refaults: Counter,
+    /// Batches of reclaim.
+    pub reclaim_batches: Counter,
+    /// Waits for a read by the thread that needs it.
+    pub read_waits: WaitStats,
+    /// Waits for a folio that another thread reads, maps or evicts.
+    pub folio_waits: WaitStats,
+}

@@ -1,0 +1,274 @@
+//! A page cache that does nothing but obey `ReadAhead`: it knows which pages
+//! are cached and which are mapped, and counts. Reads complete at once.
+
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use softfault_engine::mm::vma::Advice;
+use softfault_engine::readahead::{Ahead, FOLIO, Limits, Plan, ReadAhead, Touch};
+
+/// What the reader of a page met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Met {
+    /// Mapped: no fault.
+    Mapped,
+    /// It had to wait for a read.
+    Miss,
+    /// Read ahead, this many touches ago.
+    Ahead(u64),
+}
+
+struct Folio {
+    pages: Range<u64>,
+    planned_at: u64,
+}
+
+const ABSENT: u32 = 0;
+const MAPPED: u32 = 1;
+const AHEAD: u32 = 2;
+
+/// The model. Panics if a plan leaves the file, misses the touched page, or
+/// has more outstanding than allowed.
+pub struct Model {
+    pub policy: ReadAhead,
+    pub limits: Limits,
+    pub advice: Advice,
+    /// Pages of memory.
+    memory: u64,
+    resident: u64,
+    outstanding: u64,
+    /// ABSENT, MAPPED, or AHEAD plus the folio's index.
+    state: Vec<u32>,
+    folios: Vec<Folio>,
+    mapped: VecDeque<Range<u64>>,
+    unused: VecDeque<u32>,
+    touched: Vec<bool>,
+    /// All touches.
+    pub touches: u64,
+    /// Pages touched at least once.
+    pub distinct: u64,
+    /// Pages read, again after an eviction.
+    pub read: u64,
+    pub misses: u64,
+    pub first_uses: u64,
+    /// Pages planned ahead while they were cached and unused already.
+    pub replanned: u64,
+    /// Plans with something ahead.
+    pub windows: u64,
+}
+
+pub fn limits(file_pages: u64) -> Limits {
+    Limits {
+        max_window: 2048,
+        max_ahead: 1 << 16,
+        file_pages,
+        queue_depth: 32,
+    }
+}
+
+impl Model {
+    pub fn new(file_pages: u64) -> Model {
+        Model {
+            policy: ReadAhead::new(),
+            limits: limits(file_pages),
+            advice: Advice::Normal,
+            memory: u64::MAX,
+            resident: 0,
+            outstanding: 0,
+            state: vec![ABSENT; file_pages as usize],
+            folios: Vec::new(),
+            mapped: VecDeque::new(),
+            unused: VecDeque::new(),
+            touched: vec![false; file_pages as usize],
+            touches: 0,
+            distinct: 0,
+            read: 0,
+            misses: 0,
+            first_uses: 0,
+            replanned: 0,
+            windows: 0,
+        }
+    }
+
+    pub fn memory(mut self, pages: u64) -> Model {
+        self.memory = pages;
+        self
+    }
+
+    /// Pages read by page touched.
+    pub fn ratio(&self) -> f64 {
+        self.read as f64 / self.distinct as f64
+    }
+
+    pub fn touch(&mut self, page: u64) -> Met {
+        self.touches += 1;
+        if !std::mem::replace(&mut self.touched[page as usize], true) {
+            self.distinct += 1;
+        }
+        match self.state[page as usize] {
+            MAPPED => Met::Mapped,
+            ABSENT => {
+                self.misses += 1;
+                let start = page - page % FOLIO;
+                let end = (start + FOLIO).min(self.limits.file_pages);
+                let plan = self.ask(page, start..end, Touch::Miss);
+                assert!(plan.demand.start >= start && plan.demand.end <= end);
+                self.demand(page, plan.demand.clone());
+                self.read_ahead(&plan.ahead);
+                self.reclaim();
+                Met::Miss
+            }
+            index => {
+                self.first_uses += 1;
+                let folio = &self.folios[(index - AHEAD) as usize];
+                let (pages, planned_at) = (folio.pages.clone(), folio.planned_at);
+                self.outstanding -= pages.end - pages.start;
+                self.map(pages.clone());
+                let plan = self.ask(page, pages, Touch::FirstUse);
+                assert_eq!(plan.demand, page..page + 1);
+                self.read_ahead(&plan.ahead);
+                self.reclaim();
+                Met::Ahead(self.touches - planned_at)
+            }
+        }
+    }
+
+    fn ask(&mut self, page: u64, folio: Range<u64>, touch: Touch) -> Plan {
+        let plan = self
+            .policy
+            .touch(page, folio, touch, self.advice, &self.limits);
+        assert!(plan.demand.contains(&page));
+        assert!(plan.demand.end <= self.limits.file_pages);
+        let extra = plan.demand.end - plan.demand.start - 1 + plan.ahead.len();
+        assert!(
+            extra == 0 || self.outstanding + extra <= u64::from(self.limits.max_ahead),
+            "{extra} more than {}: {plan:?}",
+            self.outstanding
+        );
+        plan
+    }
+
+    fn map(&mut self, pages: Range<u64>) {
+        self.state[pages.start as usize..pages.end as usize].fill(MAPPED);
+        self.mapped.push_back(pages);
+    }
+
+    /// Reads and maps the absent pages around `page`.
+    fn demand(&mut self, page: u64, pages: Range<u64>) {
+        let absent = |page: &u64| self.state[*page as usize] == ABSENT;
+        let end = (page..pages.end).take_while(absent).count() as u64 + page;
+        let start = page - (pages.start..page).rev().take_while(absent).count() as u64;
+        self.read += end - start;
+        self.resident += end - start;
+        self.map(start..end);
+    }
+
+    fn read_ahead(&mut self, ahead: &Ahead) {
+        let before = self.read;
+        match ahead {
+            Ahead::None => return,
+            Ahead::Run { pages } => {
+                assert!(pages.start < pages.end && pages.end <= self.limits.file_pages);
+                let mut start = pages.start;
+                while start < pages.end {
+                    let end = (start - start % FOLIO + FOLIO).min(pages.end);
+                    self.cache(start..end);
+                    start = end;
+                }
+            }
+            Ahead::Strided {
+                first,
+                stride,
+                count,
+            } => {
+                assert!(*count > 0 && *stride != 0);
+                for i in 0..i64::from(*count) {
+                    let page = *first as i64 + i * stride;
+                    assert!((0..self.limits.file_pages as i64).contains(&page));
+                    self.cache(page as u64..page as u64 + 1);
+                }
+            }
+        }
+        self.windows += 1;
+        let read = self.read - before;
+        self.outstanding += read;
+        self.policy.submitted(read as u32);
+        assert_eq!(u64::from(self.policy.outstanding()), self.outstanding);
+    }
+
+    /// Reads what is absent in `pages` as folios of its own.
+    fn cache(&mut self, pages: Range<u64>) {
+        let mut start = pages.start;
+        while start < pages.end {
+            let state = self.state[start as usize];
+            if state != ABSENT {
+                self.replanned += u64::from(state >= AHEAD);
+                start += 1;
+                continue;
+            }
+            let absent = |page: &u64| self.state[*page as usize] == ABSENT;
+            let end = start + (start..pages.end).take_while(absent).count() as u64;
+            let index = self.folios.len() as u32;
+            self.state[start as usize..end as usize].fill(AHEAD + index);
+            self.folios.push(Folio {
+                pages: start..end,
+                planned_at: self.touches,
+            });
+            self.unused.push_back(index);
+            self.read += end - start;
+            self.resident += end - start;
+            start = end;
+        }
+    }
+
+    /// Never touched pages go first, then the longest mapped.
+    fn reclaim(&mut self) {
+        while self.resident > self.memory {
+            let pages = match self.unused.pop_front() {
+                Some(index) => {
+                    let pages = self.folios[index as usize].pages.clone();
+                    if self.state[pages.start as usize] != AHEAD + index {
+                        continue; // Touched meanwhile.
+                    }
+                    let dropped = pages.end - pages.start;
+                    self.outstanding -= dropped;
+                    self.policy.unused(dropped as u32);
+                    pages
+                }
+                None => self.mapped.pop_front().expect("something is resident"),
+            };
+            self.resident -= pages.end - pages.start;
+            self.state[pages.start as usize..pages.end as usize].fill(ABSENT);
+        }
+    }
+}
+
+/// Numbers that are the same in each run.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (word ^ (word >> 31)) % end
+    }
+}
+
+/// One reader: the page it touches next.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    pub page: u64,
+    pub stride: i64,
+}
+
+impl Reader {
+    pub fn next(&mut self, file_pages: u64) -> u64 {
+        let page = self.page;
+        self.page = (page as i64 + self.stride).rem_euclid(file_pages as i64) as u64;
+        page
+    }
+}

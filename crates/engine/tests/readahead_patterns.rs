@@ -1,0 +1,292 @@
+//! One reader: the patterns of document 003's matrix, and others.
+
+mod readahead_model;
+
+use readahead_model::{Met, Model, Reader, Rng};
+use softfault_engine::mm::vma::Advice;
+
+/// Pages of 4 GiB, and one hundredth of them.
+const FILE: u64 = 1 << 20;
+const SPARSE: u64 = FILE / 100 + 1;
+
+/// Touches until the reader stops waiting, and misses after that.
+struct Waits {
+    warm: u64,
+    late_misses: u64,
+    least_lead: u64,
+}
+
+fn read(model: &mut Model, reader: &mut Reader, touches: u64, warm: u64) -> Waits {
+    let mut waits = Waits {
+        warm: 0,
+        late_misses: 0,
+        least_lead: u64::MAX,
+    };
+    let file_pages = model.limits.file_pages;
+    for i in 0..touches {
+        match model.touch(reader.next(file_pages)) {
+            Met::Miss if i >= warm => waits.late_misses += 1,
+            Met::Miss => waits.warm = i,
+            Met::Ahead(lead) if i >= warm => waits.least_lead = waits.least_lead.min(lead),
+            _ => {}
+        }
+    }
+    waits
+}
+
+#[test]
+fn random_reads_what_it_touches() {
+    for (file_pages, touches) in [(FILE, SPARSE), (FILE, 300_000), (1 << 28, 100_000)] {
+        let mut model = Model::new(file_pages);
+        let mut rng = Rng(7);
+        for _ in 0..touches {
+            model.touch(rng.below(file_pages));
+        }
+        assert!(model.ratio() <= 1.02, "{file_pages}: {}", model.ratio());
+    }
+}
+
+#[test]
+fn random_in_a_small_file_and_less_memory_reads_what_it_touches() {
+    for file_pages in [256, 1024, 4096, 65_536] {
+        for seed in 0..8 {
+            let mut model = Model::new(file_pages).memory(file_pages / 4);
+            let mut rng = Rng(seed);
+            for _ in 0..100_000 {
+                model.touch(rng.below(file_pages));
+            }
+            let ratio = model.read as f64 / (model.misses + model.first_uses) as f64;
+            assert!(ratio <= 1.02, "{file_pages}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn random_in_a_small_file_before_anything_is_learned() {
+    let mut read = 0;
+    let mut touched = 0;
+    for seed in 0..200 {
+        let mut model = Model::new(4096);
+        let mut rng = Rng(seed);
+        for _ in 0..410 {
+            model.touch(1 + rng.below(4095));
+        }
+        read += model.read;
+        touched += model.distinct;
+    }
+    let ratio = read as f64 / touched as f64;
+    assert!(ratio <= 1.02, "{ratio}");
+}
+
+#[test]
+fn sequential_is_ahead_soon_and_overshoots_little() {
+    for start in [0, 1, 777_777, FILE - 20_000] {
+        let mut model = Model::new(FILE);
+        let mut reader = Reader {
+            page: start,
+            stride: 1,
+        };
+        let waits = read(&mut model, &mut reader, SPARSE, 192);
+        assert_eq!(waits.late_misses, 0, "from {start}: {}", waits.warm);
+        assert!(model.misses <= 12, "from {start}: {}", model.misses);
+        assert!(model.ratio() <= 1.2, "from {start}: {}", model.ratio());
+        assert_eq!(model.replanned, 0);
+        // Faults and windows, not only bytes, are few.
+        assert!(model.first_uses <= SPARSE / 16 + SPARSE / 64);
+        assert!(model.windows <= 60, "{}", model.windows);
+    }
+}
+
+#[test]
+fn backward_is_as_good() {
+    for start in [FILE - 1, 777_777, 20_000] {
+        let mut model = Model::new(FILE);
+        let mut reader = Reader {
+            page: start,
+            stride: -1,
+        };
+        let waits = read(&mut model, &mut reader, SPARSE, 192);
+        assert_eq!(waits.late_misses, 0, "from {start}: {}", waits.warm);
+        assert!(model.misses <= 12, "from {start}: {}", model.misses);
+        assert!(model.ratio() <= 1.2, "from {start}: {}", model.ratio());
+        assert_eq!(model.replanned, 0);
+    }
+}
+
+#[test]
+fn a_run_of_any_length_overshoots_by_a_quarter_at_most() {
+    for start in [0, 5, 16, 1000] {
+        let mut model = Model::new(FILE);
+        for i in 0..8192 {
+            model.touch(start + i);
+            let (read, touched) = (model.read, i + 1);
+            match touched {
+                // A first page somewhere is one page; at the front a block.
+                1 if start > 0 => assert_eq!(read, 1),
+                1..8 => assert!(read <= 17, "{start}+{i}: {read}"),
+                8..16 => assert!(read <= 33, "{start}+{i}: {read}"),
+                16..64 => assert!(read <= 81, "{start}+{i}: {read}"),
+                _ => assert!(read * 4 <= touched * 5 + 4, "{start}+{i}: {read}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_whole_file_once() {
+    let mut model = Model::new(FILE).memory(FILE / 4);
+    for page in 0..FILE {
+        model.touch(page);
+    }
+    assert_eq!(model.read, FILE);
+    assert!(model.misses <= 12, "{}", model.misses);
+    // The largest windows are reached.
+    assert!(model.windows <= FILE / 1024 + 100, "{}", model.windows);
+}
+
+#[test]
+fn a_second_pass_starts_with_large_windows() {
+    let mut model = Model::new(1 << 16).memory(1 << 14);
+    for _ in 0..3 {
+        for page in 0..1 << 16 {
+            model.touch(page);
+        }
+    }
+    assert!(model.misses <= 12 + 2 * 2, "{}", model.misses);
+    assert_eq!(model.read, 3 << 16);
+}
+
+#[test]
+fn strides_of_any_length_are_ahead_soon() {
+    let strides = [
+        2, 3, 4, 5, 7, 8, 15, 16, 17, 32, 33, 64, 512, 1021, 2053, 4099, 65_537, 400_009, 524_287,
+    ];
+    for stride in strides.iter().flat_map(|&s| [s, -s]) {
+        for start in [0, 12_345] {
+            let mut model = Model::new(FILE);
+            let mut reader = Reader {
+                page: start,
+                stride,
+            };
+            let waits = read(&mut model, &mut reader, SPARSE, 100);
+            let wraps = (stride.unsigned_abs() * SPARSE) / FILE;
+            let name = format!("{stride} from {start}");
+            // The first time over the end is a surprise, no other is.
+            assert!(
+                waits.late_misses <= wraps.min(1),
+                "{name}: {}",
+                waits.late_misses
+            );
+            assert!(model.misses <= 8, "{name}: {} misses", model.misses);
+            assert!(model.ratio() <= 1.01, "{name}: {}", model.ratio());
+            assert_eq!(model.replanned, 0, "{name}");
+            assert_eq!(model.distinct, SPARSE, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_ramped_stride_keeps_the_device_busy() {
+    for stride in [2, 16, 1021, 2053, 4099, -1021] {
+        let mut model = Model::new(FILE);
+        let mut reader = Reader {
+            page: 500_000,
+            stride,
+        };
+        // Less than a pass, so that no end of the file is met.
+        let touches = 500_000 / stride.unsigned_abs().max(400);
+        let waits = read(&mut model, &mut reader, touches, 100);
+        assert_eq!(waits.late_misses, 0, "{stride}");
+        assert!(waits.least_lead >= 23, "{stride}: {}", waits.least_lead);
+    }
+}
+
+#[test]
+fn a_reader_of_parts_of_each_block_is_not_a_run() {
+    // It looks like a run at first, then reads one page of each block.
+    for stride in [2, 4, 8, 16] {
+        let mut model = Model::new(FILE);
+        for page in 0..64 {
+            model.touch(page);
+        }
+        let before = model.read;
+        for i in 0..10_000 {
+            model.touch(64 + i * stride);
+        }
+        let read = model.read - before;
+        assert!(read <= 10_200, "{stride}: {read}");
+    }
+}
+
+#[test]
+fn short_runs_at_random_places_teach_caution() {
+    for (length, most) in [
+        (2, 1.2),
+        (4, 1.3),
+        (8, 1.5),
+        (20, 1.6),
+        (64, 1.4),
+        (200, 1.25),
+    ] {
+        let mut model = Model::new(FILE);
+        let mut rng = Rng(length);
+        for _ in 0..40_000 / length {
+            let start = rng.below(FILE - length);
+            for page in start..start + length {
+                model.touch(page);
+            }
+        }
+        assert!(model.ratio() <= most, "{length}: {}", model.ratio());
+    }
+}
+
+#[test]
+fn records_of_several_pages_at_a_stride() {
+    for (record, stride) in [(2, 100), (4, 1000), (8, 1000)] {
+        let mut model = Model::new(FILE);
+        for i in 0..1000 {
+            for page in 0..record {
+                model.touch(5000 + i * stride + page);
+            }
+        }
+        let misses = model.misses as f64 / model.distinct as f64;
+        assert!(model.ratio() <= 1.25, "{record}: {}", model.ratio());
+        assert!(misses <= 0.2, "{record}: {misses}");
+    }
+}
+
+#[test]
+fn advice_is_obeyed() {
+    let mut random = Model::new(FILE);
+    random.advice = Advice::Random;
+    for page in 0..5000 {
+        random.touch(page);
+    }
+    assert_eq!((random.read, random.windows), (5000, 0));
+
+    let mut sequential = Model::new(FILE);
+    sequential.advice = Advice::Sequential;
+    sequential.touch(1000);
+    assert!(sequential.read > 1800, "{}", sequential.read);
+    for page in 1001..100_000 {
+        assert_ne!(sequential.touch(page), Met::Miss, "{page}");
+    }
+    assert!(sequential.windows <= 100_000 / 1000 + 2);
+    assert_eq!(sequential.replanned, 0);
+}
+
+#[test]
+fn small_files_are_read_to_their_end() {
+    for file_pages in 1..200 {
+        let mut model = Model::new(file_pages);
+        for page in 0..file_pages {
+            model.touch(page);
+        }
+        assert_eq!(model.read, file_pages);
+        let mut model = Model::new(file_pages);
+        for page in (0..file_pages).rev() {
+            model.touch(page);
+        }
+        assert_eq!(model.read, file_pages);
+    }
+}

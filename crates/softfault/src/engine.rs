@@ -1,0 +1,242 @@
+//! An engine: a budget, and the maps under it.
+
+use crate::error;
+use crate::files::Files;
+use crate::frames::AnonymousFrames;
+use crate::process::{self, Process};
+use crate::signal;
+use crate::stats::Stats;
+use crate::store::Rings;
+use crate::{Mmap, MmapOptions};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::{Node, OnTruncate};
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// What `map` does where userfaultfd is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fallback {
+    /// It fails, and the error names `softfault doctor`.
+    #[default]
+    Error,
+    /// It maps with the kernel's mmap, without a budget; `stats` counts it.
+    Kernel,
+}
+
+/// Maps under one memory budget. Cheap to clone; the engine lives as long as
+/// its last clone or map.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Maps and idle windows. Dropped before `node`.
+    pub(crate) files: Files,
+    /// `None` where userfaultfd is closed and [`Fallback::Kernel`] was asked.
+    pub(crate) managed: Option<Managed>,
+    pub(crate) options: Builder,
+    pub(crate) fault_in: crate::fault_in::Workers,
+}
+
+pub(crate) struct Managed {
+    pub(crate) node: Arc<Node>,
+    pub(crate) process: &'static Process,
+    /// `None` where io_uring is closed: reads are synchronous then.
+    pub(crate) rings: Option<Arc<Rings>>,
+}
+
+/// Settings of an [`Engine`].
+#[derive(Debug, Clone)]
+pub struct Builder {
+    memory: Option<usize>,
+    most_memory: Option<usize>,
+    within: Option<Arc<Budget>>,
+    pub(crate) on_truncate: OnTruncate,
+    pub(crate) fallback: Fallback,
+    pub(crate) trust_handlers: bool,
+    pub(crate) io_uring: bool,
+}
+
+impl Builder {
+    /// Bytes that may be resident: everything that the engine keeps, page
+    /// tables included. Without it: a quarter of the machine's memory, or of
+    /// the memory cgroup's limit.
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Bytes that [`Engine::set_memory`] may ask for later; address space
+    /// only. Without it: the machine's memory.
+    pub fn most_memory(mut self, bytes: usize) -> Self {
+        self.most_memory = Some(bytes);
+        self
+    }
+
+    /// Counts this engine's memory against `parent`'s budget too.
+    pub fn within(mut self, parent: &Engine) -> Self {
+        self.within = parent.inner.managed.as_ref().map(|m| m.node.budget.clone());
+        self
+    }
+
+    /// What a touch past the end of a truncated file gets.
+    pub fn on_truncate(mut self, on_truncate: OnTruncate) -> Self {
+        self.on_truncate = on_truncate;
+        self
+    }
+
+    /// What to do where userfaultfd is closed.
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
+    /// Maps although somebody installed a SIGBUS handler after the engine: say
+    /// this if that handler passes on what it does not know.
+    pub fn trust_signal_handlers(mut self, trust: bool) -> Self {
+        self.trust_handlers = trust;
+        self
+    }
+
+    /// Reads ahead with io_uring where it is open (the default); otherwise
+    /// every read is a `pread`.
+    pub fn io_uring(mut self, use_it: bool) -> Self {
+        self.io_uring = use_it;
+        self
+    }
+
+    /// Builds the engine. Fails where the budget is too small, where the
+    /// machine has no address space, or where userfaultfd is closed.
+    pub fn build(self) -> io::Result<Engine> {
+        let managed = match process::get_or_make() {
+            Ok(process) => Some(self.managed(process)?),
+            Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
+            Err(_) => None,
+        };
+        Ok(Engine {
+            inner: Arc::new(Inner {
+                files: Files::default(),
+                managed,
+                options: self,
+                fault_in: crate::fault_in::Workers::default(),
+            }),
+        })
+    }
+
+    fn managed(&self, process: &'static Process) -> io::Result<Managed> {
+        let machine = crate::machine::memory_bytes();
+        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        let most = self.most_memory.unwrap_or(machine).max(memory);
+        let pages = (memory / PAGE_SIZE) as u64;
+        let budget = match &self.within {
+            Some(parent) => Budget::nested(pages, parent),
+            None => Budget::new(pages),
+        };
+        let no_memory = || error::budget(softfault_engine::cache::NodeError::NoMemory);
+        let frames = AnonymousFrames::new(most / 2).ok_or_else(no_memory)?;
+        let node = Node::new(
+            budget,
+            most,
+            process.dyn_mmu(),
+            Arc::new(frames),
+            process.clock(),
+        )
+        .map_err(error::budget)?;
+        let rings = match self.io_uring {
+            true => Rings::new().ok().map(Arc::new),
+            false => None,
+        };
+        Ok(Managed {
+            node,
+            process,
+            rings,
+        })
+    }
+}
+
+impl Engine {
+    /// Settings to start from.
+    pub fn builder() -> Builder {
+        Builder {
+            memory: None,
+            most_memory: None,
+            within: None,
+            on_truncate: OnTruncate::Error,
+            fallback: Fallback::Error,
+            trust_handlers: false,
+            io_uring: true,
+        }
+    }
+
+    /// The engine behind [`Mmap::map`] and [`MmapOptions::map`]: made at first
+    /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
+    /// with K, M or G behind it).
+    pub fn process_default() -> io::Result<&'static Engine> {
+        static DEFAULT: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = DEFAULT.get() {
+            return Ok(engine);
+        }
+        let mut builder = Self::builder();
+        if let Ok(text) = std::env::var("SOFTFAULT_MEMORY") {
+            let bytes = crate::machine::parse_bytes(&text).ok_or_else(|| {
+                let message = format!("SOFTFAULT_MEMORY: not a size: {text:?}");
+                io::Error::new(io::ErrorKind::InvalidInput, message)
+            })?;
+            builder = builder.memory(bytes);
+        }
+        let engine = builder.build()?;
+        Ok(DEFAULT.get_or_init(|| engine))
+    }
+
+    /// Maps a whole file.
+    ///
+    /// # Safety
+    /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
+    /// to the file. A page keeps what was in the file when it was read, until
+    /// it is evicted and read again.
+    pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_with(self, file) }
+    }
+
+    /// Changes the budget, and reclaims down to it.
+    pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        let _masked = signal::masked();
+        match &self.inner.managed {
+            Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
+            None => Ok(()),
+        }
+    }
+
+    /// Truncates `file` (or makes it longer) and takes what is past the end out
+    /// of every map of it in this engine.
+    pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        file.set_len(bytes)?;
+        let _masked = signal::masked();
+        self.inner.files.truncate(file, bytes)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        Stats::take(self)
+    }
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// The managed part, unless this is a child of fork or userfaultfd is
+    /// closed.
+    pub(crate) fn managed(&self) -> Option<&Managed> {
+        self.managed.as_ref()
+    }
+}

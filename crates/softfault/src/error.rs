@@ -1,0 +1,97 @@
+//! What can go wrong, as values.
+
+use core::fmt;
+use softfault_engine::cache::NodeError;
+use std::io;
+
+pub use softfault_engine::fault::FaultError as EngineFaultError;
+
+/// Why a page could not be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultError {
+    /// The range is past the end of the file, as it is now. A plain touch
+    /// there raises SIGBUS.
+    BeyondEnd,
+    /// The read failed with this errno (`errno(3)`).
+    Io(i32),
+    /// The budget cannot hold it: too much is pinned.
+    NoMemory,
+    /// The range is not within the map.
+    OutOfRange,
+    /// This is a child of the process that made the map.
+    Forked,
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BeyondEnd => f.write_str("past the end of the file: it was truncated"),
+            Self::Io(errno) => write!(
+                f,
+                "reading the file failed: {}",
+                io::Error::from_raw_os_error(*errno)
+            ),
+            Self::NoMemory => f.write_str("the memory budget cannot hold the pages"),
+            Self::OutOfRange => f.write_str("the range is not within the map"),
+            Self::Forked => f.write_str("the map belongs to the parent process"),
+        }
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+impl From<EngineFaultError> for FaultError {
+    fn from(error: EngineFaultError) -> Self {
+        match error {
+            EngineFaultError::BeyondEnd => Self::BeyondEnd,
+            EngineFaultError::Io(errno) => Self::Io(errno),
+            EngineFaultError::NoMemory => Self::NoMemory,
+            EngineFaultError::NotMapped | EngineFaultError::Protection => Self::OutOfRange,
+        }
+    }
+}
+
+impl From<FaultError> for io::Error {
+    fn from(error: FaultError) -> Self {
+        let kind = match error {
+            FaultError::BeyondEnd => io::ErrorKind::UnexpectedEof,
+            FaultError::Io(errno) => return io::Error::from_raw_os_error(errno),
+            FaultError::NoMemory => io::ErrorKind::OutOfMemory,
+            FaultError::OutOfRange => io::ErrorKind::InvalidInput,
+            FaultError::Forked => io::ErrorKind::Unsupported,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Says what to do about a kernel that refuses userfaultfd.
+pub(crate) fn closed(errno: i32) -> io::Error {
+    let why = io::Error::from_raw_os_error(errno);
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
+             Fallback::Kernel maps plainly instead"
+        ),
+    )
+}
+
+/// A budget that cannot be had, as an `io::Error`.
+pub(crate) fn budget(error: NodeError) -> io::Error {
+    let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
+    match error {
+        NodeError::BudgetTooSmall => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("a memory budget is at least {least} MiB"),
+        ),
+        NodeError::BudgetTooLarge => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the budget is above the engine's most_memory",
+        ),
+        NodeError::NoMemory => io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            "the enclosing budget, or the machine, has not that much memory",
+        ),
+    }
+}

@@ -1,0 +1,60 @@
+//! What the machine has.
+
+/// Physical memory in bytes.
+pub(crate) fn memory_bytes() -> usize {
+    // SAFETY: only asks.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    (pages.max(1) as usize).saturating_mul(size.max(1) as usize)
+}
+
+/// Physical memory, or the limit of the memory cgroup if that is less.
+pub(crate) fn limit_bytes() -> usize {
+    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = cgroups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let file = if controllers.is_empty() {
+            format!("/sys/fs/cgroup{path}/memory.max")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")
+        } else {
+            return None;
+        };
+        let text = std::fs::read_to_string(file).ok()?;
+        text.trim().parse::<usize>().ok()
+    });
+    limits.fold(memory_bytes(), usize::min)
+}
+
+/// A number of bytes with K, M, G or T (powers of 1024) behind it.
+pub(crate) fn parse_bytes(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let (number, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    number.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_bytes;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        assert_eq!(parse_bytes(" 64m "), Some(64 << 20));
+        assert_eq!(parse_bytes("2G"), Some(2 << 30));
+        for wrong in ["", "G", "1.5G", "-1", "1X", "99999999999999999999"] {
+            assert_eq!(parse_bytes(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a process has one of: an address space of ours, its page tables, the
+//! SIGBUS handler, and the fork handlers.
+
+use crate::signal;
+use crate::uffd::UffdMmu;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use softfault_engine::fault::FaultError;
+use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::{Clock, Mmu};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The process's part of softfault. Made once and never dropped: a late fault
+/// may look at it at any time.
+pub struct Process {
+    space: Arc<AddressSpace>,
+    mmu: Arc<UffdMmu>,
+    clock: Arc<Monotonic>,
+    /// Touches that ended in a SIGBUS of our making.
+    failed_touches: AtomicU64,
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+static MAKING: Mutex<()> = Mutex::new(());
+/// Set in a child of fork: nothing of the parent's may be used.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The process's part, if it was made and this is not a child of fork.
+pub fn get() -> Option<&'static Process> {
+    // Acquire pairs with the Release in `get_or_make`.
+    let process = PROCESS.load(Ordering::Acquire);
+    if FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: null, or leaked by `get_or_make`.
+    unsafe { process.as_ref() }
+}
+
+/// True in a child of a process that had an engine.
+pub fn is_forked_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Makes the process's part at the first call. The error is the errno with
+/// which the kernel refuses userfaultfd.
+pub fn get_or_make() -> Result<&'static Process, i32> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(process) = get() {
+        return Ok(process);
+    }
+    if is_forked_child() {
+        return Err(libc::ENOSYS);
+    }
+    let mmu = Arc::new(UffdMmu::new()?);
+    let clock = Arc::new(Monotonic);
+    let process = Box::leak(Box::new(Process {
+        space: AddressSpace::new(Machine::new(), clock.clone()),
+        mmu,
+        clock,
+        failed_touches: AtomicU64::new(0),
+    }));
+    // Release pairs with the Acquire in `get`.
+    PROCESS.store(process, Ordering::Release);
+    signal::install();
+    // SAFETY: the handlers are plain functions that live as long as the
+    // process.
+    unsafe { libc::pthread_atfork(Some(fork_prepare), Some(fork_parent), Some(fork_child)) };
+    Ok(process)
+}
+
+impl Process {
+    /// The address space.
+    pub fn space(&self) -> &Arc<AddressSpace> {
+        &self.space
+    }
+
+    /// The page tables.
+    pub fn mmu(&self) -> &Arc<UffdMmu> {
+        &self.mmu
+    }
+
+    /// The page tables, for a node.
+    pub fn dyn_mmu(&self) -> Arc<dyn Mmu> {
+        self.mmu.clone()
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// Counts a touch that could not be served.
+    pub fn note_error(&self, _addr: usize, _error: FaultError) {
+        self.failed_touches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Touches that could not be served and raised SIGBUS.
+    pub fn failed_touches(&self) -> u64 {
+        self.failed_touches.load(Ordering::Relaxed)
+    }
+}
+
+/// CLOCK_MONOTONIC, through the vdso.
+struct Monotonic;
+
+impl Clock for Monotonic {
+    fn now_ns(&self) -> u64 {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: fills the structure.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+}
+
+thread_local! {
+    /// The list of windows, held by the forking thread between prepare and
+    /// parent or child. Ordinary code: fork handlers are not signal handlers.
+    static HELD: Cell<Option<MutexGuard<'static, Vec<Range<usize>>>>> = const { Cell::new(None) };
+}
+
+extern "C" fn fork_prepare() {
+    if let Some(process) = get() {
+        HELD.set(Some(process.mmu.fork_prepare()));
+    }
+}
+
+extern "C" fn fork_parent() {
+    HELD.take();
+}
+
+extern "C" fn fork_child() {
+    if let (Some(process), Some(windows)) = (get(), HELD.take()) {
+        FORKED.store(true, Ordering::Relaxed);
+        process.mmu.fork_child(&windows);
+    }
+}

@@ -1,0 +1,94 @@
+//! Masking signals, and seeing the pending ones.
+
+use core::mem::MaybeUninit;
+use libc::{c_int, sigset_t};
+use softfault_engine::fault::Interrupt;
+
+/// Signals that a thread raises by what it does: never masked, since the
+/// process would die of them.
+const SYNCHRONOUS: [c_int; 5] = [
+    libc::SIGBUS,
+    libc::SIGSEGV,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+];
+
+/// All signals.
+pub(super) fn all() -> sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigfillset fills the set.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// Signals are masked in this thread while this lives.
+pub struct Masked {
+    before: sigset_t,
+}
+
+/// Masks all signals that another thread or process can send.
+pub fn masked() -> Masked {
+    let mut set = all();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets are valid; the second is filled by the call.
+    let before = unsafe {
+        for signal in SYNCHRONOUS {
+            libc::sigdelset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, before.as_mut_ptr());
+        before.assume_init()
+    };
+    Masked { before }
+}
+
+impl Masked {
+    /// Sees signals that would be delivered but for this mask.
+    pub fn pending(&self) -> PendingIn<'_> {
+        PendingIn(&self.before)
+    }
+
+    /// Lets pending signals be delivered now.
+    pub fn breathe(self) -> Masked {
+        drop(self);
+        masked()
+    }
+
+    /// True if SIGBUS is masked by the thread itself: it would die at its next
+    /// fault.
+    pub fn sigbus_was_blocked(&self) -> bool {
+        // SAFETY: a valid set.
+        unsafe { libc::sigismember(&self.before, libc::SIGBUS) == 1 }
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, core::ptr::null_mut());
+        }
+    }
+}
+
+/// Signals that are pending and that this mask, which was in force before,
+/// lets through.
+pub struct PendingIn<'a>(pub(super) &'a sigset_t);
+
+impl Interrupt for PendingIn<'_> {
+    fn pending(&self) -> bool {
+        let mut pending = MaybeUninit::<sigset_t>::uninit();
+        // SAFETY: the call fills the set; the first 64 bits of a sigset_t are
+        // the kernel's signals, in both sets.
+        unsafe {
+            if libc::sigpending(pending.as_mut_ptr()) != 0 {
+                return false;
+            }
+            let pending = pending.as_ptr().cast::<u64>().read_unaligned();
+            let blocked = core::ptr::from_ref(self.0).cast::<u64>().read_unaligned();
+            pending & !blocked != 0
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What happened in an engine.
+
+use crate::Engine;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::WaitSnapshot;
+
+/// Numbers of an engine since it was built. Those of different fields need not
+/// belong to the same moment.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes that may be resident.
+    pub memory_bytes: u64,
+    /// Bytes charged to the budget now.
+    pub resident_bytes: u64,
+    /// The most bytes that were charged at a time.
+    pub peak_bytes: u64,
+    /// Faults served.
+    pub faults: u64,
+    /// Faults that found their page cached.
+    pub minor_faults: u64,
+    /// Faults that had to read.
+    pub major_faults: u64,
+    /// Touches that could not be served (in the whole process).
+    pub failed_touches: u64,
+    /// Retries that had dropped the VMA lock to wait for I/O.
+    pub retry_mmap_drop: u64,
+    /// Retries that found the folio gone again.
+    pub retry_io_miss: u64,
+    /// Times a fault waited for memory.
+    pub memory_waits: u64,
+    /// Pages read ahead.
+    pub readahead_pages: u64,
+    /// Pages read ahead that were then touched.
+    pub readahead_used: u64,
+    /// Pages read ahead and dropped untouched.
+    pub readahead_dropped: u64,
+    /// Cached neighbours mapped with a fault, in pages.
+    pub fault_around: u64,
+    /// Pages of holes mapped.
+    pub zero_pages: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Mapped pages evicted.
+    pub evicted: u64,
+    /// Evicted pages that came back soon.
+    pub refaults: u64,
+    /// Batches of reclaim.
+    pub reclaim_batches: u64,
+    /// Files mapped now.
+    pub windows: u64,
+    /// Windows kept for files that nobody maps.
+    pub idle_windows: u64,
+    /// True if the kernel serves the maps, since userfaultfd is closed.
+    pub kernel_fallback: bool,
+    /// True if reads ahead go through io_uring.
+    pub io_uring: bool,
+    /// Waits for locks and for I/O.
+    pub waits: Waits,
+}
+
+/// Waits, by what was waited for. The locks are those of the process's address
+/// space, which all its engines share.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Waits {
+    /// `mmap_lock` for reading.
+    pub mmap_lock_read: WaitSnapshot,
+    /// `mmap_lock` for writing.
+    pub mmap_lock_write: WaitSnapshot,
+    /// A VMA's write lock, for its readers to go.
+    pub vma_lock: WaitSnapshot,
+    /// A read by the thread that needs it.
+    pub read: WaitSnapshot,
+    /// A folio that another thread reads, maps or evicts.
+    pub folio: WaitSnapshot,
+}
+
+impl Stats {
+    pub(crate) fn take(engine: &Engine) -> Self {
+        let Some(managed) = engine.inner.managed() else {
+            return Self {
+                kernel_fallback: true,
+                ..Self::default()
+            };
+        };
+        let (node, space) = (&managed.node, managed.process.space());
+        let counted = &node.stats;
+        let pages = |pages: u64| pages * PAGE_SIZE as u64;
+        let locks = space.lock_stats();
+        let (windows, idle_windows) = engine.inner.files.counts();
+        Self {
+            memory_bytes: pages(node.budget.limit()),
+            resident_bytes: pages(node.budget.charged()),
+            peak_bytes: pages(node.budget.peak()),
+            faults: counted.minor_faults.get()
+                + counted.major_faults.get()
+                + counted.spurious.get(),
+            minor_faults: counted.minor_faults.get(),
+            major_faults: counted.major_faults.get(),
+            failed_touches: managed.process.failed_touches(),
+            retry_mmap_drop: counted.retry_mmap_drop.get(),
+            retry_io_miss: counted.retry_io_miss.get(),
+            memory_waits: counted.memory_waits.get(),
+            readahead_pages: counted.readahead_pages.get(),
+            readahead_used: counted.readahead_used.get(),
+            readahead_dropped: counted.readahead_dropped.get(),
+            fault_around: counted.fault_around.get(),
+            zero_pages: counted.zero_pages.get(),
+            bytes_read: counted.bytes_read.get(),
+            read_errors: counted.read_errors.get(),
+            evicted: counted.evicted.get(),
+            refaults: counted.refaults.get(),
+            reclaim_batches: counted.reclaim_batches.get(),
+            windows: windows as u64,
+            idle_windows: idle_windows as u64,
+            kernel_fallback: false,
+            io_uring: managed.rings.is_some(),
+            waits: Waits {
+                mmap_lock_read: locks.mmap_read,
+                mmap_lock_write: locks.mmap_write,
+                vma_lock: locks.vma,
+                read: counted.read_waits.snapshot(),
+                folio: counted.folio_waits.snapshot(),
+            },
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! [`Mmu`] over userfaultfd.
+
+use super::abi::{self, Progress};
+use super::zap::Zap;
+use core::ops::Range;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use libc::{c_int, c_void};
+use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
+use softfault_engine::PAGE_SIZE;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// File descriptors that windows are spread over, at most.
+const DESCRIPTORS: usize = 16;
+const CLOSED: c_int = -1;
+
+/// The real page tables of the process.
+pub struct UffdMmu {
+    /// Opened one after the other, kept until exit or fork.
+    descriptors: [AtomicI32; DESCRIPTORS],
+    /// Windows made so far; picks the descriptor.
+    made: AtomicUsize,
+    /// All windows, for a child of fork to close. Never locked by a fault.
+    windows: Mutex<Vec<Range<usize>>>,
+    released: Released,
+    zap: Zap,
+}
+
+impl UffdMmu {
+    /// The page tables, or the errno with which the kernel refuses them.
+    pub fn new() -> Result<Self, c_int> {
+        let mmu = Self {
+            descriptors: [const { AtomicI32::new(CLOSED) }; DESCRIPTORS],
+            made: AtomicUsize::new(0),
+            windows: Mutex::new(Vec::new()),
+            released: Released::default(),
+            zap: Zap::new(),
+        };
+        mmu.descriptor(0)?;
+        Ok(mmu)
+    }
+
+    fn windows(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor of a token, opened if it is not yet.
+    fn descriptor(&self, token: usize) -> Result<c_int, c_int> {
+        let slot = &self.descriptors[token];
+        let fd = slot.load(Ordering::Acquire);
+        if fd != CLOSED {
+            return Ok(fd);
+        }
+        let fresh = abi::open()?;
+        match slot.compare_exchange(CLOSED, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(fresh),
+            Err(other) => {
+                // SAFETY: just opened, and nobody knows it.
+                unsafe { libc::close(fresh) };
+                Ok(other)
+            }
+        }
+    }
+
+    /// Maps `bytes` at a multiple of a page table's span.
+    fn map(&self, bytes: usize) -> Result<usize, MmuError> {
+        let plain = anonymous(bytes)?;
+        if plain.is_multiple_of(TABLE_SPAN) {
+            return Ok(plain);
+        }
+        unmap(plain..plain + bytes);
+        let wide = anonymous(bytes + TABLE_SPAN)?;
+        let start = wide.next_multiple_of(TABLE_SPAN);
+        unmap(wide..start);
+        unmap(start + bytes..wide + bytes + TABLE_SPAN);
+        Ok(start)
+    }
+
+    /// True if `addr` was in a window that was given back a short while ago: a
+    /// fault of then may arrive now, and is touched again. Only so often, so
+    /// that a stray pointer does not loop.
+    pub fn was_released(&self, addr: usize) -> bool {
+        self.released.contains(addr)
+    }
+
+    /// Keeps the list of windows still while the process forks.
+    pub fn fork_prepare(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.windows()
+    }
+
+    /// In the child: nothing of the parent's is to be touched through what was
+    /// inherited, and every window answers with SIGSEGV.
+    pub fn fork_child(&self, windows: &[Range<usize>]) {
+        for slot in &self.descriptors {
+            let fd = slot.swap(CLOSED, Ordering::Relaxed);
+            if fd != CLOSED {
+                // SAFETY: inherited, acts on the parent, and not used again.
+                unsafe { libc::close(fd) };
+            }
+        }
+        self.zap.fork_child();
+        for window in windows {
+            // SAFETY: the place is empty (the window was not inherited), and
+            // NOREPLACE leaves alone what somebody may have put there.
+            unsafe {
+                libc::mmap(
+                    window.start as *mut c_void,
+                    window.end - window.start,
+                    libc::PROT_NONE,
+                    libc::MAP_PRIVATE
+                        | libc::MAP_ANONYMOUS
+                        | libc::MAP_NORESERVE
+                        | libc::MAP_FIXED_NOREPLACE,
+                    -1,
+                    0,
+                )
+            };
+        }
+    }
+}
+
+fn anonymous(bytes: usize) -> Result<usize, MmuError> {
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let addr = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    match addr {
+        libc::MAP_FAILED => Err(MmuError::NoMemory),
+        addr => Ok(addr as usize),
+    }
+}
+
+fn unmap(range: Range<usize>) {
+    if !range.is_empty() {
+        // SAFETY: a part of a mapping that was just made and is not used.
+        unsafe { libc::munmap(range.start as *mut c_void, range.end - range.start) };
+    }
+}
+
+fn system(errno: c_int) -> MmuError {
+    match errno {
+        libc::ENOMEM => MmuError::NoMemory,
+        libc::ENOENT => MmuError::Gone,
+        libc::EMFILE | libc::ENFILE => MmuError::NoMemory,
+        libc::ENOSYS | libc::EPERM => MmuError::Closed(errno),
+        errno => MmuError::System(errno),
+    }
+}
+
+/// Repeats an ioctl until the whole run is present.
+fn finish(bytes: usize, mut step: impl FnMut(usize) -> Progress) -> Result<(), MmuError> {
+    let mut done = 0;
+    while done < bytes {
+        let progress = step(done);
+        done += progress.bytes;
+        match progress.stopped {
+            // The mappings were changing, or a part is done: on with the rest.
+            None | Some(libc::EAGAIN) => {}
+            // The page is there.
+            Some(libc::EEXIST) => done += PAGE_SIZE,
+            Some(errno) => return Err(system(errno)),
+        }
+    }
+    Ok(())
+}
+
+impl Mmu for UffdMmu {
+    fn reserve(&self, bytes: usize) -> Result<Reservation, MmuError> {
+        let token = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
+        // Where descriptors have run out, the first one serves all.
+        let (token, fd) = match self.descriptor(token) {
+            Ok(fd) => (token, fd),
+            Err(_) => (0, self.descriptor(0).map_err(system)?),
+        };
+        let start = self.map(bytes)?;
+        let range = start..start + bytes;
+        let advise = |advice| {
+            // SAFETY: advice about a mapping that was just made.
+            unsafe { libc::madvise(start as *mut c_void, bytes, advice) }
+        };
+        // Huge pages would be filled whole, whatever was read. Machines
+        // without them refuse the advice.
+        advise(libc::MADV_NOHUGEPAGE);
+        if advise(libc::MADV_DONTFORK) < 0 {
+            let error = system(abi::errno());
+            unmap(range);
+            return Err(error);
+        }
+        if let Err(errno) = abi::register(fd, &range) {
+            unmap(range);
+            return Err(system(errno));
+        }
+        self.windows().push(range);
+        Ok(Reservation {
+            addr: start,
+            bytes,
+            token: token as u32,
+        })
+    }
+
+    fn release(&self, window: Reservation) {
+        let range = window.range();
+        let mut windows = self.windows();
+        windows.retain(|other| *other != range);
+        self.released.push(&range);
+        unmap(range);
+    }
+
+    unsafe fn copy(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
+        finish(bytes, |done| {
+            // SAFETY: the caller vouches for both sides.
+            unsafe { abi::copy(fd, addr + done, source.add(done), bytes - done) }
+        })
+    }
+
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
+        finish(bytes, |done| abi::zero(fd, addr + done, bytes - done))
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        self.zap.zap(ranges);
+    }
+
+    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the pages are pinned by the caller or faulted in here; the
+        // caller vouches for the target.
+        unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, target, bytes) };
+        true
+    }
+}
+
+/// The windows given back last.
+#[derive(Default)]
+struct Released {
+    slots: [ReleasedSlot; 8],
+    next: AtomicUsize,
+}
+
+#[derive(Default)]
+struct ReleasedSlot {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Touches that were repeated because of it.
+    repeated: AtomicUsize,
+}
+
+/// Touches repeated for one window: far more than there are late faults.
+const REPEATS: usize = 4096;
+
+impl Released {
+    fn push(&self, range: &Range<usize>) {
+        let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
+        slot.end.store(0, Ordering::Release);
+        slot.start.store(range.start, Ordering::Release);
+        slot.repeated.store(0, Ordering::Release);
+        slot.end.store(range.end, Ordering::Release);
+    }
+
+    fn contains(&self, addr: usize) -> bool {
+        self.slots.iter().any(|slot| {
+            addr < slot.end.load(Ordering::Acquire)
+                && slot.start.load(Ordering::Acquire) <= addr
+                && slot.repeated.fetch_add(1, Ordering::Relaxed) < REPEATS
+        })
+    }
+}

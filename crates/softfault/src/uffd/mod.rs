@@ -1,0 +1,15 @@
+//! The real page tables, through userfaultfd(2) in SIGBUS mode.
+//!
+//! A window is private anonymous memory, readable, registered for missing
+//! faults: a touch of a missing page raises SIGBUS in the touching thread,
+//! whose handler copies the page in. No other thread takes part.
+//!
+//! Windows are spread over a few userfaultfds, since each has a lock of its
+//! own in the kernel, and file descriptors are few.
+
+mod abi;
+mod mmu;
+mod zap;
+
+pub use abi::{errno, set_errno};
+pub use mmu::UffdMmu;

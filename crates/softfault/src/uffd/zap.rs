@@ -1,0 +1,135 @@
+//! Unmapping in batches: one `process_madvise(2)` on ourselves is one TLB
+//! shootdown for all its ranges.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicI32, Ordering};
+use libc::{c_int, c_long, c_void, iovec};
+use softfault_engine::lock::Mutex;
+
+/// The most ranges that one call takes.
+const RANGES: usize = 1024;
+const NONE: c_int = -1;
+
+struct Vectors([iovec; RANGES]);
+
+// SAFETY: addresses of windows, which belong to no thread.
+unsafe impl Send for Vectors {}
+
+/// Unmaps batches.
+pub(super) struct Zap {
+    /// A pidfd of ourselves, or [`NONE`] where the kernel refuses the call on
+    /// ourselves (before Linux 6.13).
+    process: AtomicI32,
+    /// Too large for a handler's stack; made once.
+    vectors: [Mutex<Box<Vectors>>; 2],
+}
+
+impl Zap {
+    pub(super) fn new() -> Self {
+        let vectors = || {
+            let empty = iovec {
+                iov_base: core::ptr::null_mut(),
+                iov_len: 0,
+            };
+            Mutex::new(Box::new(Vectors([empty; RANGES])))
+        };
+        // SAFETY: makes a file descriptor; close-on-exec by itself.
+        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+        Self {
+            process: AtomicI32::new(process.max(NONE as c_long) as c_int),
+            vectors: [vectors(), vectors()],
+        }
+    }
+
+    /// The inherited descriptor means the parent: it must not be used.
+    pub(super) fn fork_child(&self) {
+        let process = self.process.swap(NONE, Ordering::Relaxed);
+        if process != NONE {
+            // SAFETY: inherited, and not used again.
+            unsafe { libc::close(process) };
+        }
+    }
+
+    pub(super) fn zap(&self, ranges: &[Range<usize>]) {
+        let mut left = ranges;
+        while left.len() > 1 && self.process.load(Ordering::Relaxed) != NONE {
+            let count = left.len().min(RANGES);
+            if !self.batch(&left[..count]) {
+                break;
+            }
+            left = &left[count..];
+        }
+        for range in left {
+            one(range);
+        }
+    }
+
+    /// One call, or as many as it takes when it stops short. `false` if the
+    /// kernel refuses such calls.
+    fn batch(&self, ranges: &[Range<usize>]) -> bool {
+        let mut vectors = self.vectors[0]
+            .try_lock()
+            .unwrap_or_else(|| self.vectors[1].lock());
+        for (vector, range) in vectors.0.iter_mut().zip(ranges) {
+            vector.iov_base = range.start as *mut c_void;
+            vector.iov_len = range.end - range.start;
+        }
+        let mut first = 0;
+        while first < ranges.len() {
+            // SAFETY: the ranges lie in windows of ours that are still
+            // reserved: the caller holds their folios' locks.
+            let done = unsafe {
+                libc::syscall(
+                    libc::SYS_process_madvise,
+                    self.process.load(Ordering::Relaxed),
+                    vectors.0[first..].as_ptr(),
+                    ranges.len() - first,
+                    libc::MADV_DONTNEED,
+                    0,
+                )
+            };
+            if done < 0 {
+                match super::errno() {
+                    libc::EINTR | libc::EAGAIN => continue,
+                    libc::EPERM | libc::EINVAL | libc::ENOSYS if first == 0 => {
+                        self.process.store(NONE, Ordering::Relaxed);
+                        return false;
+                    }
+                    _ => {
+                        one(&ranges[first]);
+                        first += 1;
+                        continue;
+                    }
+                }
+            }
+            let mut done = done as usize;
+            while first < ranges.len() && done >= vectors.0[first].iov_len {
+                done -= vectors.0[first].iov_len;
+                first += 1;
+            }
+            if done > 0 {
+                // Within a range: the rest of it again.
+                one(&ranges[first]);
+                first += 1;
+            }
+        }
+        true
+    }
+}
+
+fn one(range: &Range<usize>) {
+    loop {
+        // SAFETY: a range of a window of ours.
+        let answer = unsafe {
+            libc::madvise(
+                range.start as *mut c_void,
+                range.end - range.start,
+                libc::MADV_DONTNEED,
+            )
+        };
+        if answer == 0 || super::errno() != libc::EAGAIN {
+            assert_eq!(answer, 0, "unmapping a window");
+            return;
+        }
+    }
+}

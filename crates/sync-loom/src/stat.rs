@@ -1,0 +1,30 @@
+//! Counters for statistics. They are the standard library's atomics, so that
+//! loom does not explore their interleavings: nobody decides by them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that many threads add to and some read, without any ordering.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// A counter at zero.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Raises the counter to `n` if it is below.
+    pub fn raise(&self, n: u64) {
+        self.0.fetch_max(n, Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
