@@ -1,8 +1,52 @@
-//! The lab's engine over the softfault library: the only place in the command that knows its interface.
+//! The lab's engine over the softfault library.
 
-use super::engine::Engine;
+use super::engine::{Engine, Mapping};
+use super::stats::{EngineStats, LockWaits};
+use softfault::{Mmap, WaitSnapshot};
+use std::fs::File;
+use std::io;
 
-/// An engine with a budget of `memory` bytes.
-pub fn build(_memory: u64) -> Result<Box<dyn Engine>, String> {
-    Err("softfault: the engine is not built yet".into())
+/// An engine with a budget of `memory` bytes, or why the library refuses it.
+pub fn build(memory: u64) -> Result<Box<dyn Engine>, String> {
+    let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
+    match softfault::Engine::builder().memory(memory).build() {
+        Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
+        Err(e) => Err(format!("softfault: {e}")),
+    }
+}
+
+struct OnSoftfault(softfault::Engine);
+
+impl Engine for OnSoftfault {
+    fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
+        // SAFETY: the lab's files are not written to while they are mapped.
+        Ok(Box::new(unsafe { self.0.map(file) }?))
+    }
+
+    fn stats(&self) -> Option<EngineStats> {
+        let stats = self.0.stats();
+        let waits = stats.waits;
+        Some(EngineStats {
+            retry_mmap_drop: stats.retry_mmap_drop,
+            retry_io_miss: stats.retry_io_miss,
+            readahead_pages: stats.readahead_pages,
+            readahead_used: stats.readahead_used,
+            locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
+        })
+    }
+}
+
+impl Mapping for Mmap {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+fn lock_waits(waits: WaitSnapshot) -> LockWaits {
+    LockWaits {
+        count: waits.count,
+        total_ns: waits.total_ns,
+        max_ns: waits.max_ns,
+        ranges: waits.ranges,
+    }
 }

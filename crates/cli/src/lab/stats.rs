@@ -9,7 +9,7 @@ pub const LOCKS: usize = 3;
 pub const RANGES: usize = 8;
 const LOCK_WORDS: usize = 3 + RANGES;
 /// Words that `EngineStats` takes.
-pub const WORDS: usize = 5 + LOCKS * LOCK_WORDS;
+pub const WORDS: usize = 4 + LOCKS * LOCK_WORDS;
 
 /// Waits for one lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +27,6 @@ pub struct LockWaits {
 /// What an engine has counted since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
-    /// Page faults served.
-    pub faults: u64,
     /// Faults that let their lock go to wait for I/O.
     pub retry_mmap_drop: u64,
     /// Of those, the ones that came back and found the folio gone.
@@ -47,7 +45,6 @@ impl EngineStats {
         let mut words = [0; WORDS];
         let (head, locks) = words.split_at_mut(WORDS - LOCKS * LOCK_WORDS);
         head.copy_from_slice(&[
-            self.faults,
             self.retry_mmap_drop,
             self.retry_io_miss,
             self.readahead_pages,
@@ -60,27 +57,13 @@ impl EngineStats {
         words
     }
 
-    /// The counters in a line for a reader.
-    pub fn summary(&self) -> String {
-        let waited: u64 = self.locks.iter().map(|lock| lock.total_ns).sum();
-        format!(
-            "{} faults, {} waited for reading; {} pages read ahead, {} of them used; {:.1} ms waited for locks",
-            self.faults,
-            self.retry_mmap_drop,
-            self.readahead_pages,
-            self.readahead_used,
-            waited as f64 / 1e6
-        )
-    }
-
     /// The counters that `words` hold.
     pub fn from_words(words: &[u64; WORDS]) -> Self {
         let mut stats = Self {
-            faults: words[0],
-            retry_mmap_drop: words[1],
-            retry_io_miss: words[2],
-            readahead_pages: words[3],
-            readahead_used: words[4],
+            retry_mmap_drop: words[0],
+            retry_io_miss: words[1],
+            readahead_pages: words[2],
+            readahead_used: words[3],
             ..Self::default()
         };
         let locks = words[WORDS - LOCKS * LOCK_WORDS..].chunks_exact(LOCK_WORDS);

@@ -6,6 +6,9 @@ mod full_disk;
 mod interrupted;
 mod made_files;
 mod rows;
+mod softfault_rows;
+mod sum;
+mod tour;
 mod unprivileged;
 
 use serde_json::Value;

@@ -1,0 +1,95 @@
+//! Rows of the softfault engine: every workload over its budget, each touched byte checked by the child.
+
+use super::{directory, rows};
+use serde_json::Value;
+
+fn lab(workload: &str, more: &[&str]) -> Vec<Value> {
+    let dir = directory();
+    let dir = dir.path().to_str().unwrap();
+    let mut arguments = vec!["lab", "run", workload, "--on", "softfault", "--dir", dir];
+    arguments.extend_from_slice(more);
+    let rows = rows(&arguments);
+    for row in &rows {
+        assert_eq!(
+            (&row["on"], &row["checked"]),
+            (&"softfault".into(), &true.into())
+        );
+        assert_eq!(
+            (&row["gave_up"], &row["error"]),
+            (&false.into(), &Value::Null),
+            "{row}"
+        );
+        for counter in [
+            "retry_mmap_drop",
+            "retry_io_miss",
+            "readahead_pages",
+            "readahead_used",
+        ] {
+            assert!(row[counter].is_u64(), "{counter}: {row}");
+        }
+        for lock in ["mmap_lock_read", "mmap_lock_write", "vma_lock"] {
+            let lock = &row["locks"][lock];
+            let ranges = lock["wait_ranges"].as_array().unwrap();
+            let waits: u64 = ranges.iter().map(|n| n.as_u64().unwrap()).sum();
+            assert_eq!(
+                (ranges.len(), Some(waits)),
+                (8, lock["count"].as_u64()),
+                "{row}"
+            );
+            for field in ["wait_total_us", "wait_avg_us", "wait_max_us"] {
+                assert!(lock[field].is_f64(), "{field}: {row}");
+            }
+        }
+        // The group's own peak, 1 GiB of limit above the budget: this can fail.
+        if let Some(peak) = row["peak_bytes"].as_u64() {
+            let memory = row["memory_bytes"].as_u64().unwrap();
+            assert!(peak <= memory + (64 << 20), "{row}");
+        }
+    }
+    rows
+}
+
+#[test]
+fn sparse() {
+    let rows = lab(
+        "sparse",
+        &["--file-size", "128M", "--memory", "32M", "--touch", "5"],
+    );
+    assert_eq!(rows.len(), 5);
+    assert!(rows.iter().all(|row| row["accesses"] == 1638));
+}
+
+#[test]
+fn random() {
+    let size = ["--file-size", "128M", "--memory", "32M"];
+    let rows = lab(
+        "random",
+        &[&size[..], &["--threads", "16", "--seconds", "0.5"]].concat(),
+    );
+    assert!(rows[0]["accesses"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn scan() {
+    for threads in ["1", "3"] {
+        let size = ["--file-size", "128M", "--memory", "32M"];
+        let rows = lab("scan", &[&size[..], &["--threads", threads]].concat());
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row["accesses"] == 128 << 8));
+    }
+}
+
+#[test]
+fn thrash() {
+    let size = ["--file-size", "1M", "--memory", "32M", "--threads", "100"];
+    let time = ["--seconds", "0.5", "--give-up", "60"];
+    let rows = lab(
+        "thrash",
+        &[&["--files", "data,holes"], &size[..], &time].concat(),
+    );
+    for row in &rows {
+        let rounds = row["rounds"].as_u64().unwrap();
+        assert!(rounds > 0);
+        assert_eq!(row["accesses"].as_u64().unwrap(), rounds * 256);
+    }
+}
