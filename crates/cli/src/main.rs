@@ -1,2 +1,102 @@
-//! The softfault command.
-fn main() {}
+//! The softfault command: `lab run` measures the documents' workloads on any engine, `sum` reads a file
+//! through a softfault map, `tour` shows what the project is about.
+
+mod error;
+mod interrupt;
+mod lab;
+mod size;
+mod sum;
+mod tour;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use error::Error;
+use std::process::ExitCode;
+
+/// Page faults served in user space, under a fixed memory budget.
+#[derive(Parser)]
+#[command(name = "softfault", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// See it work: small runs of all workloads, kernel and softfault side by side, in under three minutes
+    Tour(tour::TourArgs),
+    /// Measure workloads on any engine, side by side
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Print a file's SHA-256, read through a softfault map
+    Sum(sum::SumArgs),
+    /// One run of the lab, in a process of its own
+    #[command(name = lab::supervise::CHILD_COMMAND, hide = true)]
+    LabChild,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Run one workload
+    Run(Box<lab::plan::RunArgs>),
+    /// Make a file of known data for many runs over it
+    Make(lab::plan::MakeArgs),
+}
+
+fn main() -> ExitCode {
+    prepare_process();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return refuse(&e),
+    };
+    let result = match &cli.command {
+        Command::Tour(args) => tour::run(args),
+        Command::Lab(command) => match command {
+            LabCommand::Run(args) => lab::command::run(args),
+            LabCommand::Make(args) => lab::command::make(args),
+        },
+        Command::Sum(args) => sum::run(args),
+        Command::LabChild => return lab::child::main(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !matches!(error, Error::Interrupted(_)) {
+                eprintln!("error: {error}");
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Help and version as clap prints them; a wrong argument as one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let asked = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if asked || error.kind() == missing {
+        // A reader that went away is no reason to fail.
+        let _ = error.print();
+    } else {
+        let text = error.to_string();
+        let first = text.split("\n\n").next().unwrap_or(&text);
+        eprintln!("{}", first.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
+/// A write past the file-size limit is an error to tell, not a signal to die of; and a thrash of 500
+/// threads needs more descriptors than the usual soft limit.
+fn prepare_process() {
+    // SAFETY: an ignored signal runs no code; the limit is a live structure.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let mut files = std::mem::zeroed::<libc::rlimit>();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+            files.rlim_cur = files.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+        }
+    }
+}

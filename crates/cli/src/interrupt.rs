@@ -1,0 +1,32 @@
+//! Ctrl-C (and SIGTERM, SIGHUP) as a flag: the command ends through its ordinary way out, which kills
+//! children and removes cgroups; the files it makes have no name to leave behind.
+
+use crate::error::Error;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Whether a signal has asked for the end, and which.
+#[derive(Clone)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// From here on the three signals only set the flag.
+    pub fn catch() -> Result<Self, Error> {
+        let flag = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, flag.clone(), signal as usize)
+                .map_err(|e| Error::failed(format_args!("cannot catch signal {signal}: {e}")))?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// `Err(Interrupted)` once a signal has come.
+    pub fn check(&self) -> Result<(), Error> {
+        // Relaxed: the number is all there is to see.
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Error::Interrupted(signal as i32)),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Every run starts with its files out of the page cache: pages cached earlier would be charged to
+//! somebody else's memory cgroup and would cost this run no reading.
+
+use super::files::LabFile;
+use crate::size;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// The call's number, the same on every architecture we run on; the libc crate lacks it for some.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// What `cachestat` fills in (linux/mman.h).
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    nr_cache: u64,
+    nr_dirty: u64,
+    nr_writeback: u64,
+    nr_evicted: u64,
+    nr_recently_evicted: u64,
+}
+
+/// Drops `files` from the page cache, and the whole system's caches if `system`; a note for the row
+/// where one of the two was not possible.
+pub fn drop_caches(files: &[LabFile], system: bool) -> Option<String> {
+    for file in files {
+        // SAFETY: posix_fadvise on a descriptor that the file owns, with no pointer.
+        unsafe { libc::posix_fadvise(file.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+    let system_dropped = match system {
+        true => std::fs::write("/proc/sys/vm/drop_caches", "3"),
+        false => Ok(()),
+    };
+    let cached: u64 = files
+        .iter()
+        .filter_map(|file| cached_bytes(file).ok())
+        .sum();
+    match (cached, system_dropped) {
+        (0, Ok(())) => None,
+        (0, Err(e)) => Some(format!(
+            "caches: only the files' own dropped (drop_caches: {e})"
+        )),
+        (left, _) => Some(format!("caches: {} stayed in memory", size::show(left))),
+    }
+}
+
+/// Bytes of the file in the page cache; an error on kernels before 6.5 and for files of others.
+fn cached_bytes(file: &LabFile) -> io::Result<u64> {
+    let range = [0u64, 0];
+    let mut stat = CacheStat::default();
+    // SAFETY: the range (offset, length) and the result are live and laid out as the call wants them.
+    let rc = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.file.as_raw_fd(),
+            range.as_ptr(),
+            &raw mut stat,
+            0,
+        )
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: sysconf has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    Ok(stat.nr_cache * page)
+}

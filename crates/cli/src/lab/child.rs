@@ -1,0 +1,63 @@
+//! The child's side of a run: reads its job, builds the engine, works, and leaves all it has to tell in
+//! the shared counters.
+
+use super::counters::{Blame, Counters};
+use super::engine;
+use super::job::{Job, Work};
+use super::work::{Bench, random, scan, sparse, thrash};
+use std::io::Read;
+use std::process::ExitCode;
+
+/// Runs the job on stdin. It comes only once the parent has put this process into its cgroup.
+pub fn main() -> ExitCode {
+    let mut text = String::new();
+    let job: Job = match std::io::stdin().read_to_string(&mut text) {
+        Ok(_) => match serde_json::from_str(&text) {
+            Ok(job) => job,
+            Err(e) => return refuse(&format!("not a job: {e}")),
+        },
+        Err(e) => return refuse(&format!("no job: {e}")),
+    };
+    // SAFETY: prctl and getppid with no pointers.
+    let orphan = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::getppid() as u32 != job.parent
+    };
+    if orphan {
+        return refuse("the parent is gone");
+    }
+    // SAFETY: the parent made the descriptor for this many threads and nothing here owns it yet.
+    let counters = match unsafe { Counters::inherited(job.counters, job.threads) } {
+        Ok(counters) => counters,
+        Err(e) => return refuse(&format!("no counters: {e}")),
+    };
+    match work(&job, &counters) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((blame, text)) => {
+            counters.fail(blame, &text);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
+    let engine = engine::build(job.on, job.memory).map_err(|text| (Blame::Input, text))?;
+    let bench = Bench {
+        job,
+        counters,
+        engine: engine.as_deref(),
+    };
+    match job.work {
+        Work::Probe => Ok(()),
+        Work::Sparse { order, accesses } => sparse::run(&bench, order, accesses),
+        Work::Random => random::run(&bench),
+        Work::Scan(pass) => scan::run(&bench, pass),
+        Work::Thrash => thrash::run(&bench),
+    }
+    .map_err(|text| (Blame::Run, text))
+}
+
+fn refuse(text: &str) -> ExitCode {
+    eprintln!("error: {text}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,274 @@
+//! Counters in memory that child and parent share: a child that is killed leaves in them what it had
+//! done.
+//!
+//! One page-aligned region of a memfd: a header, then a slot for each thread. The child writes, the
+//! parent reads at any time. Nothing needs an order between two counters except `started` and `ended`,
+//! which are read last and published with Release.
+
+use super::stats::{EngineStats, WORDS};
+use super::usage::Usage;
+use memmap2::{MmapOptions, MmapRaw};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of an error's text that are kept.
+const ERROR_BYTES: usize = 1000;
+
+/// A child's error is its own fault, or the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The run failed.
+    Run = 1,
+    /// What the caller asked for cannot be.
+    Input = 2,
+}
+
+/// Usage as words: read bytes (all ones: unknown), CPU microseconds, major and minor faults.
+type UsageWords = [AtomicU64; 4];
+
+/// The region's head. Every field is written by the child alone.
+#[repr(C, align(64))]
+struct Header {
+    /// Monotonic nanoseconds at which the measured part began; 0 before.
+    started: AtomicU64,
+    /// Monotonic nanoseconds at which the last thread yet ended.
+    ended: AtomicU64,
+    /// 1 once the measured part is over and all counters are final.
+    finished: AtomicU32,
+    /// 1 once `stats` holds anything.
+    has_stats: AtomicU32,
+    before: UsageWords,
+    after: UsageWords,
+    stats: [AtomicU64; WORDS],
+    /// 0, or the `Blame` of the error in `error`.
+    blame: AtomicU32,
+    /// Set by the first thread that has an error to tell.
+    error_taken: AtomicU32,
+    error: [AtomicU8; ERROR_BYTES],
+}
+
+/// One thread's counters, alone on their cache line.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Pages touched.
+    pub accesses: AtomicU64,
+    /// Rounds completed.
+    pub rounds: AtomicU64,
+}
+
+/// The region, as child or parent sees it. All fields immutable.
+pub struct Counters {
+    map: MmapRaw,
+    file: File,
+    threads: usize,
+}
+
+/// Monotonic nanoseconds, the same clock in every process.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is live and the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Counters {
+    /// A fresh region, all zero, for the parent.
+    pub fn create(threads: usize) -> io::Result<Self> {
+        // SAFETY: memfd_create reads the name, a live C string. No CLOEXEC: the child inherits it.
+        let fd = unsafe { libc::memfd_create(c"softfault-lab".as_ptr(), 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and nobody else owns it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len((size_of::<Header>() + threads * size_of::<Slot>()) as u64)?;
+        Self::over(file, threads)
+    }
+
+    /// The child's view of the region behind an inherited descriptor.
+    ///
+    /// # Safety
+    /// `fd` is one that `create(threads)` made in the parent, and nobody in this process owns it.
+    pub unsafe fn inherited(fd: RawFd, threads: usize) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        Self::over(unsafe { File::from_raw_fd(fd) }, threads)
+    }
+
+    fn over(file: File, threads: usize) -> io::Result<Self> {
+        let map = MmapOptions::new().map_raw(&file)?;
+        assert!(map.len() >= size_of::<Header>() + threads * size_of::<Slot>());
+        Ok(Self { map, file, threads })
+    }
+
+    /// The descriptor that the child inherits.
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the map is as long as `over` asserts, page-aligned, lives as long as `self`, and holds
+        // nothing but atomics, for which any bits are valid.
+        unsafe { &*self.map.as_ptr().cast::<Header>() }
+    }
+
+    /// The threads' counters.
+    pub fn slots(&self) -> &[Slot] {
+        // SAFETY: as in `header`; the slots follow the header, whose size is a multiple of their
+        // alignment.
+        unsafe {
+            let first = self.map.as_ptr().add(size_of::<Header>()).cast::<Slot>();
+            std::slice::from_raw_parts(first, self.threads)
+        }
+    }
+
+    /// Child: the measured part begins.
+    pub fn start(&self, before: Usage) {
+        store_usage(&self.header().before, before);
+        // Release, with the Acquire in `started`: who sees the start sees the usage before it.
+        self.header().started.store(now_ns(), Ordering::Release);
+    }
+
+    /// Child: a thread has ended.
+    pub fn end_thread(&self) {
+        self.header().ended.fetch_max(now_ns(), Ordering::Relaxed);
+    }
+
+    /// Child: everything is counted.
+    pub fn finish(&self, after: Usage) {
+        store_usage(&self.header().after, after);
+        // Release, with the Acquire in `finished`: who sees it sees the final counters.
+        self.header().finished.store(1, Ordering::Release);
+    }
+
+    /// Child: the engine's counters as they are now.
+    pub fn publish(&self, stats: EngineStats) {
+        for (word, value) in self.header().stats.iter().zip(stats.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        // Release, with the Acquire in `stats`.
+        self.header().has_stats.store(1, Ordering::Release);
+    }
+
+    /// Child: what went wrong; the first to tell is kept.
+    pub fn fail(&self, blame: Blame, text: &str) {
+        let header = self.header();
+        // Relaxed: decides only who writes; the text is published by `blame`.
+        if header.error_taken.swap(1, Ordering::Relaxed) != 0 {
+            return;
+        }
+        for (to, byte) in header.error.iter().zip(text.bytes()) {
+            to.store(byte, Ordering::Relaxed);
+        }
+        // Release, with the Acquire in `error`.
+        header.blame.store(blame as u32, Ordering::Release);
+    }
+
+    /// When the measured part began, if it has.
+    pub fn started(&self) -> Option<u64> {
+        // Acquire, with the Release in `start`.
+        let at = self.header().started.load(Ordering::Acquire);
+        (at != 0).then_some(at)
+    }
+
+    /// When the last thread ended.
+    pub fn ended(&self) -> u64 {
+        self.header().ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether the counters are final.
+    pub fn finished(&self) -> bool {
+        // Acquire, with the Release in `finish`.
+        self.header().finished.load(Ordering::Acquire) == 1
+    }
+
+    /// Usage when the measured part began.
+    pub fn before(&self) -> Usage {
+        load_usage(&self.header().before)
+    }
+
+    /// Usage when it was over; only if `finished`.
+    pub fn after(&self) -> Usage {
+        load_usage(&self.header().after)
+    }
+
+    /// The engine's counters, if it has any.
+    pub fn stats(&self) -> Option<EngineStats> {
+        // Acquire, with the Release in `publish`.
+        if self.header().has_stats.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let words = std::array::from_fn(|i| self.header().stats[i].load(Ordering::Relaxed));
+        Some(EngineStats::from_words(&words))
+    }
+
+    /// What went wrong, if anything did.
+    pub fn error(&self) -> Option<(Blame, String)> {
+        // Acquire, with the Release in `fail`.
+        let blame = match self.header().blame.load(Ordering::Acquire) {
+            0 => return None,
+            2 => Blame::Input,
+            _ => Blame::Run,
+        };
+        let bytes = self
+            .header()
+            .error
+            .iter()
+            .map(|b| b.load(Ordering::Relaxed));
+        let text: Vec<u8> = bytes.take_while(|&b| b != 0).collect();
+        Some((blame, String::from_utf8_lossy(&text).into_owned()))
+    }
+}
+
+fn store_usage(words: &UsageWords, usage: Usage) {
+    let values = [
+        usage.bytes_read.unwrap_or(u64::MAX),
+        usage.cpu_us,
+        usage.major_faults,
+        usage.minor_faults,
+    ];
+    for (word, value) in words.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+fn load_usage(words: &UsageWords) -> Usage {
+    let value = |index: usize| words[index].load(Ordering::Relaxed);
+    Usage {
+        bytes_read: Some(value(0)).filter(|&bytes| bytes != u64::MAX),
+        cpu_us: value(1),
+        major_faults: value(2),
+        minor_faults: value(3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_view_writes_the_other_reads() {
+        let parent = Counters::create(3).unwrap();
+        let fd = parent.file.try_clone().unwrap();
+        let child = Counters::over(fd, 3).unwrap();
+        assert!(parent.started().is_none() && parent.error().is_none() && parent.stats().is_none());
+        let usage = Usage {
+            bytes_read: None,
+            cpu_us: 1,
+            major_faults: 2,
+            minor_faults: 3,
+        };
+        child.start(usage);
+        child.slots()[2].accesses.store(9, Ordering::Relaxed);
+        child.fail(Blame::Input, "first");
+        child.fail(Blame::Run, "second");
+        assert!(parent.started().is_some() && !parent.finished());
+        assert_eq!(parent.before(), usage);
+        assert_eq!(parent.slots()[2].accesses.load(Ordering::Relaxed), 9);
+        assert_eq!(parent.error(), Some((Blame::Input, "first".into())));
+    }
+}

@@ -1,0 +1,234 @@
+//! The files that workloads read: made ones, of holes or of known data, and the caller's own.
+//!
+//! A made file never has a name (O_TMPFILE, or unlinked at once where a file system has none), so nothing
+//! is left behind however the command ends, SIGKILL included. Children inherit the descriptor and open
+//! it anew through /proc/self/fd, each with read-ahead state of its own.
+
+use super::fill::{Fill, PAGE};
+use super::plan::FILE_MAX;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::size;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Pages written at once, and between two looks at the interrupt flag.
+const CHUNK_PAGES: u64 = 256;
+/// Written bytes between two syncs: bounds the dirty memory, and makes the bar tell the disk's speed.
+const SYNC_BYTES: u64 = 64 << 20;
+
+/// What a touched page must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Contents {
+    /// A made file's data.
+    Filled(Fill),
+    /// A made file of holes.
+    Zeros,
+    /// The caller's own file: accesses are not checked.
+    Unknown,
+}
+
+/// A file open for reading. All fields immutable.
+#[derive(Debug)]
+pub struct LabFile {
+    /// Read-only, inherited by children.
+    pub file: File,
+    /// Its length.
+    pub bytes: u64,
+    /// What it holds.
+    pub contents: Contents,
+}
+
+/// Opens a file that must be a regular one.
+pub fn open_regular(path: &Path) -> Result<File, Error> {
+    let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{}: {e}", path.display()));
+    // Looked at before it is opened: opening a pipe would wait for its writer.
+    let kind = std::fs::metadata(path).map_err(|e| fail(&e))?.file_type();
+    if kind.is_dir() {
+        return Err(fail(&"is a directory"));
+    }
+    if !kind.is_file() {
+        return Err(fail(&"is not a regular file"));
+    }
+    File::open(path).map_err(|e| fail(&e))
+}
+
+/// Opens the caller's file; recognises one that was made earlier.
+pub fn open(path: &Path) -> Result<LabFile, Error> {
+    let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{}: {e}", path.display()));
+    let file = open_regular(path)?;
+    let bytes = file.metadata().map_err(|e| fail(&e))?.len();
+    if bytes == 0 {
+        return Err(fail(&"is empty"));
+    }
+    if bytes > FILE_MAX {
+        return Err(fail(&"is larger than any file of the lab"));
+    }
+    let mut first = [0; 24];
+    let read = file.read_at(&mut first, 0).map_err(|e| fail(&e))?;
+    let contents = match Fill::recognise(&first[..read], bytes) {
+        Some(fill) => Contents::Filled(fill),
+        None => Contents::Unknown,
+    };
+    LabFile::inheritable(file, bytes, contents).map_err(|e| fail(&e))
+}
+
+/// Makes `count` files of `bytes` bytes each in `dir`, of data that `seed` determines; shows a bar.
+pub fn make_data(
+    dir: &Path,
+    count: usize,
+    bytes: u64,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<Vec<LabFile>, Error> {
+    let total = bytes * count as u64;
+    let fail = |e: io::Error| cannot_make(dir, total, e);
+    let mut files = Vec::new();
+    // Room for all of them first: a full disk is told before minutes of writing.
+    for _ in 0..count {
+        interrupt.check()?;
+        let file = tempfile::tempfile_in(dir).map_err(fail)?;
+        reserve(&file, bytes).map_err(fail)?;
+        files.push(file);
+    }
+    let bar = byte_bar(total, "making files");
+    let mut made = Vec::new();
+    for (number, file) in files.into_iter().enumerate() {
+        let fill = Fill {
+            seed: super::fill::mix(seed.wrapping_add(number as u64)),
+            bytes,
+        };
+        write_data(&file, fill, &bar, interrupt, &fail)?;
+        made.push(LabFile::reopened(&file, bytes, Contents::Filled(fill)).map_err(fail)?);
+    }
+    bar.finish_and_clear();
+    Ok(made)
+}
+
+/// Makes a file of known data that stays, for many runs with `--file`. It appears under its name only once
+/// it is whole.
+pub fn make_named(path: &Path, bytes: u64, seed: u64, interrupt: &Interrupt) -> Result<(), Error> {
+    let dir = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let fail = |e: io::Error| cannot_make(dir, bytes, e);
+    if path.exists() {
+        return Err(Error::input(format_args!(
+            "{} is there already",
+            path.display()
+        )));
+    }
+    let file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
+    reserve(file.as_file(), bytes).map_err(fail)?;
+    let fill = Fill {
+        seed: super::fill::mix(seed),
+        bytes,
+    };
+    let bar = byte_bar(bytes, "making files");
+    write_data(file.as_file(), fill, &bar, interrupt, &fail)?;
+    bar.finish_and_clear();
+    let kept = file.persist_noclobber(path).map(drop);
+    kept.map_err(|e| Error::input(format_args!("{}: {}", path.display(), e.error)))
+}
+
+/// Makes `count` files of `bytes` bytes each in `dir`, all hole.
+pub fn make_holes(dir: &Path, count: usize, bytes: u64) -> Result<Vec<LabFile>, Error> {
+    let make = || {
+        let file = tempfile::tempfile_in(dir)?;
+        file.set_len(bytes)?;
+        LabFile::reopened(&file, bytes, Contents::Zeros)
+    };
+    (0..count)
+        .map(|_| make().map_err(|e| cannot_make(dir, bytes * count as u64, e)))
+        .collect()
+}
+
+/// A progress bar over bytes, on stderr where that is a terminal.
+pub fn byte_bar(total: u64, what: &'static str) -> ProgressBar {
+    let style =
+        "{msg:16} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
+    ProgressBar::new(total)
+        .with_style(ProgressStyle::with_template(style).expect("a well-formed template"))
+        .with_message(what)
+}
+
+impl LabFile {
+    fn inheritable(file: File, bytes: u64, contents: Contents) -> io::Result<Self> {
+        // SAFETY: fcntl on a descriptor that `file` owns, with no pointer.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            file,
+            bytes,
+            contents,
+        })
+    }
+
+    /// `made` opened again for reading only: nobody holds it open for writing once it is made.
+    fn reopened(made: &File, bytes: u64, contents: Contents) -> io::Result<Self> {
+        let file = File::open(format!("/proc/self/fd/{}", made.as_raw_fd()))?;
+        Self::inheritable(file, bytes, contents)
+    }
+
+    /// Pages of `PAGE` bytes, a partial last one included.
+    pub fn pages(&self) -> u64 {
+        self.bytes.div_ceil(PAGE)
+    }
+}
+
+fn cannot_make(dir: &Path, bytes: u64, error: io::Error) -> Error {
+    let bytes = size::show(bytes);
+    Error::input(format_args!(
+        "cannot make {bytes} of files in {}: {error}",
+        dir.display()
+    ))
+}
+
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    // SAFETY: fallocate on a descriptor that `file` owns, with no pointer.
+    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(bytes),
+        error => Err(error),
+    }
+}
+
+fn write_data(
+    mut file: &File,
+    fill: Fill,
+    bar: &ProgressBar,
+    interrupt: &Interrupt,
+    fail: &dyn Fn(io::Error) -> Error,
+) -> Result<(), Error> {
+    let page_words = (PAGE / 8) as usize;
+    let mut words = vec![0u64; CHUNK_PAGES as usize * page_words];
+    let pages = fill.bytes / PAGE;
+    let mut unsynced = 0;
+    for first in (0..pages).step_by(CHUNK_PAGES as usize) {
+        interrupt.check()?;
+        let count = CHUNK_PAGES.min(pages - first);
+        let chunk = &mut words[..count as usize * page_words];
+        for (page, words) in (first..).zip(chunk.chunks_exact_mut(page_words)) {
+            fill.page(page, words);
+        }
+        // SAFETY: every bit pattern of a u64 is eight valid bytes, and bytes need no alignment.
+        let bytes = unsafe { chunk.align_to::<u8>().1 };
+        file.write_all(bytes).map_err(fail)?;
+        bar.inc(bytes.len() as u64);
+        unsynced += bytes.len() as u64;
+        if unsynced >= SYNC_BYTES {
+            file.sync_data().map_err(fail)?;
+            unsynced = 0;
+        }
+    }
+    file.sync_all().map_err(fail)
+}

@@ -1,0 +1,138 @@
+//! One run's figures, as the JSON has them.
+
+use super::engine::On;
+use super::plan::{Pattern, Plan};
+use super::stats::{EngineStats, LockRows};
+use super::supervise::Outcome;
+use serde::Serialize;
+
+/// A row; `None` (null) where a figure does not apply or the machine does not tell it.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// `sparse`, `random`, `scan` or `thrash`.
+    pub workload: &'static str,
+    /// The order, pass or kind of files.
+    pub pattern: String,
+    /// What it ran on.
+    pub on: On,
+    /// Which of the repeats, from 1.
+    pub run: u32,
+    /// Threads that touched pages.
+    pub threads: usize,
+    /// Seed of the data and of random orders.
+    pub seed: u64,
+    /// Length of the file, or of all a thrash's files together.
+    pub file_bytes: u64,
+    /// The budget.
+    pub memory_bytes: u64,
+    /// Whether a memory cgroup bounded the run.
+    pub limited: bool,
+    /// Whether the run did not end in time and was killed; the figures are what it had done.
+    pub gave_up: bool,
+    /// Whether the touched bytes were compared with what the file must hold.
+    pub checked: bool,
+    /// Pages touched; each page of a scan counts once.
+    pub accesses: u64,
+    /// Wall clock until the last thread ended or was given up.
+    pub elapsed_s: f64,
+    /// Touched pages a second.
+    pub accesses_per_s: Option<f64>,
+    /// Thrash: files mapped, touched whole and unmapped.
+    pub rounds: Option<u64>,
+    /// Thrash: rounds a second.
+    pub rounds_per_s: Option<f64>,
+    /// Thrash: rounds of the thread that had the fewest.
+    pub min_rounds: Option<u64>,
+    /// Bytes read from storage, by /proc/self/io.
+    pub bytes_read: Option<u64>,
+    /// User and system time of all threads.
+    pub cpu_s: Option<f64>,
+    /// The cgroup's own peak: all memory, page cache and page tables included.
+    pub peak_bytes: Option<u64>,
+    /// The kernel's count of faults that needed I/O.
+    pub major_faults: Option<u64>,
+    /// The kernel's count of the others; a fault that softfault serves is none of these.
+    pub minor_faults: Option<u64>,
+    /// Faults that dropped their lock to wait for I/O.
+    pub retry_mmap_drop: Option<u64>,
+    /// Of those, the ones whose folio was gone when they came back.
+    pub retry_io_miss: Option<u64>,
+    /// Pages read ahead of need.
+    pub readahead_pages: Option<u64>,
+    /// Of those, the ones that were touched.
+    pub readahead_used: Option<u64>,
+    /// Waits for the engine's locks.
+    pub locks: Option<LockRows>,
+    /// What was not as it should be on this machine, in words.
+    pub notes: Vec<String>,
+    /// Why the run failed, if it did.
+    pub error: Option<String>,
+}
+
+/// What the parent knows of a run besides its outcome.
+pub struct Circumstances {
+    /// Which of the repeats, from 1.
+    pub run: u32,
+    /// Length of all files.
+    pub file_bytes: u64,
+    /// Whether a memory cgroup bounded the run.
+    pub limited: bool,
+    /// Whether the files' contents are known.
+    pub checked: bool,
+    /// What was not as it should be.
+    pub notes: Vec<String>,
+}
+
+impl Row {
+    /// The row of one run.
+    pub fn new(
+        plan: &Plan,
+        pattern: &Pattern,
+        on: On,
+        at: Circumstances,
+        outcome: Outcome,
+        stats: Option<EngineStats>,
+    ) -> Self {
+        let elapsed_s = outcome.elapsed_ns as f64 / 1e9;
+        let rate = |count: u64| (elapsed_s > 0.0).then(|| count as f64 / elapsed_s);
+        let done = outcome.done;
+        let in_rounds = plan.workload.has_rounds();
+        let usage = outcome.usage;
+        Self {
+            workload: plan.workload.name(),
+            pattern: pattern.name.clone(),
+            on,
+            run: at.run,
+            threads: plan.threads,
+            seed: plan.seed,
+            file_bytes: at.file_bytes,
+            memory_bytes: plan.memory,
+            limited: at.limited,
+            gave_up: outcome.gave_up,
+            checked: at.checked,
+            accesses: done.accesses,
+            elapsed_s,
+            accesses_per_s: rate(done.accesses),
+            rounds: in_rounds.then_some(done.rounds),
+            rounds_per_s: rate(done.rounds).filter(|_| in_rounds),
+            min_rounds: in_rounds.then_some(done.min_rounds),
+            bytes_read: usage.and_then(|usage| usage.bytes_read),
+            cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
+            peak_bytes: outcome.peak_bytes,
+            major_faults: usage.map(|usage| usage.major_faults),
+            minor_faults: usage.map(|usage| usage.minor_faults),
+            retry_mmap_drop: stats.map(|stats| stats.retry_mmap_drop),
+            retry_io_miss: stats.map(|stats| stats.retry_io_miss),
+            readahead_pages: stats.map(|stats| stats.readahead_pages),
+            readahead_used: stats.map(|stats| stats.readahead_used),
+            locks: stats.as_ref().map(LockRows::from),
+            notes: at.notes,
+            error: outcome.error,
+        }
+    }
+
+    /// The figure that engines are compared by: rounds a second, or touched pages a second.
+    pub fn speed(&self) -> f64 {
+        self.rounds_per_s.or(self.accesses_per_s).unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,151 @@
+//! An engine's own counters as the lab carries them: one flat array of words in memory shared between
+//! child and parent, so that what a killed child had counted is not lost.
+
+use serde::Serialize;
+
+/// Locks whose waits are told, in `EngineStats::locks`' order.
+pub const LOCKS: usize = 3;
+/// Ranges of document 002's wait histogram: below 1 µs, 10 µs, ... 1 s, and the rest.
+pub const RANGES: usize = 8;
+const LOCK_WORDS: usize = 3 + RANGES;
+/// Words that `EngineStats` takes.
+pub const WORDS: usize = 5 + LOCKS * LOCK_WORDS;
+
+/// Waits for one lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockWaits {
+    /// Times it was taken.
+    pub count: u64,
+    /// Nanoseconds waited in all.
+    pub total_ns: u64,
+    /// The longest wait.
+    pub max_ns: u64,
+    /// Waits in each range.
+    pub ranges: [u64; RANGES],
+}
+
+/// What an engine has counted since it was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Page faults served.
+    pub faults: u64,
+    /// Faults that let their lock go to wait for I/O.
+    pub retry_mmap_drop: u64,
+    /// Of those, the ones that came back and found the folio gone.
+    pub retry_io_miss: u64,
+    /// Pages read ahead of need.
+    pub readahead_pages: u64,
+    /// Of those, the ones that were touched.
+    pub readahead_used: u64,
+    /// mmap_lock for read, mmap_lock for write, VMA locks.
+    pub locks: [LockWaits; LOCKS],
+}
+
+impl EngineStats {
+    /// The counters as words.
+    pub fn to_words(self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let (head, locks) = words.split_at_mut(WORDS - LOCKS * LOCK_WORDS);
+        head.copy_from_slice(&[
+            self.faults,
+            self.retry_mmap_drop,
+            self.retry_io_miss,
+            self.readahead_pages,
+            self.readahead_used,
+        ]);
+        for (words, lock) in locks.chunks_exact_mut(LOCK_WORDS).zip(&self.locks) {
+            words[..3].copy_from_slice(&[lock.count, lock.total_ns, lock.max_ns]);
+            words[3..].copy_from_slice(&lock.ranges);
+        }
+        words
+    }
+
+    /// The counters in a line for a reader.
+    pub fn summary(&self) -> String {
+        let waited: u64 = self.locks.iter().map(|lock| lock.total_ns).sum();
+        format!(
+            "{} faults, {} waited for reading; {} pages read ahead, {} of them used; {:.1} ms waited for locks",
+            self.faults,
+            self.retry_mmap_drop,
+            self.readahead_pages,
+            self.readahead_used,
+            waited as f64 / 1e6
+        )
+    }
+
+    /// The counters that `words` hold.
+    pub fn from_words(words: &[u64; WORDS]) -> Self {
+        let mut stats = Self {
+            faults: words[0],
+            retry_mmap_drop: words[1],
+            retry_io_miss: words[2],
+            readahead_pages: words[3],
+            readahead_used: words[4],
+            ..Self::default()
+        };
+        let locks = words[WORDS - LOCKS * LOCK_WORDS..].chunks_exact(LOCK_WORDS);
+        for (lock, words) in stats.locks.iter_mut().zip(locks) {
+            lock.count = words[0];
+            lock.total_ns = words[1];
+            lock.max_ns = words[2];
+            lock.ranges.copy_from_slice(&words[3..]);
+        }
+        stats
+    }
+}
+
+/// One lock's waits in a row's JSON, in microseconds as document 002 tells them.
+#[derive(Debug, Serialize)]
+pub struct LockRow {
+    count: u64,
+    wait_total_us: f64,
+    wait_avg_us: f64,
+    wait_max_us: f64,
+    /// Waits below 1, 10, 100, 1,000, 10,000, 100,000, 1,000,000 µs, and longer ones.
+    wait_ranges: [u64; RANGES],
+}
+
+/// All locks' waits in a row's JSON.
+#[derive(Debug, Serialize)]
+pub struct LockRows {
+    mmap_lock_read: LockRow,
+    mmap_lock_write: LockRow,
+    vma_lock: LockRow,
+}
+
+impl From<LockWaits> for LockRow {
+    fn from(lock: LockWaits) -> Self {
+        let total_us = lock.total_ns as f64 / 1e3;
+        Self {
+            count: lock.count,
+            wait_total_us: total_us,
+            wait_avg_us: total_us / lock.count.max(1) as f64,
+            wait_max_us: lock.max_ns as f64 / 1e3,
+            wait_ranges: lock.ranges,
+        }
+    }
+}
+
+impl From<&EngineStats> for LockRows {
+    fn from(stats: &EngineStats) -> Self {
+        let [read, write, vma] = stats.locks;
+        Self {
+            mmap_lock_read: read.into(),
+            mmap_lock_write: write.into(),
+            vma_lock: vma.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_carry_every_counter() {
+        let words: [u64; WORDS] = std::array::from_fn(|i| i as u64 + 1);
+        let stats = EngineStats::from_words(&words);
+        assert_eq!(stats.to_words(), words);
+        assert_eq!(stats.locks[2].ranges[7], WORDS as u64);
+    }
+}

@@ -1,0 +1,228 @@
+//! The parent's side of a run: a child in a cgroup of its own, watched until it ends, is given up, or a
+//! signal asks for the end.
+
+use super::counters::{Blame, Counters, now_ns};
+use super::group::Group;
+use super::job::Job;
+use super::usage::Usage;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The hidden subcommand that a child is started with.
+pub const CHILD_COMMAND: &str = "lab-child";
+
+/// What a child has done so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// Pages touched.
+    pub accesses: u64,
+    /// Rounds completed.
+    pub rounds: u64,
+    /// The fewest rounds of any thread.
+    pub min_rounds: u64,
+}
+
+impl Done {
+    /// Reads the threads' counters.
+    pub fn of(counters: &Counters) -> Self {
+        let mut done = Self {
+            accesses: 0,
+            rounds: 0,
+            min_rounds: u64::MAX,
+        };
+        for slot in counters.slots() {
+            let rounds = slot.rounds.load(Ordering::Relaxed);
+            done.accesses += slot.accesses.load(Ordering::Relaxed);
+            done.rounds += rounds;
+            done.min_rounds = done.min_rounds.min(rounds);
+        }
+        done
+    }
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Wall clock of the measured part, until its last thread ended or was given up.
+    pub elapsed_ns: u64,
+    /// What was done.
+    pub done: Done,
+    /// What was used meanwhile; `None` where the child died and took the figures with it.
+    pub usage: Option<Usage>,
+    /// The group's peak; of a run given up, before its limit was raised.
+    pub peak_bytes: Option<u64>,
+    /// Whether the child had to be killed.
+    pub gave_up: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// A child that is killed when nobody waits for it any more.
+struct Guard<'a> {
+    child: Child,
+    group: Option<&'a Group>,
+}
+
+impl Guard<'_> {
+    fn peak(&self) -> Option<u64> {
+        self.group.and_then(Group::peak)
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // A child stuck in reclaim dies when its limit is gone.
+            if let Some(group) = self.group {
+                group.raise();
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Runs `job` in `group` and calls `tick` ten times a second meanwhile. A child that has not ended after
+/// `give_up` is killed.
+pub fn run(
+    job: &Job,
+    counters: &Counters,
+    group: Option<&Group>,
+    give_up: Duration,
+    interrupt: &Interrupt,
+    tick: &dyn Fn(),
+) -> Result<Outcome, Error> {
+    let mut guard = Guard {
+        child: spawn()?,
+        group,
+    };
+    if let Some(group) = group {
+        group.add(guard.child.id()).map_err(Error::failed)?;
+    }
+    let mut stdin = guard.child.stdin.take().expect("stdin is a pipe");
+    let text = serde_json::to_vec(job).expect("a job is plain data");
+    // A child that died already is told by its status.
+    let _ = stdin.write_all(&text);
+    drop(stdin);
+
+    let end = Instant::now() + give_up;
+    let watch = Watch::new(&guard.child);
+    let status = loop {
+        interrupt.check()?;
+        if let Some(status) = guard.child.try_wait().map_err(Error::failed)? {
+            break status;
+        }
+        if Instant::now() >= end {
+            return Ok(abandon(guard, counters));
+        }
+        watch.wait(end);
+        tick();
+    };
+    // The terminal's Ctrl-C reaches the child as well.
+    interrupt.check()?;
+    outcome(&mut guard, status, counters)
+}
+
+fn spawn() -> Result<Child, Error> {
+    // This very program, even if its file was replaced meanwhile.
+    Command::new("/proc/self/exe")
+        .arg(CHILD_COMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| Error::failed(format_args!("cannot start a child: {e}")))
+}
+
+/// The figures of a child that ended by itself.
+fn outcome(guard: &mut Guard, status: ExitStatus, counters: &Counters) -> Result<Outcome, Error> {
+    let error = match counters.error() {
+        Some((Blame::Input, text)) => return Err(Error::Input(text)),
+        Some((Blame::Run, text)) => Some(text),
+        None if status.success() => None,
+        None => Some(death(&mut guard.child, status)),
+    };
+    let usage = counters
+        .finished()
+        .then(|| counters.after().since(counters.before()));
+    let started = counters.started();
+    Ok(Outcome {
+        elapsed_ns: started.map_or(0, |at| counters.ended().saturating_sub(at)),
+        done: Done::of(counters),
+        usage,
+        peak_bytes: guard.peak(),
+        gave_up: false,
+        error,
+    })
+}
+
+/// Takes the figures of a child that does not end, and kills it.
+fn abandon(guard: Guard, counters: &Counters) -> Outcome {
+    let started = counters.started();
+    let usage = Usage::of_child(guard.child.id()).filter(|_| started.is_some());
+    let outcome = Outcome {
+        elapsed_ns: started.map_or(0, |at| now_ns().saturating_sub(at)),
+        done: Done::of(counters),
+        usage: usage.map(|usage| usage.since(counters.before())),
+        peak_bytes: guard.peak(),
+        gave_up: true,
+        error: None,
+    };
+    drop(guard);
+    outcome
+}
+
+fn death(child: &mut Child, status: ExitStatus) -> String {
+    let mut told = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut told);
+    }
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let how = match (status.signal(), status.code()) {
+        (Some(libc::SIGKILL), _) => {
+            "was killed (by the kernel, if its memory was too small)".into()
+        }
+        (Some(signal), _) => format!("died of signal {signal}"),
+        (None, code) => format!("ended with code {}", code.unwrap_or(-1)),
+    };
+    match told.is_empty() {
+        true => format!("the child {how}"),
+        false => format!("the child {how}: {told}"),
+    }
+}
+
+/// Waits for a child's end without spending time on it.
+struct Watch(Option<OwnedFd>);
+
+impl Watch {
+    fn new(child: &Child) -> Self {
+        // SAFETY: pidfd_open takes two numbers; the child is not reaped yet, so its id is its own.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        // SAFETY: the descriptor was just made and nobody else owns it.
+        Self((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Returns at the child's end, at a signal, at `end`, or after a tenth of a second.
+    fn wait(&self, end: Instant) {
+        let left = end.saturating_duration_since(Instant::now());
+        let time = left
+            .min(Duration::from_millis(100))
+            .max(Duration::from_millis(1));
+        let Some(fd) = &self.0 else {
+            return std::thread::sleep(time.min(Duration::from_millis(10)));
+        };
+        let mut poll = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: `poll` is one live pollfd.
+        unsafe { libc::poll(&mut poll, 1, time.as_millis() as i32) };
+    }
+}

@@ -1,0 +1,37 @@
+//! The workloads, as the child runs them: each prepares outside the measured part, then hands a body to
+//! `gang::measure`, which runs it on every thread.
+
+mod gang;
+pub mod random;
+pub mod scan;
+pub mod sparse;
+pub mod thrash;
+
+use super::counters::Counters;
+use super::engine::Engine;
+use super::job::Job;
+use super::reader::Source;
+
+/// What every workload works with. All fields immutable.
+pub struct Bench<'a> {
+    /// What to do.
+    pub job: &'a Job,
+    /// Where to count.
+    pub counters: &'a Counters,
+    /// What maps; `None` for pread.
+    pub engine: Option<&'a dyn Engine>,
+}
+
+impl Bench<'_> {
+    /// File `number` of the job, opened anew and not mapped yet.
+    fn open(&self, number: usize) -> Result<Source, String> {
+        Source::open(self.job.files[number], self.engine.is_none())
+    }
+
+    /// The job's one file, mapped.
+    fn source(&self) -> Result<Source, String> {
+        let mut source = self.open(0)?;
+        source.map(self.engine)?;
+        Ok(source)
+    }
+}

@@ -1,0 +1,91 @@
+//! Sizes as people write them: `4G`, `512M`, `1.5G`, `4096`; K, M, G and T are powers of 1024.
+
+/// Bytes that `text` names, or why it names none.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let end = lower
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(end);
+    let shift = match unit.trim() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(format!("`{text}` is not a size such as 512M or 1.5G")),
+    };
+    let not_a_size = |_| format!("`{text}` is not a size such as 512M or 1.5G");
+    let bytes = if number.contains('.') {
+        let value: f64 = number.parse().map_err(|_| not_a_size(()))?;
+        let bytes = value * (1u64 << shift) as f64;
+        (bytes < i64::MAX as f64).then_some(bytes as u64)
+    } else {
+        let value: u64 = number.parse().map_err(|_| not_a_size(()))?;
+        value
+            .checked_mul(1 << shift)
+            .filter(|&bytes| bytes <= i64::MAX as u64)
+    };
+    match bytes {
+        None => Err(format!("`{text}` is larger than any file")),
+        Some(0) => Err("a size must be above zero".into()),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+/// `bytes` for a reader: three figures and a binary unit.
+pub fn show(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit < 4 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = ["B", "KiB", "MiB", "GiB", "TiB"][unit];
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if value < 10.0 => format!("{value:.2} {name}"),
+        _ if value < 100.0 => format!("{value:.1} {name}"),
+        _ => format!("{value:.0} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        assert_eq!(parse("4096"), Ok(4096));
+        assert_eq!(parse("64k"), Ok(64 << 10));
+        assert_eq!(parse("512M"), Ok(512 << 20));
+        assert_eq!(parse("1.5G"), Ok(3 << 29));
+        assert_eq!(parse("1 TiB"), Ok(1 << 40));
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in [
+            "",
+            "G",
+            "-1",
+            "0",
+            "0.0001K",
+            "1X",
+            "1.2.3",
+            "99999999T",
+            "1e9T",
+            "nan",
+        ] {
+            assert!(parse(text).is_err(), "{text} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn sizes_as_people_read_them() {
+        assert_eq!(show(512), "512 B");
+        assert_eq!(show(1 << 30), "1.00 GiB");
+        assert_eq!(show(1000 << 20), "0.98 GiB");
+        assert_eq!(show(300 << 20), "300 MiB");
+    }
+}

@@ -1,0 +1,85 @@
+//! A disk that is full, and a file-size limit: one line, code 2, nothing left.
+
+use super::{directory, is_empty, refused, softfault};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn a_file_size_limit_is_one_line() {
+    let dir = directory();
+    for make in [false, true] {
+        let mut command = making(dir.path(), make);
+        // SAFETY: setrlimit only, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 2 << 20,
+                    rlim_max: 2 << 20,
+                };
+                done(libc::setrlimit(libc::RLIMIT_FSIZE, &limit))
+            });
+        }
+        refused(&mut command, "File too large");
+        assert!(is_empty(dir.path()));
+    }
+}
+
+#[test]
+fn a_full_disk_is_one_line() {
+    let dir = directory();
+    // The command sees a disk of 1 MiB in a mount namespace of its own, which ends with it.
+    for make in [false, true] {
+        let mut command = making(dir.path(), make);
+        let place = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
+        // SAFETY: system calls on live strings only, between fork and exec.
+        unsafe {
+            command.pre_exec(move || small_disk(&place));
+        }
+        match command.output() {
+            // A machine without user namespaces for us: the limit above is all that can be shown.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(e) => panic!("{e}"),
+            Ok(_) => refused(&mut command, "No space left"),
+        }
+        assert!(is_empty(dir.path()));
+    }
+}
+
+fn making(dir: &Path, make: bool) -> Command {
+    if make {
+        let mut command = softfault(&["lab", "make", "--file-size", "4M"]);
+        command.arg(dir.join("made"));
+        return command;
+    }
+    let mut command = softfault(&["lab", "run", "scan", "--on", "kernel", "--file-size", "4M"]);
+    command.arg("--dir").arg(dir);
+    command
+}
+
+fn small_disk(place: &CString) -> io::Result<()> {
+    // SAFETY: strings are live; nothing else is passed.
+    unsafe {
+        let user = if libc::geteuid() == 0 {
+            0
+        } else {
+            libc::CLONE_NEWUSER
+        };
+        done(libc::unshare(libc::CLONE_NEWNS | user))?;
+        let (none, root) = (std::ptr::null(), c"/".as_ptr());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        done(libc::mount(none, root, none, private, none.cast()))?;
+        let (tmpfs, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr());
+        done(libc::mount(tmpfs, place.as_ptr(), tmpfs, 0, size.cast()))
+    }
+}
+
+fn done(rc: i32) -> io::Result<()> {
+    match rc {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,178 @@
+//! Ctrl-C at any moment: exit code 130, and no child, file or cgroup stays.
+
+use super::{directory, is_empty, softfault};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+fn start(command: &mut Command) -> Child {
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until `event` gives something; a test that waits in vain is stopped from outside.
+fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = event() {
+            return found;
+        }
+        assert!(lab.try_wait().unwrap().is_none(), "the command ended early");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn signal(process: u32, signal: i32) {
+    // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
+    assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
+}
+
+/// The command's child that is at work: it has threads, which a probe has not.
+fn worker(lab: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+        let threads = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Threads:"))?;
+        (threads.trim() != "1").then(|| child.parse().ok())?
+    })
+}
+
+/// Whether any thread of the process is there and not merely unreaped.
+fn lives(process: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| {
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+            state.is_some_and(|state| state != b'Z' && state != b'X')
+        })
+    })
+}
+
+fn groups_of(lab: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let name = entry.file_name();
+                if name
+                    .to_string_lossy()
+                    .starts_with(&format!("softfault-lab-{lab}-"))
+                {
+                    found.push(entry.path());
+                }
+                dirs.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+fn assert_interrupted(lab: Child, code: i32, dir: &Path) {
+    let process = lab.id();
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(code));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert_eq!(groups_of(process), Vec::<PathBuf>::new());
+    assert!(is_empty(dir));
+}
+
+#[test]
+fn while_files_are_made() {
+    for make in [false, true] {
+        let dir = directory();
+        let mut command = match make {
+            true => softfault(&["lab", "make", "--file-size", "2G"]),
+            false => softfault(&[
+                "lab",
+                "run",
+                "sparse",
+                "--on",
+                "kernel",
+                "--file-size",
+                "2G",
+            ]),
+        };
+        match make {
+            true => command.arg(dir.path().join("made")),
+            false => command.arg("--dir").arg(dir.path()),
+        };
+        let mut lab = start(&mut command);
+        let process = lab.id();
+        until(&mut lab, || {
+            let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+            let links = files
+                .flatten()
+                .filter_map(|fd| fs::read_link(fd.path()).ok());
+            links.into_iter().find(|link| link.starts_with(dir.path()))
+        });
+        signal(process, libc::SIGINT);
+        assert_interrupted(lab, 130, dir.path());
+    }
+}
+
+#[test]
+fn while_threads_are_stuck_in_reads() {
+    for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let dir = directory();
+        let mut lab = start(&mut thrash(dir.path()));
+        let process = lab.id();
+        let child = until(&mut lab, || worker(process));
+        signal(process, number);
+        assert_interrupted(lab, code, dir.path());
+        assert!(!lives(child));
+    }
+}
+
+#[test]
+fn a_killed_command_takes_its_child_with_it_and_the_next_one_its_cgroups() {
+    let dir = directory();
+    let mut lab = start(&mut thrash(dir.path()));
+    let process = lab.id();
+    let child = until(&mut lab, || worker(process));
+    signal(process, libc::SIGKILL);
+    lab.wait().unwrap();
+    while lives(child) {
+        sleep(Duration::from_millis(10));
+    }
+    assert!(is_empty(dir.path()));
+    let run = [
+        "lab",
+        "run",
+        "thrash",
+        "--on",
+        "pread",
+        "--files",
+        "holes",
+        "--threads",
+        "1",
+    ];
+    let next = softfault(&run)
+        .args(["--seconds", "0.1", "--dir"])
+        .arg(dir.path())
+        .output();
+    assert!(next.unwrap().status.success());
+    assert_eq!(groups_of(process), Vec::<PathBuf>::new());
+}
+
+/// A run that nothing but a signal ends, in a memory that keeps its threads in reclaim.
+fn thrash(dir: &Path) -> Command {
+    let mut command = softfault(&["lab", "run", "thrash", "--on", "kernel", "--memory", "24M"]);
+    command.args([
+        "--threads",
+        "32",
+        "--file-size",
+        "2M",
+        "--seconds",
+        "100000",
+    ]);
+    command.arg("--dir").arg(dir);
+    command
+}

@@ -1,0 +1,69 @@
+//! The command as its users meet it: real processes, real cgroups where the machine allows them, real
+//! faults. No verdict depends on how long anything takes.
+
+mod arguments;
+mod full_disk;
+mod interrupted;
+mod made_files;
+mod rows;
+mod unprivileged;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// The command, told to leave the machine's caches to the other tests.
+fn softfault(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    command.args(arguments);
+    if arguments.starts_with(&["lab", "run"]) {
+        command.arg("--keep-system-caches");
+    }
+    command
+}
+
+/// A directory on a disk: the target's, since /tmp is often memory.
+fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("room for a test")
+}
+
+/// Whether nothing is in `dir`.
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir)
+        .expect("the test's own")
+        .next()
+        .is_none()
+}
+
+/// Runs the command and returns its exit code, stdout and stderr.
+fn finish(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("the command starts");
+    let text = |bytes| String::from_utf8(bytes).expect("the command speaks UTF-8");
+    let code = status.code().expect("no signal ends the command");
+    (code, text(stdout), text(stderr))
+}
+
+/// The rows of a run that must succeed.
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let (code, out, err) = finish(softfault(arguments).args(["--json", "-"]));
+    assert_eq!(code, 0, "{arguments:?}: {err}");
+    serde_json::from_str(&out).expect("an array of rows")
+}
+
+/// Asserts that the command refuses: exit code 2, one line on stderr that has `word` in it, nothing on
+/// stdout.
+fn refused(command: &mut Command, word: &str) {
+    let (code, out, err) = finish(command);
+    assert_eq!(code, 2, "{command:?}: {err}");
+    assert_eq!(err.lines().count(), 1, "{command:?}: {err}");
+    assert!(
+        err.starts_with("error: ") && err.contains(word),
+        "{command:?}: {err}"
+    );
+    assert!(out.is_empty(), "{command:?}: {out}");
+}

@@ -1,0 +1,321 @@
+//! What rows hold.
+
+use super::{directory, finish, is_empty, rows, softfault};
+use serde_json::Value;
+use std::path::Path;
+
+/// Every field the issue names, and ours; with whether null is a legal value on a kernel row.
+const FIELDS: &[(&str, bool)] = &[
+    ("workload", false),
+    ("pattern", false),
+    ("on", false),
+    ("run", false),
+    ("threads", false),
+    ("seed", false),
+    ("file_bytes", false),
+    ("memory_bytes", false),
+    ("limited", false),
+    ("gave_up", false),
+    ("checked", false),
+    ("accesses", false),
+    ("elapsed_s", false),
+    ("accesses_per_s", false),
+    ("rounds", true),
+    ("rounds_per_s", true),
+    ("min_rounds", true),
+    ("bytes_read", true),
+    ("cpu_s", false),
+    ("peak_bytes", true),
+    ("major_faults", false),
+    ("minor_faults", false),
+    ("retry_mmap_drop", true),
+    ("retry_io_miss", true),
+    ("readahead_pages", true),
+    ("readahead_used", true),
+    ("locks", true),
+    ("notes", false),
+    ("error", true),
+];
+
+fn lab(workload: &str, dir: &Path, more: &[&str]) -> Vec<Value> {
+    let mut arguments = vec!["lab", "run", workload, "--dir", dir.to_str().unwrap()];
+    arguments.extend_from_slice(more);
+    let rows = rows(&arguments);
+    assert!(is_empty(dir));
+    for row in &rows {
+        let object = row.as_object().unwrap();
+        for (field, may_be_null) in FIELDS {
+            let value = object.get(*field).unwrap_or_else(|| panic!("no {field}"));
+            assert!(*may_be_null || !value.is_null(), "{field} is null: {row}");
+        }
+        assert_eq!(
+            object.len(),
+            FIELDS.len(),
+            "a field nobody asked for: {row}"
+        );
+        assert_eq!(row["workload"], workload);
+        assert!(row["error"].is_null());
+        check_limit(row);
+    }
+    rows
+}
+
+/// A limit holds (on v2 memory.max is 1.2 times it); without a cgroup a note says why.
+fn check_limit(row: &Value) {
+    let limited = row["limited"].as_bool().unwrap();
+    let peak = row["peak_bytes"].as_u64();
+    if limited && row["on"].as_str().unwrap().starts_with("kernel") {
+        let memory = row["memory_bytes"].as_u64().unwrap();
+        assert!(peak.unwrap() <= memory + memory / 5, "{row}");
+    }
+    if !limited && row["on"] != "pread" {
+        assert!(!row["notes"].as_array().unwrap().is_empty(), "{row}");
+    }
+}
+
+fn number(row: &Value, field: &str) -> f64 {
+    row[field]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{field} is no number: {row}"))
+}
+
+#[test]
+fn sparse_touches_its_share_of_the_file() {
+    let dir = directory();
+    let rows = lab(
+        "sparse",
+        dir.path(),
+        &[
+            "--on",
+            "kernel-random,pread",
+            "--file-size",
+            "16M",
+            "--memory",
+            "16M",
+            "--touch",
+            "10",
+        ],
+    );
+    let of = |field: &str| {
+        rows.iter()
+            .map(|row| row[field].clone())
+            .collect::<Vec<_>>()
+    };
+    let patterns = [
+        "random",
+        "stride1021",
+        "stride2053",
+        "stride4099",
+        "sequential",
+    ];
+    assert_eq!(of("pattern"), patterns.map(|p| [p, p]).concat());
+    assert_eq!(of("on"), ["kernel-random", "pread"].repeat(5));
+    for row in &rows {
+        assert_eq!(row["accesses"], 409, "10 % of 4096 pages");
+        assert_eq!(
+            (&row["threads"], &row["checked"]),
+            (&1.into(), &true.into())
+        );
+        assert_eq!(
+            (&row["gave_up"], &row["rounds"]),
+            (&false.into(), &Value::Null)
+        );
+        assert_eq!(row["file_bytes"], 16 << 20);
+        assert!(row["locks"].is_null() && row["retry_mmap_drop"].is_null());
+        let rate = number(row, "accesses") / number(row, "elapsed_s");
+        assert!((number(row, "accesses_per_s") / rate - 1.0).abs() < 1e-6);
+        let direct = !row["notes"].to_string().contains("O_DIRECT");
+        if row["on"] == "pread" && direct && !row["bytes_read"].is_null() {
+            assert!(number(row, "bytes_read") >= 409.0 * 4096.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn random_runs_on_as_many_threads_as_asked() {
+    let dir = directory();
+    let rows = lab(
+        "random",
+        dir.path(),
+        &[
+            "--on",
+            "kernel-random,pread",
+            "--file-size",
+            "8M",
+            "--memory",
+            "16M",
+            "--threads",
+            "5",
+            "--seconds",
+            "0.2",
+        ],
+    );
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!(
+            (&row["threads"], &row["pattern"]),
+            (&5.into(), &"random".into())
+        );
+        assert!(number(row, "accesses") > 0.0 && number(row, "elapsed_s") >= 0.2);
+    }
+}
+
+#[test]
+fn scan_reads_every_page_in_every_pass() {
+    let dir = directory();
+    for threads in ["1", "3"] {
+        let rows = lab(
+            "scan",
+            dir.path(),
+            &[
+                "--on",
+                "kernel,kernel-sequential,pread",
+                "--file-size",
+                "9M",
+                "--memory",
+                "16M",
+                "--threads",
+                threads,
+            ],
+        );
+        let passes: Vec<_> = rows
+            .iter()
+            .map(|row| row["pattern"].as_str().unwrap())
+            .collect();
+        let expected = ["cold", "warm", "remap"];
+        assert_eq!(passes, expected.map(|pass| [pass; 3]).concat());
+        for row in &rows {
+            assert_eq!(row["accesses"], 9 << 8);
+        }
+    }
+}
+
+#[test]
+fn thrash_counts_rounds_of_every_thread() {
+    let dir = directory();
+    let rows = lab(
+        "thrash",
+        dir.path(),
+        &[
+            "--on",
+            "kernel,pread",
+            "--files",
+            "data,holes",
+            "--file-size",
+            "128K",
+            "--memory",
+            "64M",
+            "--threads",
+            "20",
+            "--seconds",
+            "0.2",
+            "--give-up",
+            "100",
+        ],
+    );
+    let kinds: Vec<_> = rows
+        .iter()
+        .map(|row| row["pattern"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["data", "data", "holes", "holes"]);
+    for row in &rows {
+        let (rounds, fewest) = (number(row, "rounds"), number(row, "min_rounds"));
+        // A thread that only began when the time was over has no round; the sum is of all of them.
+        assert!(rounds >= 1.0 && fewest * 20.0 <= rounds);
+        assert_eq!(number(row, "accesses"), rounds * 32.0, "whole rounds only");
+        assert_eq!(row["file_bytes"], 20 << 17);
+        assert!(
+            (number(row, "rounds_per_s") * number(row, "elapsed_s") / rounds - 1.0).abs() < 1e-6
+        );
+    }
+}
+
+#[test]
+fn repeats_are_single_rows_and_the_same_work() {
+    let dir = directory();
+    let path = dir.path().join("rows.json");
+    let run = |seed: &str| {
+        let (code, out, err) = finish(
+            softfault(&["lab", "run", "sparse", "--pattern", "random"])
+                .args([
+                    "--on",
+                    "pread,kernel",
+                    "--repeat",
+                    "3",
+                    "--file-size",
+                    "4M",
+                    "--memory",
+                    "16M",
+                    "--seed",
+                    seed,
+                    "--dir",
+                ])
+                .arg(dir.path())
+                .arg("--json")
+                .arg(&path),
+        );
+        assert_eq!((code, err.as_str()), (0, ""));
+        // The table has one line for each engine, the JSON a row for each run.
+        assert_eq!(out.matches(" sparse ").count(), 2, "{out}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
+        rows
+    };
+    let rows = run("7");
+    let runs: Vec<_> = rows
+        .iter()
+        .map(|row| row["run"].as_u64().unwrap())
+        .collect();
+    assert_eq!(runs, [1, 1, 2, 2, 3, 3]);
+    for row in &rows {
+        assert_eq!((&row["seed"], &row["accesses"]), (&7.into(), &10.into()));
+    }
+}
+
+#[test]
+fn a_run_that_does_not_end_is_given_up_with_what_it_had_done() {
+    let dir = directory();
+    let rows = lab(
+        "random",
+        dir.path(),
+        &[
+            "--on",
+            "kernel",
+            "--file-size",
+            "8M",
+            "--memory",
+            "16M",
+            "--seconds",
+            "100000",
+            "--give-up",
+            "2",
+        ],
+    );
+    assert_eq!(rows[0]["gave_up"], true);
+    assert!(number(&rows[0], "accesses") > 0.0 && number(&rows[0], "cpu_s") > 0.0);
+    assert!(number(&rows[0], "elapsed_s") < 100000.0);
+
+    // Threads that are stuck in reclaim die as well: the limit is raised first.
+    let rows = lab(
+        "thrash",
+        dir.path(),
+        &[
+            "--on",
+            "kernel",
+            "--file-size",
+            "2M",
+            "--memory",
+            "24M",
+            "--threads",
+            "24",
+            "--seconds",
+            "100000",
+            "--give-up",
+            "2",
+        ],
+    );
+    let row = &rows[0];
+    assert_eq!(row["gave_up"], true);
+    assert!(number(row, "accesses") >= number(row, "rounds") * 512.0);
+}
