@@ -4,7 +4,7 @@
 use crate::engine::Managed;
 use crate::error;
 use crate::store::{FileIdentity, FileStore};
-use softfault_engine::PAGE_SIZE;
+use softfault_engine::{PAGE_SIZE, Store};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::mmu::MmuError;
@@ -60,11 +60,12 @@ impl Files {
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
-        let identity = store.identity();
+        let identity = store.identity()?;
+        let bytes = store.len().map_err(|error| io::Error::from_raw_os_error(error.0))?;
         let cache = PageCache::new(
             managed.node.clone(),
             Arc::new(store),
-            identity.size,
+            bytes,
             on_truncate,
         )
         .map_err(reserve_error)?;

@@ -1,5 +1,9 @@
 //! What the machine has.
 
+use core::mem::MaybeUninit;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 /// Physical memory in bytes.
 pub(crate) fn memory_bytes() -> usize {
     // SAFETY: only asks.
@@ -29,6 +33,29 @@ pub(crate) fn limit_bytes() -> usize {
         text.trim().parse::<usize>().ok()
     });
     limits.fold(memory_bytes(), usize::min)
+}
+
+/// Bytes of a file or a block device.
+pub(crate) fn file_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    /// `BLKGETSIZE64` of `linux/fs.h`.
+    const BLOCK_DEVICE_BYTES: libc::c_ulong = 0x8008_1272;
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fills the structure.
+    let stat = unsafe {
+        if libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.assume_init()
+    };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFBLK {
+        return Ok(stat.st_size as u64);
+    }
+    let mut bytes = 0u64;
+    // SAFETY: fills the number.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), BLOCK_DEVICE_BYTES, &mut bytes) } {
+        0 => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A number of bytes with K, M, G or T (powers of 1024) behind it.

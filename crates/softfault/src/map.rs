@@ -124,7 +124,7 @@ impl MmapOptions {
     /// Bytes to map; fails where the file has not that many.
     fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        let size = crate::store::FileStore::size_of(fd)?;
+        let size = crate::machine::file_bytes(fd)?;
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
             None if self.offset > size => return invalid("the offset is past the end of the file"),

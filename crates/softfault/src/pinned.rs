@@ -18,13 +18,12 @@ pub struct Pinned<'a> {
 impl<'a> Pinned<'a> {
     pub(crate) fn new(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
-        let none = Self {
-            map,
-            range: range.clone(),
-            pages: 0,
-        };
         let (Some(cache), false) = (map.cache(), range.is_empty()) else {
-            return Ok(none);
+            return Ok(Self {
+                map,
+                range,
+                pages: 0,
+            });
         };
         let managed = map.engine().inner.managed().expect("a managed map");
         let node = &managed.node;
@@ -47,7 +46,7 @@ impl<'a> Pinned<'a> {
             }
             masked = masked.breathe();
         }
-        Ok(Self { pages, ..none })
+        Ok(Self { map, range, pages })
     }
 }
 

@@ -54,8 +54,10 @@ pub fn get_or_make() -> Result<&'static Process, i32> {
     }
     let mmu = Arc::new(UffdMmu::new()?);
     let clock = Arc::new(Monotonic);
+    let space = AddressSpace::new(Machine::new(MAPPINGS), clock.clone());
+    let space = space.map_err(|_| libc::ENOMEM)?;
     let process = Box::leak(Box::new(Process {
-        space: AddressSpace::new(Machine::new(), clock.clone()),
+        space: Arc::new(space),
         mmu,
         clock,
         failed_touches: AtomicU64::new(0),
@@ -100,6 +102,9 @@ impl Process {
         self.failed_touches.load(Ordering::Relaxed)
     }
 }
+
+/// Mappings that a process may have: Linux allows 65,530 by default.
+const MAPPINGS: u32 = 1 << 20;
 
 /// CLOCK_MONOTONIC, through the vdso.
 struct Monotonic;

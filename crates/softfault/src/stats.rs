@@ -121,7 +121,7 @@ impl Stats {
             waits: Waits {
                 mmap_lock_read: locks.mmap_read,
                 mmap_lock_write: locks.mmap_write,
-                vma_lock: locks.vma,
+                vma_lock: locks.vma_write,
                 read: counted.read_waits.snapshot(),
                 folio: counted.folio_waits.snapshot(),
             },

@@ -11,7 +11,7 @@ use crate::slab::Slab;
 use crate::stats::NodeStats;
 use crate::{Clock, Mmu};
 use sync::Arc;
-use sync::atomic::{AtomicUsize, Ordering};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The least budget that a node can work with, in bytes.
 pub const LEAST_BYTES: usize = 8 << 20;
@@ -49,6 +49,8 @@ pub struct Node {
     pub(crate) batches: Batches,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
+    /// Pages that are pinned: never more than half of the budget.
+    pinned: AtomicU64,
     /// Pages that the budget may be raised to. Immutable.
     most: usize,
     /// Pages of metadata charged for the whole life.
@@ -91,6 +93,7 @@ impl Node {
             batches,
             stats: NodeStats::default(),
             used: AtomicUsize::new(0),
+            pinned: AtomicU64::new(0),
             most,
             fixed: fixed as u64,
             budget,
@@ -120,6 +123,21 @@ impl Node {
             return Err(NodeError::NoMemory);
         }
         Ok(())
+    }
+
+    /// Counts `pages` as pinned if at most half of the budget is then.
+    pub fn try_pin(&self, pages: u64) -> bool {
+        let most = self.budget.limit() / 2;
+        let add = |pinned: u64| (pinned + pages <= most).then_some(pinned + pages);
+        self.pinned
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
+    }
+
+    /// Takes back what [`try_pin`](Self::try_pin) counted.
+    pub fn unpin_pages(&self, pages: u64) {
+        let before = self.pinned.fetch_sub(pages, Ordering::Relaxed);
+        assert!(before >= pages, "more unpinned than pinned");
     }
 
     /// Pages that frames may take for demand faults.

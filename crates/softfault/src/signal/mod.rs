@@ -13,4 +13,4 @@ mod handler;
 mod mask;
 
 pub use handler::{Installed, install, state};
-pub use mask::{Masked, PendingIn, masked};
+pub use mask::{Masked, masked};

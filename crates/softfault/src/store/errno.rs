@@ -1,0 +1,30 @@
+//! What the system answered, as a value.
+
+use std::io;
+
+use softfault_engine::store::StoreError;
+
+/// The calling thread's errno.
+pub(super) fn last() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A system call's answer: not negative, or errno.
+pub(super) fn check(answer: libc::c_int) -> Result<libc::c_int, i32> {
+    if answer < 0 { Err(last()) } else { Ok(answer) }
+}
+
+/// A system call's answer that counts bytes: not negative, or errno.
+pub(super) fn check_long(answer: i64) -> Result<u64, i32> {
+    u64::try_from(answer).map_err(|_| last())
+}
+
+/// An errno for the engine.
+pub(super) fn store(errno: i32) -> StoreError {
+    StoreError(errno)
+}
+
+/// An errno for callers of the library.
+pub(super) fn io(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}

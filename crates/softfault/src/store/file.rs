@@ -1,0 +1,212 @@
+//! A file as a store.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+
+use super::errno;
+use super::extent::{self, LastData};
+use super::identity::{self, FileIdentity};
+use super::open::{Mode, Opened, open};
+use super::read::{drop_behind, read};
+use super::ring::{Request, Ring, Rings};
+
+/// A file, or a block device, to be read a page or more at a time.
+///
+/// Bytes of a buffer past the end of the file are left as they were: the
+/// caller zeroes them.
+#[derive(Debug)]
+pub struct FileStore {
+    /// Immutable. Open for reading, for ourselves unless `own` is false.
+    fd: OwnedFd,
+    /// Immutable.
+    mode: Mode,
+    /// Immutable. False: flags and position are shared with the caller's.
+    own: bool,
+    /// Immutable. A block device.
+    device: bool,
+    /// Immutable. Byte before which the file is known to have no holes.
+    dense: u64,
+    /// Protected by its own sequence.
+    last_data: LastData,
+    /// Immutable. The rings, and which of them is this store's.
+    rings: Option<(Arc<Rings>, usize)>,
+}
+
+impl FileStore {
+    /// Opens the file behind `fd` anew, past the page cache where that is
+    /// possible. The caller's descriptor may be closed afterwards; its flags
+    /// and position stay as they are. Without `rings`, or where they cannot
+    /// serve this file, [`submit`](Store::submit) starts nothing.
+    ///
+    /// Errors: directories, pipes, sockets, character devices; descriptors
+    /// that are not open for reading.
+    pub fn open(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        Self::from_opened(open(fd, true)?, rings)
+    }
+
+    /// As [`open`](Self::open), but through the page cache.
+    pub fn open_buffered(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        Self::from_opened(open(fd, false)?, rings)
+    }
+
+    fn from_opened(opened: Opened, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        let Opened {
+            fd,
+            mode,
+            own,
+            device,
+            stat,
+        } = opened;
+        let direct = mode == Mode::Direct;
+        let rings = rings
+            .filter(|rings| direct || rings.serves_buffered())
+            .map(|rings| {
+                let index = rings.assign();
+                (rings, index)
+            });
+        let mut store = Self {
+            fd,
+            mode,
+            own,
+            device,
+            dense: 0,
+            last_data: LastData::default(),
+            rings,
+        };
+        let len = store.size().map_err(errno::io)?;
+        // Blocks in a stat are of 512 bytes, whatever the file system's are.
+        let allocated = u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512);
+        if device || allocated >= len {
+            store.dense = len;
+        }
+        Ok(store)
+    }
+
+    /// How the file is read.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Which version of the file is there, now.
+    pub fn identity(&self) -> io::Result<FileIdentity> {
+        let mut identity = FileIdentity::of(self.fd.as_fd())?;
+        if self.device {
+            identity.size = self.size().map_err(errno::io)?;
+        }
+        Ok(identity)
+    }
+
+    fn size(&self) -> Result<u64, i32> {
+        if !self.device {
+            let stat = identity::stat(self.fd.as_fd())?;
+            return Ok(u64::try_from(stat.st_size).unwrap_or(0));
+        }
+        // <linux/fs.h>: _IOR(0x12, 114, size_t).
+        const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+        let mut bytes = 0u64;
+        // SAFETY: the request stores 64 bits.
+        errno::check(unsafe { libc::ioctl(self.fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
+        Ok(bytes)
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        let (rings, index) = self.rings.as_ref()?;
+        rings.get(*index)
+    }
+
+    fn drops_behind(&self) -> bool {
+        self.mode != Mode::Direct
+    }
+}
+
+impl Store for FileStore {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.size().map_err(errno::store)
+    }
+
+    fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
+        if offset < self.dense {
+            return Ok(Extent::Data(0..self.dense));
+        }
+        if self.device || !self.own {
+            // Seeking would move the caller's position.
+            let page = extent::page_of(offset);
+            let end = extent::page_after(self.size().map_err(errno::store)?);
+            return Ok(Extent::Data(page..end.max(page + PAGE_SIZE as u64)));
+        }
+        if let Some(range) = self.last_data.get(offset) {
+            return Ok(Extent::Data(range));
+        }
+        let found = extent::seek(self.fd.as_fd(), offset, || self.size()).map_err(errno::store)?;
+        if let Extent::Data(range) = &found {
+            self.last_data.set(range);
+        }
+        Ok(found)
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        assert_aligned(offset, buffer, bytes);
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { read(self.fd.as_raw_fd(), offset, buffer, bytes) };
+        if self.drops_behind() {
+            drop_behind(self.fd.as_raw_fd(), offset, bytes);
+        }
+        arrived.map_err(errno::store)
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        let Some(ring) = self.ring() else { return 0 };
+        ring.submit(reads.len(), |i| {
+            let Read {
+                cookie,
+                offset,
+                buffer,
+                bytes,
+            } = reads[i];
+            assert_aligned(offset, buffer, bytes);
+            Request {
+                cookie,
+                fd: self.fd.as_raw_fd(),
+                offset,
+                buffer,
+                bytes,
+                drop_behind: self.drops_behind(),
+            }
+        })
+    }
+
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+        match self.ring() {
+            Some(ring) => ring.reap(cookie, complete, timeout_ns),
+            None => Reap::NotInFlight,
+        }
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        // A ring reads the rest of a short read through this descriptor.
+        let reading = self
+            .ring()
+            .is_some_and(|ring| ring.reads_from(self.fd.as_raw_fd()));
+        assert!(
+            !reading || std::thread::panicking(),
+            "a store was dropped under its reads"
+        );
+    }
+}
+
+fn assert_aligned(offset: u64, buffer: *mut u8, bytes: usize) {
+    let all = offset | buffer.addr() as u64 | bytes as u64;
+    assert!(
+        all.is_multiple_of(PAGE_SIZE as u64),
+        "reads are of whole pages"
+    );
+    assert!(bytes > 0, "a read of nothing");
+}

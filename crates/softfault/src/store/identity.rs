@@ -1,0 +1,112 @@
+//! Which version of a file this is.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::errno;
+
+/// A file and its version, as far as the file system tells: two equal
+/// identities that are [`certain`](Self::certain) mean equal bytes.
+///
+/// Not seen: writes through a shared mapping that began before the identity
+/// was taken and were not yet written back, and bytes changed underneath the
+/// file system (a block device, the lower layer of an overlay).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the bytes, nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// Last change of bytes or attributes, nanoseconds since 1970.
+    pub ctime_ns: i64,
+}
+
+/// Two changes closer together than this may carry one time stamp: the file
+/// systems' clock ticks at the kernel's HZ, at the slowest 100 a second.
+const TICK_NS: i64 = 20_000_000;
+
+impl FileIdentity {
+    /// The identity of an open file.
+    pub fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self::from_stat(&stat(fd).map_err(errno::io)?))
+    }
+
+    pub(super) fn from_stat(stat: &libc::stat) -> Self {
+        Self {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// True if a later change must show in the identity. `now_ns` is the wall
+    /// clock (nanoseconds since 1970) read before the identity was taken: one
+    /// whose stamps are younger than a tick of the file system's clock, or in
+    /// the future, may hide a change within the same tick. (git's index calls
+    /// such entries racy.)
+    pub fn certain(&self, now_ns: i64) -> bool {
+        let newest = self.mtime_ns.max(self.ctime_ns);
+        now_ns.saturating_sub(newest) >= TICK_NS
+    }
+}
+
+/// What the system says of an open file.
+pub(super) fn stat(fd: BorrowedFd<'_>) -> Result<libc::stat, i32> {
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: the buffer is a `stat` for the kernel to fill.
+    errno::check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    // SAFETY: fstat succeeded, so it is filled.
+    Ok(unsafe { stat.assume_init() })
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: FileIdentity = FileIdentity {
+        dev: 1,
+        ino: 2,
+        size: 3,
+        mtime_ns: 1_000_000_000,
+        ctime_ns: 2_000_000_000,
+    };
+
+    #[test]
+    fn certain_only_a_tick_after_the_newest_stamp() {
+        assert!(OLD.certain(2_000_000_000 + TICK_NS));
+        assert!(!OLD.certain(2_000_000_000 + TICK_NS - 1));
+        assert!(!OLD.certain(2_000_000_000));
+        let touched = FileIdentity {
+            mtime_ns: 3_000_000_000,
+            ..OLD
+        };
+        assert!(!touched.certain(3_000_000_000 + TICK_NS - 1));
+        assert!(touched.certain(3_000_000_000 + TICK_NS));
+    }
+
+    #[test]
+    fn stamps_in_the_future_are_never_certain() {
+        assert!(!OLD.certain(0));
+        assert!(
+            !FileIdentity {
+                mtime_ns: i64::MAX,
+                ..OLD
+            }
+            .certain(i64::MAX)
+        );
+        assert!(!OLD.certain(i64::MIN));
+    }
+}

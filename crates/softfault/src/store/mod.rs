@@ -1,0 +1,26 @@
+//! Stores of files: where the pages of a file mapping come from.
+//!
+//! - [`FileStore`]: one file, read past the page cache where that is possible
+//!   (`open`), with what it holds at an offset (`extent`) and which version of
+//!   the file it is ([`FileIdentity`]).
+//! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
+//!   (`ring`; read its header for the protocol).
+//!
+//! Everything that [`softfault_engine::Store`] names may be called in the
+//! fault handler: no heap, no thread-locals, and the only locks are the rings'
+//! own. Those are held while a system call runs, but never while anybody's
+//! mapped memory is touched; a caller outside of the handler blocks signals
+//! first, as every entry point of the library does.
+
+mod errno;
+mod extent;
+mod file;
+mod identity;
+mod open;
+mod read;
+mod ring;
+
+pub use file::FileStore;
+pub use identity::FileIdentity;
+pub use open::{Mode, WhyBuffered};
+pub use ring::{QueueKind, Rings, Unavailable};

@@ -1,0 +1,224 @@
+//! Opening a file for a store: an open file description of its own, past the
+//! page cache where the file system allows.
+//!
+//! ```text
+//! user's fd ── reopen O_DIRECT ──► alignment fits a page ──────────► Direct
+//!                 │    └─ refused, or wants larger blocks ─► reopened, Buffered
+//!                 └─ may not be reopened (no right, no /proc) ─► dup of the user's
+//! ```
+//!
+//! A dup shares flags and position with the user's descriptor, so nothing may
+//! change those: no read-ahead advice, no seeking for holes.
+
+use std::ffi::CStr;
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use softfault_engine::PAGE_SIZE;
+
+use super::errno;
+use super::identity::stat;
+
+/// How a store reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Straight from the device (`O_DIRECT`).
+    Direct,
+    /// Through the page cache, which is dropped behind each read.
+    Buffered(WhyBuffered),
+}
+
+/// Why a store does not read straight from the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhyBuffered {
+    /// The caller wanted it so.
+    Asked,
+    /// The file system has no direct reads: the errno with which it refused,
+    /// or 0 where it says so by itself.
+    Refused(i32),
+    /// Direct reads want this alignment in bytes, which is more than a page's.
+    Alignment(u32),
+    /// The file may not be opened anew, for this errno; the caller's own open
+    /// file is used, with the kernel's read-ahead as it is set there.
+    NotReopened(i32),
+}
+
+/// What [`open`] found.
+pub(super) struct Opened {
+    pub(super) fd: OwnedFd,
+    pub(super) mode: Mode,
+    /// The open file description is ours alone.
+    pub(super) own: bool,
+    /// A block device, whose size is not in its `stat`.
+    pub(super) device: bool,
+    pub(super) stat: libc::stat,
+}
+
+/// Opens the file behind `user` for reading; `direct` false never tries
+/// O_DIRECT. Uses the heap.
+pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
+    let flags = flags_of(user).map_err(errno::io)?;
+    if flags & libc::O_PATH != 0 {
+        return Err(errno::io(libc::EBADF));
+    }
+    if flags & libc::O_ACCMODE == libc::O_WRONLY {
+        return Err(errno::io(libc::EACCES));
+    }
+    let stat = stat(user).map_err(errno::io)?;
+    let device = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => false,
+        libc::S_IFBLK => true,
+        other => return Err(not_mappable(other)),
+    };
+    let opened = |fd, mode, own| {
+        Ok(Opened {
+            fd,
+            mode,
+            own,
+            device,
+            stat,
+        })
+    };
+
+    let (fd, refused) = match reopen(user, &stat, direct) {
+        Ok(reopened) => reopened,
+        Err(no @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(errno::io(no)),
+        Err(no) => {
+            let fd = duplicate(user).map_err(errno::io)?;
+            if flags & libc::O_DIRECT == 0 {
+                return opened(fd, Mode::Buffered(WhyBuffered::NotReopened(no)), false);
+            }
+            // The caller's own file is direct, and must stay so.
+            return match why_not_direct(fd.as_fd()) {
+                None => opened(fd, Mode::Direct, false),
+                Some(_) => Err(errno::io(libc::EINVAL)),
+            };
+        }
+    };
+    let why = match refused {
+        Some(why) => Some(why),
+        None => why_not_direct(fd.as_fd()),
+    };
+    // O_NONBLOCK only kept the opening from waiting for a lease.
+    let keep = if why.is_none() { libc::O_DIRECT } else { 0 };
+    // SAFETY: no memory involved; the description is ours.
+    errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, keep) }).map_err(errno::io)?;
+    match why {
+        None => opened(fd, Mode::Direct, true),
+        Some(why) => {
+            // The engine reads ahead itself. Advice that is refused costs speed only.
+            // SAFETY: no memory involved.
+            unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+            opened(fd, Mode::Buffered(why), true)
+        }
+    }
+}
+
+fn not_mappable(kind: libc::mode_t) -> io::Error {
+    let (kind, what) = match kind {
+        libc::S_IFDIR => (io::ErrorKind::IsADirectory, "a directory cannot be mapped"),
+        libc::S_IFIFO => (io::ErrorKind::InvalidInput, "a pipe cannot be mapped"),
+        libc::S_IFSOCK => (io::ErrorKind::InvalidInput, "a socket cannot be mapped"),
+        libc::S_IFCHR => (
+            io::ErrorKind::InvalidInput,
+            "a character device cannot be mapped",
+        ),
+        _ => (
+            io::ErrorKind::InvalidInput,
+            "only a file or a block device can be mapped",
+        ),
+    };
+    io::Error::new(kind, what)
+}
+
+fn flags_of(fd: BorrowedFd<'_>) -> Result<i32, i32> {
+    // SAFETY: no memory involved.
+    errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })
+}
+
+fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, i32> {
+    // SAFETY: no memory involved.
+    let fd = errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Opens the file behind `user` once more. Also answers why that is not
+/// direct, if it is not.
+fn reopen(
+    user: BorrowedFd<'_>,
+    stat: &libc::stat,
+    direct: bool,
+) -> Result<(OwnedFd, Option<WhyBuffered>), i32> {
+    let mut path = [0u8; 40];
+    write!(&mut path[..], "/proc/self/fd/{}", user.as_raw_fd()).expect("a number fits");
+    let path = CStr::from_bytes_until_nul(&path).expect("zeros remain");
+    if !direct {
+        let fd = open_path(path, 0, stat)?;
+        return Ok((fd, Some(WhyBuffered::Asked)));
+    }
+    match open_path(path, libc::O_DIRECT, stat) {
+        Ok(fd) => Ok((fd, None)),
+        Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => {
+            Ok((open_path(path, 0, stat)?, Some(WhyBuffered::Refused(no))))
+        }
+        Err(no) => Err(no),
+    }
+}
+
+fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<OwnedFd, i32> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | more;
+    // SAFETY: the path is a string that ends in zero.
+    let fd = errno::check(unsafe { libc::open(path.as_ptr(), flags) })?;
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // What is mounted on /proc may be anything.
+    let found = stat(fd.as_fd())?;
+    if (found.st_dev, found.st_ino) != (expected.st_dev, expected.st_ino) {
+        return Err(libc::ESTALE);
+    }
+    Ok(fd)
+}
+
+/// Why page-aligned direct reads of `fd`, which is open for them, do not work.
+fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
+    let mut statx = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: an empty path means the descriptor; the buffer is a `statx`.
+    let answer = unsafe {
+        libc::statx(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            statx.as_mut_ptr(),
+        )
+    };
+    // SAFETY: all zeros are a valid `statx` too.
+    let statx = unsafe { statx.assume_init() };
+    if answer < 0 || statx.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return try_direct(fd);
+    }
+    let alignment = statx.stx_dio_mem_align.max(statx.stx_dio_offset_align);
+    if statx.stx_dio_mem_align == 0 || statx.stx_dio_offset_align == 0 {
+        Some(WhyBuffered::Refused(0))
+    } else if alignment as usize > PAGE_SIZE {
+        Some(WhyBuffered::Alignment(alignment))
+    } else {
+        None
+    }
+}
+
+/// One page read directly, where the file system does not tell its alignment.
+fn try_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
+    #[repr(align(4096))]
+    struct Page([u8; PAGE_SIZE]);
+    let mut page = Box::new(Page([0; PAGE_SIZE]));
+    // SAFETY: the page is writable for its length.
+    let answer = unsafe { libc::pread(fd.as_raw_fd(), page.0.as_mut_ptr().cast(), PAGE_SIZE, 0) };
+    match errno::check_long(answer as i64) {
+        // Other errors are the reads' own to report.
+        Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => Some(WhyBuffered::Refused(no)),
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! Reads in the calling thread, and how a read that came short goes on.
+
+use std::os::fd::RawFd;
+
+use softfault_engine::PAGE_SIZE;
+
+use super::errno;
+
+/// What to do after a part of a read has arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// All there is: so many bytes.
+    Over(usize),
+    /// Read on from this byte of the buffer.
+    Rest(usize),
+}
+
+/// `arrived` bytes came at byte `done` (a multiple of the page size) of a read
+/// of `bytes`. A part that is no whole number of pages is usually the file's
+/// tail, but a signal or a file being written may cut reads too: only a part
+/// that brings no further page is the end.
+pub(super) fn after(done: usize, arrived: usize, bytes: usize) -> Step {
+    let end = done + arrived;
+    let pages = end & !(PAGE_SIZE - 1);
+    if end >= bytes || pages <= done {
+        Step::Over(end)
+    } else {
+        Step::Rest(pages)
+    }
+}
+
+/// Reads `bytes` at `offset`, both multiples of the page size; fewer only at
+/// the end of the file. An error anywhere fails the whole.
+///
+/// # Safety
+/// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
+pub(super) unsafe fn read(
+    fd: RawFd,
+    offset: u64,
+    buffer: *mut u8,
+    bytes: usize,
+) -> Result<usize, i32> {
+    let mut done = 0;
+    loop {
+        let at = i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL)?;
+        // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
+        let answer = unsafe { libc::pread(fd, buffer.add(done).cast(), bytes - done, at) };
+        match errno::check_long(answer as i64) {
+            Ok(arrived) => match after(done, arrived as usize, bytes) {
+                Step::Over(end) => return Ok(end),
+                Step::Rest(from) => done = from,
+            },
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) => {
+                // SAFETY: no arguments.
+                unsafe { libc::sched_yield() };
+            }
+            Err(no) => return Err(no),
+        }
+    }
+}
+
+/// Drops what a buffered read left in the page cache. Only advice: what others
+/// have mapped or changed stays.
+pub(super) fn drop_behind(fd: RawFd, offset: u64, bytes: usize) {
+    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
+        return;
+    };
+    // SAFETY: no memory involved.
+    unsafe { libc::posix_fadvise(fd, offset, bytes, libc::POSIX_FADV_DONTNEED) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_go_on_until_whole_or_without_a_further_page() {
+        assert_eq!(after(0, 8192, 8192), Step::Over(8192));
+        assert_eq!(after(0, 0, 8192), Step::Over(0));
+        // Cut in the middle of the second page, then the rest.
+        assert_eq!(after(0, 5000, 8192), Step::Rest(4096));
+        assert_eq!(after(4096, 4096, 8192), Step::Over(8192));
+        // The file's tail: the second try brings the same bytes.
+        assert_eq!(after(4096, 904, 8192), Step::Over(5000));
+        // The tail is a whole page: nothing follows.
+        assert_eq!(after(4096, 0, 8192), Step::Over(4096));
+        assert_eq!(after(0, 100, 8192), Step::Over(100));
+    }
+}

@@ -1,0 +1,160 @@
+//! A queue of `io_submit(2)`, Linux's older asynchronous reads.
+//!
+//! For direct reads it costs the same as `io_uring`, and the completion runs
+//! in the interrupt, not in the context of the thread that submitted.
+
+use softfault_engine::lock::Mutex;
+
+use super::super::errno;
+use super::deadline::timespec;
+use super::queue::{BATCH, Done, Entry, pause};
+
+const IOCB_CMD_PREAD: u16 = 0;
+
+/// `struct iocb` of <linux/aio_abi.h>.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    /// `aio_key` and `aio_rw_flags`, whose order depends on the byte order.
+    key_and_flags: [u32; 2],
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    result_fd: u32,
+}
+
+/// `struct io_event` of <linux/aio_abi.h>.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    iocb: u64,
+    result: i64,
+    result2: i64,
+}
+
+/// What a submission is written down in; the kernel copies it in the call.
+#[derive(Debug)]
+struct Sheet {
+    entries: Box<[Iocb]>,
+    /// Points at the entries of one submission, in order.
+    list: Box<[*mut Iocb]>,
+}
+
+// SAFETY: the pointers are of the sheet's own entries, and written anew each time.
+unsafe impl Send for Sheet {}
+
+#[derive(Debug)]
+pub(super) struct Aio {
+    /// Immutable. The kernel's name for the queue.
+    context: libc::c_ulong,
+    submitting: Mutex<Sheet>,
+}
+
+impl Aio {
+    pub(super) fn new(entries: usize) -> Result<Self, i32> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the call stores the context, which is zero before.
+        let answer = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut context) };
+        errno::check_long(answer)?;
+        let sheet = Sheet {
+            entries: vec![Iocb::default(); entries].into_boxed_slice(),
+            list: vec![std::ptr::null_mut(); entries].into_boxed_slice(),
+        };
+        Ok(Self {
+            context,
+            submitting: Mutex::new(sheet),
+        })
+    }
+
+    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+        let mut sheet = self.submitting.lock();
+        for i in 0..count {
+            let Entry {
+                slot,
+                fd,
+                offset,
+                buffer,
+                bytes,
+            } = entry(i);
+            sheet.entries[i] = Iocb {
+                data: u64::from(slot),
+                opcode: IOCB_CMD_PREAD,
+                fd: fd as u32,
+                buffer: buffer.expose_provenance() as u64,
+                bytes: bytes as u64,
+                offset: offset as i64,
+                ..Iocb::default()
+            };
+        }
+        let first = sheet.entries.as_mut_ptr();
+        for (i, pointer) in sheet.list[..count].iter_mut().enumerate() {
+            *pointer = first.wrapping_add(i);
+        }
+        let mut taken = 0;
+        while taken < count {
+            // SAFETY: the list's pointers from `taken` on are of entries just
+            // written, whose buffers are the reads' until their completion.
+            let answer = unsafe {
+                libc::syscall(
+                    libc::SYS_io_submit,
+                    self.context,
+                    count - taken,
+                    sheet.list.as_mut_ptr().add(taken),
+                )
+            };
+            match errno::check_long(answer) {
+                Ok(0) => break,
+                Ok(more) => taken += more as usize,
+                Err(libc::EINTR) => {}
+                // Fewer, then: nothing of the rest was started.
+                Err(_) => break,
+            }
+        }
+        taken
+    }
+
+    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+        let mut events = [Event::default(); BATCH];
+        let mut time = timespec(wait_ns);
+        // SAFETY: the events are written for at most their number.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                libc::c_long::from(wait_ns > 0),
+                BATCH,
+                events.as_mut_ptr(),
+                &raw mut time,
+            )
+        };
+        match errno::check_long(answer) {
+            Ok(arrived) => {
+                let arrived = arrived as usize;
+                for (done, event) in done.iter_mut().zip(&events[..arrived]) {
+                    *done = Done {
+                        slot: event.data as u16,
+                        answer: event.result,
+                    };
+                }
+                arrived
+            }
+            Err(libc::EINTR) => 0,
+            Err(_) => {
+                pause(wait_ns);
+                0
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        // SAFETY: no memory involved; waits for what is in flight.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}

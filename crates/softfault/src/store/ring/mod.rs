@@ -1,0 +1,256 @@
+//! Rings: asynchronous reads of many stores, reaped by the threads that need
+//! them. There is no thread of ours.
+//!
+//! # Who does what
+//!
+//! ```text
+//! submit   table lock: a slot for each read ── queue lock: one system call
+//! reap     table lock: my read's slot ── nobody leads? ─► lead
+//!                                     └─ somebody does ─► sleep on the slot's word
+//! lead     (no lock) wait in the kernel for completions
+//!          each: Complete::complete (no lock) ── table lock: free the slot, change
+//!                its word ── wake all who slept on it
+//!          mine was among them, or time is up: table lock: stop leading, change
+//!                the word of one slot that is waited for ── wake one who slept on it
+//! ```
+//!
+//! A store belongs to one ring from its opening on (round robin). So a waiter
+//! knows where to look from the store alone, a ring's waiters are those whose
+//! reads it carries, and a cookie needs no meaning. A ring of 256 reads keeps
+//! any disk busy; several of them are for the locks' sake.
+//!
+//! # Why no wake-up is lost
+//!
+//! Everything below is decided under the table lock; the words only carry the
+//! sleep. Whoever sleeps on a slot's word has counted himself as its waiter
+//! and read the word under the lock, so any later change of it, also under the
+//! lock, ends or prevents the sleep.
+//!
+//! 1. *Delivery*: freeing a slot changes its word and wakes all its waiters:
+//!    exactly those who need this read.
+//! 2. *Leadership*: while nobody leads and somebody waits, a wake-up is under
+//!    way to one waiter who will take the lock. The departing leader starts it
+//!    in the same section in which it stops leading. Whoever takes the lock
+//!    then either leads, or finds a leader, or leaves, and whoever leaves
+//!    while nobody leads passes the wake-up on to another. A newcomer that
+//!    comes first leads, and the one woken sleeps again.
+//!
+//! Each completion thus wakes those who need it, and each departure one thread
+//! more, however many wait. Time limits only let a waiter look at its pending
+//! signals: nothing depends on them.
+//!
+//! # What the caller must know
+//!
+//! - Locks: `Table` and a queue's own, never together, neither held while
+//!   `Complete` runs. `Complete` must not call `reap`.
+//! - [`Reap::NotInFlight`](softfault_engine::store::Reap) may also mean *not
+//!   yet*: the read's owner has marked the folio but not yet submitted. The
+//!   caller then sleeps on the folio's own word, so an owner changes that word
+//!   and wakes after `submit` as well as after a read of its own.
+//! - Completed reads that nobody waits for stay in the ring, with their
+//!   frames, until somebody reaps. Before submitting, poll.
+//! - Rings belong to one engine: the leader delivers others' reads to its own
+//!   `Complete`.
+//! - Memory orderings: all of the table by its lock. The words are changed by
+//!   RMW with Relaxed; the kernel orders a change before its wake against the
+//!   sleeper's check.
+
+mod aio;
+mod deadline;
+mod queue;
+mod reap;
+mod submit;
+mod table;
+mod uring;
+
+use std::fmt;
+use std::io;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use softfault_engine::lock::Mutex;
+use sync::wait::WaitWord;
+
+use self::queue::Queue;
+use self::table::Table;
+
+pub(super) use self::table::Request;
+
+/// Reads in flight in one ring.
+const ENTRIES: usize = 256;
+
+/// The kernel's interface beneath a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueKind {
+    /// `io_uring`. Completions run in the context of the thread that
+    /// submitted: they interrupt its `epoll_wait` and the like with EINTR.
+    Uring,
+    /// `io_submit(2)`. Direct reads only; needs no descriptors, and no thread
+    /// notices the completions of another's reads, nor of its own.
+    Aio,
+}
+
+/// Why there are no rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unavailable {
+    /// What was asked for.
+    pub kind: QueueKind,
+    /// The errno of its set-up. EPERM or ENOSYS: closed by the administrator
+    /// or the container; EAGAIN: the system's share is used up.
+    pub errno: i32,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = match self.kind {
+            QueueKind::Uring => "io_uring_setup",
+            QueueKind::Aio => "io_setup",
+        };
+        write!(f, "{call}: {}", io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// The rings of one engine.
+#[derive(Debug)]
+pub struct Rings {
+    /// Immutable.
+    rings: Box<[Ring]>,
+    /// Which ring the next store gets.
+    next: AtomicUsize,
+    /// Immutable. What the rings are made of.
+    kind: QueueKind,
+    /// Set in a child process, in which the rings are the parent's.
+    forgotten: AtomicBool,
+    /// Immutable. The process that made them.
+    process: u32,
+}
+
+/// One ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Submitting is protected by the queue's own lock, collecting by leading.
+    queue: Queue,
+    /// The reads in flight, who waits for them, and whether somebody leads.
+    table: Mutex<Table>,
+    /// One for each slot: what its waiters sleep on. Changed under `table`.
+    words: Box<[WaitWord]>,
+}
+
+impl Rings {
+    /// As many rings as suit this machine, of `io_uring`; of `io_submit` where
+    /// that is closed.
+    pub fn new() -> Result<Self, Unavailable> {
+        Self::of(QueueKind::Uring).or_else(|closed| Self::of(QueueKind::Aio).map_err(|_| closed))
+    }
+
+    /// As many rings as suit this machine, of this kind.
+    pub fn of(kind: QueueKind) -> Result<Self, Unavailable> {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self::with(kind, (2 * cpus).clamp(4, 16), ENTRIES)
+    }
+
+    /// `rings` rings of `entries` (1 to 256) reads in flight each.
+    pub fn with(kind: QueueKind, rings: usize, entries: usize) -> Result<Self, Unavailable> {
+        assert!(
+            (1..=ENTRIES).contains(&entries),
+            "a ring has 1 to 256 entries"
+        );
+        assert!(rings > 0, "at least one ring");
+        let make = |_| Ring::new(kind, entries).map_err(|errno| Unavailable { kind, errno });
+        Ok(Self {
+            rings: (0..rings).map(make).collect::<Result<_, _>>()?,
+            next: AtomicUsize::new(0),
+            kind,
+            forgotten: AtomicBool::new(false),
+            process: std::process::id(),
+        })
+    }
+
+    /// What the rings are made of.
+    pub fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    /// To be called in a child process after fork, before anything else uses
+    /// the rings there: from then on they start and deliver nothing, and the
+    /// parent's reads stay the parent's.
+    pub fn forget_in_child(&self) {
+        assert_ne!(
+            self.process,
+            std::process::id(),
+            "the rings are this process's own"
+        );
+        // Relaxed: the child has one thread yet.
+        if !self.forgotten.swap(true, Ordering::Relaxed) {
+            for ring in &self.rings {
+                ring.queue.close_in_child();
+            }
+        }
+    }
+
+    /// The ring for the next store.
+    pub(super) fn assign(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.rings.len()
+    }
+
+    /// None in a child.
+    pub(super) fn get(&self, index: usize) -> Option<&Ring> {
+        (!self.forgotten.load(Ordering::Relaxed)).then(|| &self.rings[index])
+    }
+
+    /// Whether reads through the page cache may be submitted: `io_submit`
+    /// would do them on the spot.
+    pub(super) fn serves_buffered(&self) -> bool {
+        self.kind == QueueKind::Uring
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        // A child that was not told: its rings are the parent's all the same.
+        if *self.forgotten.get_mut() || self.process != std::process::id() {
+            return;
+        }
+        for ring in &mut self.rings {
+            ring.close();
+        }
+    }
+}
+
+impl Ring {
+    fn new(kind: QueueKind, entries: usize) -> Result<Self, i32> {
+        Ok(Self {
+            queue: Queue::new(kind, entries)?,
+            table: Mutex::new(Table::new(entries)),
+            words: (0..entries).map(|_| WaitWord::new(0)).collect(),
+        })
+    }
+
+    /// True if a read of this descriptor is in flight.
+    pub(super) fn reads_from(&self, fd: i32) -> bool {
+        self.table.lock().reads_from(fd)
+    }
+
+    /// Waits until the kernel is done with all buffers, and gives the queue
+    /// up. Stores hold their rings, and a store is not dropped under its
+    /// reads: so only a panic leaves something to wait for.
+    fn close(&mut self) {
+        let mut done = [queue::Done::NONE; queue::BATCH];
+        loop {
+            let mut table = self.table.lock();
+            if table.is_empty() {
+                break;
+            }
+            drop(table);
+            let arrived = self.queue.collect(&mut done, queue::PAUSE_NS);
+            table = self.table.lock();
+            for done in &done[..arrived] {
+                table.give_back(done.slot);
+            }
+        }
+        // SAFETY: nothing is in flight, and this is the last use.
+        unsafe { self.queue.close() };
+    }
+}

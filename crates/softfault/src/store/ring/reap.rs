@@ -1,0 +1,127 @@
+//! Reaping: lead, or sleep until one's read was delivered. The protocol is in
+//! the module header.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use softfault_engine::lock::MutexGuard;
+use softfault_engine::store::{Complete, Reap, StoreError};
+
+use super::super::read::{drop_behind, read};
+use super::Ring;
+use super::deadline::Deadline;
+use super::queue::{BATCH, Done};
+use super::table::{Next, Table};
+
+impl Ring {
+    /// [`Store::reap`](softfault_engine::store::Store::reap) in this ring.
+    pub(crate) fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+        let mut table = self.table.lock();
+        let Some(slot) = table.find(cookie) else {
+            if !table.led {
+                table.led = true;
+                drop(table);
+                self.lead(None, complete, Deadline::after(0));
+            }
+            return Reap::NotInFlight;
+        };
+        let round = table.round(slot);
+        let deadline = Deadline::after(timeout_ns);
+        loop {
+            if !table.led {
+                table.led = true;
+                drop(table);
+                return self.lead(Some((slot, round)), complete, deadline);
+            }
+            let left = deadline.left();
+            if left == 0 {
+                return Reap::TimedOut;
+            }
+            table.wait_begins(slot);
+            let word = &self.words[usize::from(slot)];
+            // Relaxed: it changes under the table's lock only.
+            let seen = word.load(Relaxed);
+            drop(table);
+            word.wait(seen, Some(left));
+            table = self.table.lock();
+            if table.round(slot) != round {
+                // The wake-up may have been the call to lead.
+                self.leave(table);
+                return Reap::NotInFlight;
+            }
+            table.wait_ends(slot);
+        }
+    }
+
+    /// Collects and delivers completions for all, until the read `mine` (a
+    /// slot and its round) was delivered or time is up; without one, until
+    /// there are no more. The caller has set `led`.
+    fn lead(&self, mine: Option<(u16, u32)>, complete: &dyn Complete, deadline: Deadline) -> Reap {
+        let mut done = [Done::NONE; BATCH];
+        loop {
+            let left = deadline.left();
+            let arrived = self.queue.collect(&mut done, left);
+            for done in &done[..arrived] {
+                self.deliver(*done, complete);
+            }
+            let mut table = self.table.lock();
+            let outcome = match mine {
+                Some((slot, round)) if table.round(slot) != round => Reap::NotInFlight,
+                // A full batch: there may be more, and it costs no wait.
+                _ if arrived == BATCH || left > 0 => continue,
+                _ => Reap::TimedOut,
+            };
+            table.led = false;
+            self.leave(table);
+            return outcome;
+        }
+    }
+
+    /// Takes one answer of the kernel in.
+    fn deliver(&self, done: Done, complete: &dyn Complete) {
+        let next = self.table.lock().answer(done.slot, done.answer);
+        let (request, result) = match next {
+            Next::Over(request, result) => (request, result),
+            Next::Again(entry) if self.queue.submit(1, |_| entry) == 1 => return,
+            Next::Again(_) | Next::Refused => {
+                let request = self.table.lock().take_back(done.slot);
+                // SAFETY: whoever submitted lent the buffer until completion.
+                let result =
+                    unsafe { read(request.fd, request.offset, request.buffer, request.bytes) };
+                (request, result.map_err(StoreError))
+            }
+        };
+        if request.drop_behind {
+            drop_behind(request.fd, request.offset, request.bytes);
+        }
+        complete.complete(request.cookie, result);
+        self.give_back(done.slot);
+    }
+
+    /// Frees a slot and wakes all who wait for its read.
+    pub(super) fn give_back(&self, slot: u16) {
+        let word = &self.words[usize::from(slot)];
+        let mut table = self.table.lock();
+        let waited = table.give_back(slot);
+        // Relaxed: see the header.
+        word.fetch_add(1, Relaxed);
+        drop(table);
+        if waited {
+            word.wake(u32::MAX);
+        }
+    }
+
+    /// Gives the lock up for good: if nobody leads, one who waits is woken to.
+    fn leave(&self, table: MutexGuard<'_, Table>) {
+        if table.led {
+            return;
+        }
+        let Some(slot) = table.waited_for() else {
+            return;
+        };
+        let word = &self.words[usize::from(slot)];
+        // Relaxed: see the header.
+        word.fetch_add(1, Relaxed);
+        drop(table);
+        word.wake(1);
+    }
+}

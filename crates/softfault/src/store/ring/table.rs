@@ -1,0 +1,342 @@
+//! The reads in flight in one ring: a slot each, of a fixed number. The slot's
+//! index is what travels through the kernel.
+
+use std::os::fd::RawFd;
+
+use softfault_engine::store::StoreError;
+
+use super::super::read::{Step, after};
+use super::queue::Entry;
+
+/// How often the kernel may refuse a read (the submitter exited, no memory)
+/// before the reaper reads it itself.
+const REFUSALS: u8 = 8;
+
+/// One read of a store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) cookie: u64,
+    pub(crate) fd: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) buffer: *mut u8,
+    pub(crate) bytes: usize,
+    /// Drop the page cache behind it.
+    pub(crate) drop_behind: bool,
+}
+
+// SAFETY: the buffer belongs to the read, wherever that is completed.
+unsafe impl Send for Request {}
+
+/// How a read goes on after the kernel has answered.
+pub(super) enum Next {
+    /// To be submitted again: the rest of it, or all.
+    Again(Entry),
+    /// Over, with so many bytes or an error.
+    Over(Request, Result<usize, StoreError>),
+    /// Refused too often: to be [taken back](Table::take_back).
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// Meaningful while the slot is used.
+    request: Request,
+    /// Bytes that have arrived for good, whole pages.
+    done: usize,
+    /// Times that the kernel refused the read.
+    refused: u8,
+    /// The kernel has no more of it; about to be given back.
+    over: bool,
+    /// Counts the reads that this slot has carried.
+    round: u32,
+    /// Threads that sleep on the slot's word, or are about to.
+    waiters: u32,
+}
+
+/// The table. Protected by the ring's lock as a whole.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Box<[Slot]>,
+    /// Slots that carry a read. The lowest are taken first, so that looking a
+    /// cookie up walks few cache lines.
+    used: Bits,
+    /// Slots with waiters.
+    waited: Bits,
+    /// Somebody leads: collects completions for all.
+    pub(super) led: bool,
+}
+
+impl Table {
+    pub(super) fn new(entries: usize) -> Self {
+        let nothing = Request {
+            cookie: 0,
+            fd: -1,
+            offset: 0,
+            buffer: std::ptr::null_mut(),
+            bytes: 0,
+            drop_behind: false,
+        };
+        let slot = Slot {
+            request: nothing,
+            done: 0,
+            refused: 0,
+            over: false,
+            round: 0,
+            waiters: 0,
+        };
+        let slots = vec![slot; entries].into_boxed_slice();
+        Self {
+            slots,
+            used: Bits::default(),
+            waited: Bits::default(),
+            led: false,
+        }
+    }
+
+    /// A slot for a read; None if all are taken.
+    pub(super) fn take(&mut self, request: Request) -> Option<u16> {
+        let slot = self.used.first_clear(self.slots.len())?;
+        self.used.set(slot);
+        let round = self.slots[slot].round;
+        self.slots[slot] = Slot {
+            request,
+            done: 0,
+            refused: 0,
+            over: false,
+            round,
+            waiters: 0,
+        };
+        Some(slot as u16)
+    }
+
+    /// The slot of the read with this cookie.
+    pub(super) fn find(&self, cookie: u64) -> Option<u16> {
+        let slot = self
+            .used
+            .iter()
+            .find(|&slot| self.slots[slot].request.cookie == cookie)?;
+        Some(slot as u16)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used.iter().next().is_none()
+    }
+
+    /// True if a read of this descriptor is not over.
+    pub(super) fn reads_from(&self, fd: RawFd) -> bool {
+        self.used
+            .iter()
+            .any(|slot| !self.slots[slot].over && self.slots[slot].request.fd == fd)
+    }
+
+    /// Distinguishes the read in a slot from those before and after it.
+    pub(super) fn round(&self, slot: u16) -> u32 {
+        self.slots[usize::from(slot)].round
+    }
+
+    /// Takes the kernel's answer in: bytes, or an errno below zero.
+    pub(super) fn answer(&mut self, slot: u16, answer: i64) -> Next {
+        assert!(self.used.is_set(usize::from(slot)), "an answer to no read");
+        let entry = &mut self.slots[usize::from(slot)];
+        let over = match -answer {
+            no @ 1.. => match no as i32 {
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
+                    entry.refused += 1;
+                    if entry.refused > REFUSALS {
+                        return Next::Refused;
+                    }
+                    None
+                }
+                no => Some(Err(StoreError(no))),
+            },
+            _ => match after(entry.done, answer as usize, entry.request.bytes) {
+                Step::Over(end) => Some(Ok(end)),
+                Step::Rest(from) => {
+                    entry.done = from;
+                    None
+                }
+            },
+        };
+        match over {
+            Some(result) => {
+                entry.over = true;
+                Next::Over(entry.request, result)
+            }
+            None => Next::Again(Entry::new(slot, &entry.request, entry.done)),
+        }
+    }
+
+    /// The read in a slot, which the kernel would not have: the reaper reads
+    /// it itself, from its beginning.
+    pub(super) fn take_back(&mut self, slot: u16) -> Request {
+        let entry = &mut self.slots[usize::from(slot)];
+        entry.over = true;
+        entry.request
+    }
+
+    /// Frees a slot. True if somebody waits for its read.
+    pub(super) fn give_back(&mut self, slot: u16) -> bool {
+        let slot = usize::from(slot);
+        assert!(self.used.is_set(slot), "given back twice");
+        self.used.clear(slot);
+        self.waited.clear(slot);
+        let entry = &mut self.slots[slot];
+        entry.round = entry.round.wrapping_add(1);
+        std::mem::take(&mut entry.waiters) > 0
+    }
+
+    /// One more waits for the read in `slot`.
+    pub(super) fn wait_begins(&mut self, slot: u16) {
+        self.slots[usize::from(slot)].waiters += 1;
+        self.waited.set(usize::from(slot));
+    }
+
+    /// One fewer waits for the read in `slot`, which is still there.
+    pub(super) fn wait_ends(&mut self, slot: u16) {
+        let waiters = &mut self.slots[usize::from(slot)].waiters;
+        *waiters -= 1;
+        if *waiters == 0 {
+            self.waited.clear(usize::from(slot));
+        }
+    }
+
+    /// A slot that somebody waits for.
+    pub(super) fn waited_for(&self) -> Option<u16> {
+        self.waited.iter().next().map(|slot| slot as u16)
+    }
+}
+
+/// 256 bits.
+#[derive(Debug, Default)]
+struct Bits([u64; 4]);
+
+impl Bits {
+    fn is_set(&self, bit: usize) -> bool {
+        self.0[bit / 64] & (1 << (bit % 64)) != 0
+    }
+
+    fn set(&mut self, bit: usize) {
+        self.0[bit / 64] |= 1 << (bit % 64);
+    }
+
+    fn clear(&mut self, bit: usize) {
+        self.0[bit / 64] &= !(1 << (bit % 64));
+    }
+
+    /// The lowest clear bit below `limit`.
+    fn first_clear(&self, limit: usize) -> Option<usize> {
+        let word = self.0.iter().position(|&word| word != u64::MAX)?;
+        let bit = word * 64 + self.0[word].trailing_ones() as usize;
+        (bit < limit).then_some(bit)
+    }
+
+    /// The set bits, ascending.
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().enumerate().flat_map(|(word, mut bits)| {
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros() as usize;
+                bits &= bits.checked_sub(1)?;
+                Some(word * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(cookie: u64, fd: RawFd) -> Request {
+        let buffer = std::ptr::without_provenance_mut(4096);
+        Request {
+            cookie,
+            fd,
+            offset: 40960,
+            buffer,
+            bytes: 16384,
+            drop_behind: false,
+        }
+    }
+
+    #[test]
+    fn slots_are_found_by_cookie_and_reused_lowest_first() {
+        let mut table = Table::new(130);
+        let slots: Vec<_> = (0..130)
+            .map(|i| table.take(request(i, 1)).unwrap())
+            .collect();
+        assert_eq!(slots, (0..130).collect::<Vec<u16>>());
+        assert_eq!(table.take(request(999, 1)), None);
+        assert_eq!(table.find(129), Some(129));
+        assert_eq!(table.find(999), None);
+        let before = table.round(64);
+        assert!(!table.give_back(64));
+        assert_ne!(table.round(64), before);
+        assert_eq!(table.find(64), None);
+        assert_eq!(table.take(request(7000, 1)), Some(64));
+        (0..130).for_each(|slot| assert!(!table.give_back(slot)));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_read_goes_on_until_it_is_whole() {
+        let mut table = Table::new(4);
+        let slot = table.take(request(1, 1)).unwrap();
+        let Next::Again(entry) = table.answer(slot, 5000) else {
+            panic!()
+        };
+        assert_eq!((entry.offset, entry.bytes), (40960 + 4096, 16384 - 4096));
+        assert_eq!(entry.buffer.addr(), 4096 + 4096);
+        assert!(table.reads_from(1));
+        let Next::Over(_, Ok(16384)) = table.answer(slot, 16384 - 4096) else {
+            panic!()
+        };
+        assert!(!table.reads_from(1));
+    }
+
+    #[test]
+    fn a_refused_read_is_tried_again_but_not_for_ever() {
+        let mut table = Table::new(4);
+        let slot = table.take(request(1, 1)).unwrap();
+        for no in [libc::ECANCELED, libc::EINTR, libc::EAGAIN]
+            .iter()
+            .cycle()
+            .take(8)
+        {
+            let Next::Again(entry) = table.answer(slot, i64::from(-no)) else {
+                panic!()
+            };
+            assert_eq!(
+                (entry.slot, entry.offset, entry.bytes),
+                (slot, 40960, 16384)
+            );
+        }
+        let Next::Refused = table.answer(slot, i64::from(-libc::EAGAIN)) else {
+            panic!()
+        };
+        let request = table.take_back(slot);
+        assert_eq!(request.cookie, 1);
+        assert!(!table.reads_from(1));
+        table.give_back(slot);
+        let slot = table.take(request).unwrap();
+        let Next::Over(_, Err(StoreError(libc::EIO))) = table.answer(slot, -5) else {
+            panic!()
+        };
+    }
+
+    #[test]
+    fn waiters_are_counted_for_each_slot() {
+        let mut table = Table::new(200);
+        (0..200).for_each(|i| assert!(table.take(request(i, 1)).is_some()));
+        assert_eq!(table.waited_for(), None);
+        table.wait_begins(150);
+        table.wait_begins(150);
+        table.wait_begins(199);
+        table.wait_ends(150);
+        assert_eq!(table.waited_for(), Some(150));
+        assert!(table.give_back(150));
+        assert_eq!(table.waited_for(), Some(199));
+        table.wait_ends(199);
+        assert_eq!(table.waited_for(), None);
+        assert!(!table.give_back(199));
+    }
+}

@@ -1,0 +1,145 @@
+//! A queue of `io_uring`.
+//!
+//! No registered buffers or files: an ordinary user may lock 8 MiB of memory
+//! only. No kernel thread (SQPOLL): here it cost four times the processor time
+//! of a read.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use softfault_engine::lock::Mutex;
+
+use super::queue::{BATCH, Done, Entry, pause};
+
+const EXT_ARG: u32 = 1 << 3;
+const GETEVENTS: u32 = 1 << 0;
+
+pub(super) struct Uring {
+    /// Its submission side is protected by `submitting`; its completion side
+    /// by leading the ring.
+    ring: ManuallyDrop<IoUring>,
+    /// True once the kernel would not have the ring's descriptor any more
+    /// (a program that closes descriptors it does not know).
+    submitting: Mutex<bool>,
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring")
+            .field("fd", &self.ring.as_raw_fd())
+            .finish()
+    }
+}
+
+impl Uring {
+    pub(super) fn new(entries: usize) -> Result<Self, i32> {
+        let mut builder: io_uring::Builder<squeue::Entry, cqueue::Entry> = IoUring::builder();
+        // A child's touch of the queues would act on the parent's.
+        let ring: IoUring = (builder.dontfork())
+            .build(entries as u32)
+            .map_err(|no| no.raw_os_error().unwrap_or(libc::EIO))?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let params = ring.params();
+        // One answer for each read in flight: it cannot overflow.
+        assert!(params.sq_entries() >= entries as u32 && params.cq_entries() >= entries as u32);
+        Ok(Self {
+            ring: ManuallyDrop::new(ring),
+            submitting: Mutex::new(false),
+        })
+    }
+
+    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+        let mut broken = self.submitting.lock();
+        if *broken {
+            return 0;
+        }
+        {
+            // SAFETY: the only one, for we hold `submitting`.
+            let mut queue = unsafe { self.ring.submission_shared() };
+            for i in 0..count {
+                let Entry {
+                    slot,
+                    fd,
+                    offset,
+                    buffer,
+                    bytes,
+                } = entry(i);
+                let read = opcode::Read::new(Fd(fd), buffer, bytes as u32)
+                    .offset(offset)
+                    .build()
+                    .user_data(u64::from(slot));
+                // SAFETY: the buffer is the read's until its completion.
+                unsafe { queue.push(&read) }.expect("the kernel has emptied it each time");
+            }
+        }
+        let mut left = count;
+        while left > 0 {
+            match self.enter(left as u32, 0, 0, 0) {
+                Ok(taken) => left -= taken,
+                Err(libc::EINTR) => {}
+                // Out of memory, for a moment. What was pushed cannot be taken back.
+                Err(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => pause(u64::MAX),
+                Err(_) => {
+                    *broken = true;
+                    break;
+                }
+            }
+        }
+        count - left
+    }
+
+    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+        let arrived = self.pop(done);
+        if arrived > 0 || wait_ns == 0 {
+            return arrived;
+        }
+        match self.enter(0, 1, GETEVENTS | EXT_ARG, wait_ns) {
+            Ok(_) | Err(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
+            Err(_) => pause(wait_ns),
+        }
+        self.pop(done)
+    }
+
+    fn pop(&self, done: &mut [Done; BATCH]) -> usize {
+        // SAFETY: the only one, for the caller leads.
+        let mut queue = unsafe { self.ring.completion_shared() };
+        let mut arrived = 0;
+        for (done, answer) in done.iter_mut().zip(&mut queue) {
+            *done = Done {
+                slot: answer.user_data() as u16,
+                answer: i64::from(answer.result()),
+            };
+            arrived += 1;
+        }
+        arrived
+    }
+
+    fn enter(&self, submit: u32, wait: u32, flags: u32, wait_ns: u64) -> Result<usize, i32> {
+        let time = Timespec::from(std::time::Duration::from_nanos(wait_ns));
+        let args = SubmitArgs::new().timespec(&time);
+        let args = (flags & EXT_ARG != 0).then_some(&args);
+        // SAFETY: the arguments live through the call; with EXT_ARG they are
+        // the structure that the kernel expects, without it there are none.
+        unsafe { self.ring.submitter().enter(submit, wait, flags, args) }
+            .map_err(|no: io::Error| no.raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    pub(super) fn close_in_child(&self) {
+        // The queues themselves were not inherited. Closing is all: dropping
+        // would unmap what the child has put at their place.
+        // SAFETY: the descriptor is the child's copy, and not used again.
+        unsafe { libc::close(self.ring.as_raw_fd()) };
+    }
+
+    /// # Safety
+    /// Nothing is in flight, and the queue is not used any more.
+    pub(super) unsafe fn close(&mut self) {
+        // SAFETY: the caller's promise.
+        unsafe { ManuallyDrop::drop(&mut self.ring) };
+    }
+}

@@ -1,0 +1,56 @@
+//! Files whose bytes are known from their offsets.
+
+#![allow(dead_code)]
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// The byte that a made file holds at `offset`: differs from page to page and
+/// within a page.
+pub fn byte_at(offset: usize) -> u8 {
+    let word = (offset as u64 / 8 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (word >> (8 * (offset % 8))) as u8
+}
+
+/// A place for a test's file, on the disk that the build is on.
+pub fn path(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let test = test.file_name().unwrap().to_string_lossy().into_owned();
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{name}"))
+}
+
+/// A file of `bytes` bytes; removed from its folder at once, so that nothing
+/// is left behind.
+pub fn made_file(name: &str, bytes: usize) -> File {
+    let path = path(name);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
+    let mut out = BufWriter::with_capacity(1 << 20, &file);
+    for word in 0..bytes / 8 {
+        let value = (word as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        out.write_all(&value.to_le_bytes()).unwrap();
+    }
+    for offset in bytes / 8 * 8..bytes {
+        out.write_all(&[byte_at(offset)]).unwrap();
+    }
+    out.flush().unwrap();
+    drop(out);
+    file.sync_all().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
+/// Touches a byte of a map of a made file.
+#[track_caller]
+pub fn check(map: &[u8], offset: usize) {
+    // SAFETY: within the slice; volatile, so that the touch happens here.
+    let found = unsafe { map.as_ptr().add(offset).read_volatile() };
+    assert!(offset < map.len());
+    assert_eq!(found, byte_at(offset), "at offset {offset}");
+}

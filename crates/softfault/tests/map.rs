@@ -1,0 +1,77 @@
+//! Maps of real files, on real faults.
+
+mod files;
+
+use files::{check, made_file};
+use softfault::{Advice, Engine};
+
+fn engine(megabytes: usize) -> Engine {
+    Engine::builder()
+        .memory(megabytes << 20)
+        .build()
+        .expect("userfaultfd is open on the machines that run the tests")
+}
+
+#[test]
+fn a_file_larger_than_the_budget_reads_right_in_order() {
+    let file = made_file("in-order", (24 << 20) + 777);
+    let engine = engine(8);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file).unwrap() };
+    assert_eq!(map.len(), (24 << 20) + 777);
+    for offset in (0..map.len()).step_by(64) {
+        check(&map, offset);
+    }
+    let stats = engine.stats();
+    assert!(stats.peak_bytes <= 8 << 20, "{stats:?}");
+    assert!(stats.evicted > 0 && stats.readahead_used > 0, "{stats:?}");
+}
+
+#[test]
+fn random_touches_read_little_more_than_they_touch() {
+    let file = made_file("random", 64 << 20);
+    let engine = engine(8);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file).unwrap() };
+    let mut state = 1u64;
+    for _ in 0..2000 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        check(&map, (state >> 20) as usize % map.len());
+    }
+    let stats = engine.stats();
+    assert!(stats.bytes_read <= 2100 * 4096, "{stats:?}");
+}
+
+#[test]
+fn advice_random_reads_single_pages() {
+    let file = made_file("advice", 8 << 20);
+    let engine = engine(16);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file).unwrap() };
+    map.advise(Advice::Random).unwrap();
+    for page in 0..64 {
+        check(&map, page * 4096);
+    }
+    assert_eq!(engine.stats().bytes_read, 64 * 4096);
+}
+
+#[test]
+fn many_threads_share_a_map() {
+    let file = made_file("threads", 48 << 20);
+    let engine = engine(12);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file).unwrap() };
+    std::thread::scope(|scope| {
+        for thread in 0..32u64 {
+            let map = &map;
+            scope.spawn(move || {
+                let mut state = thread + 1;
+                for _ in 0..400 {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    check(map, (state >> 20) as usize % map.len());
+                }
+            });
+        }
+    });
+    assert!(engine.stats().peak_bytes <= 12 << 20);
+}
