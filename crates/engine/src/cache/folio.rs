@@ -88,6 +88,8 @@ pub struct Folio {
     pub(crate) list_next: AtomicU32,
     /// See `list_next`.
     pub(crate) list_prev: AtomicU32,
+    /// The lists' clock when the folio was put on its list. As `list_next`.
+    pub(crate) listed_at: AtomicU32,
     /// Place in the slab. Immutable.
     id: u32,
 }
@@ -109,6 +111,7 @@ impl TypeStable for Folio {
             bucket_next: AtomicU32::new(NO_FOLIO),
             list_next: AtomicU32::new(NO_FOLIO),
             list_prev: AtomicU32::new(NO_FOLIO),
+            listed_at: AtomicU32::new(0),
             id,
         }
     }

@@ -1,7 +1,7 @@
 //! Read-ahead: asks the policy, and submits what it plans.
 
 use super::miss::{self, Part};
-use super::read;
+use super::read::{self, Completion};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, flag};
@@ -60,6 +60,11 @@ pub(super) fn touched(
 /// Submits the reads of a plan. What finds no frame or no place in a queue is
 /// left for the fault that needs it.
 pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
+    if ahead.is_empty() {
+        return;
+    }
+    // Reads that are over and that nobody waited for give their places back.
+    cache.store.reap(u64::MAX, &Completion(&cache.node), 0);
     let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
     let mut batch = Batch::new(cache);
     match ahead {

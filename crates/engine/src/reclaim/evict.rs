@@ -66,9 +66,11 @@ impl Node {
         let mut batch = self.batches.take();
         // Few at a time would pay a shootdown each.
         let target = target.max(BATCH / 2);
+        // Read ahead, and a quarter of all memory was mapped since.
+        let stale = self.budget.limit() as u32 / 4;
         let isolated = self
             .lists
-            .isolate(&self.folios, want, target, &mut batch.folios);
+            .isolate(&self.folios, want, stale, target, &mut batch.folios);
         if isolated == 0 {
             return None;
         }

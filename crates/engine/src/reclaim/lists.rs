@@ -1,6 +1,8 @@
 //! The reclaim lists: which folio goes next.
 //!
-//! - **readahead**: read, never touched. They go first.
+//! - **readahead**: read, never touched. They go first once they are stale: so
+//!   many pages were mapped since that a reader would have come by. Before that
+//!   they are what will be touched next, and go last.
 //! - **inactive**: mapped once, in the order of their mapping.
 //! - **active**: came back soon after they had been evicted (the ghosts know).
 //!
@@ -49,7 +51,13 @@ const EMPTY: Queue = Queue {
 
 /// All lists of a node.
 pub struct Lists {
-    queues: Mutex<[Queue; 3]>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    queues: [Queue; 3],
+    /// Pages put on the mapped lists so far, wrapping.
+    clock: u32,
 }
 
 /// Sizes of the lists in pages.
@@ -66,7 +74,7 @@ pub struct ListPages {
 /// What reclaim is after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// Anything; read ahead folios first.
+    /// Anything.
     Any,
     /// Only frames: folios read ahead.
     Frames,
@@ -82,14 +90,17 @@ impl Lists {
     /// Empty lists.
     pub fn new() -> Self {
         Self {
-            queues: Mutex::new([EMPTY; 3]),
+            inner: Mutex::new(Inner {
+                queues: [EMPTY; 3],
+                clock: 0,
+            }),
         }
     }
 
     /// Puts a folio at the end of the list that its flags name. The caller
     /// holds the folio lock, or has just isolated the folio.
     pub fn add(&self, folios: &Slab<Folio>, folio: &Folio) {
-        let mut queues = self.queues.lock();
+        let mut inner = self.inner.lock();
         // Read under the lock: of two who add at a time, the later one sees
         // what the earlier one did to the folio.
         let state = folio.state.load(Ordering::Relaxed);
@@ -100,46 +111,39 @@ impl Lists {
         } else {
             List::Inactive
         };
-        unlink(&mut queues, folios, folio);
-        push(&mut queues, folios, folio, list);
+        unlink(&mut inner.queues, folios, folio);
+        if list != List::Readahead {
+            inner.clock = inner.clock.wrapping_add(folio.pages() as u32);
+        }
+        folio.listed_at.store(inner.clock, Ordering::Relaxed);
+        push(&mut inner.queues, folios, folio, list);
     }
 
     /// Takes a folio off its list.
     pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
-        unlink(&mut self.queues.lock(), folios, folio);
+        unlink(&mut self.inner.lock().queues, folios, folio);
     }
 
     /// Takes up to `target` pages' folios off the lists into `out`; returns
-    /// how many folios. They are on no list until evicted or added again.
+    /// how many folios. They are on no list until evicted or added again. A
+    /// folio read ahead is stale when `stale` pages were mapped since.
     pub fn isolate(
         &self,
         folios: &Slab<Folio>,
         want: Want,
+        stale: u32,
         target: usize,
         out: &mut [u32],
     ) -> usize {
-        let mut queues = self.queues.lock();
+        let mut inner = self.inner.lock();
         let (mut count, mut pages) = (0, 0);
         while count < out.len() && pages < target {
-            let [readahead, inactive, active] = &queues[..] else {
-                unreachable!()
-            };
-            let mapped = inactive.folios + active.folios;
-            let queue = if readahead.folios > 0 {
-                readahead
-            } else if want == Want::Frames {
+            let Some(id) = inner.next(folios, want, stale) else {
                 break;
-            } else if active.folios * 8 > mapped * ACTIVE_SHARE || inactive.folios == 0 {
-                active
-            } else {
-                inactive
             };
-            if queue.folios == 0 {
-                break;
-            }
-            let folio = folios.get(queue.head);
+            let folio = folios.get(id);
             pages += folio.pages();
-            unlink(&mut queues, folios, folio);
+            unlink(&mut inner.queues, folios, folio);
             out[count] = folio.id();
             count += 1;
         }
@@ -148,7 +152,7 @@ impl Lists {
 
     /// Sizes now.
     pub fn pages(&self) -> ListPages {
-        let queues = self.queues.lock();
+        let queues = &self.inner.lock().queues;
         ListPages {
             readahead: queues[0].pages,
             inactive: queues[1].pages,
@@ -158,8 +162,29 @@ impl Lists {
 
     /// Mapped folios, for the distance of a refault.
     pub fn mapped_pages(&self) -> usize {
-        let queues = self.queues.lock();
+        let queues = &self.inner.lock().queues;
         queues[1].pages + queues[2].pages
+    }
+}
+
+impl Inner {
+    /// Which folio goes next.
+    fn next(&self, folios: &Slab<Folio>, want: Want, stale: u32) -> Option<u32> {
+        let [readahead, inactive, active] = &self.queues;
+        let is_stale = |id: u32| {
+            let listed_at = folios.get(id).listed_at.load(Ordering::Relaxed);
+            self.clock.wrapping_sub(listed_at) >= stale
+        };
+        let mapped = inactive.folios + active.folios;
+        let queue = match want {
+            Want::Frames => readahead,
+            Want::Any if mapped == 0 => readahead,
+            Want::Any if readahead.folios > 0 && is_stale(readahead.head) => readahead,
+            Want::Any if active.folios * 8 > mapped * ACTIVE_SHARE => active,
+            Want::Any if inactive.folios == 0 => active,
+            Want::Any => inactive,
+        };
+        (queue.folios > 0).then_some(queue.head)
     }
 }
 

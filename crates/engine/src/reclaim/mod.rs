@@ -1,7 +1,7 @@
 //! Reclaim: making room under the budget, in the thread that needs it.
 //!
-//! Order: spare frames of the pool, folios read ahead and never touched, then
-//! mapped folios, least recently mapped first ([`lists`]). Mapped folios go in
+//! Order: spare frames of the pool, folios read ahead long ago and never
+//! touched, then mapped folios, least recently mapped first ([`lists`]). Mapped folios go in
 //! batches with one zap for all: with a second thread running, a zap costs a
 //! TLB shootdown, and that is tens of times a page's own cost.
 //!
