@@ -40,8 +40,10 @@ pub struct Wait {
 enum Reason {
     /// The folio is ours to read, by this thread.
     Read(u32),
-    /// Somebody else reads, maps or evicts the folio.
+    /// Somebody else reads the folio.
     Folio(u32),
+    /// Somebody else maps or evicts the folio.
+    Busy(u32),
     /// So many pages, or frames, are missing.
     Memory(usize),
     /// The page table at this address is being zapped.
@@ -56,7 +58,11 @@ impl Wait {
 
     /// The folio is locked by somebody else.
     pub(super) fn folio(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
-        Self::new(cache, Reason::Folio(folio.leak().id()))
+        let reason = match folio.is(flag::UPTODATE) {
+            true => Reason::Busy,
+            false => Reason::Folio,
+        };
+        Self::new(cache, reason(folio.leak().id()))
     }
 
     /// There is no memory for `pages` pages.
@@ -83,6 +89,7 @@ impl Wait {
 
     /// Waits. `false` if interrupted.
     pub fn wait(self, interrupt: &dyn Interrupt) -> bool {
+        let io = self.is_io();
         let cache = &*self.cache;
         let stats = &cache.node.stats;
         match self.reason {
@@ -92,8 +99,10 @@ impl Wait {
                 read::demand(cache, &folio);
                 true
             }
-            Reason::Folio(folio) => {
-                stats.retry_mmap_drop.add(1);
+            Reason::Folio(folio) | Reason::Busy(folio) => {
+                if io {
+                    stats.retry_mmap_drop.add(1);
+                }
                 let folio = FolioRef::new(&cache.node, cache.node.folios.get(folio));
                 let before = cache.node.clock.now_ns();
                 let done = unlocked(cache, &folio, interrupt);
