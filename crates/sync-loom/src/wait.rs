@@ -3,8 +3,11 @@
 //! The check of the word and going to sleep are one step, as the kernel makes
 //! them one under its bucket lock; a wake-up that finds nobody asleep is lost.
 //! The check is a read-modify-write because a plain load of loom's may return
-//! an old value, which the kernel's cannot. A thread that nobody wakes ends the
-//! model with loom's "deadlock".
+//! an old value, which the kernel's cannot. Loom leaves a plain store of another
+//! thread unordered with it, and so may go on reading the old value after the
+//! store: words that are waited on must be changed by read-modify-writes, or
+//! models report deadlocks that there are not. A thread that nobody wakes ends
+//! the model with loom's "deadlock".
 //!
 //! Neither call orders the caller's memory (both are `Relaxed`), except that
 //! loom's unpark makes the waker's past visible to a thread that really slept.

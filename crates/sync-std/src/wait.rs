@@ -4,7 +4,9 @@ use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
 /// An `AtomicU32` that a thread can wait on. All atomic operations are there
-/// by `Deref`; changing the word wakes nobody by itself.
+/// by `Deref`; changing the word wakes nobody by itself. While others may wait
+/// on it, change it by read-modify-writes (`swap`, not `store`): the model
+/// checker cannot put a plain store in order with the check before a sleep.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct WaitWord(AtomicU32);

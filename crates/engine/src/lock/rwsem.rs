@@ -108,7 +108,7 @@ impl RwSem {
             self.read_waits.record_uncontended();
         } else {
             let begin = self.clock.now_ns();
-            // Acquire pairs with the Release store in `leave_write`.
+            // Acquire pairs with the Release in `leave_write`.
             pass(&self.read_gate, next_phase(old) as u32);
             self.read_waits.record(self.clock.now_ns() - begin);
         }
@@ -147,7 +147,7 @@ impl RwSem {
         } else {
             let begin = self.clock.now_ns();
             let ticket = (field(old, TICKET) + field(old, WAITING_WRITER)) & FIELD;
-            // Acquire pairs with the Release store of `open_write_gate`.
+            // Acquire pairs with the Release in `open_write_gate`.
             pass(self.write_gate(ticket), ticket as u32 + 1);
             self.write_waits.record(self.clock.now_ns() - begin);
         }
@@ -185,7 +185,7 @@ impl RwSem {
     fn leave_read(&self) {
         // Release pairs with the Acquire of the next writer's coming. Acquire:
         // the last reader hands over to a waiting writer, who only meets this
-        // thread's gate store; what the readers before did has to be in it.
+        // thread's change of the gate; what the readers before did has to be in it.
         let old = self.update(AcqRel, |state| {
             assert!(field(state, READER) > 0, "left what was not entered");
             let left = state - READER;
@@ -205,7 +205,7 @@ impl RwSem {
 
     fn leave_write(&self) {
         // Release pairs with the Acquire of whoever comes next; those who wait
-        // meet this thread's gate store instead.
+        // meet this thread's change of their gate instead.
         let old = self.update(Release, |state| {
             assert!(state & WRITER != 0, "left what was not entered");
             let left = state - WRITER;
@@ -221,7 +221,7 @@ impl RwSem {
         let old = old.expect("a writer inside can leave");
         if field(old, WAITING_READER) > 0 {
             // Release pairs with the Acquire in `read`.
-            self.read_gate.store(next_phase(old) as u32, Release);
+            self.read_gate.swap(next_phase(old) as u32, Release);
             self.read_gate.wake(u32::MAX);
         } else if field(old, WAITING_WRITER) > 0 {
             self.open_write_gate(field(old, TICKET));
@@ -231,7 +231,7 @@ impl RwSem {
     fn open_write_gate(&self, ticket: u64) {
         let gate = self.write_gate(ticket);
         // Release pairs with the Acquire in `write`.
-        gate.store(ticket as u32 + 1, Release);
+        gate.swap(ticket as u32 + 1, Release);
         gate.wake(u32::MAX);
     }
 

@@ -1,0 +1,245 @@
+//! Models of the mutex and of the reader-writer lock.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread::spawn;
+use model::{Still, explore};
+use softfault_engine_loom::lock::{Mutex, RwSem};
+
+#[test]
+fn mutex_among_three() {
+    explore(Some(4), || {
+        let mutex = Arc::new(Mutex::new(0));
+        let others = [(); 2].map(|()| {
+            let mutex = Arc::clone(&mutex);
+            spawn(move || *mutex.lock() += 1)
+        });
+        *mutex.lock() += 1;
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn mutex_between_two_that_come_twice() {
+    explore(Some(6), || {
+        let mutex = Arc::new(Mutex::new(0));
+        let twice = {
+            let mutex = Arc::clone(&mutex);
+            move || {
+                *mutex.lock() += 1;
+                if let Some(mut value) = mutex.try_lock() {
+                    *value += 10;
+                }
+                *mutex.lock() += 1;
+            }
+        };
+        let other = spawn(twice.clone());
+        twice();
+        other.join().unwrap();
+        assert_eq!(*mutex.lock() % 10, 4);
+    });
+}
+
+/// A lock and something that it protects.
+struct Guarded {
+    sem: RwSem,
+    value: UnsafeCell<u32>,
+}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            sem: RwSem::new(Arc::new(Still)),
+            value: UnsafeCell::new(0),
+        })
+    }
+
+    fn add(&self) {
+        let _guard = self.sem.write();
+        self.add_locked();
+    }
+
+    fn add_locked(&self) {
+        // SAFETY: held for writing; loom checks it.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn get(&self) -> u32 {
+        let _guard = self.sem.read();
+        self.get_locked()
+    }
+
+    fn get_locked(&self) -> u32 {
+        // SAFETY: held for reading; loom checks it.
+        self.value.with(|value| unsafe { *value })
+    }
+}
+
+#[test]
+fn a_writer_and_two_readers() {
+    explore(Some(3), || {
+        let guarded = Guarded::new();
+        let readers = [(); 2].map(|()| {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 1))
+        });
+        guarded.add();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(guarded.get(), 1);
+    });
+}
+
+#[test]
+fn two_writers_and_a_reader() {
+    explore(Some(3), || {
+        let guarded = Guarded::new();
+        let reader = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 2))
+        };
+        let writer = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || guarded.add())
+        };
+        guarded.add();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
+#[test]
+fn three_writers() {
+    explore(Some(4), || {
+        let guarded = Guarded::new();
+        let others = [(); 2].map(|()| {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || guarded.add())
+        });
+        guarded.add();
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(guarded.get(), 3);
+    });
+}
+
+#[test]
+fn a_reader_and_a_writer_that_come_again() {
+    // Several batches, so that gates and phases are used again.
+    explore(Some(6), || {
+        let guarded = Guarded::new();
+        let reader = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || {
+                let first = guarded.get();
+                assert!(guarded.get() >= first);
+            })
+        };
+        guarded.add();
+        guarded.add();
+        reader.join().unwrap();
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
+#[test]
+fn a_batch_of_readers_whose_gate_opens_late() {
+    // A reader that comes while the batch before it is being let in must not
+    // go through that batch's gate.
+    explore(Some(2), || {
+        let guarded = Guarded::new();
+        let readers = [(); 2].map(|()| {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 2))
+        });
+        guarded.add();
+        guarded.add();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
+#[test]
+fn no_reader_passes_a_waiting_writer() {
+    let met = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let met = Arc::clone(&met);
+        move || {
+            let guarded = Guarded::new();
+            let written = Arc::new(AtomicBool::new(false));
+            let inside = guarded.sem.read();
+            let writer = {
+                let (guarded, written) = (Arc::clone(&guarded), Arc::clone(&written));
+                spawn(move || {
+                    let _guard = guarded.sem.write();
+                    guarded.add_locked();
+                    written.store(true, Relaxed);
+                })
+            };
+            let reader = {
+                let (guarded, written) = (Arc::clone(&guarded), Arc::clone(&written));
+                let met = Arc::clone(&met);
+                spawn(move || {
+                    let waits = guarded.sem.waiting_writers() > 0;
+                    if waits {
+                        met.fetch_add(1, Relaxed);
+                        let _guard = guarded.sem.read();
+                        assert!(written.load(Relaxed), "the writer was passed");
+                    }
+                })
+            };
+            drop(inside);
+            writer.join().unwrap();
+            reader.join().unwrap();
+        }
+    });
+    assert!(met.load(Relaxed) > 0);
+}
+
+#[test]
+fn no_writer_passes_the_waiting_readers() {
+    let met = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let met = Arc::clone(&met);
+        move || {
+            let guarded = Guarded::new();
+            let read = Arc::new(AtomicBool::new(false));
+            let inside = guarded.sem.write();
+            let reader = {
+                let (guarded, read) = (Arc::clone(&guarded), Arc::clone(&read));
+                spawn(move || {
+                    let _guard = guarded.sem.read();
+                    read.store(true, Relaxed);
+                })
+            };
+            let writer = {
+                let guarded = Arc::clone(&guarded);
+                let (read, met) = (Arc::clone(&read), Arc::clone(&met));
+                spawn(move || {
+                    let waits = guarded.sem.waiting_readers() > 0;
+                    let _guard = guarded.sem.write();
+                    if waits {
+                        met.fetch_add(1, Relaxed);
+                        assert!(read.load(Relaxed), "the reader was passed");
+                    }
+                })
+            };
+            drop(inside);
+            reader.join().unwrap();
+            writer.join().unwrap();
+        }
+    });
+    assert!(met.load(Relaxed) > 0);
+}
