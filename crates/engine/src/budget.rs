@@ -122,7 +122,10 @@ impl Budget {
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees the pages come back, or we see that it waits.
         let before = self.charged.fetch_sub(pages, Ordering::AcqRel);
-        assert!(before >= pages, "budget: more pages given back than charged");
+        assert!(
+            before >= pages,
+            "budget: more pages given back than charged"
+        );
         self.notify_release();
     }
 
@@ -178,6 +181,10 @@ impl Budget {
     /// Pages that could still be charged, here and in every ancestor.
     pub fn free(&self) -> u64 {
         let here = self.limit().saturating_sub(self.charged());
-        here.min(self.parent.as_ref().map_or(u64::MAX, |parent| parent.free()))
+        here.min(
+            self.parent
+                .as_ref()
+                .map_or(u64::MAX, |parent| parent.free()),
+        )
     }
 }

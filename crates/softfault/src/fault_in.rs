@@ -8,10 +8,10 @@ use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::mm::AddressSpace;
-use softfault_engine::PAGE_SIZE;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -208,4 +208,3 @@ impl Work {
         Ok(())
     }
 }
-

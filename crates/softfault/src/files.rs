@@ -4,10 +4,10 @@
 use crate::engine::Managed;
 use crate::error;
 use crate::store::{FileIdentity, FileStore};
-use softfault_engine::{PAGE_SIZE, Store};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::mmu::MmuError;
+use softfault_engine::{PAGE_SIZE, Store};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,14 +61,11 @@ impl Files {
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
         let identity = store.identity()?;
-        let bytes = store.len().map_err(|error| io::Error::from_raw_os_error(error.0))?;
-        let cache = PageCache::new(
-            managed.node.clone(),
-            Arc::new(store),
-            bytes,
-            on_truncate,
-        )
-        .map_err(reserve_error)?;
+        let bytes = store
+            .len()
+            .map_err(|error| io::Error::from_raw_os_error(error.0))?;
+        let cache = PageCache::new(managed.node.clone(), Arc::new(store), bytes, on_truncate)
+            .map_err(reserve_error)?;
         map_window(managed, &cache)?;
         entries.push(Entry {
             certain: identity.certain(now_ns),

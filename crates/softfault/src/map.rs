@@ -1,11 +1,11 @@
 //! memmap2's `Mmap` and `MmapOptions`, over an engine.
 
+use crate::FaultError;
 use crate::engine::{Engine, Fallback};
 use crate::fault_in::FaultIn;
 use crate::pinned::Pinned;
 use crate::process;
 use crate::signal::{self, Installed};
-use crate::FaultError;
 use core::ops::{Bound, Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::{fault, mm};
@@ -91,11 +91,7 @@ impl MmapOptions {
     ///
     /// # Safety
     /// See [`Engine::map`].
-    pub unsafe fn map_with<T: MmapAsRawDesc>(
-        &self,
-        engine: &Engine,
-        file: T,
-    ) -> io::Result<Mmap> {
+    pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
@@ -157,12 +153,7 @@ fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
     Ok(())
 }
 
-fn kernel_map(
-    engine: &Engine,
-    fd: BorrowedFd<'_>,
-    offset: u64,
-    len: usize,
-) -> io::Result<Mmap> {
+fn kernel_map(engine: &Engine, fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Mmap> {
     debug_assert_eq!(engine.inner.options.fallback, Fallback::Kernel);
     let skip = (offset % softfault_engine::PAGE_SIZE as u64) as usize;
     // SAFETY: a new mapping at an address of the kernel's choice.
@@ -448,15 +439,9 @@ impl Drop for Mmap {
             }
             Kind::Kernel { skip } => {
                 // SAFETY: mapped in `kernel_map`; nobody has a slice any more.
-                unsafe {
-                    libc::munmap(
-                        (self.start - skip) as *mut libc::c_void,
-                        self.len + skip,
-                    )
-                };
+                unsafe { libc::munmap((self.start - skip) as *mut libc::c_void, self.len + skip) };
             }
             Kind::Empty => {}
         }
     }
 }
-

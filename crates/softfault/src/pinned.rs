@@ -66,7 +66,9 @@ impl AsRef<[u8]> for Pinned<'_> {
 
 impl core::fmt::Debug for Pinned<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pinned").field("range", &self.range).finish()
+        f.debug_struct("Pinned")
+            .field("range", &self.range)
+            .finish()
     }
 }
 

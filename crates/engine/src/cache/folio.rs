@@ -16,8 +16,8 @@
 //! evicted, so a fault that waits for one holds a reference (`RetryPin::Yes`).
 
 use crate::PAGE_SIZE;
-use crate::fault::FaultError;
 use crate::cache::PageCache;
+use crate::fault::FaultError;
 use crate::slab::TypeStable;
 use core::ops::Range;
 use sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};

@@ -237,8 +237,7 @@ impl Drop for Node {
         let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
         let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
         let folios = self.budget.limit() as usize / FOLIO_SHARE;
-        self.budget
-            .uncharge(self.fixed + (frames + folios) as u64);
+        self.budget.uncharge(self.fixed + (frames + folios) as u64);
     }
 }
 

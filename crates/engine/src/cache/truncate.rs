@@ -56,10 +56,10 @@ impl PageCache {
             for id in 0..self.node.folios.len() {
                 let addr = self.node.folios.get(id).range().start;
                 let block = addr & !(BLOCK_BYTES - 1);
-                while range.start < block + BLOCK_BYTES && block < range.end {
-                    let Some(folio) = self.any_in(block, &range) else {
-                        break;
-                    };
+                if block + BLOCK_BYTES <= range.start || range.end <= block {
+                    continue;
+                }
+                while let Some(folio) = self.any_in(block, &range) {
                     self.evict_one(&folio);
                 }
             }

@@ -188,12 +188,12 @@ impl<'a> Batch<'a> {
     pub(super) fn submit(&mut self) {
         let (cache, node) = (self.cache, &self.cache.node);
         let reads = &self.reads[..self.count];
+        if reads.is_empty() {
+            return;
+        }
         // SAFETY: each buffer is the frames of a folio that stays locked until
         // the completion.
-        let started = match reads.is_empty() {
-            true => 0,
-            false => unsafe { cache.store.submit(reads) },
-        };
+        let started = unsafe { cache.store.submit(reads) };
         for (place, read) in reads.iter().enumerate() {
             if place < started {
                 let pages = read.bytes / PAGE_SIZE;

@@ -105,11 +105,13 @@ pub fn handle(
 
 /// One attempt, under the VMA lock.
 fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
-    vma.with(|attributes| match (attributes.protection, &attributes.backing) {
-        (Protection::Read, Backing::File(cache)) if !flags.write => {
-            file::fault(cache, addr, attributes.advice, flags)
-        }
-        (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
-        _ => Fault::Error(FaultError::Protection),
-    })
+    vma.with(
+        |attributes| match (attributes.protection, &attributes.backing) {
+            (Protection::Read, Backing::File(cache)) if !flags.write => {
+                file::fault(cache, addr, attributes.advice, flags)
+            }
+            (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
+            _ => Fault::Error(FaultError::Protection),
+        },
+    )
 }

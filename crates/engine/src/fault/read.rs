@@ -31,12 +31,7 @@ impl Complete for Completion<'_> {
 }
 
 /// Takes a read's result and releases the folio lock.
-fn finish(
-    node: &Node,
-    cache: &PageCache,
-    folio: &Folio,
-    result: Result<usize, StoreError>,
-) {
+fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, StoreError>) {
     let asked = folio.pages() * PAGE_SIZE;
     let state = folio.state();
     match result.map(|bytes| bytes.min(asked)) {

@@ -1,8 +1,8 @@
 //! Evicting a batch of folios.
 
 use super::Want;
-use crate::cache::folio::{Folio, flag};
 use crate::cache::Node;
+use crate::cache::folio::{Folio, flag};
 use crate::lock::{Mutex, MutexGuard};
 use core::ops::Range;
 
@@ -167,4 +167,3 @@ impl Node {
         self.evict_claimed(&mut batch, 1);
     }
 }
-

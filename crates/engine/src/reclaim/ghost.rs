@@ -62,10 +62,7 @@ impl Ghosts {
         let now = self.clock.fetch_add(pages as u64, Ordering::Relaxed) as u32;
         let (one, other, print) = self.slot(addr);
         let age = |slot: u64| now.wrapping_sub(slot as u32);
-        let (first, second) = (
-            one.load(Ordering::Relaxed),
-            other.load(Ordering::Relaxed),
-        );
+        let (first, second) = (one.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
         let older = if first == 0 || (second != 0 && age(first) >= age(second)) {
             one
         } else {

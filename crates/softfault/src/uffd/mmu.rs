@@ -5,8 +5,8 @@ use super::zap::Zap;
 use core::ops::Range;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
-use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// File descriptors that windows are spread over, at most.
