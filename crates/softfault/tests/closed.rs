@@ -1,0 +1,101 @@
+//! A machine that refuses what we ask for: userfaultfd, or io_uring.
+//!
+//! The refusals are seccomp filters in a child process of its own.
+
+mod files;
+
+use files::{check, made_file};
+use softfault::{Engine, Fallback, Mmap};
+use std::process::Command;
+
+const SCENARIO: &str = "SOFTFAULT_TEST_CLOSED";
+
+/// Runs this test again in a process in which `scenario` is set.
+fn in_child(test: &str, scenario: &str) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(SCENARIO, scenario)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{scenario}: {status}");
+}
+
+fn scenario() -> Option<String> {
+    std::env::var(SCENARIO).ok()
+}
+
+/// From here on the system call answers EPERM in this process.
+fn refuse(call: libc::c_long) {
+    // From linux/bpf_common.h and linux/seccomp.h: load the number of the call,
+    // compare, answer.
+    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let filter = [
+        statement(0x20, 0, 0, 0),
+        statement(0x15, 0, 1, call as u32),
+        statement(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32),
+        statement(0x06, 0, 0, 0x7fff_0000),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the program is valid for the calls, which copy it. It is put on
+    // all threads of the process, whose others only wait for this test.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let tsync = 1;
+        let answer = libc::syscall(libc::SYS_seccomp, 1, tsync, &program);
+        assert_eq!(answer, 0, "seccomp");
+    }
+}
+
+#[test]
+fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
+    if scenario().is_none() {
+        return in_child(
+            "without_userfaultfd_map_fails_naming_doctor_or_falls_back",
+            "userfaultfd",
+        );
+    }
+    refuse(libc::SYS_userfaultfd);
+    let file = made_file("closed", 1 << 20);
+    // SAFETY: nobody writes to the file.
+    let refused = unsafe { Mmap::map(&file) }.unwrap_err();
+    assert!(refused.to_string().contains("softfault doctor"), "{refused}");
+    assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+
+    let engine = Engine::builder()
+        .fallback(Fallback::Kernel)
+        .build()
+        .unwrap();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    for page in 0..256 {
+        check(&map, page * 4096 + page);
+    }
+    assert!(!map.is_managed());
+    assert!(engine.stats().kernel_fallback);
+    assert_eq!(&map.pin(4096..8192).unwrap()[..], &map[4096..8192]);
+    map.advise(softfault::Advice::Random).unwrap();
+}
+
+#[test]
+fn without_io_uring_reads_are_right_all_the_same() {
+    if scenario().is_none() {
+        return in_child(
+            "without_io_uring_reads_are_right_all_the_same",
+            "io_uring",
+        );
+    }
+    refuse(libc::SYS_io_uring_setup);
+    refuse(libc::SYS_io_setup);
+    let file = made_file("no-ring", 20 << 20);
+    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    assert!(!engine.stats().io_uring);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    for offset in (0..map.len()).step_by(4096) {
+        check(&map, offset);
+    }
+    assert_eq!(engine.stats().readahead_pages, 0);
+}
