@@ -16,8 +16,8 @@ use super::ring::{Request, Ring, Rings};
 
 /// A file, or a block device, to be read a page or more at a time.
 ///
-/// Bytes of a buffer past the end of the file are left as they were: the
-/// caller zeroes them.
+/// Bytes of a buffer past the end of the file may be anything after a read
+/// (direct ones write whole blocks): the caller zeroes them.
 #[derive(Debug)]
 pub struct FileStore {
     /// Immutable. Open for reading, for ourselves unless `own` is false.

@@ -57,10 +57,14 @@
 
 mod aio;
 mod deadline;
+#[cfg(test)]
+mod held;
 mod queue;
 mod reap;
 mod submit;
 mod table;
+#[cfg(test)]
+mod tests;
 mod uring;
 
 use std::fmt;
@@ -158,7 +162,10 @@ impl Rings {
             "a ring has 1 to 256 entries"
         );
         assert!(rings > 0, "at least one ring");
-        let make = |_| Ring::new(kind, entries).map_err(|errno| Unavailable { kind, errno });
+        let make = |_| match Queue::new(kind, entries) {
+            Ok(queue) => Ok(Ring::new(queue, entries)),
+            Err(errno) => Err(Unavailable { kind, errno }),
+        };
         Ok(Self {
             rings: (0..rings).map(make).collect::<Result<_, _>>()?,
             next: AtomicUsize::new(0),
@@ -220,12 +227,12 @@ impl Drop for Rings {
 }
 
 impl Ring {
-    fn new(kind: QueueKind, entries: usize) -> Result<Self, i32> {
-        Ok(Self {
-            queue: Queue::new(kind, entries)?,
+    fn new(queue: Queue, entries: usize) -> Self {
+        Self {
+            queue,
             table: Mutex::new(Table::new(entries)),
             words: (0..entries).map(|_| WaitWord::new(0)).collect(),
-        })
+        }
     }
 
     /// True if a read of this descriptor is in flight.

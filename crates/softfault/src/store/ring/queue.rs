@@ -53,6 +53,9 @@ impl Done {
 pub(super) enum Queue {
     Uring(Box<Uring>),
     Aio(Aio),
+    /// Answers when a test lets it.
+    #[cfg(test)]
+    Held(super::held::Held),
 }
 
 impl Queue {
@@ -71,6 +74,8 @@ impl Queue {
         match self {
             Self::Uring(uring) => uring.submit(count, entry),
             Self::Aio(aio) => aio.submit(count, entry),
+            #[cfg(test)]
+            Self::Held(held) => held.submit(count, entry),
         }
     }
 
@@ -80,6 +85,8 @@ impl Queue {
         match self {
             Self::Uring(uring) => uring.collect(done, wait_ns),
             Self::Aio(aio) => aio.collect(done, wait_ns),
+            #[cfg(test)]
+            Self::Held(held) => held.collect(done, wait_ns),
         }
     }
 
@@ -89,6 +96,8 @@ impl Queue {
             Self::Uring(uring) => uring.close_in_child(),
             // The kernel does not let a child use its parent's.
             Self::Aio(_) => {}
+            #[cfg(test)]
+            Self::Held(_) => {}
         }
     }
 
@@ -101,6 +110,8 @@ impl Queue {
             // SAFETY: the caller's promise.
             Self::Uring(uring) => unsafe { uring.close() },
             Self::Aio(aio) => aio.close(),
+            #[cfg(test)]
+            Self::Held(_) => {}
         }
     }
 }

@@ -200,6 +200,12 @@ impl Table {
         }
     }
 
+    /// How many wait for the read in a slot.
+    #[cfg(test)]
+    pub(super) fn waiters(&self, slot: u16) -> u32 {
+        self.slots[usize::from(slot)].waiters
+    }
+
     /// A slot that somebody waits for.
     pub(super) fn waited_for(&self) -> Option<u16> {
         self.waited.iter().next().map(|slot| slot as u16)

@@ -1,0 +1,89 @@
+//! A queue whose answers a test gives, in the order and at the moment it
+//! wants. It can refuse reads, cut them short, and take fewer than it is given.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::queue::{BATCH, Done, Entry};
+
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    state: Mutex<State>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What was submitted and not answered.
+    entries: VecDeque<Entry>,
+    answers: VecDeque<Done>,
+    /// Submissions take no more than this.
+    room: Option<usize>,
+    /// Threads in `collect`: one at most.
+    collecting: usize,
+}
+
+// SAFETY: the entries' buffers are the tests', which outlive them.
+unsafe impl Send for Held {}
+// SAFETY: all is behind a mutex.
+unsafe impl Sync for Held {}
+
+impl Held {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+        let mut state = self.state();
+        let taken = count.min(state.room.unwrap_or(count));
+        state.entries.extend((0..taken).map(entry));
+        taken
+    }
+
+    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+        let until = Instant::now() + Duration::from_nanos(wait_ns);
+        let mut state = self.state();
+        state.collecting += 1;
+        assert_eq!(state.collecting, 1, "two threads lead");
+        while state.answers.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = (self.answered.wait_timeout(state, left))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        let arrived = state.answers.len().min(BATCH);
+        for (done, answer) in done.iter_mut().zip(state.answers.drain(..arrived)) {
+            *done = answer;
+        }
+        state.collecting -= 1;
+        arrived
+    }
+
+    /// From now on a submission takes at most so many.
+    pub(super) fn limit(&self, room: usize) {
+        self.state().room = Some(room);
+    }
+
+    /// Takes the oldest read that is not answered.
+    pub(super) fn next(&self) -> Option<Entry> {
+        self.state().entries.pop_front()
+    }
+
+    /// Answers a read.
+    pub(super) fn answer(&self, entry: Entry, answer: i64) {
+        self.state().answers.push_back(Done {
+            slot: entry.slot,
+            answer,
+        });
+        self.answered.notify_all();
+    }
+
+    /// True while a thread waits for answers.
+    pub(super) fn is_led(&self) -> bool {
+        self.state().collecting > 0
+    }
+}
