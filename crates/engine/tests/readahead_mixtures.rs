@@ -155,6 +155,28 @@ fn windows_shrink_to_the_memory_there_is() {
 }
 
 #[test]
+fn a_window_larger_than_memory_is_not_lost_again_and_again() {
+    for memory in [1024, 2048] {
+        let mut model = Model::new(FILE).memory(memory);
+        for page in 0..300_000 {
+            model.touch(page);
+        }
+        assert!(model.ratio() <= 1.15, "{memory}: {}", model.ratio());
+        assert!(model.misses <= 100, "{memory}: {}", model.misses);
+    }
+}
+
+#[test]
+fn reclaim_that_drops_all_read_ahead_costs_little_more_than_none() {
+    let mut model = Model::new(FILE).memory(4096).harsh();
+    for page in 0..300_000 {
+        model.touch(page);
+    }
+    assert!(model.ratio() <= 1.02, "{}", model.ratio());
+    assert!(model.misses <= 300_000 / 16 + 100, "{}", model.misses);
+}
+
+#[test]
 fn max_ahead_is_shared_between_streams() {
     let mut model = Model::new(FILE);
     model.limits.max_ahead = 16 * 64;
@@ -176,16 +198,26 @@ fn no_budget_means_single_pages() {
 
 #[test]
 fn after_random_a_run_is_found_again() {
-    let mut model = Model::new(4096 * 4).memory(4096);
+    let half = 1 << 13;
+    let mut model = Model::new(2 * half).memory(half / 2);
     let mut rng = Rng(11);
-    for _ in 0..200_000 {
-        model.touch(rng.below(4096 * 4));
+    for _ in 0..100_000 {
+        model.touch(rng.below(half));
     }
     let before = model.misses;
-    for page in 0..4096 * 4 {
+    for page in half..2 * half {
         model.touch(page);
     }
     assert!(model.misses - before <= 40, "{}", model.misses - before);
+    // Through pages of which every fourth is mapped it takes longer.
+    for _ in 0..100_000 {
+        model.touch(rng.below(2 * half));
+    }
+    let before = model.misses;
+    for page in 0..2 * half {
+        model.touch(page);
+    }
+    assert!(model.misses - before <= 150, "{}", model.misses - before);
 }
 
 #[test]

@@ -64,7 +64,8 @@ const QUIET: u32 = 256;
 /// What the engine can afford at this touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Pages a run may have ahead of its reader.
+    /// Pages a run may have ahead of its reader. Below two blocks a run reads
+    /// the rest of its block and nothing in the background.
     pub max_window: u32,
     /// Pages of this mapping that may be in flight or unused, all streams
     /// together; zero stops read-ahead.
@@ -173,6 +174,8 @@ pub struct ReadAhead {
     accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
+    /// Stream and pages of the last plan, until it is told what became of it.
+    last: (u8, u32),
     /// Slot that is looked at next for having gone quiet.
     hand: u8,
 }
@@ -193,6 +196,7 @@ impl ReadAhead {
             history: History::new(),
             accuracy: Accuracy::new(),
             clock: 0,
+            last: (0, 0),
             hand: 0,
         }
     }
@@ -248,6 +252,7 @@ impl ReadAhead {
         let stream = &mut self.streams[index];
         stream.stamp(self.clock);
         let plan = stream.advance(&event, steps, &allowance);
+        self.last = (index as u8, plan.ahead.len() as u32);
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
         }
@@ -255,13 +260,20 @@ impl ReadAhead {
     }
 
     /// `pages` of the last plan's `ahead` are being read; the others were
-    /// cached already, or there was no frame for them.
+    /// cached already, or there was no frame for them. Told once after each
+    /// plan with something ahead, before the next touch.
     pub fn submitted(&mut self, pages: u32) {
+        let (index, planned) = self.last;
+        if planned > 0 {
+            self.streams[usize::from(index)].submitted(pages < planned);
+        }
+        self.last.1 = 0;
         self.accuracy.submitted(pages);
     }
 
     /// `pages` that were read ahead were dropped untouched, by reclaim or by
-    /// an unmap.
+    /// an unmap. Windows shrink by it: reclaim should take what its reader left
+    /// behind, not what was just read.
     pub fn unused(&mut self, pages: u32) {
         self.accuracy.unused(pages);
     }
@@ -299,6 +311,9 @@ impl ReadAhead {
     fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
         let mut best: Option<(usize, Fit)> = None;
         for index in 0..STREAMS {
+            if self.streams[index].lapsed(self.clock, event.file_pages) {
+                self.close(index);
+            }
             match self.streams[index].fit(event) {
                 None => {}
                 Some(Fit::Refuted) => self.close(index),

@@ -21,9 +21,9 @@ const LATE: u64 = 32;
 /// of other streams.
 const GROWN: u32 = 32;
 
-/// Loss of a window in eighths of a halving: a window lost to reclaim halves
-/// the next ones, eight windows kept undo it.
-const LOSS: u8 = 8;
+/// A window lost to reclaim halves the next ones; this many windows kept undo
+/// it, so that little is lost to trying again.
+const LOSS: u8 = 32;
 const MOST_LOSSES: u8 = 6 * LOSS;
 
 /// The stream exists.
@@ -34,6 +34,9 @@ const JUDGED: u8 = 2;
 const WRAPS: u8 = 4;
 /// It moved at least once since it was opened.
 const MOVED: u8 = 8;
+/// Some of what it planned was cached already, and may be mapped: its reader
+/// may skip it without a fault.
+const HOLES: u8 = 16;
 
 /// All fields are protected by the lock of the page cache.
 #[derive(Clone, Copy)]
@@ -55,7 +58,7 @@ pub(super) struct Stream {
     planned: u16,
     /// Pages that the last touch mapped.
     mapped: u16,
-    /// Windows lost to reclaim lately, in eighths.
+    /// Windows lost to reclaim lately, each counted [`LOSS`] times.
     strain: u8,
     flags: u8,
 }
@@ -148,6 +151,24 @@ impl Stream {
         self.is(MOVED) && self.age(clock) <= super::QUIET
     }
 
+    /// `short`: the last plan was not read as a whole.
+    pub(super) fn submitted(&mut self, short: bool) {
+        if short {
+            self.flags |= HOLES;
+        } else {
+            self.flags &= !HOLES;
+        }
+    }
+
+    /// True if nothing came for so long that the page it expects would be
+    /// touched by chance: in a file of n pages random access meets any of them
+    /// once in n touches.
+    pub(super) fn lapsed(&self, clock: u32, file_pages: u64) -> bool {
+        let chances = if self.is_run() { 16 } else { 64 };
+        let patience = (file_pages / chances).max(32);
+        self.is(LIVE) && u64::from(self.age(clock)) > patience
+    }
+
     /// How little it is worth keeping.
     pub(super) fn staleness(&self, clock: u32) -> u32 {
         self.age(clock) / (self.consumed.max(1).ilog2() + 1)
@@ -229,7 +250,8 @@ impl Stream {
                 return Some(Fit::Refuted);
             }
             let entered_at_its_edge = mapped == event.folio.end - event.folio.start;
-            if steps <= FOLIO && entered_at_its_edge && steps < u64::from(self.ahead) {
+            let holes = self.is(HOLES) && steps <= FOLIO && steps < u64::from(self.ahead);
+            if holes && entered_at_its_edge {
                 return Some(Fit::Next(steps as i64));
             }
         }

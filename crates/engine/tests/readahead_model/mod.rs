@@ -23,6 +23,7 @@ pub enum Met {
 struct Folio {
     pages: Range<u64>,
     planned_at: u64,
+    read_at: u64,
 }
 
 const ABSENT: u32 = 0;
@@ -37,6 +38,7 @@ pub struct Model {
     pub advice: Advice,
     /// Pages of memory.
     memory: u64,
+    harsh: bool,
     resident: u64,
     outstanding: u64,
     /// ABSENT, MAPPED, or AHEAD plus the folio's index.
@@ -75,6 +77,7 @@ impl Model {
             limits: limits(file_pages),
             advice: Advice::Normal,
             memory: u64::MAX,
+            harsh: false,
             resident: 0,
             outstanding: 0,
             state: vec![ABSENT; file_pages as usize],
@@ -94,6 +97,11 @@ impl Model {
 
     pub fn memory(mut self, pages: u64) -> Model {
         self.memory = pages;
+        self
+    }
+
+    pub fn harsh(mut self) -> Model {
+        self.harsh = true;
         self
     }
 
@@ -215,6 +223,7 @@ impl Model {
             self.folios.push(Folio {
                 pages: start..end,
                 planned_at: self.touches,
+                read_at: self.read,
             });
             self.unused.push_back(index);
             self.read += end - start;
@@ -223,15 +232,23 @@ impl Model {
         }
     }
 
-    /// Never touched pages go first, then the longest mapped.
+    /// Pages never touched go first once they have been there for a while (at
+    /// once if reclaim is `harsh`), then the longest mapped.
     fn reclaim(&mut self) {
         while self.resident > self.memory {
-            let pages = match self.unused.pop_front() {
+            while let Some(&index) = self.unused.front()
+                && self.state[self.folios[index as usize].pages.start as usize] != AHEAD + index
+            {
+                self.unused.pop_front(); // Touched meanwhile.
+            }
+            let oldest = self.unused.front().filter(|&&index| {
+                let age = self.read - self.folios[index as usize].read_at;
+                self.harsh || age > self.memory / 2 || self.mapped.is_empty()
+            });
+            let pages = match oldest.copied() {
                 Some(index) => {
+                    self.unused.pop_front();
                     let pages = self.folios[index as usize].pages.clone();
-                    if self.state[pages.start as usize] != AHEAD + index {
-                        continue; // Touched meanwhile.
-                    }
                     let dropped = pages.end - pages.start;
                     self.outstanding -= dropped;
                     self.policy.unused(dropped as u32);
