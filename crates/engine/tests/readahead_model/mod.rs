@@ -20,6 +20,16 @@ pub enum Met {
     Ahead(u64),
 }
 
+/// Which pages go when memory is full.
+#[derive(Debug, Clone, Copy)]
+pub enum Reclaim {
+    /// Pages never touched, once they have been there for a while, then the
+    /// longest mapped.
+    Aged,
+    /// Pages never touched, however new.
+    UnusedFirst,
+}
+
 struct Folio {
     pages: Range<u64>,
     planned_at: u64,
@@ -37,8 +47,8 @@ pub struct Model {
     pub limits: Limits,
     pub advice: Advice,
     /// Pages of memory.
-    memory: u64,
-    harsh: bool,
+    pub memory: u64,
+    reclaim: Reclaim,
     resident: u64,
     outstanding: u64,
     /// ABSENT, MAPPED, or AHEAD plus the folio's index.
@@ -77,7 +87,7 @@ impl Model {
             limits: limits(file_pages),
             advice: Advice::Normal,
             memory: u64::MAX,
-            harsh: false,
+            reclaim: Reclaim::Aged,
             resident: 0,
             outstanding: 0,
             state: vec![ABSENT; file_pages as usize],
@@ -100,8 +110,8 @@ impl Model {
         self
     }
 
-    pub fn harsh(mut self) -> Model {
-        self.harsh = true;
+    pub fn reclaim(mut self, reclaim: Reclaim) -> Model {
+        self.reclaim = reclaim;
         self
     }
 
@@ -121,11 +131,15 @@ impl Model {
                 self.misses += 1;
                 let start = page - page % FOLIO;
                 let end = (start + FOLIO).min(self.limits.file_pages);
-                let plan = self.ask(page, start..end, Touch::Miss);
-                assert!(plan.demand.start >= start && plan.demand.end <= end);
-                self.demand(page, plan.demand.clone());
+                let hole = self.absent_around(page, start..end);
+                let plan = self.ask(page, hole.clone(), Touch::Miss);
+                let pages = plan.demand.clone();
+                assert!(pages.start >= hole.start && pages.end <= hole.end);
+                self.read += pages.end - pages.start;
+                self.resident += pages.end - pages.start;
+                self.map(pages);
                 self.read_ahead(&plan.ahead);
-                self.reclaim();
+                self.make_room();
                 Met::Miss
             }
             index => {
@@ -137,7 +151,7 @@ impl Model {
                 let plan = self.ask(page, pages, Touch::FirstUse);
                 assert_eq!(plan.demand, page..page + 1);
                 self.read_ahead(&plan.ahead);
-                self.reclaim();
+                self.make_room();
                 Met::Ahead(self.touches - planned_at)
             }
         }
@@ -163,14 +177,11 @@ impl Model {
         self.mapped.push_back(pages);
     }
 
-    /// Reads and maps the absent pages around `page`.
-    fn demand(&mut self, page: u64, pages: Range<u64>) {
+    fn absent_around(&self, page: u64, pages: Range<u64>) -> Range<u64> {
         let absent = |page: &u64| self.state[*page as usize] == ABSENT;
         let end = (page..pages.end).take_while(absent).count() as u64 + page;
         let start = page - (pages.start..page).rev().take_while(absent).count() as u64;
-        self.read += end - start;
-        self.resident += end - start;
-        self.map(start..end);
+        start..end
     }
 
     fn read_ahead(&mut self, ahead: &Ahead) {
@@ -232,9 +243,8 @@ impl Model {
         }
     }
 
-    /// Pages never touched go first once they have been there for a while (at
-    /// once if reclaim is `harsh`), then the longest mapped.
-    fn reclaim(&mut self) {
+    /// Makes room.
+    fn make_room(&mut self) {
         while self.resident > self.memory {
             while let Some(&index) = self.unused.front()
                 && self.state[self.folios[index as usize].pages.start as usize] != AHEAD + index
@@ -243,7 +253,10 @@ impl Model {
             }
             let oldest = self.unused.front().filter(|&&index| {
                 let age = self.read - self.folios[index as usize].read_at;
-                self.harsh || age > self.memory / 2 || self.mapped.is_empty()
+                match self.reclaim {
+                    Reclaim::Aged => age > self.memory / 2 || self.mapped.is_empty(),
+                    Reclaim::UnusedFirst => true,
+                }
             });
             let pages = match oldest.copied() {
                 Some(index) => {
