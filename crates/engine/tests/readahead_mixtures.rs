@@ -3,7 +3,7 @@
 mod readahead_model;
 
 use proptest::prelude::*;
-use readahead_model::{Met, Model, Reader, Rng};
+use readahead_model::{Met, Model, Reader, Reclaim, Rng};
 use softfault_engine::mm::vma::Advice;
 use softfault_engine::readahead::{Limits, ReadAhead, Touch};
 
@@ -155,13 +155,61 @@ fn windows_shrink_to_the_memory_there_is() {
 }
 
 #[test]
-fn max_ahead_is_shared_between_streams() {
+fn a_window_larger_than_memory_is_not_lost_again_and_again() {
+    for memory in [1024, 2048] {
+        let mut model = Model::new(FILE).memory(memory);
+        for page in 0..300_000 {
+            model.touch(page);
+        }
+        assert!(model.ratio() <= 1.15, "{memory}: {}", model.ratio());
+        assert!(model.misses <= 100, "{memory}: {}", model.misses);
+        // With more memory, windows are large again.
+        model.memory = FILE;
+        for page in 300_000..500_000 {
+            model.touch(page);
+        }
+        let before = model.windows;
+        for page in 500_000..FILE {
+            model.touch(page);
+        }
+        let windows = model.windows - before;
+        assert!(windows <= (FILE - 500_000) / 1000, "{memory}: {windows}");
+    }
+}
+
+#[test]
+fn reclaim_that_drops_all_read_ahead_costs_little_more_than_none() {
+    let mut model = Model::new(FILE).memory(4096).reclaim(Reclaim::UnusedFirst);
+    for page in 0..300_000 {
+        model.touch(page);
+    }
+    assert!(model.ratio() <= 1.02, "{}", model.ratio());
+    assert!(model.misses <= 300_000 / 16 + 100, "{}", model.misses);
+}
+
+#[test]
+fn sixteen_runs_share_a_small_budget() {
     let mut model = Model::new(FILE);
     model.limits.max_ahead = 16 * 64;
     let mut readers = readers(&[1; 16]);
     let late = mix(&mut model, &mut readers, 0, 100_000, 16 * 400);
     assert!(late <= 100_000 / 16 / 20, "{late}");
     assert!(model.ratio() <= 1.05, "{}", model.ratio());
+}
+
+#[test]
+fn a_stream_that_was_there_first_leaves_budget_to_others() {
+    let mut model = Model::new(FILE);
+    model.limits.max_ahead = 16 * 64;
+    let mut readers = readers(&[1; 16]);
+    for _ in 0..50_000 {
+        let page = readers[0].next(FILE);
+        model.touch(page);
+    }
+    let before = model.misses;
+    mix(&mut model, &mut readers, 0, 16 * 400, 0);
+    let misses = model.misses - before;
+    assert!(misses <= 16 * 20, "{misses}");
 }
 
 #[test]
@@ -176,16 +224,26 @@ fn no_budget_means_single_pages() {
 
 #[test]
 fn after_random_a_run_is_found_again() {
-    let mut model = Model::new(4096 * 4).memory(4096);
+    let half = 1 << 13;
+    let mut model = Model::new(2 * half).memory(half / 2);
     let mut rng = Rng(11);
-    for _ in 0..200_000 {
-        model.touch(rng.below(4096 * 4));
+    for _ in 0..100_000 {
+        model.touch(rng.below(half));
     }
     let before = model.misses;
-    for page in 0..4096 * 4 {
+    for page in half..2 * half {
         model.touch(page);
     }
     assert!(model.misses - before <= 40, "{}", model.misses - before);
+    // Through pages of which every fourth is mapped it takes longer.
+    for _ in 0..100_000 {
+        model.touch(rng.below(2 * half));
+    }
+    let before = model.misses;
+    for page in 0..2 * half {
+        model.touch(page);
+    }
+    assert!(model.misses - before <= 60, "{}", model.misses - before);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 mod readahead_model;
 
-use readahead_model::{Met, Model, Reader, Rng};
+use readahead_model::{Met, Model, Reader, Rng, limits};
 use softfault_engine::mm::vma::Advice;
+use softfault_engine::readahead::{Ahead, ReadAhead, Touch};
 
 /// Pages of 4 GiB, and one hundredth of them.
 const FILE: u64 = 1 << 20;
@@ -14,6 +15,8 @@ struct Waits {
     warm: u64,
     late_misses: u64,
     least_lead: u64,
+    /// Times the reader passed the end of the file.
+    wraps: u64,
 }
 
 fn read(model: &mut Model, reader: &mut Reader, touches: u64, warm: u64) -> Waits {
@@ -21,10 +24,13 @@ fn read(model: &mut Model, reader: &mut Reader, touches: u64, warm: u64) -> Wait
         warm: 0,
         late_misses: 0,
         least_lead: u64::MAX,
+        wraps: 0,
     };
     let file_pages = model.limits.file_pages;
     for i in 0..touches {
-        match model.touch(reader.next(file_pages)) {
+        let page = reader.next(file_pages);
+        waits.wraps += u64::from((reader.page > page) != (reader.stride > 0));
+        match model.touch(page) {
             Met::Miss if i >= warm => waits.late_misses += 1,
             Met::Miss => waits.warm = i,
             Met::Ahead(lead) if i >= warm => waits.least_lead = waits.least_lead.min(lead),
@@ -36,7 +42,7 @@ fn read(model: &mut Model, reader: &mut Reader, touches: u64, warm: u64) -> Wait
 
 #[test]
 fn random_reads_what_it_touches() {
-    for (file_pages, touches) in [(FILE, SPARSE), (FILE, 300_000), (1 << 28, 100_000)] {
+    for (file_pages, touches) in [(FILE, SPARSE), (FILE, 300_000), (1 << 24, 100_000)] {
         let mut model = Model::new(file_pages);
         let mut rng = Rng(7);
         for _ in 0..touches {
@@ -169,18 +175,20 @@ fn strides_of_any_length_are_ahead_soon() {
                 stride,
             };
             let waits = read(&mut model, &mut reader, SPARSE, 100);
-            let wraps = (stride.unsigned_abs() * SPARSE) / FILE;
+            assert!(model.distinct == SPARSE || FILE.is_multiple_of(stride.unsigned_abs()));
             let name = format!("{stride} from {start}");
             // The first time over the end is a surprise, no other is.
             assert!(
-                waits.late_misses <= wraps.min(1),
+                waits.late_misses <= waits.wraps.min(1),
                 "{name}: {}",
                 waits.late_misses
             );
             assert!(model.misses <= 8, "{name}: {} misses", model.misses);
             assert!(model.ratio() <= 1.01, "{name}: {}", model.ratio());
-            assert_eq!(model.replanned, 0, "{name}");
-            assert_eq!(model.distinct, SPARSE, "{name}");
+            // At page 0 a run was believed in, and its block read: the stride
+            // may come by there.
+            let block = if start == 0 { 15 } else { 0 };
+            assert!(model.replanned <= block, "{name}");
         }
     }
 }
@@ -197,6 +205,8 @@ fn a_ramped_stride_keeps_the_device_busy() {
         let touches = 500_000 / stride.unsigned_abs().max(400);
         let waits = read(&mut model, &mut reader, touches, 100);
         assert_eq!(waits.late_misses, 0, "{stride}");
+        // In parts of several pages, not one by one.
+        assert!(model.windows <= touches / 8 + 50, "{stride}");
         assert!(waits.least_lead >= 23, "{stride}: {}", waits.least_lead);
     }
 }
@@ -236,7 +246,70 @@ fn short_runs_at_random_places_teach_caution() {
                 model.touch(page);
             }
         }
+        eprintln!(
+            "{length}: {} {}",
+            model.ratio(),
+            model.misses as f64 / model.distinct as f64
+        );
         assert!(model.ratio() <= most, "{length}: {}", model.ratio());
+    }
+}
+
+#[test]
+fn short_strides_at_random_places_teach_caution() {
+    let mut model = Model::new(FILE);
+    let mut rng = Rng(9);
+    let mut sweep = |model: &mut Model, length: u64| {
+        let (start, stride) = (rng.below(FILE), 100 + rng.below(5000));
+        let before = model.misses;
+        for i in 0..length {
+            model.touch((start + i * stride) % FILE);
+        }
+        model.misses - before
+    };
+    for _ in 0..2000 {
+        sweep(&mut model, 6);
+    }
+    assert!(model.ratio() <= 1.05, "{}", model.ratio());
+    // Long ones are found all the same, and restore the trust.
+    for i in 0..10 {
+        let misses = sweep(&mut model, 200);
+        let most = if i < 5 { 10 } else { 6 };
+        assert!(misses <= most, "{i}: {misses}");
+    }
+}
+
+#[test]
+fn a_stride_does_not_lap_itself() {
+    // Twenty pages in turn, each forgotten once it was used.
+    let limits = limits(40);
+    for stride in [2, 38] {
+        let mut policy = ReadAhead::new();
+        let mut ahead = [false; 40];
+        let mut planned = 0;
+        for i in 0..2000 {
+            let page = (5 + i * stride) % 40;
+            let touch = match std::mem::take(&mut ahead[page as usize]) {
+                true => Touch::FirstUse,
+                false => Touch::Miss,
+            };
+            assert!(touch == Touch::FirstUse || i < 20, "{i}");
+            let plan = policy.touch(page, page..page + 1, touch, Advice::Normal, &limits);
+            if let Ahead::Strided {
+                first,
+                stride,
+                count,
+            } = plan.ahead
+            {
+                policy.submitted(count);
+                for k in 0..i64::from(count) {
+                    let page = (first as i64 + k * stride) as usize;
+                    assert!(!std::mem::replace(&mut ahead[page], true), "{i}: {page}");
+                    planned += 1;
+                }
+            }
+        }
+        assert!(planned > 1900, "{planned}");
     }
 }
 

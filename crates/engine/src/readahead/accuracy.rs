@@ -23,8 +23,8 @@ pub(super) struct Accuracy {
     pub(super) readahead_unused: u64,
 }
 
-/// Trust before anything is known: enough to start quickly, and two windows
-/// in vain end that.
+/// Trust before anything is known: enough to start quickly, and one window
+/// in vain ends that.
 const START: u8 = 192;
 
 /// Sum of recent pages at which they are halved.
@@ -94,9 +94,9 @@ impl Accuracy {
     /// Touches that a progression has to show beyond the usual.
     pub(super) fn doubt(&self, kind: Kind) -> u32 {
         match self.trust(kind) {
-            128.. => 0,
-            64.. => 1,
-            32.. => 2,
+            160.. => 0,
+            128.. => 1,
+            96.. => 2,
             _ => 4,
         }
     }
@@ -125,9 +125,7 @@ mod tests {
     fn windows_in_vain_cost_trust_and_good_ones_bring_it_back() {
         let mut accuracy = Accuracy::new();
         assert_eq!(accuracy.doubt(Kind::Run), 0);
-        for _ in 0..2 {
-            accuracy.sample(Kind::Run, 0);
-        }
+        accuracy.sample(Kind::Run, 0);
         assert_eq!(accuracy.doubt(Kind::Run), 1);
         for _ in 0..20 {
             accuracy.sample(Kind::Run, 0);
@@ -137,7 +135,7 @@ mod tests {
             (0, 4)
         );
         assert_eq!(accuracy.doubt(Kind::Stride), 0, "kinds are apart");
-        for _ in 0..3 {
+        for _ in 0..4 {
             accuracy.sample(Kind::Run, u8::MAX);
         }
         assert_eq!(accuracy.doubt(Kind::Run), 0);

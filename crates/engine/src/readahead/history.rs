@@ -97,7 +97,7 @@ impl History {
         enough: impl Fn(&Proof) -> bool,
     ) -> Option<Proof> {
         let ring = Ring::new(file_pages);
-        let touches = &self.pages[..self.depth(file_pages)];
+        let touches = &self.pages[..usize::from(self.len)];
         let page = page as u32;
         if ring.pages < 2 {
             return None;
@@ -130,13 +130,6 @@ impl History {
             }
         }
         None
-    }
-
-    /// In a small file, random touches make progressions by chance: fewer of
-    /// them are looked at.
-    fn depth(&self, file_pages: u64) -> usize {
-        let depth = (file_pages / 64).clamp(8, TOUCHES as u64) as usize;
-        depth.min(usize::from(self.len))
     }
 }
 

@@ -7,8 +7,8 @@
 //! becomes visible only once.
 //!
 //! ```text
-//!   touch ── fits a stream? ── yes ─► the stream moves on; its window grows with
-//!     │       (stream.rs)             what it has consumed (window.rs)
+//!   touch ── fits a stream? ── yes ─► the stream moves on (stream.rs); its window
+//!     │       (fit.rs)                grows with what it has consumed (window.rs)
 //!     └ no ─► does it prolong a progression in the last misses? (history.rs)
 //!               ├ yes, long enough for the trust we have ─► new stream
 //!               └ no ─► one page, nothing ahead
@@ -40,6 +40,7 @@
 //! that owns it. No heap, no I/O, fixed size: it runs in the fault handler.
 
 mod accuracy;
+mod fit;
 mod history;
 mod stream;
 mod window;
@@ -48,8 +49,9 @@ use core::ops::Range;
 
 use crate::mm::vma::Advice;
 use accuracy::Accuracy;
+use fit::Fit;
 use history::{History, Proof};
-use stream::{Fit, Stream};
+use stream::Stream;
 
 /// Pages of the largest folio, and its alignment. A folio never crosses a
 /// multiple of it.
@@ -58,13 +60,11 @@ pub const FOLIO: u64 = 16;
 /// Streams that one mapping can follow at a time.
 const STREAMS: usize = 20;
 
-/// Touches without one of its own after which a stream counts as quiet.
-const QUIET: u32 = 256;
-
 /// What the engine can afford at this touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Pages a run may have ahead of its reader.
+    /// Pages a run may have ahead of its reader. Below two blocks a run reads
+    /// the rest of its block and nothing in the background.
     pub max_window: u32,
     /// Pages of this mapping that may be in flight or unused, all streams
     /// together; zero stops read-ahead.
@@ -147,7 +147,7 @@ impl Plan {
 /// One touch, as the parts of this module see it.
 struct Event {
     page: u64,
-    /// What a first use maps; the limits of the block for a miss.
+    /// What a first use maps, or what a miss may read.
     folio: Range<u64>,
     touch: Touch,
     file_pages: u64,
@@ -173,8 +173,8 @@ pub struct ReadAhead {
     accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
-    /// Slot that is looked at next for having gone quiet.
-    hand: u8,
+    /// Stream and pages of the last plan, until it is told what became of it.
+    last: (u8, u32),
 }
 
 const _: () = assert!(size_of::<ReadAhead>() <= 1024);
@@ -193,18 +193,21 @@ impl ReadAhead {
             history: History::new(),
             accuracy: Accuracy::new(),
             clock: 0,
-            hand: 0,
+            last: (0, 0),
         }
     }
 
     /// Takes note of a touch of `page` and says what to read.
     ///
     /// `folio` is the extent that becomes mapped: for a first use the folio
-    /// that was read ahead (with the neighbours mapped in the same go, if
-    /// any), for a miss the limits of the page's block, of which the caller
-    /// then maps `demand`. A touch that waits for I/O is told once, not again
-    /// when it is retried. A touch of pages that were used before (cached, but
-    /// not mapped) is not told.
+    /// that was read ahead, with the neighbours mapped in the same go if any;
+    /// for a miss the pages around it that are not cached, within its block,
+    /// of which the caller then maps `demand`.
+    ///
+    /// A touch that waits for I/O is told once, not again when it is retried.
+    /// A touch of pages that were used before (cached, but not mapped) is not
+    /// told. Fault-around should map such pages, and leave folios read ahead
+    /// for their own first use: what is mapped unseen proves nothing.
     pub fn touch(
         &mut self,
         page: u64,
@@ -221,10 +224,10 @@ impl ReadAhead {
             file_pages: limits.file_pages,
         };
         self.clock = self.clock.wrapping_add(1);
+        self.last.1 = 0;
         if touch == Touch::FirstUse {
             self.accuracy.mapped(event.folio.end - event.folio.start);
         }
-        self.judge_quiet();
         if advice == Advice::Random {
             self.count_use(&event, false);
             return Plan::single(page);
@@ -248,6 +251,7 @@ impl ReadAhead {
         let stream = &mut self.streams[index];
         stream.stamp(self.clock);
         let plan = stream.advance(&event, steps, &allowance);
+        self.last = (index as u8, plan.ahead.len() as u32);
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
         }
@@ -255,13 +259,20 @@ impl ReadAhead {
     }
 
     /// `pages` of the last plan's `ahead` are being read; the others were
-    /// cached already, or there was no frame for them.
+    /// cached already, or there was no frame for them. Told once after each
+    /// plan with something ahead, before the next touch.
     pub fn submitted(&mut self, pages: u32) {
+        let (index, planned) = self.last;
+        if planned > 0 {
+            self.streams[usize::from(index)].submitted(pages < planned);
+        }
+        self.last.1 = 0;
         self.accuracy.submitted(pages);
     }
 
     /// `pages` that were read ahead were dropped untouched, by reclaim or by
-    /// an unmap.
+    /// an unmap. Windows shrink by it: reclaim should take what its reader left
+    /// behind, not what was just read.
     pub fn unused(&mut self, pages: u32) {
         self.accuracy.unused(pages);
     }
@@ -271,7 +282,7 @@ impl ReadAhead {
         self.accuracy.outstanding
     }
 
-    /// Pages read ahead so far.
+    /// Pages read ahead so far; those of a `demand` are not among them.
     pub fn readahead_pages(&self) -> u64 {
         self.accuracy.readahead_pages
     }
@@ -299,6 +310,9 @@ impl ReadAhead {
     fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
         let mut best: Option<(usize, Fit)> = None;
         for index in 0..STREAMS {
+            if self.streams[index].lapsed(self.clock, event.file_pages) {
+                self.close(index);
+            }
             match self.streams[index].fit(event) {
                 None => {}
                 Some(Fit::Refuted) => self.close(index),
@@ -333,20 +347,17 @@ impl ReadAhead {
         let file_start = event.page == 0 && event.touch == Touch::Miss && !runs_only;
         let proof = match proof {
             Some(proof) => proof,
-            None if file_start && event.file_pages > 1 && accuracy.doubt(Kind::Run) == 0 => {
-                Proof::start()
-            }
+            None if file_start => Proof::start(),
             None => return None,
         };
         Some(self.open(proof, event))
     }
 
-    /// Puts a new stream in the place of the one least worth keeping: long
-    /// quiet, for how much it has proven.
+    /// Puts a new stream in the place of the one that was quiet for longest.
     fn open(&mut self, proof: Proof, event: &Event) -> usize {
         let clock = self.clock;
         let index = (0..STREAMS)
-            .max_by_key(|&i| self.streams[i].staleness(clock))
+            .max_by_key(|&i| self.streams[i].age(clock))
             .expect("there are streams");
         self.close(index);
         self.streams[index] = Stream::new(&proof, event);
@@ -358,16 +369,6 @@ impl ReadAhead {
         self.streams[index] = Stream::FREE;
     }
 
-    /// Looks at one stream a touch: what a quiet one left unused is not going
-    /// to be used.
-    fn judge_quiet(&mut self) {
-        let index = usize::from(self.hand);
-        self.hand = ((index + 1) % STREAMS) as u8;
-        if self.streams[index].age(self.clock) > QUIET {
-            self.judge(index);
-        }
-    }
-
     fn judge(&mut self, index: usize) {
         if let Some(share) = self.streams[index].judge() {
             self.accuracy.sample(self.streams[index].kind(), share);
@@ -375,17 +376,12 @@ impl ReadAhead {
     }
 
     fn allowance(&self, index: usize, advice: Advice, limits: &Limits) -> Allowance {
-        let clock = self.clock;
-        let others = (0..STREAMS)
-            .filter(|&i| i != index && self.streams[i].is_busy(clock))
-            .count() as u32;
-        let share = limits.max_ahead / (others + 1);
         let most = match self.streams[index].kind() {
             Kind::Run => limits.max_window,
             Kind::Stride => limits.queue_depth,
         };
         Allowance {
-            cap: (most >> self.accuracy.shrink()).min(share),
+            cap: most >> self.accuracy.shrink(),
             room: limits.max_ahead.saturating_sub(self.accuracy.outstanding),
             at_once: advice == Advice::Sequential,
             trust: self.accuracy.trust(Kind::Run),

@@ -13,77 +13,48 @@ use super::history::Proof;
 use super::window::{run_window, stride_window};
 use super::{Ahead, Allowance, Event, FOLIO, Kind, Plan, Touch};
 
-/// Steps behind `next` that still belong to a stride: several threads that
-/// share one may come in any order.
-const LATE: u64 = 32;
-
 /// Steps of a stride after which its touches no longer look like the starts
 /// of other streams.
 const GROWN: u32 = 32;
 
-/// Loss of a window in eighths of a halving: a window lost to reclaim halves
-/// the next ones, eight windows kept undo it.
-const LOSS: u8 = 8;
+/// A window lost to reclaim halves the next ones; this many windows kept undo
+/// it, so that little is lost to trying again.
+const LOSS: u8 = 32;
 const MOST_LOSSES: u8 = 6 * LOSS;
 
 /// The stream exists.
-const LIVE: u8 = 1;
+pub(super) const LIVE: u8 = 1;
 /// Its first windows have been judged.
 const JUDGED: u8 = 2;
 /// It was seen to pass the end of the file: its windows may do so.
 const WRAPS: u8 = 4;
-/// It moved at least once since it was opened.
-const MOVED: u8 = 8;
+/// Some of what it planned was cached already, and may be mapped: its reader
+/// may skip it without a fault.
+pub(super) const HOLES: u8 = 8;
 
 /// All fields are protected by the lock of the page cache.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
     /// Page expected next.
-    next: u64,
+    pub(super) next: u64,
     /// 1 or -1 for a run.
-    stride: i32,
+    pub(super) stride: i32,
     /// Steps taken, saturating.
     consumed: u32,
     /// Clock of the last touch.
     stamp: u32,
     /// Steps planned from `next` on.
-    ahead: u16,
+    pub(super) ahead: u16,
     /// Steps from `next` to a place where the reader may be instead, as a
     /// touch ahead of it showed; zero if there is none.
-    alternative: u16,
+    pub(super) alternative: u16,
     /// Pages planned so far, saturating.
     planned: u16,
     /// Pages that the last touch mapped.
     mapped: u16,
-    /// Windows lost to reclaim lately, in eighths.
+    /// Windows lost to reclaim lately, each counted [`LOSS`] times.
     strain: u8,
     flags: u8,
-}
-
-/// How a touch relates to a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// The reader is this many steps past `next`. Not zero where pages in
-    /// between were mapped already and so are not seen.
-    Next(i64),
-    /// Where the reader would be next if this touch was its own.
-    Perhaps(u16),
-    /// A late touch of a stride, planned long ago.
-    Behind,
-    /// The reader did not read what a run reads.
-    Refuted,
-}
-
-impl Fit {
-    /// Less is better.
-    pub(super) fn rank(self) -> u8 {
-        match self {
-            Fit::Next(0) => 0,
-            Fit::Next(_) => 1,
-            Fit::Behind => 2,
-            Fit::Perhaps(_) | Fit::Refuted => 3,
-        }
-    }
 }
 
 impl Stream {
@@ -126,7 +97,7 @@ impl Stream {
         !self.is_run() && self.consumed < GROWN
     }
 
-    fn is(&self, flag: u8) -> bool {
+    pub(super) fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
@@ -143,14 +114,22 @@ impl Stream {
         }
     }
 
-    /// True if it shares the budget with others now.
-    pub(super) fn is_busy(&self, clock: u32) -> bool {
-        self.is(MOVED) && self.age(clock) <= super::QUIET
+    /// `holes`: the last plan was not read as a whole.
+    pub(super) fn submitted(&mut self, holes: bool) {
+        if holes {
+            self.flags |= HOLES;
+        } else {
+            self.flags &= !HOLES;
+        }
     }
 
-    /// How little it is worth keeping.
-    pub(super) fn staleness(&self, clock: u32) -> u32 {
-        self.age(clock) / (self.consumed.max(1).ilog2() + 1)
+    /// True if nothing came for so long that the page it expects would be
+    /// touched by chance: in a file of n pages random access meets any of them
+    /// once in n touches.
+    pub(super) fn lapsed(&self, clock: u32, file_pages: u64) -> bool {
+        let chances = if self.is_run() { 16 } else { 64 };
+        let patience = (file_pages / chances).max(32);
+        self.is(LIVE) && u64::from(self.age(clock)) > patience
     }
 
     /// The touch that a run was not expected to make, but that may be its
@@ -182,88 +161,9 @@ impl Stream {
         Some((u32::from(reached) * 255 / u32::from(self.planned)) as u8)
     }
 
-    /// Steps from `next` to `page`; none if it is not on the way.
-    fn steps_to(&self, page: u64, file_pages: u64) -> Option<u64> {
-        let next = self.next % file_pages;
-        let (from, to) = if self.stride > 0 {
-            (next, page)
-        } else {
-            (page, next)
-        };
-        let pages = if to >= from {
-            to - from
-        } else {
-            to + file_pages - from
-        };
-        let stride = u64::from(self.stride.unsigned_abs());
-        if stride == 1 {
-            Some(pages)
-        } else {
-            pages.is_multiple_of(stride).then(|| pages / stride)
-        }
-    }
-
-    /// How `event` relates to this stream, if at all.
-    pub(super) fn fit(&self, event: &Event) -> Option<Fit> {
-        if !self.is(LIVE) {
-            None
-        } else if self.next == event.page {
-            Some(Fit::Next(0))
-        } else if self.is_run() {
-            self.fit_run(event)
-        } else {
-            self.fit_stride(event)
-        }
-    }
-
-    fn fit_run(&self, event: &Event) -> Option<Fit> {
-        let steps = self.steps_to(event.page, event.file_pages)?;
-        let before = event.file_pages - steps;
-        let mapped = self.mapped_by(event);
-        if event.touch == Touch::FirstUse {
-            if before <= FOLIO && mapped > before {
-                // The folio began earlier than planned: other plans made it.
-                return Some(Fit::Next(-(before as i64)));
-            }
-            if event.folio.contains(&self.next) {
-                return Some(Fit::Refuted);
-            }
-            let entered_at_its_edge = mapped == event.folio.end - event.folio.start;
-            if steps <= FOLIO && entered_at_its_edge && steps < u64::from(self.ahead) {
-                return Some(Fit::Next(steps as i64));
-            }
-        }
-        if steps == u64::from(self.alternative) && steps != 0 {
-            return Some(Fit::Next(steps as i64));
-        }
-        if steps < u64::from(self.ahead) + FOLIO {
-            let mapped = if event.touch == Touch::Miss {
-                1
-            } else {
-                mapped
-            };
-            return Some(Fit::Perhaps(saturate(steps + mapped)));
-        }
-        None
-    }
-
-    fn fit_stride(&self, event: &Event) -> Option<Fit> {
-        if let Some(steps) = self.steps_to(event.page, event.file_pages)
-            && steps <= u64::from(self.ahead) + 2
-        {
-            return Some(Fit::Next(steps as i64));
-        }
-        let back = Stream {
-            stride: -self.stride,
-            ..*self
-        };
-        let late = back.steps_to(event.page, event.file_pages)?;
-        (late <= LATE).then_some(Fit::Behind)
-    }
-
     /// Pages that `event` maps from its page on, in the reader's direction, if
     /// all of its folio is mapped.
-    fn mapped_by(&self, event: &Event) -> u64 {
+    pub(super) fn mapped_by(&self, event: &Event) -> u64 {
         if self.stride > 0 {
             event.folio.end - event.page
         } else {
@@ -272,12 +172,9 @@ impl Stream {
     }
 
     /// Moves on to `event`, `steps` past `next`, and plans what is to be read.
-    pub(super) fn advance(&mut self, event: &Event, steps: i64, allow: &Allowance) -> Plan {
-        if self.consumed > 0 && self.mapped > 0 {
-            self.flags |= MOVED;
-        }
+    pub(super) fn advance(&mut self, event: &Event, steps: u64, allow: &Allowance) -> Plan {
         // Steps planned from the touched page on, this one included.
-        let planned = (i64::from(self.ahead) - steps).max(0) as u64;
+        let planned = u64::from(self.ahead).saturating_sub(steps);
         let lost = event.touch == Touch::Miss && planned > 0;
         if lost {
             self.strain = (self.strain + LOSS).min(MOST_LOSSES);
@@ -286,7 +183,7 @@ impl Stream {
         self.alternative = 0;
         let cap = (allow.cap >> self.strain.div_ceil(LOSS)).min(u32::from(u16::MAX) / 2);
         let plan = if self.is_run() {
-            self.advance_run(event, steps, planned, cap, allow)
+            self.advance_run(event, planned, cap, allow)
         } else {
             self.advance_stride(event, planned, cap, allow)
         };
@@ -298,14 +195,7 @@ impl Stream {
         plan
     }
 
-    fn advance_run(
-        &mut self,
-        event: &Event,
-        steps: i64,
-        planned: u64,
-        cap: u32,
-        allow: &Allowance,
-    ) -> Plan {
+    fn advance_run(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {
         let consumed = self.consumed.saturating_add(1);
         // Pages that may be read beyond the touched one.
         let window = if allow.at_once {
@@ -343,10 +233,11 @@ impl Stream {
         let run_pages = run.as_ref().map_or(0, |run| run.end - run.start);
 
         self.next = step(event.page, self.stride, mapped, event.file_pages);
-        let taken = (mapped as i64 + steps.min(0)).max(0) as u64;
-        self.consumed = self
-            .consumed
-            .saturating_add(u32::try_from(taken).unwrap_or(u32::MAX));
+        if event.touch == Touch::Miss {
+            let edge = if self.stride > 0 { 0 } else { FOLIO - 1 };
+            self.submitted(mapped == self.mapped_by(event) && self.next % FOLIO != edge);
+        }
+        self.consumed = self.consumed.saturating_add(u32::from(saturate(mapped)));
         self.ahead = saturate(ahead + run_pages);
         self.mapped = saturate(mapped);
         Plan {
@@ -387,7 +278,7 @@ impl Stream {
     fn advance_stride(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {
         let stride = i64::from(self.stride);
         let (page, file_pages) = (event.page as i64, event.file_pages as i64);
-        if !(0..file_pages).contains(&(page - stride)) && self.is(MOVED) {
+        if !(0..file_pages).contains(&(page - stride)) {
             self.flags |= WRAPS;
         }
         self.consumed = self.consumed.saturating_add(1);
@@ -427,6 +318,6 @@ fn step(page: u64, stride: i32, steps: u64, file_pages: u64) -> u64 {
     (page as i64 + i64::from(stride) * steps as i64).rem_euclid(file_pages as i64) as u64
 }
 
-fn saturate(pages: u64) -> u16 {
+pub(super) fn saturate(pages: u64) -> u16 {
     u16::try_from(pages).unwrap_or(u16::MAX)
 }

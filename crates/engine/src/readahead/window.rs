@@ -17,8 +17,9 @@ const EARLY: u32 = 80;
 /// Pages that a run may have read in all at first: its block.
 const BLOCK: u32 = super::FOLIO as u32;
 
-/// Trust at which all of [`EARLY`] is allowed.
+/// Trust at which all of [`BLOCK`] and [`EARLY`] is allowed, and none of it.
 const FULL_TRUST: u32 = 192;
+const NO_TRUST: u32 = 64;
 
 /// Touches (this one included) that make a stream of `proof`. A progression
 /// with nothing in between needs one less: in a file of n pages two random
@@ -36,11 +37,12 @@ pub(super) fn terms_needed(proof: &Proof, accuracy: &Accuracy) -> u32 {
 /// Pages that a run may have read beyond the touched one, which is its
 /// `consumed`th.
 pub(super) fn run_window(consumed: u32, trust: u8) -> u32 {
-    let trusted = |pages: u32| pages * u32::from(trust).min(FULL_TRUST) / FULL_TRUST;
+    let trust = u32::from(trust).clamp(NO_TRUST, FULL_TRUST) - NO_TRUST;
+    let trusted = |pages: u32| pages * trust / (FULL_TRUST - NO_TRUST);
     let early = match consumed {
-        0..8 => BLOCK,
-        8..16 => trusted(2 * BLOCK).max(BLOCK),
-        _ => trusted(EARLY).max(BLOCK),
+        0..8 => trusted(BLOCK),
+        8..16 => trusted(2 * BLOCK),
+        _ => trusted(EARLY),
     };
     let grown = if consumed < WIDE {
         consumed / 4

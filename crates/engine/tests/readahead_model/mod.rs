@@ -20,9 +20,20 @@ pub enum Met {
     Ahead(u64),
 }
 
+/// Which pages go when memory is full.
+#[derive(Debug, Clone, Copy)]
+pub enum Reclaim {
+    /// Pages never touched, once they have been there for a while, then the
+    /// longest mapped.
+    Aged,
+    /// Pages never touched, however new.
+    UnusedFirst,
+}
+
 struct Folio {
     pages: Range<u64>,
     planned_at: u64,
+    read_at: u64,
 }
 
 const ABSENT: u32 = 0;
@@ -36,7 +47,8 @@ pub struct Model {
     pub limits: Limits,
     pub advice: Advice,
     /// Pages of memory.
-    memory: u64,
+    pub memory: u64,
+    reclaim: Reclaim,
     resident: u64,
     outstanding: u64,
     /// ABSENT, MAPPED, or AHEAD plus the folio's index.
@@ -75,6 +87,7 @@ impl Model {
             limits: limits(file_pages),
             advice: Advice::Normal,
             memory: u64::MAX,
+            reclaim: Reclaim::Aged,
             resident: 0,
             outstanding: 0,
             state: vec![ABSENT; file_pages as usize],
@@ -97,6 +110,11 @@ impl Model {
         self
     }
 
+    pub fn reclaim(mut self, reclaim: Reclaim) -> Model {
+        self.reclaim = reclaim;
+        self
+    }
+
     /// Pages read by page touched.
     pub fn ratio(&self) -> f64 {
         self.read as f64 / self.distinct as f64
@@ -113,11 +131,15 @@ impl Model {
                 self.misses += 1;
                 let start = page - page % FOLIO;
                 let end = (start + FOLIO).min(self.limits.file_pages);
-                let plan = self.ask(page, start..end, Touch::Miss);
-                assert!(plan.demand.start >= start && plan.demand.end <= end);
-                self.demand(page, plan.demand.clone());
+                let hole = self.absent_around(page, start..end);
+                let plan = self.ask(page, hole.clone(), Touch::Miss);
+                let pages = plan.demand.clone();
+                assert!(pages.start >= hole.start && pages.end <= hole.end);
+                self.read += pages.end - pages.start;
+                self.resident += pages.end - pages.start;
+                self.map(pages);
                 self.read_ahead(&plan.ahead);
-                self.reclaim();
+                self.make_room();
                 Met::Miss
             }
             index => {
@@ -129,7 +151,7 @@ impl Model {
                 let plan = self.ask(page, pages, Touch::FirstUse);
                 assert_eq!(plan.demand, page..page + 1);
                 self.read_ahead(&plan.ahead);
-                self.reclaim();
+                self.make_room();
                 Met::Ahead(self.touches - planned_at)
             }
         }
@@ -155,14 +177,11 @@ impl Model {
         self.mapped.push_back(pages);
     }
 
-    /// Reads and maps the absent pages around `page`.
-    fn demand(&mut self, page: u64, pages: Range<u64>) {
+    fn absent_around(&self, page: u64, pages: Range<u64>) -> Range<u64> {
         let absent = |page: &u64| self.state[*page as usize] == ABSENT;
         let end = (page..pages.end).take_while(absent).count() as u64 + page;
         let start = page - (pages.start..page).rev().take_while(absent).count() as u64;
-        self.read += end - start;
-        self.resident += end - start;
-        self.map(start..end);
+        start..end
     }
 
     fn read_ahead(&mut self, ahead: &Ahead) {
@@ -215,6 +234,7 @@ impl Model {
             self.folios.push(Folio {
                 pages: start..end,
                 planned_at: self.touches,
+                read_at: self.read,
             });
             self.unused.push_back(index);
             self.read += end - start;
@@ -223,15 +243,25 @@ impl Model {
         }
     }
 
-    /// Never touched pages go first, then the longest mapped.
-    fn reclaim(&mut self) {
+    /// Makes room.
+    fn make_room(&mut self) {
         while self.resident > self.memory {
-            let pages = match self.unused.pop_front() {
+            while let Some(&index) = self.unused.front()
+                && self.state[self.folios[index as usize].pages.start as usize] != AHEAD + index
+            {
+                self.unused.pop_front(); // Touched meanwhile.
+            }
+            let oldest = self.unused.front().filter(|&&index| {
+                let age = self.read - self.folios[index as usize].read_at;
+                match self.reclaim {
+                    Reclaim::Aged => age > self.memory / 2 || self.mapped.is_empty(),
+                    Reclaim::UnusedFirst => true,
+                }
+            });
+            let pages = match oldest.copied() {
                 Some(index) => {
+                    self.unused.pop_front();
                     let pages = self.folios[index as usize].pages.clone();
-                    if self.state[pages.start as usize] != AHEAD + index {
-                        continue; // Touched meanwhile.
-                    }
                     let dropped = pages.end - pages.start;
                     self.outstanding -= dropped;
                     self.policy.unused(dropped as u32);
