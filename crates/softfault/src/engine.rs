@@ -6,7 +6,7 @@ use crate::frames::AnonymousFrames;
 use crate::process::{self, Process};
 use crate::signal;
 use crate::stats::Stats;
-use crate::store::Rings;
+use crate::store::{QueueKind, Rings};
 use crate::{Mmap, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
@@ -23,6 +23,26 @@ pub enum Fallback {
     Error,
     /// It maps with the kernel's mmap, without a budget; `stats` counts it.
     Kernel,
+}
+
+/// How reads ahead are submitted. A read that a thread waits for is always its
+/// own `pread`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AsyncReads {
+    /// `io_submit(2)`, or `io_uring` where that is closed or used up.
+    ///
+    /// io_uring completes a read in the context of the thread that submitted
+    /// it, and so interrupts that thread's `epoll_wait`, `poll` or `nanosleep`
+    /// with EINTR, which programs do not expect of having touched memory.
+    #[default]
+    Auto,
+    /// `io_submit(2)`. Direct reads only: a file that has to be read through
+    /// the page cache is not read ahead.
+    IoSubmit,
+    /// io_uring.
+    IoUring,
+    /// Never: each fault reads for itself.
+    Never,
 }
 
 /// Maps under one memory budget. Cheap to clone; the engine lives as long as
@@ -44,7 +64,7 @@ pub(crate) struct Inner {
 pub(crate) struct Managed {
     pub(crate) node: Arc<Node>,
     pub(crate) process: &'static Process,
-    /// `None` where io_uring is closed: reads are synchronous then.
+    /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
 }
 
@@ -57,7 +77,7 @@ pub struct Builder {
     pub(crate) on_truncate: OnTruncate,
     pub(crate) fallback: Fallback,
     pub(crate) trust_handlers: bool,
-    pub(crate) io_uring: bool,
+    pub(crate) async_reads: AsyncReads,
 }
 
 impl Builder {
@@ -101,10 +121,9 @@ impl Builder {
         self
     }
 
-    /// Reads ahead with io_uring where it is open (the default); otherwise
-    /// every read is a `pread`.
-    pub fn io_uring(mut self, use_it: bool) -> Self {
-        self.io_uring = use_it;
+    /// How to read ahead.
+    pub fn async_reads(mut self, how: AsyncReads) -> Self {
+        self.async_reads = how;
         self
     }
 
@@ -145,10 +164,13 @@ impl Builder {
             process.clock(),
         )
         .map_err(error::budget)?;
-        let rings = match self.io_uring {
-            true => Rings::new().ok().map(Arc::new),
-            false => None,
+        let rings = match self.async_reads {
+            AsyncReads::Auto => Rings::new().ok(),
+            AsyncReads::IoSubmit => Rings::of(QueueKind::Aio).ok(),
+            AsyncReads::IoUring => Rings::of(QueueKind::Uring).ok(),
+            AsyncReads::Never => None,
         };
+        let rings = rings.map(Arc::new);
         Ok(Managed {
             node,
             process,
@@ -167,7 +189,7 @@ impl Engine {
             on_truncate: OnTruncate::Error,
             fallback: Fallback::Error,
             trust_handlers: false,
-            io_uring: true,
+            async_reads: AsyncReads::Auto,
         }
     }
 

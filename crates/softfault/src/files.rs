@@ -147,6 +147,16 @@ impl Files {
     }
 }
 
+impl Drop for Files {
+    fn drop(&mut self) {
+        if crate::process::is_forked_child() {
+            // The parent's: reads that were under way at the fork never end
+            // in the child, and nothing here is the child's to give back.
+            core::mem::take(&mut *self.entries()).leak();
+        }
+    }
+}
+
 /// Nobody maps it and no fault is under way in it: dropping the entry drops
 /// the cache here, and not in a handler.
 fn is_idle(entry: &Entry) -> bool {

@@ -62,7 +62,7 @@ mod stats;
 pub mod store;
 mod uffd;
 
-pub use engine::{Builder, Engine, Fallback};
+pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
 pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};

@@ -1,6 +1,7 @@
 //! What happened in an engine.
 
 use crate::Engine;
+use crate::store::QueueKind;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
 
@@ -55,8 +56,8 @@ pub struct Stats {
     pub idle_windows: u64,
     /// True if the kernel serves the maps, since userfaultfd is closed.
     pub kernel_fallback: bool,
-    /// True if reads ahead go through io_uring.
-    pub io_uring: bool,
+    /// The kernel's interface that reads ahead go through, if there is one.
+    pub async_reads: Option<QueueKind>,
     /// Waits for locks and for I/O.
     pub waits: Waits,
 }
@@ -117,7 +118,7 @@ impl Stats {
             windows: windows as u64,
             idle_windows: idle_windows as u64,
             kernel_fallback: false,
-            io_uring: managed.rings.is_some(),
+            async_reads: managed.rings.as_ref().map(|rings| rings.kind()),
             waits: Waits {
                 mmap_lock_read: locks.mmap_read,
                 mmap_lock_write: locks.mmap_write,

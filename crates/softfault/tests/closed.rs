@@ -61,7 +61,10 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     let file = made_file("closed", 1 << 20);
     // SAFETY: nobody writes to the file.
     let refused = unsafe { Mmap::map(&file) }.unwrap_err();
-    assert!(refused.to_string().contains("softfault doctor"), "{refused}");
+    assert!(
+        refused.to_string().contains("softfault doctor"),
+        "{refused}"
+    );
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
 
     let engine = Engine::builder()
@@ -80,18 +83,18 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
 }
 
 #[test]
-fn without_io_uring_reads_are_right_all_the_same() {
+fn without_asynchronous_reads_all_bytes_are_right() {
     if scenario().is_none() {
         return in_child(
-            "without_io_uring_reads_are_right_all_the_same",
-            "io_uring",
+            "without_asynchronous_reads_all_bytes_are_right",
+            "async reads",
         );
     }
     refuse(libc::SYS_io_uring_setup);
     refuse(libc::SYS_io_setup);
     let file = made_file("no-ring", 20 << 20);
     let engine = Engine::builder().memory(8 << 20).build().unwrap();
-    assert!(!engine.stats().io_uring);
+    assert_eq!(engine.stats().async_reads, None);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     for offset in (0..map.len()).step_by(4096) {

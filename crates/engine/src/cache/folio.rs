@@ -217,16 +217,29 @@ impl Folio {
         }
     }
 
-    /// Sleeps until the folio lock is released, or until `timeout_ns` have
-    /// passed, or less. The caller holds a reference.
-    pub fn wait_unlocked(&self, timeout_ns: u64) {
-        // Relaxed: `unlock` clears both bits at once and sees this one, or we
-        // see its work.
-        let state = self.state.fetch_or(flag::WAITERS, Ordering::Relaxed);
-        if state & flag::LOCKED == 0 {
-            // Left behind, the bit costs the next holder a wake-up call.
-            return;
+    /// Announces that the caller is about to wait for the folio lock; returns
+    /// the bits to sleep on, or `None` if the lock is free. The caller holds a
+    /// reference.
+    pub(crate) fn announce_waiter(&self) -> Option<u32> {
+        // AcqRel pairs with `rouse`: what the caller does next (it looks for
+        // the read in its ring) comes after, in the eyes of whoever rouses.
+        let state = self.state.fetch_or(flag::WAITERS, Ordering::AcqRel);
+        // Left behind, the bit costs the next holder a wake-up call.
+        (state & flag::LOCKED != 0).then_some(state | flag::WAITERS)
+    }
+
+    /// Sleeps while the bits are those that `announce_waiter` returned, or
+    /// until `timeout_ns` have passed, or less.
+    pub(crate) fn sleep(&self, announced: u32, timeout_ns: u64) {
+        self.state.wait(announced, Some(timeout_ns));
+    }
+
+    /// Wakes those who wait although the folio stays locked: there is something
+    /// new to do about it. The caller holds a reference.
+    pub(crate) fn rouse(&self) {
+        let before = self.state.fetch_and(!flag::WAITERS, Ordering::AcqRel);
+        if before & flag::WAITERS != 0 {
+            self.state.wake(u32::MAX);
         }
-        self.state.wait(state | flag::WAITERS, Some(timeout_ns));
     }
 }

@@ -3,6 +3,7 @@
 use super::folio::Folio;
 use super::node::Node;
 use core::ops::Deref;
+use sync::atomic::Ordering;
 
 /// A folio that cannot be evicted or reused while this lives.
 pub struct FolioRef<'a> {
@@ -21,6 +22,15 @@ impl<'a> FolioRef<'a> {
         let folio = self.folio;
         core::mem::forget(self);
         folio
+    }
+}
+
+impl Clone for FolioRef<'_> {
+    fn clone(&self) -> Self {
+        // Relaxed: there is a reference already, which keeps reclaim away.
+        let refs = self.folio.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(refs > 0, "folio reference count");
+        Self { ..*self }
     }
 }
 

@@ -147,6 +147,22 @@ impl PageCache {
         Some(FolioRef::new(&self.node, folio))
     }
 
+    /// The pages around `addr` of which none is cached, within `most`, which
+    /// lies in one block.
+    pub(crate) fn absent_around(&self, addr: usize, most: Range<usize>) -> Range<usize> {
+        let bucket = self.node.index.lock(addr, &self.node.folios);
+        let mut absent = most;
+        for folio in bucket.iter() {
+            let pages = folio.range();
+            if pages.end <= addr {
+                absent.start = absent.start.max(pages.end);
+            } else if addr < pages.start {
+                absent.end = absent.end.min(pages.start);
+            }
+        }
+        absent
+    }
+
     /// Puts a fresh folio into the index, unless a page of it is there, or was
     /// truncated meanwhile. On success the caller has a second reference.
     pub(crate) fn insert<'a>(&'a self, folio: &'a Folio) -> Option<FolioRef<'a>> {

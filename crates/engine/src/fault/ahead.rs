@@ -66,7 +66,7 @@ pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(u64::MAX, &Completion(&cache.node), 0);
     let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
-    let mut batch = Batch::new(cache);
+    let mut batch = Batch::new(cache, flag::READAHEAD);
     match ahead {
         Ahead::None => {}
         Ahead::Run { pages } => {
@@ -88,9 +88,8 @@ pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
         }
     }
     batch.submit();
-    if batch.started > 0 {
-        cache.readahead.lock().submitted(batch.started);
-    }
+    // None is an answer too: the policy learns that it is short of room.
+    cache.readahead.lock().submitted(batch.started);
 }
 
 /// Reads a run of pages, a folio a block. `false` when there is no more room.
@@ -120,16 +119,19 @@ pub(super) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
 /// Reads that were prepared and not yet submitted.
 pub(super) struct Batch<'a> {
     cache: &'a Arc<PageCache>,
+    /// What marks the folios: `READAHEAD` if the policy is to learn of their
+    /// use, nothing if the caller of `prefetch` wants them.
+    mark: u32,
     reads: [Read; SUBMIT],
     count: usize,
     /// The store takes no more.
     full: bool,
     /// Pages whose reads were started.
-    pub(super) started: u32,
+    started: u32,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(cache: &'a Arc<PageCache>) -> Self {
+    pub(super) fn new(cache: &'a Arc<PageCache>, mark: u32) -> Self {
         let empty = Read {
             cookie: 0,
             offset: 0,
@@ -138,6 +140,7 @@ impl<'a> Batch<'a> {
         };
         Self {
             cache,
+            mark,
             reads: [empty; SUBMIT],
             count: 0,
             full: false,
@@ -162,15 +165,19 @@ impl<'a> Batch<'a> {
         let Some(folio) = folio else {
             return false;
         };
-        folio.change(flag::READAHEAD | flag::ASYNC, 0);
-        // The second reference is the read's; the completion drops it.
+        folio.change(flag::ASYNC | self.mark, 0);
+        // One reference is the read's, which the completion drops; one is
+        // this batch's, until the read is submitted.
         match cache.insert(folio) {
-            Some(held) => held.leak(),
+            Some(held) => {
+                held.clone().leak();
+                held.leak();
+            }
             None => {
                 node.abandon(folio);
                 return true;
             }
-        };
+        }
         self.reads[self.count] = Read {
             cookie: u64::from(folio.id()),
             offset: cache.offset(range.start),
@@ -195,16 +202,19 @@ impl<'a> Batch<'a> {
         // the completion.
         let started = unsafe { cache.store.submit(reads) };
         for (place, read) in reads.iter().enumerate() {
+            let folio = node.folios.get(read.cookie as u32);
             if place < started {
                 let pages = read.bytes / PAGE_SIZE;
                 node.stats.readahead_pages.add(pages as u64);
                 self.started += pages as u32;
+                // Whoever came before the read was in flight reaps it now.
+                folio.rouse();
             } else {
                 self.full = true;
-                let folio = node.folios.get(read.cookie as u32);
                 read::discard(node, cache, folio);
                 node.put(folio);
             }
+            node.put(folio);
         }
         self.count = 0;
     }

@@ -125,8 +125,13 @@ fn refaulted(cache: &PageCache, addr: usize) -> u32 {
     }
 }
 
+/// The bits that a neighbour is chosen by.
+const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED | flag::READAHEAD;
+
 /// Maps the cached neighbours in the fault's block. They prove nothing about
-/// the access pattern and are not counted as hits (document 003, first patch).
+/// the access pattern and are not counted as hits (document 003, first patch);
+/// what the policy has read ahead is left for its own first use, by which the
+/// policy learns whether it was right.
 fn around(cache: &PageCache, addr: usize) {
     let node = &cache.node;
     let block = addr & !(BLOCK_BYTES - 1);
@@ -136,7 +141,7 @@ fn around(cache: &PageCache, addr: usize) {
         let bucket = node.index.lock(addr, &node.folios);
         let ready = bucket.iter().filter(|folio| {
             folio.range().start & !(BLOCK_BYTES - 1) == block
-                && folio.state() & (flag::UPTODATE | flag::MAPPED | flag::LOCKED) == flag::UPTODATE
+                && folio.state() & AROUND == flag::UPTODATE
         });
         for folio in ready.take(BLOCK_PAGES) {
             bucket.get(folio);

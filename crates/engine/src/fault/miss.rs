@@ -33,6 +33,7 @@ pub(super) fn fault(
     };
     let block = addr & !(BLOCK_BYTES - 1);
     let most = block.max(within.start)..(block + BLOCK_BYTES).min(within.end);
+    let most = cache.absent_around(addr, most);
     let plan = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice);
     let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
         ..cache.address(plan.demand.end * PAGE_SIZE as u64);

@@ -12,7 +12,7 @@ use sync::Arc;
 pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
     let window = cache.addresses();
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let mut batch = Batch::new(cache);
+    let mut batch = Batch::new(cache, 0);
     let mut next = range.start.max(window.start) & !(PAGE_SIZE - 1);
     let end = range.end.min(window.end);
     /// Pages between two looks at the room there is.
@@ -25,6 +25,5 @@ pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
         next = stop;
     }
     batch.submit();
-    cache.readahead.lock().submitted(batch.started);
     next.min(end)
 }

@@ -50,11 +50,11 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
             // The backing ends here: later pages are no longer the folio's.
             folio.shrink(keep / PAGE_SIZE);
             folio.change(flag::UPTODATE, flag::ASYNC);
-            if state & flag::READAHEAD != 0 {
+            if state & flag::ASYNC != 0 {
                 node.lists.add(&node.folios, folio);
             }
         }
-        Ok(_) | Err(_) if state & flag::READAHEAD != 0 => {
+        Ok(_) | Err(_) if state & flag::ASYNC != 0 => {
             // Nobody asked for it; who does reads it again and is told.
             discard(node, cache, folio);
             return;

@@ -129,14 +129,16 @@ impl Wait {
 /// until another reaper has unlocked it. `false` if interrupted.
 pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
     let completion = Completion(&cache.node);
-    while folio.is(flag::LOCKED) {
+    // Announced before the ring is asked: a read that is submitted after that
+    // changes the bits, and the sleep ends.
+    while let Some(announced) = folio.announce_waiter() {
         if interrupt.pending() {
             return false;
         }
-        let in_flight = folio.is(flag::ASYNC)
+        let in_flight = announced & flag::ASYNC != 0
             && cache.store.reap(folio.id() as u64, &completion, SLICE_NS) == Reap::TimedOut;
         if !in_flight {
-            folio.wait_unlocked(SLICE_NS);
+            folio.sleep(announced, SLICE_NS);
         }
     }
     true

@@ -148,7 +148,9 @@ impl Node {
                 self.stats.evicted.add(folio.pages() as u64);
             } else {
                 self.stats.readahead_dropped.add(folio.pages() as u64);
-                cache.readahead.lock().unused(folio.pages() as u32);
+                if folio.is(flag::READAHEAD) {
+                    cache.readahead.lock().unused(folio.pages() as u32);
+                }
             }
             // Out of the index, and the lock released for those who wait. The
             // cache may be gone afterwards: only the folio kept it.

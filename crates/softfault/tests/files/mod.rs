@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The byte that a made file holds at `offset`: differs from page to page and
 /// within a page.
@@ -23,7 +24,10 @@ pub fn path(name: &str) -> PathBuf {
 /// A file of `bytes` bytes; removed from its folder at once, so that nothing
 /// is left behind.
 pub fn made_file(name: &str, bytes: usize) -> File {
-    let path = path(name);
+    // Tests of one program run side by side.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = path(&format!("{name}-{}-{number}", std::process::id()));
     let file = File::options()
         .read(true)
         .write(true)

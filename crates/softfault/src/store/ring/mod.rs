@@ -143,10 +143,10 @@ pub(super) struct Ring {
 }
 
 impl Rings {
-    /// As many rings as suit this machine, of `io_uring`; of `io_submit` where
-    /// that is closed.
+    /// As many rings as suit this machine: of `io_submit`, which interrupts
+    /// nobody; of `io_uring` where that is closed or used up.
     pub fn new() -> Result<Self, Unavailable> {
-        Self::of(QueueKind::Uring).or_else(|closed| Self::of(QueueKind::Aio).map_err(|_| closed))
+        Self::of(QueueKind::Aio).or_else(|closed| Self::of(QueueKind::Uring).map_err(|_| closed))
     }
 
     /// As many rings as suit this machine, of this kind.
