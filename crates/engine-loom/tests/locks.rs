@@ -53,6 +53,9 @@ struct Guarded {
     value: UnsafeCell<u32>,
 }
 
+// SAFETY: `value` is protected by `sem`; loom checks it.
+unsafe impl Sync for Guarded {}
+
 impl Guarded {
     fn new() -> Arc<Self> {
         Arc::new(Self {

@@ -128,14 +128,46 @@ fn two_that_make_the_first_chunk() {
     });
 }
 
+/// A slot that anybody may look at.
+struct Looked(AtomicU32);
+
+impl TypeStable for Looked {
+    fn new_slot(index: u32) -> Self {
+        Self(AtomicU32::new(index + 7))
+    }
+}
+
+#[test]
+fn a_reader_of_a_slot_in_a_chunk_that_another_made() {
+    // Who announces the first slot need not be who made the chunk.
+    let seen = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let seen = Arc::clone(&seen);
+        move || {
+            let slab = Arc::new(Slab::<Looked>::new(2));
+            let other = {
+                let slab = Arc::clone(&slab);
+                spawn(move || slab.alloc().is_some())
+            };
+            let reader = {
+                let (slab, seen) = (Arc::clone(&slab), Arc::clone(&seen));
+                spawn(move || {
+                    if let Some(slot) = slab.try_get(0) {
+                        assert_eq!(slot.0.load(Relaxed), 7);
+                        seen.fetch_add(1, Relaxed);
+                    }
+                })
+            };
+            assert!(slab.alloc().is_some());
+            assert!(other.join().unwrap());
+            reader.join().unwrap();
+        }
+    });
+    assert!(seen.load(Relaxed) > 0);
+}
+
 #[test]
 fn a_reader_of_a_slot_that_may_not_be_there() {
-    struct Looked(AtomicU32);
-    impl TypeStable for Looked {
-        fn new_slot(index: u32) -> Self {
-            Self(AtomicU32::new(index + 7))
-        }
-    }
     let seen = Arc::new(AtomicUsize::new(0));
     explore(None, {
         let seen = Arc::clone(&seen);

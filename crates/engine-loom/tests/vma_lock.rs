@@ -57,9 +57,11 @@ fn reader_against_reuse_in_another_space() {
     explore(None, || {
         let (old, new) = (mmap_lock(1), mmap_lock(2));
         let vma = attached(&old);
-        // So that the numbers of the two sequences differ.
-        drop(new.write());
-        drop(new.write());
+        // The new space is ahead, so that the two sequences have no number in
+        // common: by chance they could save a reader that does not look.
+        for _ in 0..4 {
+            drop(new.write());
+        }
         let reader = {
             let (vma, old) = (Arc::clone(&vma), Arc::clone(&old));
             spawn(move || fault(&vma, &old, ADDR, &[1]))
@@ -147,6 +149,33 @@ fn writer_against_two_readers() {
             reader.join().unwrap();
         }
         assert!(fault(&vma, &lock, ADDR, &[2]));
+        assert_eq!(vma.refcount(), 1);
+    });
+}
+
+#[test]
+fn two_writers_against_a_reader() {
+    explore(Some(2), || {
+        let lock = mmap_lock(1);
+        let vma = attached(&lock);
+        let write = {
+            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
+            move || {
+                let mmap = lock.write();
+                vma.start_write(&mmap);
+                let mark = vma.attributes(&mmap).pgoff + 1;
+                vma.set_attributes(&mmap, attributes(mark));
+            }
+        };
+        let reader = {
+            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
+            spawn(move || fault(&vma, &lock, ADDR, &[1, 2, 3]))
+        };
+        let writer = spawn(write.clone());
+        write();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert!(fault(&vma, &lock, ADDR, &[3]));
         assert_eq!(vma.refcount(), 1);
     });
 }
@@ -310,4 +339,30 @@ fn the_last_put_wakes_a_writer_whose_space_is_gone() {
         }
     });
     assert!(outlived.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_slot_that_another_space_claims() {
+    let claimed = Arc::new(AtomicUsize::new(0));
+    explore(None, {
+        let claimed = Arc::clone(&claimed);
+        move || {
+            let (old, new) = (mmap_lock(1), mmap_lock(2));
+            let vma = attached(&old);
+            let claimer = {
+                let (vma, claimed) = (Arc::clone(&vma), Arc::clone(&claimed));
+                spawn(move || {
+                    // Not told by a slab, which would order it: it just looks.
+                    if vma.space() == 0 {
+                        attach(&vma, &new.write(), ADDR, 2);
+                        assert!(fault(&vma, &new, ADDR, &[2]));
+                        claimed.fetch_add(1, Relaxed);
+                    }
+                })
+            };
+            assert_eq!(detach(&vma, &old.write()), attributes(1));
+            claimer.join().unwrap();
+        }
+    });
+    assert!(claimed.load(Relaxed) > 0);
 }
