@@ -28,7 +28,7 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
     let name = args.file.display();
     let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{name}: {e}"));
     let file = open_regular(&args.file)?;
-    let memory = usize::try_from(args.memory).map_err(|e| Error::input(e))?;
+    let memory = usize::try_from(args.memory).map_err(Error::input)?;
     let engine = Engine::builder()
         .memory(memory)
         .build()

@@ -104,10 +104,20 @@ impl Reader<'_> {
         })
     }
 
-    /// Touches every page of a range once, in order; reads `run` pages at once where it reads.
-    pub fn touch_all(&mut self, pages: Range<u64>, run: u64) -> Result<(), String> {
+    /// Touches every page of a range once, in order, and tells `touched` after each; reads `run` pages at
+    /// once where it reads.
+    pub fn touch_all(
+        &mut self,
+        pages: Range<u64>,
+        run: u64,
+        touched: impl Fn(),
+    ) -> Result<(), String> {
         let contents = self.source.contents;
-        self.runs(pages, run, |page, bytes| touch(contents, page, bytes))
+        self.runs(pages, run, |page, bytes| {
+            touch(contents, page, bytes)?;
+            touched();
+            Ok(())
+        })
     }
 
     /// Reads every byte of a range, and checks the sum of each page.
@@ -270,7 +280,10 @@ mod tests {
             source.map(engine).unwrap();
             let mut buffer = Buffer::default();
             source.reader(&mut buffer).touch(3).unwrap();
-            source.reader(&mut buffer).touch_all(0..4, 2).unwrap();
+            source
+                .reader(&mut buffer)
+                .touch_all(0..4, 2, || ())
+                .unwrap();
             source.map(engine).unwrap();
             source.reader(&mut buffer).sum_all(0..4, 3).unwrap();
         }

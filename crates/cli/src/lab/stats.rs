@@ -57,6 +57,20 @@ impl EngineStats {
         words
     }
 
+    /// What was counted from `before` to `self`; the longest waits are those since the engine was built.
+    pub fn since(mut self, before: &Self) -> Self {
+        let maxima = self.locks.map(|lock| lock.max_ns);
+        let mut words = self.to_words();
+        for (word, before) in words.iter_mut().zip(before.to_words()) {
+            *word = word.saturating_sub(before);
+        }
+        self = Self::from_words(&words);
+        for (lock, max_ns) in self.locks.iter_mut().zip(maxima) {
+            lock.max_ns = max_ns;
+        }
+        self
+    }
+
     /// The counters that `words` hold.
     pub fn from_words(words: &[u64; WORDS]) -> Self {
         let mut stats = Self {
@@ -130,5 +144,16 @@ mod tests {
         let stats = EngineStats::from_words(&words);
         assert_eq!(stats.to_words(), words);
         assert_eq!(stats.locks[2].ranges[7], WORDS as u64);
+    }
+
+    #[test]
+    fn differences_keep_the_longest_wait() {
+        let later = EngineStats::from_words(&[9; WORDS]);
+        let mut rest = later.since(&EngineStats::from_words(&[4; WORDS]));
+        assert!(rest.locks.iter().all(|lock| lock.max_ns == 9));
+        for lock in &mut rest.locks {
+            lock.max_ns = 5;
+        }
+        assert_eq!(rest.to_words(), [5; WORDS]);
     }
 }

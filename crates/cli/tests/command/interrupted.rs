@@ -2,6 +2,7 @@
 
 use super::{directory, is_empty, softfault};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -160,6 +161,56 @@ fn a_killed_command_takes_its_child_with_it_and_the_next_one_its_cgroups() {
         .output();
     assert!(next.unwrap().status.success());
     assert_eq!(groups_of(process), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn threads_that_wait_in_our_own_faults_die_of_ctrl_c_themselves() {
+    let dir = directory();
+    let mut random = softfault(&[
+        "lab",
+        "run",
+        "random",
+        "--on",
+        "softfault",
+        "--memory",
+        "24M",
+    ]);
+    random
+        .args(["--file-size", "128M", "--seconds", "100000", "--dir"])
+        .arg(dir.path());
+    let mut lab = start(&mut random);
+    let process = lab.id();
+    let child = until(&mut lab, || {
+        worker(process).filter(|&child| has_read(child))
+    });
+    // As from a terminal, but to the child alone: the command has no need to kill it.
+    signal(child, libc::SIGINT);
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("died of signal 2"), "{told}");
+
+    // 64 GiB of holes: no reading, and minutes of hashing.
+    let path = dir.path().join("holes");
+    fs::File::create(&path).unwrap().set_len(64 << 30).unwrap();
+    let mut sum = start(softfault(&["sum", "--memory", "32M"]).arg(&path));
+    let process = sum.id();
+    until(&mut sum, || {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+        let links = files
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        links.into_iter().find(|link| *link == path)
+    });
+    signal(process, libc::SIGINT);
+    assert_eq!(sum.wait().unwrap().signal(), Some(libc::SIGINT));
+}
+
+/// Whether the process has read anything from storage: its threads are at work.
+fn has_read(process: u32) -> bool {
+    let io = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    io.lines()
+        .any(|line| line.starts_with("read_bytes: ") && !line.ends_with(" 0"))
 }
 
 /// A run that nothing but a signal ends, in a memory that keeps its threads in reclaim.

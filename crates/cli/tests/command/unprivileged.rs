@@ -28,7 +28,7 @@ fn rows_without_a_cgroup_say_so() {
         "run",
         "sparse",
         "--on",
-        "kernel-random,pread",
+        "kernel-random,pread,softfault",
         "--pattern",
         "random",
     ]);

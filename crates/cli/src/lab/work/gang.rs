@@ -1,8 +1,10 @@
 //! Runs one body on N threads and measures from the moment all are ready until the last has ended.
 
 use super::super::counters::Slot;
+use super::super::stats::EngineStats;
 use super::super::usage::Usage;
 use super::Bench;
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex};
@@ -68,6 +70,7 @@ pub fn measure(
 ) -> Result<(), String> {
     let gate = (Mutex::new(Gate::Closed), Condvar::new());
     let stop = AtomicBool::new(false);
+    let before = OnceCell::new();
     let (tell, hear) = channel();
     let open = |to: Gate| {
         *gate.0.lock().expect("no thread panics at the gate") = to;
@@ -105,6 +108,8 @@ pub fn measure(
         for _ in bench.counters.slots() {
             hear.recv().map_err(|e| format!("a thread is lost: {e}"))?;
         }
+        // What was prepared before is not part of the run.
+        let _ = before.set(bench.stats().unwrap_or_default());
         bench.counters.start(Usage::own());
         let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
         open(Gate::Open);
@@ -122,19 +127,19 @@ pub fn measure(
             match hear.recv_timeout(tick) {
                 Ok(Word::Done(Err(e))) => result = result.and(Err(e)),
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => publish(bench),
+                Err(RecvTimeoutError::Timeout) => publish(bench, &before),
                 // All have ended (or panicked, which the scope passes on).
                 Err(RecvTimeoutError::Disconnected) => return result,
             }
         }
     });
-    publish(bench);
+    publish(bench, &before);
     bench.counters.finish(Usage::own());
     result
 }
 
-fn publish(bench: &Bench) {
-    if let Some(stats) = bench.engine.and_then(|engine| engine.stats()) {
-        bench.counters.publish(stats);
+fn publish(bench: &Bench, before: &OnceCell<EngineStats>) {
+    if let (Some(stats), Some(before)) = (bench.stats(), before.get()) {
+        bench.counters.publish(stats.since(before));
     }
 }

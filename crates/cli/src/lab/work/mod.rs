@@ -11,6 +11,7 @@ use super::counters::Counters;
 use super::engine::Engine;
 use super::job::Job;
 use super::reader::Source;
+use super::stats::EngineStats;
 
 /// What every workload works with. All fields immutable.
 pub struct Bench<'a> {
@@ -23,6 +24,11 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// The engine's counters, if it counts.
+    fn stats(&self) -> Option<EngineStats> {
+        self.engine.and_then(|engine| engine.stats())
+    }
+
     /// File `number` of the job, opened anew and not mapped yet.
     fn open(&self, number: usize) -> Result<Source, String> {
         Source::open(self.job.files[number], self.engine.is_none())

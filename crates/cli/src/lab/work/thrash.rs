@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 /// The threads are many: small stacks, as such programs have.
 const STACK: usize = 64 << 10;
-/// Pages that pread reads, and that are counted, at once.
+/// Pages that pread reads at once.
 const RUN_PAGES: u64 = 32;
 
 /// Runs rounds until the time is over. Files are opened before the clock starts, as the document's are.
@@ -21,14 +21,9 @@ pub fn run(bench: &Bench) -> Result<(), String> {
         let mut buffer = Buffer::default();
         while !member.stopped() {
             source.map(bench.engine)?;
+            let all = 0..source.pages();
             let mut reader = source.reader(&mut buffer);
-            let pages = source.pages();
-            for first in (0..pages).step_by(RUN_PAGES as usize) {
-                let run = first..(first + RUN_PAGES).min(pages);
-                let count = run.end - run.start;
-                reader.touch_all(run, RUN_PAGES)?;
-                member.count(count);
-            }
+            reader.touch_all(all, RUN_PAGES, || member.count(1))?;
             source.unmap();
             member.count_round();
         }
