@@ -77,7 +77,8 @@ pub(super) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         return Ok(Part::Hole(addr..addr + PAGE_SIZE));
     }
     let clip = |range: Range<u64>| {
-        cache.address(range.start.min(offset))..cache.address(range.end.clamp(offset + page, last))
+        let end = range.end.next_multiple_of(page).clamp(offset + page, last);
+        cache.address(range.start.min(offset))..cache.address(end)
     };
     Ok(match cache.store.extent(offset)? {
         Extent::Data(range) => Part::Data(clip(range)),
