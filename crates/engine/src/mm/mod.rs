@@ -8,6 +8,7 @@
 pub mod backing;
 pub mod lock_vma;
 pub mod mmap_lock;
+pub mod tree;
 pub mod vma;
 pub mod vma_lock;
 

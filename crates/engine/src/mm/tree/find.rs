@@ -1,0 +1,142 @@
+//! Lookups, with or without a lock.
+
+use super::{Entry, Node, Tree, Walk};
+
+/// How often a lookup begins again before it gives up.
+const MOST_RESTARTS: u32 = 4;
+
+/// Writers kept changing what the lookup read: take `mmap_lock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contended;
+
+/// A node was not what it had been, or was just being changed.
+struct Changed;
+
+/// A leaf and the version it was reached at.
+struct Leaf<'a, const FANOUT: usize> {
+    node: &'a Node<FANOUT>,
+    version: u64,
+    /// The leaf has all the tree's keys from here on ..
+    lower: usize,
+    /// .. to here, where the next leaf begins, if there is one.
+    upper: Option<usize>,
+}
+
+impl<const FANOUT: usize> Leaf<'_, FANOUT> {
+    fn check(&self) -> Result<(), Changed> {
+        check(self.node.unchanged(self.version))
+    }
+
+    fn entry(&self, at: Option<usize>) -> Option<Entry> {
+        at.map(|at| Entry {
+            start: self.node.key(at),
+            vma: self.node.value(at),
+        })
+    }
+}
+
+fn check(unchanged: bool) -> Result<(), Changed> {
+    if unchanged { Ok(()) } else { Err(Changed) }
+}
+
+impl<const FANOUT: usize> Tree<FANOUT> {
+    /// The last VMA that starts at or below `address`: the only one that can
+    /// hold it. Whether it reaches that far is for the caller to see. Exact at
+    /// one moment during the call.
+    pub fn floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
+        persist(walk, |walk| self.try_floor(address, walk))
+    }
+
+    /// The first VMA that starts at or above `address`. Exact at one moment
+    /// during the call.
+    pub fn ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
+        persist(walk, |walk| self.try_ceiling(address, walk))
+    }
+
+    fn try_floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
+        let leaf = self.descend(address, walk)?;
+        let found = leaf.entry(leaf.node.last_at_or_below(address));
+        if found.is_some() || leaf.lower == 0 {
+            leaf.check()?;
+            return Ok(found);
+        }
+        // Every key of the leaf is above: the one sought is the last of the
+        // leaf before. If this leaf has not changed when that one was read,
+        // nothing came between.
+        let before = self.descend(leaf.lower - 1, walk)?;
+        let found = before.entry(before.node.last_at_or_below(leaf.lower - 1));
+        before.check()?;
+        leaf.check()?;
+        // No leaf is empty. But when a neighbour goes with its parent, a leaf
+        // begins lower, and is itself as it was: then this is the same one.
+        found.map(Some).ok_or(Changed)
+    }
+
+    fn try_ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
+        let leaf = self.descend(address, walk)?;
+        let found = leaf.entry(leaf.node.first_at_or_above(address));
+        let Some(upper) = leaf.upper.filter(|_| found.is_none()) else {
+            leaf.check()?;
+            return Ok(found);
+        };
+        let behind = self.descend(upper, walk)?;
+        let found = behind.entry(behind.node.first_at_or_above(upper));
+        behind.check()?;
+        leaf.check()?;
+        found.map(Some).ok_or(Changed) // As in `try_floor`.
+    }
+
+    /// Goes down to the leaf for `key`.
+    fn descend(&self, key: usize, walk: &mut Walk) -> Result<Leaf<'_, FANOUT>, Changed> {
+        let mut node = self.node(self.root);
+        let mut version = node.begin().ok_or(Changed)?;
+        let (mut lower, mut upper) = (0, None);
+        let mut level = None;
+        loop {
+            walk.visits += 1;
+            let depth = node.level();
+            // Levels only sink, so that even nonsense ends.
+            check(level.is_none_or(|above| depth + 1 == above))?;
+            level = Some(depth);
+            if depth == 0 {
+                return Ok(Leaf {
+                    node,
+                    version,
+                    lower,
+                    upper,
+                });
+            }
+            let slot = node.child_slot(key);
+            if slot > 0 {
+                lower = node.key(slot);
+            }
+            if slot + 1 < node.count() {
+                upper = Some(node.key(slot + 1));
+            }
+            let child = node.value(slot);
+            // Only now is `child` known to be an index of a node ..
+            check(node.unchanged(version))?;
+            let below = self.node(child);
+            let below_version = below.begin().ok_or(Changed)?;
+            // .. and only now is that node known to have been the child when
+            // its version was read, and not to have come back as another.
+            check(node.unchanged(version))?;
+            (node, version) = (below, below_version);
+        }
+    }
+}
+
+/// Tries, a few times.
+fn persist<T>(
+    walk: &mut Walk,
+    mut attempt: impl FnMut(&mut Walk) -> Result<T, Changed>,
+) -> Result<T, Contended> {
+    for _ in 0..=MOST_RESTARTS {
+        match attempt(walk) {
+            Ok(found) => return Ok(found),
+            Err(Changed) => walk.restarts += 1,
+        }
+        sync::hint::spin_loop();
+    }
+    Err(Contended)
+}
