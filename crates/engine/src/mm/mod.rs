@@ -1,18 +1,36 @@
 //! Address spaces: VMAs, the tree that finds them, `mmap_lock`, and the verbs
 //! that change the shape of a space.
 //!
+//! Read [`space`] first: it names the verbs. Then [`vma_lock`], and [`find`],
+//! which a fault begins with.
+//!
 //! Lock order: `mmap_lock`, then a VMA's write lock (only with `mmap_lock` for
 //! write) or its read lock (a fault; with or without `mmap_lock`). Whoever
 //! holds a VMA's read lock must not wait for `mmap_lock`.
 
+mod advise;
 pub mod backing;
+pub mod find;
 pub mod lock_vma;
+mod lookup_stats;
+pub mod machine;
+mod map;
+mod merge;
 pub mod mmap_lock;
+mod modify;
+mod protect;
+mod query;
+pub mod space;
+mod split;
 pub mod tree;
+mod unmap;
 pub mod vma;
 pub mod vma_lock;
 
 pub use backing::Backing;
+pub use find::NotMapped;
+pub use machine::Machine;
 pub use mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
+pub use space::{AddressSpace, LockStats, LookupSnapshot, MmError};
 pub use vma::{AddressRange, Advice, Attributes, Protection, Vma};
 pub use vma_lock::{ReadError, VmaRead};

@@ -1,0 +1,77 @@
+//! Finding and locking the VMA of an address: what a fault does first. The
+//! idea is Linux's `lock_vma_under_rcu`, with a tree that is validated instead
+//! of kept alive.
+//!
+//! Lock rules: `lock_vma` takes no lock but the VMA's, and never waits.
+//! `lock_vma_or_mmap_lock` may wait for `mmap_lock` and has let it go when it
+//! returns. Neither may be called with a VMA lock of the same space in hand.
+
+use super::lock_vma::try_lock_at;
+use super::space::AddressSpace;
+use super::tree::Walk;
+use super::vma::Vma;
+use super::vma_lock::{ReadError, VmaRead, start_read_locked};
+
+/// Nothing is mapped at the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotMapped;
+
+/// How often a VMA that slipped away is looked for again without a lock.
+const ATTEMPTS: usize = 2;
+
+impl AddressSpace {
+    /// Locks the VMA that has `address`, without `mmap_lock`. `None` if that
+    /// could not be done: because nothing is mapped there, or a writer is at
+    /// work; `mmap_lock` tells which.
+    #[inline]
+    pub fn lock_vma(&self, address: usize) -> Option<VmaRead<'_>> {
+        let mut walk = Walk::default();
+        let read = self.try_lock_vma(address, &mut walk);
+        self.lookups.count(walk, read.is_some());
+        read
+    }
+
+    #[inline]
+    fn try_lock_vma(&self, address: usize, walk: &mut Walk) -> Option<VmaRead<'_>> {
+        for _ in 0..ATTEMPTS {
+            let vma = self.find_unlocked(address, walk)?;
+            match try_lock_at(vma, &self.mmap_lock, address) {
+                Ok(read) => return Some(read),
+                // It is not the one any more: another may be.
+                Err(ReadError::Detached | ReadError::Reused) => {}
+                Err(ReadError::WriteLocked | ReadError::Limit) => return None,
+            }
+        }
+        None
+    }
+
+    /// The first half of `lock_vma`: a VMA that had `address` a moment ago. By
+    /// now its slot may be free, or a VMA of another space; only
+    /// [`try_lock_at`] tells.
+    #[inline]
+    pub fn find_unlocked(&self, address: usize, walk: &mut Walk) -> Option<&Vma> {
+        let entry = self.tree.floor(address, walk).ok()??;
+        let vma = self.vma(entry);
+        // A guess that saves the reference where nothing is mapped.
+        (vma.end() > address).then_some(vma)
+    }
+
+    /// Locks the VMA that has `address`, by way of `mmap_lock` if it cannot be
+    /// had without.
+    pub fn lock_vma_or_mmap_lock(&self, address: usize) -> Result<VmaRead<'_>, NotMapped> {
+        loop {
+            if let Some(read) = self.lock_vma(address) {
+                return Ok(read);
+            }
+            let mmap = self.mmap_lock.read();
+            let vma = self.find(&mmap, address).ok_or(NotMapped)?;
+            if let Ok(read) = start_read_locked(vma, &mmap) {
+                return Ok(read);
+            }
+            // It has as many readers as it may have. Some will leave; they may
+            // need mmap_lock for that.
+            drop(mmap);
+            sync::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What all address spaces of a process share: the slabs.
+//!
+//! VMAs and tree nodes are type-stable across spaces: a fault that found a VMA
+//! without a lock may look at its slot when it belongs to another space by
+//! then, or when its own space has gone. So spaces own no slots; they borrow
+//! them from here, and the machine outlives them all.
+
+use sync::Arc;
+use sync::atomic::{AtomicU64, Ordering};
+
+use super::tree::{FANOUT, Node};
+use super::vma::Vma;
+use crate::slab::Slab;
+
+/// The slabs that address spaces share.
+pub struct Machine {
+    /// VMAs of all spaces.
+    pub(super) vmas: Slab<Vma>,
+    /// Nodes of their trees.
+    pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
+    /// The number of the last space made.
+    last_space: AtomicU64,
+}
+
+impl Machine {
+    /// A machine with room for this many VMAs, in all spaces together.
+    pub fn new(max_vmas: u32) -> Arc<Self> {
+        // A tree has a root, and fewer other nodes than VMAs.
+        const MOST_NODES: u32 = 1 << 31;
+        Self::with_max_nodes(max_vmas, MOST_NODES)
+    }
+
+    /// The same, with room for this many tree nodes.
+    pub fn with_max_nodes(max_vmas: u32, max_nodes: u32) -> Arc<Self> {
+        Arc::new(Self {
+            vmas: Slab::new(max_vmas),
+            nodes: Arc::new(Slab::new(max_nodes)),
+            last_space: AtomicU64::new(0),
+        })
+    }
+
+    /// A number that no space has had: 1 and up.
+    pub(super) fn new_space(&self) -> u64 {
+        // Relaxed: it only has to be another each time.
+        self.last_space.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Bytes that VMAs and tree nodes take up, free ones included.
+    pub fn bytes(&self) -> usize {
+        self.vmas.bytes() + self.nodes.bytes()
+    }
+
+    /// VMAs in use, by counting. Exact while no space changes.
+    pub fn vmas_in_use(&self) -> u32 {
+        self.vmas.in_use()
+    }
+
+    /// Tree nodes in use, by counting. Exact while no space changes.
+    pub fn nodes_in_use(&self) -> u32 {
+        self.nodes.in_use()
+    }
+
+    /// How many times a VMA's slot was handed out again.
+    pub fn vma_reuses(&self) -> u64 {
+        self.vmas.reuses()
+    }
+}

@@ -1,0 +1,14 @@
+//! `mprotect`: changing what a range may be used for.
+
+use core::ops::Range;
+
+use super::space::{AddressSpace, MmError};
+use super::vma::Protection;
+
+impl AddressSpace {
+    /// Gives `range` this protection. When it returns, no fault is in progress
+    /// that still goes by another.
+    pub fn mprotect(&self, range: Range<usize>, protection: Protection) -> Result<(), MmError> {
+        self.modify(range, |attributes| attributes.protection = protection)
+    }
+}

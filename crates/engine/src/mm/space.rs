@@ -1,0 +1,176 @@
+//! An address space: who has which mapping where.
+//!
+//! ```text
+//!   AddressSpace ── tree ──► leaf [ start → index ] ──► Vma (slab of the Machine)
+//!        │                                               ▲
+//!        └─ mmap_lock: shape          its own count: faults in progress
+//! ```
+//!
+//! The verbs, one a file: `mmap` (`map.rs`), `munmap` and `exit` (`unmap.rs`),
+//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`) take `mmap_lock` for
+//! write; `find` and `for_each_vma` (`query.rs`) work under either;
+//! `lock_vma` ([`find`](super::find)) takes nothing. `split.rs`, `merge.rs`
+//! and `modify.rs` are what the first ones are made of.
+//!
+//! What holds whenever `mmap_lock` is free: the tree's VMAs do not overlap,
+//! each is attached and belongs to this space, and no two neighbours could be
+//! one (`validate` in `query.rs`).
+
+use core::ops::Range;
+
+use sync::Arc;
+
+pub use super::lookup_stats::LookupSnapshot;
+use super::lookup_stats::LookupStats;
+use super::machine::Machine;
+use super::mmap_lock::MmapLock;
+use super::tree::{Entry, NoNodes, Tree, Walk};
+use super::vma::Vma;
+use crate::clock::Clock;
+use crate::lock::WaitSnapshot;
+use crate::{PAGE_SHIFT, PAGE_SIZE};
+
+/// Why a verb did not do, or not wholly do, what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MmError {
+    /// The range has no page. Nothing was done.
+    Empty,
+    /// An end of the range is not at a page boundary. Nothing was done.
+    Misaligned,
+    /// `mmap`: something is mapped there. Nothing was done.
+    Overlap,
+    /// `mmap`: the backing has no pages so far out. Nothing was done.
+    Overflow,
+    /// `mprotect`, `madvise`: a part of the range is not mapped; the change was
+    /// made to all that is.
+    Unmapped,
+    /// No VMA or no tree node is left. `mmap` and `munmap` have done nothing;
+    /// `mprotect` and `madvise` have changed the range up to some VMA.
+    NoMemory,
+}
+
+impl From<NoNodes> for MmError {
+    fn from(_: NoNodes) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// The mappings of one space. It must be empty when it is dropped: `exit` comes
+/// first.
+pub struct AddressSpace {
+    /// Where its VMAs come from; immutable.
+    pub(super) machine: Arc<Machine>,
+    /// Taken for write to change the space's shape. Also has the number of the
+    /// space, which no other space of the machine ever has.
+    pub(super) mmap_lock: MmapLock,
+    /// VMAs by start. Changed under `mmap_lock` for write; lookups need no
+    /// lock.
+    pub(super) tree: Tree,
+    /// What lookups without a lock came to; counters.
+    pub(super) lookups: LookupStats,
+}
+
+impl AddressSpace {
+    /// An empty space. Fails with `NoMemory` only.
+    pub fn new(machine: Arc<Machine>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
+        let mmap_lock = MmapLock::new(machine.new_space(), clock);
+        Ok(Self {
+            tree: Tree::new(Arc::clone(&machine.nodes))?,
+            lookups: LookupStats::new(),
+            mmap_lock,
+            machine,
+        })
+    }
+
+    /// The number of the space, unique in its machine.
+    pub fn id(&self) -> u64 {
+        self.mmap_lock.space()
+    }
+
+    /// The lock over the shape of the space, for those who look at several
+    /// VMAs, or at one and the page tables.
+    pub fn mmap_lock(&self) -> &MmapLock {
+        &self.mmap_lock
+    }
+
+    /// How many VMAs there are. Exact under `mmap_lock`.
+    pub fn map_count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Waits and lookups up to now.
+    pub fn lock_stats(&self) -> LockStats {
+        let misses = self.mmap_lock.vma_misses();
+        LockStats {
+            mmap_read: self.mmap_lock.read_waits().snapshot(),
+            mmap_write: self.mmap_lock.write_waits().snapshot(),
+            vma_write: self.mmap_lock.vma_waits().snapshot(),
+            lookups: self.lookups.snapshot(),
+            miss_other_space: misses.other_space.get(),
+            miss_other_range: misses.other_range.get(),
+            miss_detached: misses.detached.get(),
+            miss_write_locked: misses.write_locked.get(),
+            miss_limit: misses.limit.get(),
+        }
+    }
+
+    pub(super) fn vma(&self, entry: Entry) -> &Vma {
+        self.machine.vmas.get(entry.vma)
+    }
+
+    /// What the tree answers to one who holds `mmap_lock`: there is no writer
+    /// to be in the way.
+    pub(super) fn exact<T, E: core::fmt::Debug>(
+        &self,
+        lookup: impl FnOnce(&Tree, &mut Walk) -> Result<T, E>,
+    ) -> T {
+        lookup(&self.tree, &mut Walk::default()).expect("no writer under mmap_lock")
+    }
+}
+
+/// Statistics of one space's locks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Takings of `mmap_lock` for read.
+    pub mmap_read: WaitSnapshot,
+    /// Takings of `mmap_lock` for write.
+    pub mmap_write: WaitSnapshot,
+    /// Writers' waits for the readers of a VMA. (Readers of a VMA never wait.)
+    pub vma_write: WaitSnapshot,
+    /// Lookups without a lock.
+    pub lookups: LookupSnapshot,
+    /// VMAs that were found, and were another space's by then.
+    pub miss_other_space: u64,
+    /// VMAs that were found, and did not have the address any more.
+    pub miss_other_range: u64,
+    /// VMAs that were found, and were detached by then.
+    pub miss_detached: u64,
+    /// VMAs that were found write-locked.
+    pub miss_write_locked: u64,
+    /// VMAs that had as many readers as they may have.
+    pub miss_limit: u64,
+}
+
+impl LockStats {
+    /// Lookups that found a VMA which was reused, moved or unmapped before it
+    /// was locked, and noticed.
+    pub fn caught_reuses(&self) -> u64 {
+        self.miss_other_space + self.miss_other_range + self.miss_detached
+    }
+}
+
+/// An error unless the range is one of whole pages, and not empty.
+pub(super) fn check_range(range: &Range<usize>) -> Result<(), MmError> {
+    if !range.start.is_multiple_of(PAGE_SIZE) || !range.end.is_multiple_of(PAGE_SIZE) {
+        return Err(MmError::Misaligned);
+    }
+    if range.is_empty() {
+        return Err(MmError::Empty);
+    }
+    Ok(())
+}
+
+/// Pages of a range.
+pub(super) fn pages(range: &Range<usize>) -> u64 {
+    (range.len() >> PAGE_SHIFT) as u64
+}

@@ -1,0 +1,85 @@
+//! `munmap` and `exit`: taking mappings out.
+
+use core::ops::Range;
+
+use super::mmap_lock::MmapWriteGuard;
+use super::space::{AddressSpace, MmError, check_range};
+use super::split::attributes_of_part;
+use super::vma::Attributes;
+use crate::PAGE_SIZE;
+
+impl AddressSpace {
+    /// Unmaps `range`; holes in it are no error.
+    ///
+    /// ```text
+    ///     ..          AAAA  →  A--A     one new VMA
+    ///   ..            AAAA  →  --AA     begins higher
+    ///       ..        AAAA  →  AA--     ends lower
+    ///   ....          ABBC  →  ----     all go
+    /// ```
+    ///
+    /// Calls `removed` with each piece that was mapped, by address, once no
+    /// fault is in progress under it and none can begin; `mmap_lock` is still
+    /// held for write, so that the pages can be zapped before anything else is
+    /// mapped there. `removed` must not use the space.
+    pub fn munmap(
+        &self,
+        range: Range<usize>,
+        removed: impl FnMut(Range<usize>, Attributes),
+    ) -> Result<(), MmError> {
+        check_range(&range)?;
+        let mmap = self.mmap_lock.write();
+        self.munmap_locked(&mmap, range, removed)
+    }
+
+    /// Unmaps everything, and calls `removed` as `munmap` does. The space can
+    /// be dropped then, or used again.
+    pub fn exit(&self, removed: impl FnMut(Range<usize>, Attributes)) {
+        let mmap = self.mmap_lock.write();
+        let all = 0..usize::MAX & !(PAGE_SIZE - 1);
+        let done = self.munmap_locked(&mmap, all, removed);
+        done.expect("whole VMAs go without memory");
+        assert!(self.tree.is_empty());
+    }
+
+    fn munmap_locked(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        range: Range<usize>,
+        mut removed: impl FnMut(Range<usize>, Attributes),
+    ) -> Result<(), MmError> {
+        // First what can fail: a VMA that goes on above the range.
+        let mut upper_piece = None;
+        if let Some(vma) = self.find(mmap, range.end - 1)
+            && vma.end() > range.end
+        {
+            if vma.start() < range.start {
+                self.split(mmap, vma, range.end)?;
+            } else {
+                let piece = vma.start()..range.end;
+                let attributes = attributes_of_part(mmap, vma, &piece);
+                self.set_start(mmap, vma, range.end)?;
+                upper_piece = Some((piece, attributes));
+            }
+        }
+        if let Some(vma) = self.find(mmap, range.start)
+            && vma.start() < range.start
+        {
+            let piece = range.start..vma.end();
+            let attributes = attributes_of_part(mmap, vma, &piece);
+            self.set_end(mmap, vma, range.start);
+            removed(piece, attributes);
+        }
+        while let Some(vma) = self.find_from(mmap, range.start)
+            && vma.start() < range.end
+        {
+            let piece = vma.range();
+            assert!(piece.end <= range.end);
+            removed(piece, self.take_out(mmap, vma));
+        }
+        if let Some((piece, attributes)) = upper_piece {
+            removed(piece, attributes);
+        }
+        Ok(())
+    }
+}
