@@ -6,7 +6,8 @@ use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
-use crate::reclaim::{Batches, Ghosts, Lists};
+use crate::lock::Mutex;
+use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
 use crate::stats::NodeStats;
 use crate::{Clock, Mmu};
@@ -53,8 +54,11 @@ pub struct Node {
     pinned: AtomicU64,
     /// Pages that the budget may be raised to. Immutable.
     most: usize,
-    /// Pages of metadata charged for the whole life.
+    /// Pages of metadata charged for the whole life. Immutable.
     fixed: u64,
+    /// Pages charged for folios; [`set_memory`](Self::set_memory) changes it.
+    /// Taken outside of all other locks.
+    shares: Mutex<u64>,
 }
 
 impl Node {
@@ -79,8 +83,8 @@ impl Node {
         // The first chunk of frames is paid for here, for good: a demand fault
         // always has frames to turn to.
         let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
-        let charge = (fixed + pages / FOLIO_SHARE) as u64;
-        if !budget.try_charge(charge, 0) {
+        let shares = (pages / FOLIO_SHARE) as u64;
+        if !budget.try_charge(fixed as u64 + shares, 0) {
             return Err(NodeError::NoMemory);
         }
         Ok(Arc::new(Self {
@@ -95,6 +99,7 @@ impl Node {
             pinned: AtomicU64::new(0),
             most,
             fixed: fixed as u64,
+            shares: Mutex::new(shares),
             budget,
             mmu,
             clock,
@@ -102,7 +107,9 @@ impl Node {
     }
 
     /// Changes the budget to `bytes` and reclaims down to it. Returns when it
-    /// is kept, or when all that is left is pinned or being read.
+    /// is kept, or when all that is left is pinned or being read. Where an
+    /// enclosing budget cannot spare what a larger one costs, the budget stays
+    /// as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -111,15 +118,24 @@ impl Node {
         if pages > self.most {
             return Err(NodeError::BudgetTooLarge);
         }
-        let before = self.budget.limit() as usize / FOLIO_SHARE;
-        let after = pages / FOLIO_SHARE;
+        let mut shares = self.shares.lock();
+        let after = (pages / FOLIO_SHARE) as u64;
+        let before = self.budget.limit();
         self.budget.set_limit(pages as u64);
-        if after < before {
-            self.budget.uncharge((before - after) as u64);
+        if after < *shares {
+            self.budget.uncharge(*shares - after);
+            *shares = after;
         }
         while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
-        if after > before && !self.budget.try_charge((after - before) as u64, 0) {
-            return Err(NodeError::NoMemory);
+        if after > *shares {
+            let more = after - *shares;
+            while !self.budget.try_charge(more, 0) {
+                if self.reclaim(more as usize) == 0 {
+                    self.budget.set_limit(before);
+                    return Err(NodeError::NoMemory);
+                }
+            }
+            *shares = after;
         }
         Ok(())
     }
@@ -150,28 +166,28 @@ impl Node {
     }
 
     /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a
-    /// hole), in nobody's sight. `None`: reclaim first.
+    /// hole), in nobody's sight. Or what there is not enough of.
     pub(crate) fn alloc_folio(
         &self,
         cache: &super::PageCache,
         addr: usize,
         pages: usize,
         frames: FrameUse,
-    ) -> Option<&Folio> {
+    ) -> Result<&Folio, Need> {
         debug_assert!(pages <= BLOCK_PAGES);
         // Relaxed: a bound, not a hand-over.
         if self.used.fetch_add(1, Ordering::Relaxed) >= self.budget.limit() as usize {
             self.used.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            return Err(Need::Folio);
         }
         let folio = self.folios.alloc().map(|id| self.folios.get(id));
         let Some(folio) = folio else {
             self.used.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            return Err(Need::Folio);
         };
         folio.init(cache, addr, pages);
         let frame = match frames {
-            FrameUse::Hole => return Some(folio),
+            FrameUse::Hole => return Ok(folio),
             FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
             FrameUse::Readahead => {
                 // Demand faults keep an eighth of the pool to themselves.
@@ -185,11 +201,11 @@ impl Node {
             Some(frame) => {
                 folio.frame.store(frame, Ordering::Relaxed);
                 folio.frame_pages.store(pages as u8, Ordering::Relaxed);
-                Some(folio)
+                Ok(folio)
             }
             None => {
                 self.abandon(folio);
-                None
+                Err(Need::Frame)
             }
         }
     }
@@ -217,6 +233,11 @@ impl Node {
         self.frames.address(folio.frame.load(Ordering::Relaxed))
     }
 
+    /// True if another folio may be had.
+    pub(crate) fn has_folio(&self) -> bool {
+        self.used.load(Ordering::Relaxed) < self.budget.limit() as usize
+    }
+
     /// Drops a reference; the last one frees a folio that left the index.
     pub(crate) fn put(&self, folio: &Folio) {
         // AcqRel: all that others did with the folio comes before its reuse.
@@ -235,8 +256,8 @@ impl Drop for Node {
         // Chunks go back with the frame memory; only the charges are left.
         let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
         let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
-        let folios = self.budget.limit() as usize / FOLIO_SHARE;
-        self.budget.uncharge(self.fixed + (frames + folios) as u64);
+        let shares = *self.shares.lock();
+        self.budget.uncharge(self.fixed + frames as u64 + shares);
     }
 }
 

@@ -1,4 +1,6 @@
 //! Taking pages out of a cache on purpose: truncate, invalidate, the end.
+//!
+//! Pinned pages stay as they are; the last pin forgets them (`fault::unpin`).
 
 use super::folio::{BLOCK_BYTES, flag};
 use super::{FolioRef, PageCache};
@@ -66,7 +68,7 @@ impl PageCache {
         }
     }
 
-    /// A folio of the block that has a page in `range`.
+    /// A folio of the block that has a page in `range` and is still to go.
     fn any_in(&self, block: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
         let bucket = self.node.index.lock(block, &self.node.folios);
         let folio = bucket.iter().find(|folio| {
@@ -74,18 +76,23 @@ impl PageCache {
             pages.start & !(BLOCK_BYTES - 1) == block
                 && pages.start < range.end
                 && range.start < pages.end
+                && !folio.is(flag::DOOMED)
         })?;
         bucket.get(folio);
         Some(FolioRef::new(&self.node, folio))
     }
 
-    /// Evicts a folio, waiting for whoever reads or maps it.
+    /// Evicts a folio, waiting for whoever reads or maps it; one that is
+    /// pinned goes with its last pin.
     fn evict_one(&self, folio: &FolioRef<'_>) {
         let never: &dyn Interrupt = &NeverInterrupted;
         while !folio.try_lock() {
             unlocked(self, folio, never);
         }
         if folio.is(flag::DEAD) {
+            folio.unlock();
+        } else if folio.is_pinned() {
+            folio.change(flag::DOOMED, 0);
             folio.unlock();
         } else {
             self.node.evict_locked(folio);

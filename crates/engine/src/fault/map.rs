@@ -1,6 +1,6 @@
 //! Mapping what is cached: the faulting folio, and its neighbours.
 
-use super::wait::{Wait, batch};
+use super::wait::Wait;
 use super::{Fault, FaultError, FaultFlags, ahead};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
@@ -10,6 +10,7 @@ use crate::cache::{FolioRef, PageCache};
 use crate::mm::Advice;
 use crate::mmu::{MmuError, TABLE_SPAN};
 use crate::readahead::Touch;
+use crate::reclaim::Need;
 use core::ops::Range;
 use sync::Arc;
 
@@ -27,7 +28,7 @@ pub(super) fn folio(
     let state = folio.state();
     if state & (flag::DEAD | flag::MAPPED | flag::ERROR) != 0 {
         // Changed since the look-up: the touch decides again.
-        folio.unlock();
+        release(cache, &folio);
         return Fault::Mapped;
     }
     let pages = folio.range();
@@ -36,7 +37,7 @@ pub(super) fn folio(
         Err(error) => {
             release(cache, &folio);
             return match error {
-                Refused::Memory => Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES))),
+                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING)),
                 Refused::Zapping => Fault::Retry(Wait::table(cache, addr)),
                 Refused::Mmu(error) => Fault::Error(mmu_error(error)),
             };
@@ -57,8 +58,11 @@ pub(super) fn folio(
     Fault::Mapped
 }
 
-/// Unlocks a folio that could not be mapped. Reclaim may have taken it off its
-/// list and left it to whoever holds the lock.
+/// What mapping a folio takes: its pages, a page table, a page of the
+/// window's own table.
+const MAPPING: Need = Need::Pages(BLOCK_PAGES + 2);
+
+/// Unlocks a folio that was not mapped.
 fn release(cache: &PageCache, folio: &Folio) {
     if !folio.is(flag::DEAD) {
         cache.node.lists.add(&cache.node.folios, folio);
@@ -187,8 +191,10 @@ pub(super) fn hole(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>) -> F
     while next < end {
         let stop = ((next & !(BLOCK_BYTES - 1)) + BLOCK_BYTES).min(end);
         let pages = (stop - next) / PAGE_SIZE;
-        let Some(folio) = node.alloc_folio(cache, next, pages, FrameUse::Hole) else {
-            break;
+        let folio = match node.alloc_folio(cache, next, pages, FrameUse::Hole) {
+            Ok(folio) => folio,
+            Err(need) if count == 0 => return Fault::Retry(Wait::memory(cache, need)),
+            Err(_) => break,
         };
         folio.change(flag::UPTODATE | flag::HOLE, 0);
         let Some(held) = cache.insert(folio) else {
@@ -207,7 +213,8 @@ pub(super) fn hole(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>) -> F
             None if cache.neighbour_overlaps(start..(start + BLOCK_BYTES).min(end)) => {
                 single_zero(cache, addr)
             }
-            None => Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES))),
+            // Truncated, or evicted again, meanwhile: look again.
+            None => Fault::Mapped,
         };
     }
     finish_hole(cache, start..next, &folios[..count])
@@ -243,7 +250,7 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
         node.stats.zero_pages.add(pages as u64);
     }
     match (entered, mapped) {
-        (Enter::NoMemory, _) => Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES))),
+        (Enter::NoMemory, _) => Fault::Retry(Wait::memory(cache, MAPPING)),
         (Enter::Zapping, _) => Fault::Retry(Wait::table(cache, run.start)),
         (Enter::Entered, Err(error)) => Fault::Error(mmu_error(error)),
         (Enter::Entered, Ok(())) => Fault::Mapped,
@@ -253,8 +260,9 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
 /// Maps zeros over one page whose block holds other folios already.
 fn single_zero(cache: &Arc<PageCache>, addr: usize) -> Fault {
     let node = &cache.node;
-    let Some(folio) = node.alloc_folio(cache, addr, 1, FrameUse::Hole) else {
-        return Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES)));
+    let folio = match node.alloc_folio(cache, addr, 1, FrameUse::Hole) {
+        Ok(folio) => folio,
+        Err(need) => return Fault::Retry(Wait::memory(cache, need)),
     };
     folio.change(flag::UPTODATE | flag::HOLE, 0);
     match cache.insert(folio) {

@@ -84,12 +84,15 @@ pub fn handle(
     mut flags: FaultFlags,
     interrupt: &dyn Interrupt,
 ) -> Outcome {
+    // The last wait: it keeps the folio that it was for until we have looked.
+    let mut waited = None;
     loop {
         let Ok(vma) = space.lock_vma_or_mmap_lock(addr) else {
             return Outcome::Error(FaultError::NotMapped);
         };
         let fault = once(&vma, addr, flags);
         drop(vma);
+        drop(waited.take());
         match fault {
             Fault::Mapped => return Outcome::Mapped,
             Fault::Error(error) => return Outcome::Error(error),
@@ -98,6 +101,7 @@ pub fn handle(
                 if !wait.wait(interrupt) {
                     return Outcome::Interrupted;
                 }
+                waited = Some(wait);
             }
         }
     }
