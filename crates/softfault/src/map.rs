@@ -325,7 +325,13 @@ impl Mmap {
         let addresses = self.addresses(self.range_of(range))?;
         let _masked = signal::masked();
         Ok(match &self.kind {
-            Kind::Managed(cache) => cache.residency(addresses),
+            Kind::Managed(cache) => {
+                // Reads that are over and that nobody waited for are not under
+                // way any more.
+                let completion = fault::Completion(cache.node());
+                cache.store().reap(u64::MAX, &completion, 0);
+                cache.residency(addresses)
+            }
             _ => Residency::default(),
         })
     }
