@@ -55,11 +55,11 @@ fn a_write_that_reaches_missing_memory_comes_back_short() {
     let (_engine, map) = scene("short");
     let (mut reader, writer) = pipe();
     check(&map, 0);
-    let done = write(&writer, &map[100..12288]).unwrap();
-    assert_eq!(done, 4096 - 100, "the first page alone is there");
+    let done = write(&writer, &map[..12288]).unwrap();
+    assert_eq!(done, 4096, "the first page alone is there");
     let mut found = vec![0; done];
     reader.read_exact(&mut found).unwrap();
-    assert!((100..4096).all(|offset| found[offset - 100] == byte_at(offset)));
+    assert!((0..4096).all(|offset| found[offset] == byte_at(offset)));
 }
 
 #[test]

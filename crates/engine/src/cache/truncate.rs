@@ -1,9 +1,9 @@
 //! Taking pages out of a cache on purpose: truncate, invalidate, the end.
 
-use super::folio::{BLOCK_BYTES, flag};
+use super::folio::{BLOCK_BYTES, Folio, flag};
 use super::{FolioRef, PageCache};
 use crate::PAGE_SIZE;
-use crate::fault::{Interrupt, NeverInterrupted, unlocked};
+use crate::fault::{NeverInterrupted, unlocked};
 use core::ops::Range;
 use sync::atomic::Ordering;
 
@@ -46,8 +46,8 @@ impl PageCache {
         if blocks <= self.node.folios.len() as usize {
             let mut block = range.start & !(BLOCK_BYTES - 1);
             while block < range.end {
-                while let Some(folio) = self.any_in(block, &range) {
-                    self.evict_one(&folio);
+                while let Some(found) = self.any_in(block, &range) {
+                    self.evict_one(found);
                 }
                 block += BLOCK_BYTES;
             }
@@ -59,15 +59,16 @@ impl PageCache {
                 if block + BLOCK_BYTES <= range.start || range.end <= block {
                     continue;
                 }
-                while let Some(folio) = self.any_in(block, &range) {
-                    self.evict_one(&folio);
+                while let Some(found) = self.any_in(block, &range) {
+                    self.evict_one(found);
                 }
             }
         }
     }
 
-    /// A folio of the block that has a page in `range`.
-    fn any_in(&self, block: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
+    /// A folio of the block that has a page in `range`, and whether it is
+    /// claimed: locked by us, and nobody but the index refers to it.
+    fn any_in(&self, block: usize, range: &Range<usize>) -> Option<Found<'_>> {
         let bucket = self.node.index.lock(block, &self.node.folios);
         let folio = bucket.iter().find(|folio| {
             let pages = folio.range();
@@ -75,20 +76,38 @@ impl PageCache {
                 && pages.start < range.end
                 && range.start < pages.end
         })?;
+        if bucket.try_claim(folio) {
+            return Some(Found::Claimed(folio));
+        }
         bucket.get(folio);
-        Some(FolioRef::new(&self.node, folio))
+        Some(Found::Busy(FolioRef::new(&self.node, folio)))
     }
 
-    /// Evicts a folio, waiting for whoever reads or maps it.
-    fn evict_one(&self, folio: &FolioRef<'_>) {
-        let never: &dyn Interrupt = &NeverInterrupted;
-        while !folio.try_lock() {
-            unlocked(self, folio, never);
-        }
-        if folio.is(flag::DEAD) {
-            folio.unlock();
-        } else {
-            self.node.evict_locked(folio);
+    /// Evicts a claimed folio, or waits a while for whoever reads, maps or pins
+    /// it; then the caller looks again. No reference is held after the wait,
+    /// so that two who wait for one folio do not wait for each other.
+    fn evict_one(&self, found: Found<'_>) {
+        match found {
+            Found::Claimed(folio) => self.node.evict_locked(folio),
+            Found::Busy(folio) if folio.is(flag::LOCKED) => {
+                unlocked(self, &folio, &NeverInterrupted);
+            }
+            Found::Busy(folio) => {
+                drop(folio);
+                let released = self.node.budget.subscribe();
+                released.wait(PINNED_SLICE_NS);
+            }
         }
     }
 }
+
+/// What `any_in` found.
+enum Found<'a> {
+    /// Locked by us, and only the index refers to it.
+    Claimed(&'a Folio),
+    /// Somebody reads, maps, evicts or pins it.
+    Busy(FolioRef<'a>),
+}
+
+/// How long to sleep before a pinned folio is looked at again.
+const PINNED_SLICE_NS: u64 = 1_000_000;
