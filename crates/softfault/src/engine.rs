@@ -224,6 +224,13 @@ impl Engine {
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
+    /// Maps a store of the caller's, whose methods are called in the fault
+    /// handler: see [`Store`](softfault_engine::Store). For tests.
+    #[doc(hidden)]
+    pub fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
+        Mmap::of_store(self, store)
+    }
+
     /// Changes the budget, and reclaims down to it.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         let _masked = signal::masked();
