@@ -41,11 +41,15 @@ struct Chunk {
     present: bool,
 }
 
+const ABSENT: Chunk = Chunk {
+    free: [0; CHUNK_BLOCKS],
+    free_pages: 0,
+    present: false,
+};
+
 struct Inner {
-    /// One a chunk of the address space; in memory from the system.
-    chunks: *mut Chunk,
-    /// Chunks of the address space.
-    count: usize,
+    /// One a chunk of the address space.
+    chunks: Box<[Chunk]>,
     /// Chunks from here on were never present.
     high: usize,
     /// No chunk before this one has a free page.
@@ -54,15 +58,11 @@ struct Inner {
     used_pages: usize,
 }
 
-// SAFETY: `chunks` is owned by the pool and reached only through its lock.
-unsafe impl Send for Inner {}
-
 /// The pool.
 pub struct Frames {
     inner: Mutex<Inner>,
     memory: Arc<dyn FrameMemory>,
     budget: Arc<Budget>,
-    table_bytes: usize,
 }
 
 /// How a pool is filled.
@@ -75,16 +75,11 @@ pub struct FrameCounts {
 }
 
 impl Frames {
-    /// A pool over `memory`. `None` where the system has no memory for its
-    /// table.
-    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Option<Self> {
-        let count = memory.bytes() / TABLE_SPAN;
-        let table_bytes = (count * size_of::<Chunk>()).next_multiple_of(PAGE_SIZE);
-        let chunks = sync::pages::map(table_bytes)?.cast::<Chunk>().as_ptr();
-        Some(Self {
+    /// A pool over `memory`.
+    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Self {
+        Self {
             inner: Mutex::new(Inner {
-                chunks,
-                count,
+                chunks: vec![ABSENT; memory.bytes() / TABLE_SPAN].into(),
                 high: 0,
                 lowest: 0,
                 present: 0,
@@ -92,16 +87,19 @@ impl Frames {
             }),
             memory,
             budget,
-            table_bytes,
-        })
+        }
+    }
+
+    /// Bytes of the pool's own table.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val(&*self.inner.lock().chunks)
     }
 
     /// The address of a frame.
     pub fn address(&self, frame: u32) -> *mut u8 {
         let offset = frame as usize * PAGE_SIZE;
         assert!(offset < self.memory.bytes());
-        // SAFETY: within the pool, as just asserted.
-        unsafe { self.memory.base().add(offset) }
+        self.memory.base().wrapping_add(offset)
     }
 
     /// Takes `pages` contiguous frames of one block. Grows the pool by a chunk
@@ -161,33 +159,17 @@ impl Frames {
     }
 }
 
-impl Drop for Frames {
-    fn drop(&mut self) {
-        let chunks = self.inner.lock().chunks;
-        let table = core::ptr::NonNull::new(chunks.cast()).expect("mapped");
-        // SAFETY: mapped in `new`; nobody else has the pool any more.
-        unsafe { sync::pages::unmap(table, self.table_bytes) };
-    }
-}
-
 impl Inner {
-    fn chunk(&mut self, index: usize) -> &mut Chunk {
-        assert!(index < self.count);
-        // SAFETY: the table has `count` entries; zeroed memory is a valid
-        // absent chunk; the lock gives exclusive access.
-        unsafe { &mut *self.chunks.add(index) }
-    }
-
     fn take(&mut self, pages: usize) -> Option<u32> {
         for index in self.lowest..self.high {
-            let free = self.chunk(index).free_pages as usize;
+            let free = self.chunks[index].free_pages as usize;
             if free == 0 && index == self.lowest {
                 self.lowest += 1;
             }
             if free < pages {
                 continue;
             }
-            if let Some(page) = self.chunk(index).take(pages) {
+            if let Some(page) = self.chunks[index].take(pages) {
                 self.used_pages += pages;
                 return Some((index * CHUNK_PAGES + page) as u32);
             }
@@ -197,16 +179,16 @@ impl Inner {
 
     fn put(&mut self, frame: usize, pages: usize) {
         let index = frame / CHUNK_PAGES;
-        self.chunk(index).put(frame % CHUNK_PAGES, pages);
+        self.chunks[index].put(frame % CHUNK_PAGES, pages);
         self.used_pages -= pages;
         self.lowest = self.lowest.min(index);
     }
 
     fn grow(&mut self) {
-        let index = (0..self.count)
-            .find(|&index| index >= self.high || !self.chunk(index).present)
+        let index = (0..self.chunks.len())
+            .find(|&index| index >= self.high || !self.chunks[index].present)
             .expect("the address space holds every chunk that the budget can");
-        *self.chunk(index) = Chunk {
+        self.chunks[index] = Chunk {
             free: [u16::MAX; CHUNK_BLOCKS],
             free_pages: CHUNK_PAGES as u16,
             present: true,
@@ -219,14 +201,10 @@ impl Inner {
     /// Marks the highest wholly free chunk absent.
     fn take_free_chunk(&mut self) -> Option<usize> {
         let index = (0..self.high).rev().find(|&index| {
-            let chunk = self.chunk(index);
+            let chunk = self.chunks[index];
             chunk.present && chunk.free_pages as usize == CHUNK_PAGES
         })?;
-        *self.chunk(index) = Chunk {
-            free: [0; CHUNK_BLOCKS],
-            free_pages: 0,
-            present: false,
-        };
+        self.chunks[index] = ABSENT;
         self.present -= 1;
         Some(index)
     }

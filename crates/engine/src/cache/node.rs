@@ -75,19 +75,17 @@ impl Node {
             return Err(NodeError::BudgetTooSmall);
         }
         let most = (most_bytes / PAGE_SIZE).max(pages);
-        let no_memory = NodeError::NoMemory;
-        let index = Index::new(pages).ok_or(no_memory)?;
-        let ghosts = Ghosts::new(pages).ok_or(no_memory)?;
+        let index = Index::new(pages);
+        let ghosts = Ghosts::new(pages);
         let batches = Batches::new();
-        let frames = Frames::new(frames, budget.clone()).ok_or(no_memory)?;
+        let frames = Frames::new(frames, budget.clone());
+        let tables = index.bytes() + ghosts.bytes() + batches.bytes() + frames.table_bytes();
         // The first chunk of frames is paid for here, for good: a demand fault
         // always has frames to turn to.
-        let fixed = (index.bytes() + ghosts.bytes() + batches.bytes()).div_ceil(PAGE_SIZE)
-            + super::frames::CHUNK_PAGES
-            + 1;
+        let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
         let shares = (pages / FOLIO_SHARE) as u64;
         if !budget.try_charge(fixed as u64 + shares, 0) {
-            return Err(no_memory);
+            return Err(NodeError::NoMemory);
         }
         Ok(Arc::new(Self {
             folios: Slab::new(most as u32),
