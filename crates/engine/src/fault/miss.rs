@@ -1,7 +1,7 @@
 //! A fault on a page that is not cached: what to read for it.
 
 use super::wait::Wait;
-use super::{Fault, FaultError, FaultFlags, ahead, map};
+use super::{Fault, FaultError, FaultFlags, ahead, hole};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
@@ -28,7 +28,7 @@ pub(super) fn fault(
         return Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM)));
     }
     let within = match extent(cache, addr) {
-        Ok(Part::Hole(range)) => return map::hole(cache, addr, range),
+        Ok(Part::Hole(range)) => return hole::map(cache, addr, range),
         Ok(Part::Data(range)) => range,
         Err(StoreError(errno)) => return Fault::Error(FaultError::Io(errno)),
     };

@@ -6,7 +6,7 @@
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
 //!            │              ├─ uptodate ──► map::folio ───────► Mapped
 //!            │              └─ locked ────────────────────────► Retry(Folio)
-//!            └─ miss ── hole ─────────────► map::hole ────────► Mapped
+//!            └─ miss ── hole ─────────────► hole::map ────────► Mapped
 //!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
 //! ```
 //!
@@ -18,7 +18,9 @@
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
 
 mod ahead;
+mod around;
 mod file;
+mod hole;
 mod map;
 mod miss;
 mod pin;

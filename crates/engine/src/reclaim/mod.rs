@@ -119,10 +119,9 @@ impl Node {
         made
     }
 
-    /// Gives spare chunks back. A pool that was large for a while keeps what is
-    /// in use once more.
+    /// Gives chunks back that were not wanted of late.
     fn shrink_pool(&self) -> usize {
-        let keep = self.frames.counts().used.max(CHUNK_PAGES);
+        let keep = self.frames.wanted().max(CHUNK_PAGES);
         self.frames.shrink(keep) as usize
     }
 }
