@@ -8,6 +8,7 @@ use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protectio
 use softfault_engine::mmu::{SoftMmu, TABLE_SPAN};
 use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -86,8 +87,9 @@ impl Clock for Ticks {
 
 /// A node, a space and the soft page tables.
 pub struct Rig {
-    /// Where faults look mappings up.
-    pub space: AddressSpace,
+    /// Where faults look mappings up. Left as it is when a test panics: it
+    /// would say that it is not empty, and abort.
+    pub space: ManuallyDrop<AddressSpace>,
     /// The page tables.
     pub mmu: Arc<SoftMmu>,
     /// What pays.
@@ -118,8 +120,9 @@ impl Rig {
             frames.clone(),
             clock.clone(),
         );
+        let space = AddressSpace::new(Machine::new(1 << 16), clock);
         Self {
-            space: AddressSpace::new(Machine::new(1 << 16), clock).expect("room for a space"),
+            space: ManuallyDrop::new(space.expect("room for a space")),
             mmu,
             node: node.expect("a budget that is large enough"),
             parent: parent.clone(),
@@ -219,6 +222,7 @@ impl Rig {
             frames,
             most,
         } = self;
+        let space = ManuallyDrop::into_inner(space);
         space.exit(|_, _| {});
         let budget = node.budget.clone();
         assert!(budget.peak() <= most.into_inner(), "{budget:?}");

@@ -206,7 +206,10 @@ impl Store for TestStore {
         let first = offset / page;
         let end = inner.len.div_ceil(page).max(first + 1);
         let hole = inner.is_hole(first);
-        let next = (first..end).find(|&page| inner.is_hole(page) != hole);
+        // It changes at the border of some hole, or not before the end.
+        let borders = inner.holes.iter().flat_map(|hole| [hole.start, hole.end]);
+        let borders = borders.filter(|&page| first < page && page < end);
+        let next = borders.filter(|&page| inner.is_hole(page) != hole).min();
         let range = first * page..next.unwrap_or(end) * page;
         Ok(match hole {
             true => Extent::Hole(range),
