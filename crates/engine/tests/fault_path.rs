@@ -66,7 +66,7 @@ fn errors_are_values() {
     assert_eq!(rig.fault(start), Outcome::Error(FaultError::Protection));
     rig.unmap(first);
     assert_eq!(rig.fault(start), not_mapped);
-    assert_eq!(store.reads(), vec![; 1]);
+    assert_eq!(store.reads(), []);
     drop(cache);
     rig.finish();
 }
@@ -147,7 +147,7 @@ fn holes_cost_no_read_and_no_frame() {
     for page in (0..2900).rev().step_by(7) {
         assert_eq!(rig.touch(start + page * PAGE_SIZE + page), Ok(0));
     }
-    assert_eq!(store.reads(), vec![; 1]);
+    assert_eq!(store.reads(), []);
     assert_eq!(rig.node.stats.bytes_read.get(), 0);
     // Six page tables and what comes with the window's own.
     let cost = rig.node.budget.charged() - before;
@@ -235,7 +235,7 @@ fn a_folio_that_went_before_the_retry_is_counted() {
     assert_eq!(stats.retry_io_miss.get(), 1);
     assert_eq!(stats.retry_mmap_drop.get(), 2);
     assert_eq!(stats.major_faults.get(), 2);
-    assert_eq!(store.reads(), vec![0..1, 0..1; 1]);
+    assert_eq!(store.reads(), [0..1, 0..1]);
     drop(cache);
     rig.finish();
 }
