@@ -204,9 +204,8 @@ fn sigint_ends_a_process_whose_threads_wait_in_faults() {
         std::thread::spawn(|| check(map, 10));
     }
     gate.wait_begun(1);
-    // All threads that do not wait in a fault keep the signal out.
+    // Only those who wait in a fault let the signal in.
     mask(libc::SIG_BLOCK, &[libc::SIGINT]);
-    // The test harness's own thread does not: it stands for one that reads.
     // SAFETY: sends this process a signal.
     unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
     check(map, 10);
@@ -297,7 +296,9 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
         return child::succeeds(test, "disturbed");
     }
     let file = made_file("touched", 16 << 20);
-    let others: Vec<_> = (0..4).map(|i| made_file(&format!("other{i}"), 2 << 20)).collect();
+    let others: Vec<_> = (0..4)
+        .map(|i| made_file(&format!("other{i}"), 2 << 20))
+        .collect();
     let engine = engine();
     let touched = Box::leak(Box::new(map(&engine, &file)));
     MAP.store(touched, SeqCst);
@@ -323,10 +324,14 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
         other.invalidate(..).unwrap();
         other.prefetch(..).unwrap();
         check(&other, round * 4099 % other.len());
-        engine.set_memory((8 << 20) + round % 2 * (4 << 20)).unwrap();
+        engine
+            .set_memory((8 << 20) + round % 2 * (4 << 20))
+            .unwrap();
     });
     // The handler interrupts faults of the thread itself.
-    disturb(TOUCHES, |round| check(touched, round * 1021 * PAGE_SIZE % touched.len()));
+    disturb(TOUCHES, |round| {
+        check(touched, round * 1021 * PAGE_SIZE % touched.len())
+    });
 }
 
 static SEEN: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
@@ -339,7 +344,11 @@ extern "C" fn previous(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
         SEEN[2].store((*info).si_addr() as usize, SeqCst);
         if (*info).si_code > 0 {
             // Of a fault: print what the test asks for and end.
-            libc::_exit(if SEEN[2].load(SeqCst) == EXPECTED.load(SeqCst) { 42 } else { 43 });
+            libc::_exit(if SEEN[2].load(SeqCst) == EXPECTED.load(SeqCst) {
+                42
+            } else {
+                43
+            });
         }
     }
 }
@@ -386,9 +395,11 @@ fn a_sigbus_that_is_not_ours_goes_to_who_had_it_before() {
         }
         Some(how @ ("handler" | "default" | "ignored" | "std")) => {
             match how {
-                "handler" => {
-                    install(libc::SIGBUS, libc::SA_SIGINFO, previous as *const () as usize)
-                }
+                "handler" => install(
+                    libc::SIGBUS,
+                    libc::SA_SIGINFO,
+                    previous as *const () as usize,
+                ),
                 "default" => install(libc::SIGBUS, 0, libc::SIG_DFL),
                 "ignored" => install(libc::SIGBUS, 0, libc::SIG_IGN),
                 _ => {}
@@ -401,7 +412,11 @@ fn a_sigbus_that_is_not_ours_goes_to_who_had_it_before() {
             unreachable!();
         }
         Some("raise") => {
-            install(libc::SIGBUS, libc::SA_SIGINFO, previous as *const () as usize);
+            install(
+                libc::SIGBUS,
+                libc::SA_SIGINFO,
+                previous as *const () as usize,
+            );
             served();
             // SAFETY: raises a signal in this thread.
             unsafe { libc::raise(libc::SIGBUS) };
@@ -445,7 +460,9 @@ fn a_later_handler_is_noticed_at_map_unless_trusted() {
     }
     let file = made_file("later", 1 << 20);
     let engine = engine();
-    let trusting = Engine::builder().memory(8 << 20).trust_signal_handlers(true);
+    let trusting = Engine::builder()
+        .memory(8 << 20)
+        .trust_signal_handlers(true);
     let trusting = trusting.build().unwrap();
     check(&map(&engine, &file), 0);
     install(libc::SIGBUS, 0, later as *const () as usize);

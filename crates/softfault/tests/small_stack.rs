@@ -28,7 +28,11 @@ struct Touches<'a> {
 impl<'a> Touches<'a> {
     fn new(map: &'a Mmap, offsets: &'a [usize]) -> Self {
         let wrong = AtomicUsize::new(0);
-        Self { map, offsets, wrong }
+        Self {
+            map,
+            offsets,
+            wrong,
+        }
     }
 
     fn touch(&self) {

@@ -105,7 +105,13 @@ fn write_to_reaches_files_and_pipes() {
     std::fs::remove_file(files::path("copy")).unwrap();
     assert_eq!(map.write_to(.., &mut copy).unwrap(), LEN as u64);
     // SAFETY: nobody writes to the file.
-    let copied = unsafe { Engine::builder().memory(8 << 20).build().unwrap().map(&copy) };
+    let copied = unsafe {
+        Engine::builder()
+            .memory(8 << 20)
+            .build()
+            .unwrap()
+            .map(&copy)
+    };
     let copied = copied.unwrap();
     assert_eq!(copied.len(), LEN);
     assert!((0..LEN).step_by(61).all(|at| copied[at] == byte_at(at)));
@@ -164,10 +170,7 @@ fn read_at_copies_what_there_is() {
 fn ranges_outside_the_map_are_refused() {
     let (_engine, map) = scene("ranges");
     assert_eq!(map.pin(..LEN + 1).unwrap_err(), FaultError::OutOfRange);
-    assert_eq!(
-        map.pin(usize::MAX..).unwrap_err(),
-        FaultError::OutOfRange
-    );
+    assert_eq!(map.pin(usize::MAX..).unwrap_err(), FaultError::OutOfRange);
     #[expect(clippy::reversed_empty_ranges, reason = "what a caller may get wrong")]
     let reversed = 5..4;
     assert_eq!(map.pin(reversed).unwrap_err(), FaultError::OutOfRange);
@@ -190,7 +193,11 @@ fn many_threads_copy_at_once_under_a_small_budget() {
                 let mut buffer = vec![0; 2 << 20];
                 let done = map.read_at(&mut buffer, from).unwrap();
                 assert_eq!(done, buffer.len());
-                assert!((0..done).step_by(97).all(|at| buffer[at] == byte_at(from + at)));
+                assert!(
+                    (0..done)
+                        .step_by(97)
+                        .all(|at| buffer[at] == byte_at(from + at))
+                );
                 let written = map.write_to(from..from + (2 << 20), &mut io::sink());
                 assert_eq!(written.unwrap(), 2 << 20);
             });

@@ -32,10 +32,16 @@ fn past_the_new_end_pin_is_an_error() {
     let map = map(&engine, &file);
     check(&map, 0);
     file.set_len((1 << 20) + 100).unwrap();
-    assert_eq!(map.pin(2 << 20..(2 << 20) + 1).unwrap_err(), FaultError::BeyondEnd);
+    assert_eq!(
+        map.pin(2 << 20..(2 << 20) + 1).unwrap_err(),
+        FaultError::BeyondEnd
+    );
     assert_eq!(map.pin(..).unwrap_err(), FaultError::BeyondEnd);
     let mut buffer = [0; 10];
-    assert_eq!(map.read_at(&mut buffer, 3 << 20).unwrap_err(), FaultError::BeyondEnd);
+    assert_eq!(
+        map.read_at(&mut buffer, 3 << 20).unwrap_err(),
+        FaultError::BeyondEnd
+    );
     let written = map.write_to(.., &mut std::io::sink()).unwrap_err();
     assert_eq!(written.kind(), std::io::ErrorKind::UnexpectedEof);
     // What is left is right, the last page is zeros after the end.
@@ -176,7 +182,10 @@ fn the_engines_truncate_takes_pages_out_and_growing_shows_new_bytes() {
     }
     engine.truncate(&file, (1 << 20) + 10).unwrap();
     let left = map.residency(..).unwrap();
-    assert!(left.mapped + left.cached <= (1 << 20) / PAGE + 1, "{left:?}");
+    assert!(
+        left.mapped + left.cached <= (1 << 20) / PAGE + 1,
+        "{left:?}"
+    );
     assert_eq!(map.pin(2 << 20..).unwrap_err(), FaultError::BeyondEnd);
     check(&map, (1 << 20) + 9);
     assert!((10..PAGE).all(|at| byte(&map, (1 << 20) + at) == 0));
@@ -242,7 +251,10 @@ fn invalidate_forgets_exactly_what_it_says() {
     assert_eq!(byte(&map, 5 * PAGE), 1);
     // Pages of other folios stay.
     check(&map, 16 * PAGE);
-    assert_eq!(map.invalidate(..(1 << 20) + 1).unwrap_err(), FaultError::OutOfRange);
+    assert_eq!(
+        map.invalidate(..(1 << 20) + 1).unwrap_err(),
+        FaultError::OutOfRange
+    );
 }
 
 #[test]
@@ -260,7 +272,11 @@ fn a_pinned_page_survives_invalidate_and_truncate_by_another_thread() {
         let invalidates = scope.spawn(move || map.invalidate(..).unwrap());
         // Whether it waits for us or leaves the pages out: they stay.
         for _ in 0..200 {
-            assert!((0..100_000).step_by(PAGE).all(|at| pinned[at] == byte_at(100_000 + at)));
+            assert!(
+                (0..100_000)
+                    .step_by(PAGE)
+                    .all(|at| pinned[at] == byte_at(100_000 + at))
+            );
             std::thread::yield_now();
         }
         drop(pinned);
@@ -268,13 +284,20 @@ fn a_pinned_page_survives_invalidate_and_truncate_by_another_thread() {
         let pinned = map.pin(100_000..200_000).unwrap();
         let truncates = scope.spawn(move || engine.truncate(file, 50_000).unwrap());
         for _ in 0..200 {
-            assert!((0..100_000).step_by(PAGE).all(|at| pinned[at] == byte_at(100_000 + at)));
+            assert!(
+                (0..100_000)
+                    .step_by(PAGE)
+                    .all(|at| pinned[at] == byte_at(100_000 + at))
+            );
             std::thread::yield_now();
         }
         drop(pinned);
         truncates.join().unwrap();
     });
-    assert_eq!(map.pin(100_000..100_001).unwrap_err(), FaultError::BeyondEnd);
+    assert_eq!(
+        map.pin(100_000..100_001).unwrap_err(),
+        FaultError::BeyondEnd
+    );
     check(&map, 49_999);
 }
 

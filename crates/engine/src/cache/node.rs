@@ -6,6 +6,7 @@ use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
+use crate::lock::Mutex;
 use crate::reclaim::{Batches, Ghosts, Lists};
 use crate::slab::Slab;
 use crate::stats::NodeStats;
@@ -47,6 +48,9 @@ pub struct Node {
     pub(crate) lists: Lists,
     pub(crate) ghosts: Ghosts,
     pub(crate) batches: Batches,
+    /// Held while the budget changes, with the charge for the metadata that
+    /// goes with its size. Outermost.
+    resizing: Mutex<()>,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
     /// Pages that are pinned: never more than half of the budget.
@@ -92,6 +96,7 @@ impl Node {
             ghosts,
             batches,
             stats: NodeStats::default(),
+            resizing: Mutex::new(()),
             used: AtomicUsize::new(0),
             pinned: AtomicU64::new(0),
             most,
@@ -103,7 +108,8 @@ impl Node {
     }
 
     /// Changes the budget to `bytes` and reclaims down to it. Returns when it
-    /// is kept, or when all that is left is pinned or being read.
+    /// is kept, or when all that is left is pinned or being read. On an error
+    /// the budget is what it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -112,17 +118,26 @@ impl Node {
         if pages > self.most {
             return Err(NodeError::BudgetTooLarge);
         }
-        let before = self.budget.limit() as usize / FOLIO_SHARE;
+        let _one_at_a_time = self.resizing.lock();
+        let limit = self.budget.limit();
+        let before = limit as usize / FOLIO_SHARE;
         let after = pages / FOLIO_SHARE;
         self.budget.set_limit(pages as u64);
         if after < before {
             self.budget.uncharge((before - after) as u64);
         }
-        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
+        self.keep_budget();
         if after > before && !self.budget.try_charge((after - before) as u64, 0) {
+            self.budget.set_limit(limit);
+            self.keep_budget();
             return Err(NodeError::NoMemory);
         }
         Ok(())
+    }
+
+    /// Reclaims what is charged above the limit, as far as that goes.
+    fn keep_budget(&self) {
+        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
     }
 
     /// Counts `pages` as pinned if at most half of the budget is then.

@@ -89,7 +89,11 @@ extern "C" fn run(job: *mut c_void) -> *mut c_void {
 }
 
 /// Starts a POSIX thread on `stack`.
-pub fn start(stack: &Stack, run: extern "C" fn(*mut c_void) -> *mut c_void, job: *mut c_void) -> libc::pthread_t {
+pub fn start(
+    stack: &Stack,
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+    job: *mut c_void,
+) -> libc::pthread_t {
     // SAFETY: the attributes are initialised, the stack lives until the join.
     unsafe {
         let mut attributes = core::mem::zeroed();
