@@ -293,7 +293,7 @@ fn end_of_a_read_that_was_not_begun() {
 fn reuse_under_a_readers_nose() {
     const SPACES: u64 = 2;
     /// A bound for a machine on which nothing ever overlaps.
-    const ROUNDS: usize = 2_000_000;
+    const ROUNDS: usize = 200_000_000;
 
     struct Space {
         lock: MmapLock,

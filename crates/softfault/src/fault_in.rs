@@ -38,7 +38,15 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Answer {
-    inner: Mutex<(Option<Result<(), FaultError>>, Option<Waker>)>,
+    inner: Mutex<Outstanding>,
+}
+
+#[derive(Debug, Default)]
+struct Outstanding {
+    /// The answer, once there is one.
+    result: Option<Result<(), FaultError>>,
+    /// Whom to wake then.
+    waker: Option<Waker>,
 }
 
 impl<'a> FaultIn<'a> {
@@ -85,14 +93,14 @@ impl Future for FaultIn<'_> {
             panic!("polled after it was ready");
         };
         let mut inner = lock(&answer.inner);
-        match inner.0.take() {
+        match inner.result.take() {
             Some(result) => {
                 drop(inner);
                 self.state = State::Done;
                 Poll::Ready(result)
             }
             None => {
-                inner.1 = Some(context.waker().clone());
+                inner.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -179,8 +187,8 @@ impl Work {
         let result = self.touch_all();
         let waker = {
             let mut inner = lock(&self.answer.inner);
-            inner.0 = Some(result);
-            inner.1.take()
+            inner.result = Some(result);
+            inner.waker.take()
         };
         // The map may go as soon as the task runs: nothing of it is touched
         // from here on but the reference to the cache, which its owner counts.

@@ -397,7 +397,7 @@ impl Mmap {
 
     /// Forgets the pages of a range: the next touch reads them from the file
     /// again. Waits for pages that are being read; pinned pages stay as they
-    /// are until they are let go, and are waited for.
+    /// are until they are let go, and are forgotten then.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         let _masked = signal::masked();

@@ -4,7 +4,8 @@
 use core::ptr::NonNull;
 
 /// Maps `bytes` of zeroed memory that costs nothing until touched. `None` when
-/// the system has no more. The memory is not inherited by a child process.
+/// the system has no more. A child process gets a copy, as of any other memory:
+/// what it must not have, its owner keeps from it.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new anonymous mapping at an address of the kernel's choice.
     let addr = unsafe {

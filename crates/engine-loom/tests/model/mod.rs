@@ -19,7 +19,7 @@ pub fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'sta
     let ended = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
-    builder.max_branches = 2_000;
+    builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
     builder.checkpoint_file = None;

@@ -13,7 +13,11 @@
 //! The folio lock is the `LOCKED` bit, with a `WAITERS` bit beside it. Whoever
 //! reads, maps or evicts a folio holds it. A reference is taken under the lock
 //! of the index's bucket; a folio that the index alone refers to may be
-//! evicted, so a fault that waits for one holds a reference (`RetryPin::Yes`).
+//! evicted, so a fault that waits for one holds a reference until it has come
+//! back (`RetryPin::Yes`).
+//!
+//! A folio of the index that has been read, well or not, is on a reclaim list,
+//! or isolated by one reclaimer, who evicts it or puts it back.
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
@@ -54,6 +58,8 @@ pub mod flag {
     pub const ACTIVE: u32 = 1 << 8;
     /// No longer in the index; freed with its last reference.
     pub const DEAD: u32 = 1 << 9;
+    /// Pinned when it was to be forgotten: the last pin forgets it.
+    pub const DOOMED: u32 = 1 << 10;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an
@@ -90,6 +96,8 @@ pub struct Folio {
     pub(crate) list_prev: AtomicU32,
     /// The lists' clock when the folio was put on its list. As `list_next`.
     pub(crate) listed_at: AtomicU32,
+    /// Pins, each of which has a reference too. Protected by the folio lock.
+    pins: AtomicU32,
     /// Place in the slab. Immutable.
     id: u32,
 }
@@ -112,6 +120,7 @@ impl TypeStable for Folio {
             list_next: AtomicU32::new(NO_FOLIO),
             list_prev: AtomicU32::new(NO_FOLIO),
             listed_at: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
             id,
         }
     }
@@ -187,6 +196,7 @@ impl Folio {
         self.frame_pages.store(0, Ordering::Relaxed);
         self.frame.store(NO_FRAME, Ordering::Relaxed);
         self.error.store(0, Ordering::Relaxed);
+        self.pins.store(0, Ordering::Relaxed);
         self.refs.store(1, Ordering::Relaxed);
         self.state.store(flag::LOCKED, Ordering::Relaxed);
     }
@@ -201,7 +211,28 @@ impl Folio {
     pub(crate) fn change(&self, set: u32, clear: u32) {
         debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
         self.state.fetch_and(!clear, Ordering::Relaxed);
-        self.state.fetch_or(set, Ordering::Relaxed);
+        // Release pairs with the Acquire in `state`: whoever finds the folio
+        // uptodate, locked or not, sees how many pages it has.
+        self.state.fetch_or(set, Ordering::Release);
+    }
+
+    /// Counts a pin in. The caller holds the folio lock, and a reference that
+    /// the pin keeps.
+    pub(crate) fn pin(&self) {
+        self.pins.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a pin out; true if it was the last. The caller holds the folio
+    /// lock.
+    pub(crate) fn unpin(&self) -> bool {
+        let before = self.pins.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a folio is unpinned as often as it was pinned");
+        before == 1
+    }
+
+    /// True if somebody has pinned it. Stable under the folio lock.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Relaxed) > 0
     }
 
     /// Releases the folio lock and wakes all who wait for that.

@@ -18,6 +18,11 @@ use sync::Arc;
 /// Pages of a chunk.
 pub const CHUNK_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
 const CHUNK_BLOCKS: usize = CHUNK_PAGES / BLOCK_PAGES;
+/// Of what was in use once and is not now, each batch of reclaim forgets this
+/// part. Giving a chunk back that is wanted again at the next window of
+/// read-ahead costs more than the pages are worth: a sequential scan spent an
+/// eighth of its time on that.
+const FORGET: usize = 128;
 /// Page tables beneath a chunk, where it is not one huge page.
 const CHUNK_TABLES: u64 = 1;
 
@@ -41,28 +46,30 @@ struct Chunk {
     present: bool,
 }
 
+const ABSENT: Chunk = Chunk {
+    free: [0; CHUNK_BLOCKS],
+    free_pages: 0,
+    present: false,
+};
+
 struct Inner {
-    /// One a chunk of the address space; in memory from the system.
-    chunks: *mut Chunk,
-    /// Chunks of the address space.
-    count: usize,
+    /// One a chunk of the address space.
+    chunks: Box<[Chunk]>,
     /// Chunks from here on were never present.
     high: usize,
     /// No chunk before this one has a free page.
     lowest: usize,
     present: usize,
     used_pages: usize,
+    /// The most pages in use of late; see [`Frames::wanted`].
+    most_used: usize,
 }
-
-// SAFETY: `chunks` is owned by the pool and reached only through its lock.
-unsafe impl Send for Inner {}
 
 /// The pool.
 pub struct Frames {
     inner: Mutex<Inner>,
     memory: Arc<dyn FrameMemory>,
     budget: Arc<Budget>,
-    table_bytes: usize,
 }
 
 /// How a pool is filled.
@@ -75,33 +82,32 @@ pub struct FrameCounts {
 }
 
 impl Frames {
-    /// A pool over `memory`. `None` where the system has no memory for its
-    /// table.
-    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Option<Self> {
-        let count = memory.bytes() / TABLE_SPAN;
-        let table_bytes = (count * size_of::<Chunk>()).next_multiple_of(PAGE_SIZE);
-        let chunks = sync::pages::map(table_bytes)?.cast::<Chunk>().as_ptr();
-        Some(Self {
+    /// A pool over `memory`.
+    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Self {
+        Self {
             inner: Mutex::new(Inner {
-                chunks,
-                count,
+                chunks: vec![ABSENT; memory.bytes() / TABLE_SPAN].into(),
                 high: 0,
                 lowest: 0,
                 present: 0,
                 used_pages: 0,
+                most_used: 0,
             }),
             memory,
             budget,
-            table_bytes,
-        })
+        }
+    }
+
+    /// Bytes of the pool's own table.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val(&*self.inner.lock().chunks)
     }
 
     /// The address of a frame.
     pub fn address(&self, frame: u32) -> *mut u8 {
         let offset = frame as usize * PAGE_SIZE;
         assert!(offset < self.memory.bytes());
-        // SAFETY: within the pool, as just asserted.
-        unsafe { self.memory.base().add(offset) }
+        self.memory.base().wrapping_add(offset)
     }
 
     /// Takes `pages` contiguous frames of one block. Grows the pool by a chunk
@@ -129,14 +135,13 @@ impl Frames {
         self.inner.lock().put(frame as usize, pages);
     }
 
-    /// Gives free chunks back while more than `keep` pages are free; returns
-    /// how many pages went back to the budget.
+    /// Gives free chunks back while the pool has more than `keep` pages;
+    /// returns how many pages went back to the budget.
     pub fn shrink(&self, keep: usize) -> u64 {
         let mut given = 0;
         loop {
             let mut inner = self.inner.lock();
-            let spare = inner.present * CHUNK_PAGES - inner.used_pages;
-            if spare < keep + CHUNK_PAGES || inner.present <= 1 {
+            if inner.present * CHUNK_PAGES < keep + CHUNK_PAGES || inner.present <= 1 {
                 return given;
             }
             let Some(chunk) = inner.take_free_chunk() else {
@@ -151,6 +156,15 @@ impl Frames {
         }
     }
 
+    /// Pages that the pool should keep: the most that were in use of late. Each
+    /// call forgets a part of what is no longer true.
+    pub fn wanted(&self) -> usize {
+        let mut inner = self.inner.lock();
+        let unused = inner.most_used - inner.used_pages;
+        inner.most_used -= unused.div_ceil(FORGET);
+        inner.most_used
+    }
+
     /// How the pool is filled.
     pub fn counts(&self) -> FrameCounts {
         let inner = self.inner.lock();
@@ -161,34 +175,19 @@ impl Frames {
     }
 }
 
-impl Drop for Frames {
-    fn drop(&mut self) {
-        let chunks = self.inner.lock().chunks;
-        let table = core::ptr::NonNull::new(chunks.cast()).expect("mapped");
-        // SAFETY: mapped in `new`; nobody else has the pool any more.
-        unsafe { sync::pages::unmap(table, self.table_bytes) };
-    }
-}
-
 impl Inner {
-    fn chunk(&mut self, index: usize) -> &mut Chunk {
-        assert!(index < self.count);
-        // SAFETY: the table has `count` entries; zeroed memory is a valid
-        // absent chunk; the lock gives exclusive access.
-        unsafe { &mut *self.chunks.add(index) }
-    }
-
     fn take(&mut self, pages: usize) -> Option<u32> {
         for index in self.lowest..self.high {
-            let free = self.chunk(index).free_pages as usize;
+            let free = self.chunks[index].free_pages as usize;
             if free == 0 && index == self.lowest {
                 self.lowest += 1;
             }
             if free < pages {
                 continue;
             }
-            if let Some(page) = self.chunk(index).take(pages) {
+            if let Some(page) = self.chunks[index].take(pages) {
                 self.used_pages += pages;
+                self.most_used = self.most_used.max(self.used_pages);
                 return Some((index * CHUNK_PAGES + page) as u32);
             }
         }
@@ -197,16 +196,16 @@ impl Inner {
 
     fn put(&mut self, frame: usize, pages: usize) {
         let index = frame / CHUNK_PAGES;
-        self.chunk(index).put(frame % CHUNK_PAGES, pages);
+        self.chunks[index].put(frame % CHUNK_PAGES, pages);
         self.used_pages -= pages;
         self.lowest = self.lowest.min(index);
     }
 
     fn grow(&mut self) {
-        let index = (0..self.count)
-            .find(|&index| index >= self.high || !self.chunk(index).present)
+        let index = (0..self.chunks.len())
+            .find(|&index| index >= self.high || !self.chunks[index].present)
             .expect("the address space holds every chunk that the budget can");
-        *self.chunk(index) = Chunk {
+        self.chunks[index] = Chunk {
             free: [u16::MAX; CHUNK_BLOCKS],
             free_pages: CHUNK_PAGES as u16,
             present: true,
@@ -219,14 +218,10 @@ impl Inner {
     /// Marks the highest wholly free chunk absent.
     fn take_free_chunk(&mut self) -> Option<usize> {
         let index = (0..self.high).rev().find(|&index| {
-            let chunk = self.chunk(index);
+            let chunk = self.chunks[index];
             chunk.present && chunk.free_pages as usize == CHUNK_PAGES
         })?;
-        *self.chunk(index) = Chunk {
-            free: [0; CHUNK_BLOCKS],
-            free_pages: 0,
-            present: false,
-        };
+        self.chunks[index] = ABSENT;
         self.present -= 1;
         Some(index)
     }

@@ -13,22 +13,15 @@
 use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
 use crate::lock::{Mutex, MutexGuard};
 use crate::slab::Slab;
-use core::ptr::NonNull;
 use sync::atomic::Ordering;
 
 type Bucket = Mutex<u32>;
 
 /// The index.
 pub struct Index {
-    buckets: NonNull<Bucket>,
-    /// A power of two, minus one.
-    mask: usize,
+    /// As many as a power of two.
+    buckets: Box<[Bucket]>,
 }
-
-// SAFETY: buckets are shared through their locks.
-unsafe impl Send for Index {}
-// SAFETY: as above.
-unsafe impl Sync for Index {}
 
 /// A bucket, locked.
 pub struct LockedBucket<'a> {
@@ -37,43 +30,28 @@ pub struct LockedBucket<'a> {
 }
 
 impl Index {
-    /// An index for about `folios` folios. `None` where the system has no
-    /// memory.
-    pub fn new(folios: usize) -> Option<Self> {
+    /// An index for about `folios` folios.
+    pub fn new(folios: usize) -> Self {
         let count = (folios / 2).next_power_of_two().max(512);
-        let buckets = sync::pages::map(count * size_of::<Bucket>())?.cast::<Bucket>();
-        for bucket in 0..count {
-            // SAFETY: within the mapping just made.
-            unsafe { buckets.add(bucket).write(Mutex::new(NO_FOLIO)) };
+        Self {
+            buckets: (0..count).map(|_| Mutex::new(NO_FOLIO)).collect(),
         }
-        Some(Self {
-            buckets,
-            mask: count - 1,
-        })
     }
 
     /// Bytes of the table.
     pub fn bytes(&self) -> usize {
-        (self.mask + 1) * size_of::<Bucket>()
+        size_of_val(&*self.buckets)
     }
 
     /// Locks the bucket of `addr`'s block.
     pub fn lock<'a>(&'a self, addr: usize, folios: &'a Slab<Folio>) -> LockedBucket<'a> {
         // Fibonacci hashing: the high half of the product is well mixed.
         let hash = (addr / BLOCK_BYTES).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
-        // SAFETY: the mask keeps the place inside the table.
-        let bucket: &'a Bucket = unsafe { self.buckets.add(hash & self.mask).as_ref() };
+        let bucket = &self.buckets[hash & (self.buckets.len() - 1)];
         LockedBucket {
             head: bucket.lock(),
             folios,
         }
-    }
-}
-
-impl Drop for Index {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nobody else has the index any more.
-        unsafe { sync::pages::unmap(self.buckets.cast(), self.bytes()) };
     }
 }
 

@@ -7,7 +7,7 @@ use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
 use crate::lock::Mutex;
-use crate::reclaim::{Batches, Ghosts, Lists};
+use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
 use crate::stats::NodeStats;
 use crate::{Clock, Mmu};
@@ -48,17 +48,17 @@ pub struct Node {
     pub(crate) lists: Lists,
     pub(crate) ghosts: Ghosts,
     pub(crate) batches: Batches,
-    /// Held while the budget changes, with the charge for the metadata that
-    /// goes with its size. Outermost.
-    resizing: Mutex<()>,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
     /// Pages that are pinned: never more than half of the budget.
     pinned: AtomicU64,
     /// Pages that the budget may be raised to. Immutable.
     most: usize,
-    /// Pages of metadata charged for the whole life.
+    /// Pages of metadata charged for the whole life. Immutable.
     fixed: u64,
+    /// Pages charged for folios; [`set_memory`](Self::set_memory) changes it.
+    /// Taken outside of all other locks.
+    shares: Mutex<u64>,
 }
 
 impl Node {
@@ -75,32 +75,31 @@ impl Node {
             return Err(NodeError::BudgetTooSmall);
         }
         let most = (most_bytes / PAGE_SIZE).max(pages);
-        let no_memory = NodeError::NoMemory;
-        let index = Index::new(pages).ok_or(no_memory)?;
-        let ghosts = Ghosts::new(pages).ok_or(no_memory)?;
+        let index = Index::new(pages);
+        let ghosts = Ghosts::new(pages);
         let batches = Batches::new();
+        let frames = Frames::new(frames, budget.clone());
+        let tables = index.bytes() + ghosts.bytes() + batches.bytes() + frames.table_bytes();
         // The first chunk of frames is paid for here, for good: a demand fault
         // always has frames to turn to.
-        let fixed = (index.bytes() + ghosts.bytes() + batches.bytes()).div_ceil(PAGE_SIZE)
-            + super::frames::CHUNK_PAGES
-            + 1;
-        let charge = (fixed + pages / FOLIO_SHARE) as u64;
-        if !budget.try_charge(charge, 0) {
-            return Err(no_memory);
+        let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
+        let shares = (pages / FOLIO_SHARE) as u64;
+        if !budget.try_charge(fixed as u64 + shares, 0) {
+            return Err(NodeError::NoMemory);
         }
         Ok(Arc::new(Self {
             folios: Slab::new(most as u32),
             index,
-            frames: Frames::new(frames, budget.clone()).ok_or(no_memory)?,
+            frames,
             lists: Lists::new(),
             ghosts,
             batches,
             stats: NodeStats::default(),
-            resizing: Mutex::new(()),
             used: AtomicUsize::new(0),
             pinned: AtomicU64::new(0),
             most,
             fixed: fixed as u64,
+            shares: Mutex::new(shares),
             budget,
             mmu,
             clock,
@@ -108,8 +107,9 @@ impl Node {
     }
 
     /// Changes the budget to `bytes` and reclaims down to it. Returns when it
-    /// is kept, or when all that is left is pinned or being read. On an error
-    /// the budget is what it was.
+    /// is kept, or when all that is left is pinned or being read. Where an
+    /// enclosing budget cannot spare what a larger one costs, the budget stays
+    /// as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -118,26 +118,26 @@ impl Node {
         if pages > self.most {
             return Err(NodeError::BudgetTooLarge);
         }
-        let _one_at_a_time = self.resizing.lock();
-        let limit = self.budget.limit();
-        let before = limit as usize / FOLIO_SHARE;
-        let after = pages / FOLIO_SHARE;
+        let mut shares = self.shares.lock();
+        let after = (pages / FOLIO_SHARE) as u64;
+        let before = self.budget.limit();
         self.budget.set_limit(pages as u64);
-        if after < before {
-            self.budget.uncharge((before - after) as u64);
+        if after < *shares {
+            self.budget.uncharge(*shares - after);
+            *shares = after;
         }
-        self.keep_budget();
-        if after > before && !self.budget.try_charge((after - before) as u64, 0) {
-            self.budget.set_limit(limit);
-            self.keep_budget();
-            return Err(NodeError::NoMemory);
+        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
+        if after > *shares {
+            let more = after - *shares;
+            while !self.budget.try_charge(more, 0) {
+                if self.reclaim(more as usize) == 0 {
+                    self.budget.set_limit(before);
+                    return Err(NodeError::NoMemory);
+                }
+            }
+            *shares = after;
         }
         Ok(())
-    }
-
-    /// Reclaims what is charged above the limit, as far as that goes.
-    fn keep_budget(&self) {
-        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
     }
 
     /// Counts `pages` as pinned if at most half of the budget is then.
@@ -166,28 +166,28 @@ impl Node {
     }
 
     /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a
-    /// hole), in nobody's sight. `None`: reclaim first.
+    /// hole), in nobody's sight. Or what there is not enough of.
     pub(crate) fn alloc_folio(
         &self,
         cache: &super::PageCache,
         addr: usize,
         pages: usize,
         frames: FrameUse,
-    ) -> Option<&Folio> {
+    ) -> Result<&Folio, Need> {
         debug_assert!(pages <= BLOCK_PAGES);
         // Relaxed: a bound, not a hand-over.
         if self.used.fetch_add(1, Ordering::Relaxed) >= self.budget.limit() as usize {
             self.used.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            return Err(Need::Folio);
         }
         let folio = self.folios.alloc().map(|id| self.folios.get(id));
         let Some(folio) = folio else {
             self.used.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            return Err(Need::Folio);
         };
         folio.init(cache, addr, pages);
         let frame = match frames {
-            FrameUse::Hole => return Some(folio),
+            FrameUse::Hole => return Ok(folio),
             FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
             FrameUse::Readahead => {
                 // Demand faults keep an eighth of the pool to themselves.
@@ -201,11 +201,11 @@ impl Node {
             Some(frame) => {
                 folio.frame.store(frame, Ordering::Relaxed);
                 folio.frame_pages.store(pages as u8, Ordering::Relaxed);
-                Some(folio)
+                Ok(folio)
             }
             None => {
                 self.abandon(folio);
-                None
+                Err(Need::Frame)
             }
         }
     }
@@ -233,6 +233,11 @@ impl Node {
         self.frames.address(folio.frame.load(Ordering::Relaxed))
     }
 
+    /// True if another folio may be had.
+    pub(crate) fn has_folio(&self) -> bool {
+        self.used.load(Ordering::Relaxed) < self.budget.limit() as usize
+    }
+
     /// Drops a reference; the last one frees a folio that left the index.
     pub(crate) fn put(&self, folio: &Folio) {
         // AcqRel: all that others did with the folio comes before its reuse.
@@ -251,8 +256,8 @@ impl Drop for Node {
         // Chunks go back with the frame memory; only the charges are left.
         let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
         let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
-        let folios = self.budget.limit() as usize / FOLIO_SHARE;
-        self.budget.uncharge(self.fixed + (frames + folios) as u64);
+        let shares = *self.shares.lock();
+        self.budget.uncharge(self.fixed + frames as u64 + shares);
     }
 }
 

@@ -20,6 +20,10 @@ use sync::wait::WaitWord;
 const ZAPPING: u32 = 1 << 31;
 /// Words a page of the table; the first counts whether the page is paid for.
 const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
+/// What comes with a page of the table: itself, and the two page tables of the
+/// next level for the 2 GiB that it counts. Linux keeps those until the window
+/// goes.
+const TABLE_PAGES: u64 = 3;
 
 /// What a mapper learns when it counts itself in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +88,11 @@ impl Window {
     pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
         let (paid, word) = self.slot(addr);
         if paid.load(Ordering::Relaxed) == 0 {
-            if !budget.try_charge(1, reserve) {
+            if !budget.try_charge(TABLE_PAGES, reserve) {
                 return Enter::NoMemory;
             }
             if paid.swap(1, Ordering::Relaxed) != 0 {
-                budget.uncharge(1);
+                budget.uncharge(TABLE_PAGES);
             }
         }
         let mut now = word.load(Ordering::Relaxed);
@@ -166,7 +170,7 @@ impl Window {
             // SAFETY: within the table.
             let paid = unsafe { self.words.add(page * WORDS).as_ref() };
             if paid.swap(0, Ordering::Relaxed) != 0 {
-                budget.uncharge(1);
+                budget.uncharge(TABLE_PAGES);
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::cache::frames::CHUNK_PAGES;
 use crate::cache::node::FrameUse;
 use crate::mm::Advice;
 use crate::readahead::{Ahead, Limits, Plan, Touch};
+use crate::reclaim::Need;
 use crate::store::Read;
 use core::ops::Range;
 use sync::Arc;
@@ -157,12 +158,12 @@ impl<'a> Batch<'a> {
             return true;
         }
         let mut folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
-        if folio.is_none() && node.frames.counts().present < node.readahead_frames() / 2 {
+        if folio.is_err() && node.frames.counts().present < node.readahead_frames() / 2 {
             // Memory is full of mapped pages: read-ahead gets its share.
-            node.reclaim(CHUNK_PAGES + 1 + node.readahead_frames() / 8);
+            node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
             folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
         }
-        let Some(folio) = folio else {
+        let Ok(folio) = folio else {
             return false;
         };
         folio.change(flag::ASYNC | self.mark, 0);

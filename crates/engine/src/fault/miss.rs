@@ -1,20 +1,21 @@
 //! A fault on a page that is not cached: what to read for it.
 
-use super::wait::{Wait, batch};
-use super::{Fault, FaultError, FaultFlags, ahead, map};
+use super::wait::Wait;
+use super::{Fault, FaultError, FaultFlags, ahead, hole};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
 use crate::mm::Advice;
 use crate::readahead::Touch;
+use crate::reclaim::Need;
 use crate::store::{Extent, StoreError};
 use core::ops::Range;
 use sync::Arc;
 
 /// Budget that a fault should find free before it begins: its frames, its
 /// window pages, a page table.
-const HEADROOM: u64 = 2 * BLOCK_PAGES as u64 + 2;
+const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
 pub(super) fn fault(
     cache: &Arc<PageCache>,
@@ -23,11 +24,11 @@ pub(super) fn fault(
     _flags: FaultFlags,
 ) -> Fault {
     let node = &cache.node;
-    if node.budget.free() < HEADROOM {
-        return Fault::Retry(Wait::memory(cache, batch(0)));
+    if node.budget.free() < HEADROOM as u64 {
+        return Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM)));
     }
     let within = match extent(cache, addr) {
-        Ok(Part::Hole(range)) => return map::hole(cache, addr, range),
+        Ok(Part::Hole(range)) => return hole::map(cache, addr, range),
         Ok(Part::Data(range)) => range,
         Err(StoreError(errno)) => return Fault::Error(FaultError::Io(errno)),
     };
@@ -39,11 +40,17 @@ pub(super) fn fault(
         ..cache.address(plan.demand.end * PAGE_SIZE as u64);
     let mut range = demand.start.max(most.start)..demand.end.min(most.end);
     debug_assert!(range.contains(&addr));
-    // Others may have read a part of it meanwhile: then the page alone.
+    // Others may have read a part of it meanwhile, or there are no frames in a
+    // row: then the page alone.
     loop {
         let pages = (range.end - range.start) / PAGE_SIZE;
-        let Some(folio) = node.alloc_folio(cache, range.start, pages, FrameUse::Demand) else {
-            return Fault::Retry(Wait::memory(cache, batch(BLOCK_PAGES)));
+        let folio = match node.alloc_folio(cache, range.start, pages, FrameUse::Demand) {
+            Ok(folio) => folio,
+            Err(Need::Frame) if pages > 1 => {
+                range = addr..addr + PAGE_SIZE;
+                continue;
+            }
+            Err(need) => return Fault::Retry(Wait::memory(cache, need)),
         };
         if let Some(held) = cache.insert(folio) {
             node.stats.major_faults.add(1);
@@ -77,7 +84,8 @@ pub(super) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         return Ok(Part::Hole(addr..addr + PAGE_SIZE));
     }
     let clip = |range: Range<u64>| {
-        cache.address(range.start.min(offset))..cache.address(range.end.clamp(offset + page, last))
+        let end = range.end.next_multiple_of(page).clamp(offset + page, last);
+        cache.address(range.start.min(offset))..cache.address(end)
     };
     Ok(match cache.store.extent(offset)? {
         Extent::Data(range) => Part::Data(clip(range)),

@@ -6,7 +6,7 @@
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
 //!            │              ├─ uptodate ──► map::folio ───────► Mapped
 //!            │              └─ locked ────────────────────────► Retry(Folio)
-//!            └─ miss ── hole ─────────────► map::hole ────────► Mapped
+//!            └─ miss ── hole ─────────────► hole::map ────────► Mapped
 //!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
 //! ```
 //!
@@ -18,7 +18,9 @@
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
 
 mod ahead;
+mod around;
 mod file;
+mod hole;
 mod map;
 mod miss;
 mod pin;
@@ -84,12 +86,15 @@ pub fn handle(
     mut flags: FaultFlags,
     interrupt: &dyn Interrupt,
 ) -> Outcome {
+    // The last wait: it keeps the folio that it was for until we have looked.
+    let mut waited = None;
     loop {
         let Ok(vma) = space.lock_vma_or_mmap_lock(addr) else {
             return Outcome::Error(FaultError::NotMapped);
         };
         let fault = once(&vma, addr, flags);
         drop(vma);
+        drop(waited.take());
         match fault {
             Fault::Mapped => return Outcome::Mapped,
             Fault::Error(error) => return Outcome::Error(error),
@@ -98,6 +103,7 @@ pub fn handle(
                 if !wait.wait(interrupt) {
                     return Outcome::Interrupted;
                 }
+                waited = Some(wait);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Pinning: pages that stay until they are let go, with errors as values.
 
-use super::{FaultError, FaultFlags, Interrupt, Outcome, handle, prefetch};
+use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome};
+use super::{handle, prefetch, unlocked};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
@@ -35,11 +36,19 @@ pub fn pin(
         if addr >= ahead && range.end - addr > PAGE_SIZE {
             ahead = prefetch(cache, addr..range.end).max(addr + PAGE_SIZE);
         }
-        if let Some(folio) = cache.find(addr) {
-            let pages = folio.range();
-            if folio.state() & (flag::MAPPED | flag::LOCKED | flag::DEAD) == flag::MAPPED {
+        if let Some(folio) = cache.find(addr)
+            && folio.try_lock()
+        {
+            // Under the folio lock: truncate and invalidate spare what is
+            // pinned, and take what is not.
+            let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
+            if stays {
+                folio.pin();
+                addr = folio.range().end;
+            }
+            folio.unlock();
+            if stays {
                 folio.leak();
-                addr = pages.end;
                 continue;
             }
         }
@@ -55,12 +64,23 @@ pub fn pin(
     Pin::Done
 }
 
-/// Lets the pages of `range` go again.
+/// Lets the pages of `range` go again. What was truncated or invalidated
+/// meanwhile is forgotten now.
 pub fn unpin(cache: &PageCache, range: Range<usize>) {
     let mut addr = range.start;
     while addr < range.end {
         let folio = cache.find(addr).expect("a pinned folio stays");
         addr = folio.range().end;
+        while !folio.try_lock() {
+            unlocked(cache, &folio, &NeverInterrupted);
+        }
+        let last = folio.unpin();
+        // The pin's reference; ours is left.
         cache.node.put(&folio);
+        if last && folio.is(flag::DOOMED) {
+            cache.node.sweep().push(&folio);
+        } else {
+            folio.unlock();
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::store::{Complete, StoreError};
 
 /// Reads a folio in the calling thread, which holds its lock.
-pub(super) fn demand(cache: &PageCache, folio: &FolioRef<'_>) {
+pub(super) fn demand(cache: &PageCache, folio: &Folio) {
     let before = cache.node.clock.now_ns();
     let offset = cache.offset(folio.range().start);
     let bytes = folio.pages() * PAGE_SIZE;
@@ -50,9 +50,6 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
             // The backing ends here: later pages are no longer the folio's.
             folio.shrink(keep / PAGE_SIZE);
             folio.change(flag::UPTODATE, flag::ASYNC);
-            if state & flag::ASYNC != 0 {
-                node.lists.add(&node.folios, folio);
-            }
         }
         Ok(_) | Err(_) if state & flag::ASYNC != 0 => {
             // Nobody asked for it; who does reads it again and is told.
@@ -67,6 +64,8 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
             node.free_frames(folio);
         }
     }
+    // Whoever asked for it may never come back: the mapping may be gone.
+    node.lists.add(&node.folios, folio);
     folio.unlock();
 }
 

@@ -1,12 +1,13 @@
 //! What a fault waits for, as a value, and the waiting.
 //!
-//! A wait holds no lock. It holds the page cache, and for I/O a reference to
-//! the folio, so that reclaim cannot take the folio between the end of the
-//! read and the retry.
+//! A wait holds no lock. It holds the page cache and a reference to the folio
+//! it is for. Whoever waited keeps it until the retry has looked, so that
+//! reclaim cannot take the folio between the end of the read and the retry.
 
 use super::read::{self, Completion};
 use crate::cache::folio::{Folio, flag};
 use crate::cache::{FolioRef, PageCache};
+use crate::reclaim::Need;
 use crate::store::Reap;
 use sync::Arc;
 
@@ -44,8 +45,8 @@ enum Reason {
     Folio(u32),
     /// Somebody else maps or evicts the folio.
     Busy(u32),
-    /// So many pages, or frames, are missing.
-    Memory(usize),
+    /// There is not enough of something.
+    Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
 }
@@ -65,9 +66,9 @@ impl Wait {
         Self::new(cache, reason(folio.leak().id()))
     }
 
-    /// There is no memory for `pages` pages.
-    pub(super) fn memory(cache: &Arc<PageCache>, pages: usize) -> Self {
-        Self::new(cache, Reason::Memory(pages))
+    /// There is no memory.
+    pub(super) fn memory(cache: &Arc<PageCache>, need: Need) -> Self {
+        Self::new(cache, Reason::Memory(need))
     }
 
     /// A page table is being zapped.
@@ -88,31 +89,29 @@ impl Wait {
     }
 
     /// Waits. `false` if interrupted.
-    pub fn wait(self, interrupt: &dyn Interrupt) -> bool {
+    pub fn wait(&self, interrupt: &dyn Interrupt) -> bool {
         let io = self.is_io();
         let cache = &*self.cache;
         let stats = &cache.node.stats;
         match self.reason {
             Reason::Read(folio) => {
                 stats.retry_mmap_drop.add(1);
-                let folio = FolioRef::new(&cache.node, cache.node.folios.get(folio));
-                read::demand(cache, &folio);
+                read::demand(cache, cache.node.folios.get(folio));
                 true
             }
             Reason::Folio(folio) | Reason::Busy(folio) => {
                 if io {
                     stats.retry_mmap_drop.add(1);
                 }
-                let folio = FolioRef::new(&cache.node, cache.node.folios.get(folio));
                 let before = cache.node.clock.now_ns();
-                let done = unlocked(cache, &folio, interrupt);
+                let done = unlocked(cache, cache.node.folios.get(folio), interrupt);
                 stats.folio_waits.record(cache.node.clock.now_ns() - before);
                 done
             }
-            Reason::Memory(pages) => {
+            Reason::Memory(need) => {
                 stats.memory_waits.add(1);
                 let subscription = cache.node.budget.subscribe();
-                if cache.node.reclaim(pages) == 0 {
+                if !cache.node.make_room(need) {
                     subscription.wait(SLICE_NS);
                 }
                 !interrupt.pending()
@@ -121,6 +120,15 @@ impl Wait {
                 cache.window.wait_zapped(addr, SLICE_NS);
                 !interrupt.pending()
             }
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Reason::Read(id) | Reason::Folio(id) | Reason::Busy(id) = self.reason {
+            let node = &self.cache.node;
+            node.put(node.folios.get(id));
         }
     }
 }
@@ -142,11 +150,4 @@ pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interru
         }
     }
     true
-}
-
-/// Pages of memory to ask reclaim for, where a fault needs `pages`: more than
-/// it needs, so that the next faults find some.
-pub(crate) const fn batch(pages: usize) -> usize {
-    let least = 256;
-    if pages > least { pages } else { least }
 }

@@ -9,6 +9,7 @@
 use super::lock_vma::try_lock_at;
 use super::space::AddressSpace;
 use super::tree::Walk;
+use super::vma::Vma;
 use super::vma_lock::{ReadError, VmaRead, start_read_locked};
 
 /// Nothing is mapped at the address.
@@ -33,11 +34,7 @@ impl AddressSpace {
     #[inline]
     fn try_lock_vma(&self, address: usize, walk: &mut Walk) -> Option<VmaRead<'_>> {
         for _ in 0..ATTEMPTS {
-            let vma = self.vma(self.tree.floor(address, walk).ok()??);
-            // A guess that saves the reference where nothing is mapped.
-            if vma.end() <= address {
-                return None;
-            }
+            let vma = self.find_unlocked(address, walk)?;
             match try_lock_at(vma, &self.mmap_lock, address) {
                 Ok(read) => return Some(read),
                 // It is not the one any more: another may be.
@@ -46,6 +43,17 @@ impl AddressSpace {
             }
         }
         None
+    }
+
+    /// The first half of `lock_vma`: a VMA that had `address` a moment ago. By
+    /// now its slot may be free, or a VMA of another space; only
+    /// [`try_lock_at`] tells.
+    #[inline]
+    pub fn find_unlocked(&self, address: usize, walk: &mut Walk) -> Option<&Vma> {
+        let entry = self.tree.floor(address, walk).ok()??;
+        let vma = self.vma(entry);
+        // A guess that saves the reference where nothing is mapped.
+        (vma.end() > address).then_some(vma)
     }
 
     /// Locks the VMA that has `address`, by way of `mmap_lock` if it cannot be

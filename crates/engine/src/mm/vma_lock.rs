@@ -197,7 +197,10 @@ impl Vma {
     pub fn detach(&self, mmap: &MmapWriteGuard<'_>) {
         self.assert_write_locked(mmap);
         let refcnt = &self.refcnt.0;
-        // Acquire, on both ways, pairs with the Release in `end_read`.
+        // Acquire, on both ways, pairs with the Release in `end_read`: readers
+        // who only came to see that it is locked have read `space` and
+        // `lock_seq` before the slot gets others. (Without it they could only
+        // see the future, by load buffering, which loom does not model.)
         if let Err(count) = refcnt.compare_exchange(1, 0, Acquire, Relaxed) {
             assert!(count != 0, "detach of a detached VMA");
             // No reader may come, and the VMA's own reference goes.

@@ -2,7 +2,7 @@
 
 use super::Want;
 use crate::cache::Node;
-use crate::cache::folio::{Folio, flag};
+use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::lock::{Mutex, MutexGuard};
 use core::ops::Range;
 
@@ -18,6 +18,17 @@ struct Batch {
     ranges: [Range<usize>; BATCH],
     /// True where the range is a whole page table's, to be paid back.
     tables: [bool; BATCH],
+}
+
+/// What one batch came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Evicted {
+    /// Folios that were isolated. None: the lists are empty.
+    pub(super) looked_at: usize,
+    /// Folios that were evicted.
+    pub(super) folios: usize,
+    /// Pages that the budget got back.
+    pub(super) pages: usize,
 }
 
 /// The batches of a node, made once.
@@ -60,20 +71,27 @@ impl Batches {
 }
 
 impl Node {
-    /// Evicts up to about `target` pages of what goes first; returns how many
-    /// pages came back, `None` if there was nothing to try.
-    pub(crate) fn evict(&self, want: Want, target: usize) -> Option<usize> {
+    /// Pages to evict at a time: few would pay a shootdown each, and many
+    /// would empty a small budget.
+    pub(super) fn batch_pages(&self) -> usize {
+        let share = self.budget.limit() as usize / 32;
+        share.clamp(BLOCK_PAGES, BATCH / 2)
+    }
+
+    /// Evicts about `target` pages of what goes first, or a batch of them if
+    /// that is more. Does nothing if there is `enough` once it is this
+    /// thread's turn: others have evicted meanwhile.
+    pub(super) fn evict(&self, want: Want, target: usize, enough: impl Fn() -> bool) -> Evicted {
         let mut batch = self.batches.take();
-        // Few at a time would pay a shootdown each.
-        let target = target.max(BATCH / 2);
+        if enough() {
+            return Evicted::default();
+        }
+        let target = target.max(self.batch_pages());
         // Read ahead, and a quarter of all memory was mapped since.
         let stale = self.budget.limit() as u32 / 4;
         let isolated = self
             .lists
             .isolate(&self.folios, want, stale, target, &mut batch.folios);
-        if isolated == 0 {
-            return None;
-        }
         let mut claimed = 0;
         for place in 0..isolated {
             let folio = self.folios.get(batch.folios[place]);
@@ -82,7 +100,14 @@ impl Node {
                 claimed += 1;
             }
         }
-        Some(self.evict_claimed(&mut batch, claimed))
+        let pages = self.evict_claimed(&mut batch, claimed);
+        // Folios and frames are waited for too, and may cost no page.
+        self.budget.notify_release();
+        Evicted {
+            looked_at: isolated,
+            folios: claimed,
+            pages,
+        }
     }
 
     /// Locks an isolated folio, or puts it back on its list.
@@ -98,24 +123,25 @@ impl Node {
             self.lists.remove(&self.folios, folio);
             return true;
         }
-        // Pinned or waited for: to the end of its list. Being read, mapped or
-        // evicted: whoever holds its lock puts it on its list.
-        if !folio.is(flag::LOCKED) {
+        // Pinned, waited for, being mapped or evicted: to the end of its list.
+        // Whoever evicts it takes it out of this bucket first, and then off
+        // its list. One that is being read is on no list yet: another folio's
+        // slot was isolated.
+        if folio.state() & (flag::UPTODATE | flag::ERROR) != 0 {
             self.lists.add(&self.folios, folio);
         }
         false
     }
 
     /// Evicts the first `count` folios of the batch, which the caller has
-    /// locked; returns how many pages came back.
+    /// locked; returns how many pages the budget got back.
     fn evict_claimed(&self, batch: &mut Batch, count: usize) -> usize {
         let mut ranges = 0;
-        let (mut charged, mut frames) = (0, 0);
+        let mut charged = 0;
         for place in 0..count {
             let folio = self.folios.get(batch.folios[place]);
             let (range, pages) = (folio.range(), folio.pages());
             if !folio.is(flag::MAPPED) {
-                frames += pages;
                 self.free_frames(folio);
                 continue;
             }
@@ -159,13 +185,45 @@ impl Node {
             self.put(folio);
         }
         self.budget.uncharge(charged as u64);
-        charged + frames + tables
+        charged + tables
     }
 
-    /// Evicts one folio that the caller has locked, whatever its age.
-    pub(crate) fn evict_locked(&self, folio: &Folio) {
-        let mut batch = self.batches.take();
-        batch.folios[0] = folio.id();
-        self.evict_claimed(&mut batch, 1);
+    /// Starts to evict folios of the caller's choice.
+    pub(crate) fn sweep(&self) -> Sweep<'_> {
+        Sweep {
+            node: self,
+            batch: self.batches.take(),
+            count: 0,
+        }
+    }
+}
+
+/// Evicts folios that its owner has locked, in batches. Wait for no folio
+/// while it lives: it holds a batch and the locks of what is in it.
+pub(crate) struct Sweep<'a> {
+    node: &'a Node,
+    batch: MutexGuard<'a, Box<Batch>>,
+    count: usize,
+}
+
+impl Sweep<'_> {
+    /// Evicts a folio whose lock the caller has taken, now or with others.
+    pub(crate) fn push(&mut self, folio: &Folio) {
+        self.batch.folios[self.count] = folio.id();
+        self.count += 1;
+        if self.count == BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.node.evict_claimed(&mut self.batch, self.count);
+        self.count = 0;
+    }
+}
+
+impl Drop for Sweep<'_> {
+    fn drop(&mut self) {
+        self.flush();
     }
 }

@@ -7,51 +7,35 @@
 //! a fingerprint and the eviction clock in eight bytes, the newest of two
 //! neighbours winning over the older.
 
-use core::ptr::NonNull;
 use sync::atomic::{AtomicU64, Ordering};
 
 /// The table of ghosts.
 pub struct Ghosts {
-    slots: NonNull<AtomicU64>,
-    /// A power of two, minus one.
-    mask: usize,
+    /// As many as a power of two; 0 is an empty one.
+    slots: Box<[AtomicU64]>,
     /// Pages evicted so far.
     clock: AtomicU64,
 }
 
-// SAFETY: the slots are atomics; the table is given back only on drop.
-unsafe impl Send for Ghosts {}
-// SAFETY: as above.
-unsafe impl Sync for Ghosts {}
-
 impl Ghosts {
-    /// A table for the evictions of a budget of `pages`. `None` where the
-    /// system has no memory.
-    pub fn new(pages: usize) -> Option<Self> {
+    /// A table for the evictions of a budget of `pages`.
+    pub fn new(pages: usize) -> Self {
         let count = pages.next_power_of_two().max(512);
-        Some(Self {
-            slots: sync::pages::map(count * size_of::<AtomicU64>())?.cast(),
-            mask: count - 1,
+        Self {
+            slots: (0..count).map(|_| AtomicU64::new(0)).collect(),
             clock: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Bytes of the table.
     pub fn bytes(&self) -> usize {
-        (self.mask + 1) * size_of::<AtomicU64>()
+        size_of_val(&*self.slots)
     }
 
     fn slot(&self, addr: usize) -> (&AtomicU64, &AtomicU64, u32) {
         let hash = (addr as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let place = (hash >> 20) as usize & self.mask;
-        // SAFETY: the mask keeps both places inside the table; zeroed memory
-        // is a valid empty slot.
-        let (one, other) = unsafe {
-            (
-                self.slots.add(place).as_ref(),
-                self.slots.add(place ^ 1).as_ref(),
-            )
-        };
+        let place = (hash >> 20) as usize & (self.slots.len() - 1);
+        let (one, other) = (&self.slots[place], &self.slots[place ^ 1]);
         // Never 0, which marks an empty slot.
         (one, other, (hash >> 32) as u32 | 1)
     }
@@ -82,12 +66,5 @@ impl Ghosts {
             place.store(0, Ordering::Relaxed);
             Some((self.clock.load(Ordering::Relaxed) as u32).wrapping_sub(slot as u32))
         })
-    }
-}
-
-impl Drop for Ghosts {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nobody else has the table any more.
-        unsafe { sync::pages::unmap(self.slots.cast(), self.bytes()) };
     }
 }

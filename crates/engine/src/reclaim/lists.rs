@@ -160,6 +160,12 @@ impl Lists {
         }
     }
 
+    /// Folios on all lists.
+    pub fn folios(&self) -> usize {
+        let queues = &self.inner.lock().queues;
+        queues.iter().map(|queue| queue.folios).sum()
+    }
+
     /// Mapped folios, for the distance of a refault.
     pub fn mapped_pages(&self) -> usize {
         let queues = &self.inner.lock().queues;

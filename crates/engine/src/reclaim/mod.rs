@@ -1,9 +1,9 @@
 //! Reclaim: making room under the budget, in the thread that needs it.
 //!
 //! Order: spare frames of the pool, folios read ahead long ago and never
-//! touched, then mapped folios, least recently mapped first ([`lists`]). Mapped folios go in
-//! batches with one zap for all: with a second thread running, a zap costs a
-//! TLB shootdown, and that is tens of times a page's own cost.
+//! touched, then mapped folios, least recently mapped first ([`lists`]). Mapped
+//! folios go in batches with one zap for all: with a second thread running, a
+//! zap costs a TLB shootdown, and that is tens of times a page's own cost.
 //!
 //! A folio leaves in these steps, and a fault that meets it in between waits
 //! for its lock:
@@ -18,33 +18,111 @@ pub mod ghost;
 pub mod lists;
 
 pub use evict::Batches;
+pub(crate) use evict::Sweep;
 pub use ghost::Ghosts;
 pub use lists::{ListPages, Lists, Want};
 
 use crate::cache::Node;
+use crate::cache::frames::CHUNK_PAGES;
 
-/// Batches without a single evicted folio before reclaim gives up.
-const ROUNDS: usize = 16;
+/// What there is not enough of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// This many pages of the budget.
+    Pages(usize),
+    /// A frame of the pool.
+    Frame,
+    /// A folio.
+    Folio,
+}
 
 impl Node {
-    /// Makes at least `pages` pages of room if that is possible; returns how
-    /// many came back, in the budget or in the pool.
+    /// Makes the budget at least `pages` pages freer if that is possible;
+    /// returns by how many.
     pub fn reclaim(&self, pages: usize) -> usize {
+        self.evict_until(pages, |made| made >= pages)
+    }
+
+    /// Makes room for a fault in need. True if there is some, or was: look
+    /// again. False if all is pinned, or in the hands of others.
+    pub(crate) fn make_room(&self, need: Need) -> bool {
+        // Others may have made it since the caller looked.
+        if self.has_room(need) {
+            return true;
+        }
+        let freed = match need {
+            Need::Pages(pages) => {
+                let enough = |_| self.budget.free() >= pages as u64;
+                self.evict_until(pages, enough) > 0
+            }
+            // Another chunk, so that reads can go on in the one there is.
+            Need::Frame if self.pool_may_grow() => {
+                self.evict_until(CHUNK_PAGES, |_| self.has_room(need)) > 0
+            }
+            Need::Frame => self.evict_read(|_| self.has_room(need)) > 0,
+            Need::Folio => self.evict_until(0, |_| self.has_room(need)) > 0,
+        };
+        freed || self.has_room(need)
+    }
+
+    fn has_room(&self, need: Need) -> bool {
+        match need {
+            Need::Pages(pages) => self.budget.free() >= pages as u64,
+            Need::Frame => {
+                let counts = self.frames.counts();
+                let growth = CHUNK_PAGES as u64 + 1;
+                counts.used < counts.present
+                    || (self.pool_may_grow() && self.budget.free() >= growth)
+            }
+            Need::Folio => self.has_folio(),
+        }
+    }
+
+    fn pool_may_grow(&self) -> bool {
+        self.frames.counts().present + CHUNK_PAGES <= self.demand_frames()
+    }
+
+    /// Evicts in the order of the header until there is `enough`; returns how
+    /// many pages the budget got back.
+    fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
         self.stats.reclaim_batches.add(1);
-        // A pool that was large for a while: keep what is in use once more.
-        let counts = self.frames.counts();
-        let keep = counts.used.max(crate::cache::frames::CHUNK_PAGES);
-        let mut made = self.frames.shrink(keep) as usize;
-        // What is pinned or waited for goes to the end of its list, so a few
-        // rounds find what is not.
-        let mut rounds = 0;
-        while made < pages && rounds < ROUNDS {
-            let Some(evicted) = self.evict(Want::Any, pages - made) else {
+        let mut made = self.shrink_pool();
+        // What is pinned or waited for goes to the end of its list: once
+        // round, and all that can go has gone.
+        let mut left = self.lists.folios();
+        while !enough(made) {
+            let evicted = self.evict(Want::Any, pages.saturating_sub(made), || enough(made));
+            made += evicted.pages + self.shrink_pool();
+            if evicted.looked_at == 0 || left == 0 {
                 break;
-            };
-            rounds = if evicted == 0 { rounds + 1 } else { 0 };
-            made += evicted;
+            }
+            left = left.saturating_sub(evicted.looked_at);
+        }
+        if !enough(made) {
+            made += self.evict_read(|more| enough(made + more));
         }
         made
+    }
+
+    /// Evicts folios that nobody has mapped, however fresh, and gives all spare
+    /// chunks back; returns how many pages the budget got.
+    fn evict_read(&self, enough: impl Fn(usize) -> bool) -> usize {
+        let mut left = self.lists.pages().readahead;
+        let mut made = 0;
+        while !enough(made) {
+            let evicted = self.evict(Want::Frames, 0, || enough(made));
+            made += self.frames.shrink(0) as usize;
+            if evicted.looked_at == 0 || left == 0 {
+                break;
+            }
+            left = left.saturating_sub(evicted.looked_at);
+        }
+        made
+    }
+
+    /// Gives chunks back that were not wanted of late.
+    fn shrink_pool(&self) -> usize {
+        let keep = self.frames.wanted().max(CHUNK_PAGES);
+        self.frames.shrink(keep) as usize
     }
 }

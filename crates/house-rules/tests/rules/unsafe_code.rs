@@ -55,17 +55,38 @@ pub const IN_FEW_FILES: Rule = Rule {
         // Listed, and gone or without unsafe.
         &[("crates/engine/src/lib.rs", "pub mod a;")],
     ],
-    good: &[("crates/softfault/src/a.rs", "unsafe { g() }")],
+    good: &[
+        ("crates/softfault/src/a.rs", "unsafe { g() }"),
+        ("crates/engine/tests/a.rs", "unsafe { g() }"),
+    ],
 };
 
 /// Files of the engine that may say `unsafe`, and do.
-const UNSAFE_FILES: &[&str] = &["crates/engine/src/mmu.rs", "crates/engine/src/store.rs"];
+const UNSAFE_FILES: &[&str] = &[
+    // The value behind a lock.
+    "crates/engine/src/lock/mutex.rs",
+    // Attributes of a VMA, behind its lock.
+    "crates/engine/src/mm/vma.rs",
+    "crates/engine/src/mm/vma_lock.rs",
+    // Slots that are made once and never go.
+    "crates/engine/src/slab.rs",
+    // A folio's way to its page cache; a window's sparse table.
+    "crates/engine/src/cache/folio.rs",
+    "crates/engine/src/cache/window.rs",
+    // Functions that take bare memory, and those that hand frames to them.
+    "crates/engine/src/mmu.rs",
+    "crates/engine/src/mmu/soft.rs",
+    "crates/engine/src/store.rs",
+    "crates/engine/src/fault/ahead.rs",
+    "crates/engine/src/fault/map.rs",
+    "crates/engine/src/fault/read.rs",
+];
 
 fn in_few_files(sources: &Sources) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut seen = Vec::new();
     let mut has_engine = false;
-    for (path, text) in sources.rust_below("crates/engine/") {
+    for (path, text) in sources.rust_below("crates/engine/src/") {
         has_engine = true;
         let mut lines = lines(path, text).into_iter();
         if let Some((place, _)) = lines.find(|(_, line)| words(line).any(|w| w == "unsafe")) {

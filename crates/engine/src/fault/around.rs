@@ -1,0 +1,95 @@
+//! Fault-around: mapping with a fault what it will soon ask for, of what is
+//! cached already.
+
+use super::map::{install, release};
+use crate::PAGE_SIZE;
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, NO_FOLIO, flag};
+use crate::cache::{FolioRef, PageCache};
+use core::ops::Range;
+
+/// The bits that a neighbour is chosen by.
+const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED | flag::READAHEAD;
+
+/// Maps the cached neighbours in the fault's block. They prove nothing about
+/// the access pattern and are not counted as hits (document 003, first patch);
+/// what the policy has read ahead is left for its own first use, by which the
+/// policy learns whether it was right.
+pub(super) fn neighbours(cache: &PageCache, addr: usize) {
+    let node = &cache.node;
+    let block = addr & !(BLOCK_BYTES - 1);
+    let mut neighbours = [NO_FOLIO; BLOCK_PAGES];
+    let mut count = 0;
+    {
+        let bucket = node.index.lock(addr, &node.folios);
+        let ready = bucket.iter().filter(|folio| {
+            folio.range().start & !(BLOCK_BYTES - 1) == block
+                && folio.state() & AROUND == flag::UPTODATE
+        });
+        for folio in ready.take(BLOCK_PAGES) {
+            bucket.get(folio);
+            neighbours[count] = folio.id();
+            count += 1;
+        }
+    }
+    for &id in &neighbours[..count] {
+        let folio = FolioRef::new(node, node.folios.get(id));
+        if !folio.try_lock() {
+            continue;
+        }
+        let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
+        if ready && install(cache, &folio, BLOCK_PAGES as u64).is_ok() {
+            node.stats.fault_around.add(folio.pages() as u64);
+            folio.unlock();
+        } else {
+            release(cache, &folio);
+        }
+    }
+}
+
+/// Folios that a fault in a run maps beyond its own.
+const RUN: usize = 3;
+
+/// Maps the whole blocks that follow the folio at `pages`, if as many before it
+/// are mapped: a run that long has proven itself. Returns where the mapped
+/// pages end.
+///
+/// A window of read-ahead ends within a block, and its last folio is no whole
+/// block: so each window still shows the policy touches of its own.
+pub(super) fn run(cache: &PageCache, pages: Range<usize>) -> usize {
+    let whole = |range: &Range<usize>| {
+        range.end - range.start == BLOCK_BYTES && range.start.is_multiple_of(BLOCK_BYTES)
+    };
+    if !whole(&pages) || !follows_a_run(cache, pages.start) {
+        return pages.end;
+    }
+    let mut end = pages.end;
+    for _ in 0..RUN {
+        if end >= cache.addresses().end {
+            break;
+        }
+        let Some(folio) = cache.find(end) else {
+            break;
+        };
+        if !whole(&folio.range()) || !folio.try_lock() {
+            break;
+        }
+        let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
+        if !ready || install(cache, &folio, BLOCK_PAGES as u64).is_err() {
+            release(cache, &folio);
+            break;
+        }
+        end = folio.range().end;
+        folio.unlock();
+    }
+    end
+}
+
+/// True if the pages before `addr`, a block apart, are mapped.
+fn follows_a_run(cache: &PageCache, addr: usize) -> bool {
+    let behind = addr - cache.addresses().start;
+    (0..RUN).all(|back| {
+        let distance = PAGE_SIZE + back * BLOCK_BYTES;
+        let mapped = |folio: FolioRef<'_>| folio.is(flag::MAPPED);
+        distance <= behind && cache.find(addr - distance).is_some_and(mapped)
+    })
+}

@@ -1,0 +1,120 @@
+//! Operations on maps of one file.
+
+use proptest::prelude::*;
+
+/// How a map is going to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapAdvice {
+    /// Nothing is known.
+    Normal,
+    /// Single pages.
+    Random,
+    /// From the front to the end.
+    Sequential,
+    /// All of it, soon.
+    WillNeed,
+}
+
+/// The file and the budget that a run begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Its holes, in pages.
+    pub holes: Vec<core::ops::Range<u64>>,
+    /// Distinguishes the bytes of one file from those of another.
+    pub seed: u64,
+    /// Bytes of the budget.
+    pub memory: u64,
+}
+
+/// One operation. Numbers are taken modulo what there is (maps, bytes of a
+/// map), so that every sequence of operations is a valid one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are named after what they are.
+pub enum Op {
+    /// Map a part of the file.
+    Map { offset: u32, len: u32 },
+    /// Drop a map.
+    Unmap { map: u8 },
+    /// Unmap some pages of a map.
+    UnmapPart { map: u8, at: u32, len: u32 },
+    /// Forbid or allow the reading of some pages.
+    Protect {
+        map: u8,
+        at: u32,
+        len: u32,
+        readable: bool,
+    },
+    /// Say how a part of a map will be used.
+    Advise {
+        map: u8,
+        at: u32,
+        len: u32,
+        advice: MapAdvice,
+    },
+    /// Read a byte.
+    Touch { map: u8, at: u32 },
+    /// Read some bytes in a row.
+    Read { map: u8, at: u32, len: u32 },
+    /// Read a byte every `step` bytes.
+    Stride {
+        map: u8,
+        at: u32,
+        step: u32,
+        count: u8,
+    },
+    /// Read bytes here and there, by several threads at a time.
+    Threads { map: u8, threads: u8, seed: u32 },
+    /// Pin some bytes, at most once a map.
+    Pin { map: u8, at: u32, len: u32 },
+    /// Unpin what was pinned.
+    Unpin { map: u8 },
+    /// Begin to read some bytes.
+    Prefetch { map: u8, at: u32, len: u32 },
+    /// Forget some pages.
+    Invalidate { map: u8, at: u32, len: u32 },
+    /// Change the budget: so many 256ths of it more.
+    Memory { more: u8 },
+    /// Change the length of the file, up to what it began with.
+    Truncate { len: u32 },
+    /// Evict everything.
+    Evict,
+}
+
+fn any_advice() -> impl Strategy<Value = MapAdvice> {
+    prop_oneof![
+        Just(MapAdvice::Normal),
+        Just(MapAdvice::Random),
+        Just(MapAdvice::Sequential),
+        Just(MapAdvice::WillNeed),
+    ]
+}
+
+/// Any operation; touches are the most.
+pub fn any_op() -> impl Strategy<Value = Op> {
+    let len = prop_oneof![1..20_000u32, 1..1_500_000u32];
+    let part = (any::<u8>(), any::<u32>(), len);
+    prop_oneof![
+        3 => (any::<u32>(), any::<u32>()).prop_map(|(offset, len)| Op::Map { offset, len }),
+        1 => any::<u8>().prop_map(|map| Op::Unmap { map }),
+        2 => part.clone().prop_map(|(map, at, len)| Op::UnmapPart { map, at, len }),
+        2 => (part.clone(), any::<bool>())
+            .prop_map(|((map, at, len), readable)| Op::Protect { map, at, len, readable }),
+        3 => (part.clone(), any_advice())
+            .prop_map(|((map, at, len), advice)| Op::Advise { map, at, len, advice }),
+        6 => (any::<u8>(), any::<u32>()).prop_map(|(map, at)| Op::Touch { map, at }),
+        8 => part.clone().prop_map(|(map, at, len)| Op::Read { map, at, len }),
+        5 => (any::<u8>(), any::<u32>(), 1..3_000_000u32, 2..60u8)
+            .prop_map(|(map, at, step, count)| Op::Stride { map, at, step, count }),
+        4 => (any::<u8>(), 2..6u8, any::<u32>())
+            .prop_map(|(map, threads, seed)| Op::Threads { map, threads, seed }),
+        3 => part.clone().prop_map(|(map, at, len)| Op::Pin { map, at, len }),
+        2 => any::<u8>().prop_map(|map| Op::Unpin { map }),
+        3 => part.clone().prop_map(|(map, at, len)| Op::Prefetch { map, at, len }),
+        3 => part.prop_map(|(map, at, len)| Op::Invalidate { map, at, len }),
+        2 => any::<u8>().prop_map(|more| Op::Memory { more }),
+        2 => any::<u32>().prop_map(|len| Op::Truncate { len }),
+        2 => Just(Op::Evict),
+    ]
+}

@@ -1,0 +1,236 @@
+//! The engine over the soft page tables.
+
+use crate::store::TestStore;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
+use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine::mmu::{SoftMmu, TABLE_SPAN};
+use softfault_engine::{Clock, Mmu, PAGE_SIZE};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Memory for frames, from the heap.
+pub struct TestFrames {
+    base: *mut u8,
+    bytes: usize,
+    /// Bytes that were discarded so far.
+    discarded: AtomicUsize,
+}
+
+// SAFETY: owns the memory; frames are handed out by the pool.
+unsafe impl Send for TestFrames {}
+// SAFETY: as above.
+unsafe impl Sync for TestFrames {}
+
+impl TestFrames {
+    /// Room for `pages` pages, rounded up to whole chunks.
+    pub fn new(pages: usize) -> Arc<Self> {
+        let bytes = (pages * PAGE_SIZE).next_multiple_of(TABLE_SPAN);
+        // SAFETY: not of size zero.
+        let base = unsafe { alloc_zeroed(Self::layout(bytes)) };
+        assert!(!base.is_null());
+        Arc::new(Self {
+            base,
+            bytes,
+            discarded: AtomicUsize::new(0),
+        })
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, PAGE_SIZE).expect("a small multiple of pages")
+    }
+
+    /// Bytes that the pool gave back so far.
+    pub fn discarded(&self) -> usize {
+        self.discarded.load(Ordering::Relaxed)
+    }
+}
+
+impl FrameMemory for TestFrames {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn discard(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes);
+        // Whoever still reads it is found out.
+        // SAFETY: within the memory; the pool says that nobody uses it.
+        unsafe { self.base.add(offset).write_bytes(0xDD, bytes) };
+        self.discarded.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for TestFrames {
+    fn drop(&mut self) {
+        // SAFETY: from `alloc_zeroed` with the same layout.
+        unsafe { dealloc(self.base, Self::layout(self.bytes)) };
+    }
+}
+
+/// A clock that goes on by one at each look.
+#[derive(Default)]
+struct Ticks(AtomicU64);
+
+impl Clock for Ticks {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A node, a space and the soft page tables.
+pub struct Rig {
+    /// Where faults look mappings up. Left as it is when a test panics: it
+    /// would say that it is not empty, and abort.
+    pub space: ManuallyDrop<AddressSpace>,
+    /// The page tables.
+    pub mmu: Arc<SoftMmu>,
+    /// What pays.
+    pub node: Arc<Node>,
+    /// Around the node's budget: what is still charged when all is gone.
+    pub parent: Arc<Budget>,
+    /// The frames of the pool.
+    pub frames: Arc<TestFrames>,
+    /// The highest limit so far.
+    most: AtomicU64,
+}
+
+impl Rig {
+    /// A budget of `pages` that may be raised to four times as much.
+    pub fn new(pages: u64) -> Self {
+        Self::within(pages, &Budget::new(u64::MAX / 4))
+    }
+
+    /// The same, inside `parent`.
+    pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
+        let mmu = Arc::new(SoftMmu::new());
+        let clock = Arc::new(Ticks::default());
+        let frames = TestFrames::new(pages as usize * 2);
+        let node = Node::new(
+            Budget::nested(pages, parent),
+            pages as usize * 4 * PAGE_SIZE,
+            mmu.clone(),
+            frames.clone(),
+            clock.clone(),
+        );
+        let space = AddressSpace::new(Machine::new(1 << 16), clock);
+        Self {
+            space: ManuallyDrop::new(space.expect("room for a space")),
+            mmu,
+            node: node.expect("a budget that is large enough"),
+            parent: parent.clone(),
+            frames,
+            most: AtomicU64::new(pages),
+        }
+    }
+
+    /// Changes the budget to `pages` and asserts that it is kept.
+    pub fn set_memory(&self, pages: u64) {
+        self.most.fetch_max(pages, Ordering::Relaxed);
+        let set = self.node.set_memory(pages as usize * PAGE_SIZE);
+        set.expect("a budget that the parent has");
+        assert_eq!(self.node.budget.excess(), 0, "{:?}", self.node.budget);
+    }
+
+    /// Maps the whole of a store.
+    pub fn map(&self, store: &Arc<TestStore>) -> Arc<PageCache> {
+        self.map_with(store, OnTruncate::Error)
+    }
+
+    /// The same, with what a touch past the end gets.
+    pub fn map_with(&self, store: &Arc<TestStore>, on_truncate: OnTruncate) -> Arc<PageCache> {
+        use softfault_engine::Store;
+        let bytes = store.len().expect("the store has a length");
+        let cache = PageCache::new(self.node.clone(), store.clone(), bytes, on_truncate);
+        let cache = cache.expect("room for a window");
+        self.map_window(&cache);
+        cache
+    }
+
+    /// Enters a mapping of a cache's whole window.
+    pub fn map_window(&self, cache: &Arc<PageCache>) {
+        let attributes = Attributes {
+            backing: Backing::File(cache.clone()),
+            protection: Protection::Read,
+            ..Attributes::default()
+        };
+        let mapped = self.space.mmap(cache.addresses(), attributes);
+        mapped.expect("nothing else is there");
+    }
+
+    /// Takes a mapping out again; the cache stays.
+    pub fn unmap(&self, range: Range<usize>) {
+        let unmapped = self.space.munmap(range, |_, _| {});
+        unmapped.expect("a mapping that is there");
+    }
+
+    /// Serves a fault, as the first touch of a page has one.
+    pub fn fault(&self, addr: usize) -> Outcome {
+        fault::handle(&self.space, addr, FaultFlags::default(), &NeverInterrupted)
+    }
+
+    /// Reads a byte as a program does: faults until the page is there.
+    pub fn touch(&self, addr: usize) -> Result<u8, FaultError> {
+        let mut byte = [0];
+        self.read(addr, &mut byte)?;
+        Ok(byte[0])
+    }
+
+    /// Reads bytes of one page.
+    pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<(), FaultError> {
+        assert!(addr / PAGE_SIZE == (addr + bytes.len() - 1) / PAGE_SIZE);
+        loop {
+            // What hardware knows from the page tables, these do not.
+            let vma = self.space.lock_vma_or_mmap_lock(addr);
+            let protection = vma
+                .map_err(|_| FaultError::NotMapped)?
+                .with(|attributes| attributes.protection);
+            if protection == Protection::None {
+                return Err(FaultError::Protection);
+            }
+            // SAFETY: a buffer of that length.
+            if unsafe { self.mmu.read(addr, bytes.as_mut_ptr(), bytes.len()) } {
+                return Ok(());
+            }
+            match self.fault(addr) {
+                Outcome::Mapped | Outcome::Interrupted => {}
+                Outcome::Error(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Evicts all that can be evicted.
+    pub fn evict_all(&self) {
+        self.node.reclaim(usize::MAX / 2);
+    }
+
+    /// Drops everything, and asserts that the budget was kept and that nothing
+    /// is charged any more. No cache is left, nor is any page pinned.
+    pub fn finish(self) {
+        let Self {
+            space,
+            mmu,
+            node,
+            parent,
+            frames,
+            most,
+        } = self;
+        let space = ManuallyDrop::into_inner(space);
+        space.exit(|_, _| {});
+        let budget = node.budget.clone();
+        assert!(budget.peak() <= most.into_inner(), "{budget:?}");
+        assert_eq!(mmu.present_pages(), 0, "pages were left in a window");
+        let node = Arc::into_inner(node).expect("nobody else has the node");
+        drop(node);
+        drop((space, mmu, frames));
+        assert_eq!(budget.charged(), 0, "{budget:?}");
+        drop(parent);
+    }
+}

@@ -1,0 +1,268 @@
+//! A store under the test's control.
+
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The byte that a file of this seed holds at `offset`: differs from page to
+/// page and within a page, and is never 0.
+pub fn byte_at(seed: u64, offset: u64) -> u8 {
+    let word = (offset / 8 + 1 + (seed << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (word >> (8 * (offset % 8))) as u8 | 1
+}
+
+/// A store that the test controls.
+///
+/// Faults that it can inject: reads held back, reads that fail, reads that stop
+/// short because the file became shorter, a queue that takes only so many.
+pub struct TestStore {
+    /// Asynchronous reads that it takes at a time; 0: it has no such way.
+    queue: usize,
+    /// Protected by its own lock.
+    inner: Mutex<Inner>,
+    /// Told of every change of `inner`.
+    changed: Condvar,
+}
+
+struct Inner {
+    len: u64,
+    seed: u64,
+    /// Where the file is zeros although no hole: pages that were cut off and
+    /// came back.
+    data_end: u64,
+    /// Pages that were never written.
+    holes: Vec<Range<u64>>,
+    /// Pages whose read fails, with which errno.
+    fails: BTreeMap<u64, i32>,
+    /// No read ends while it is closed.
+    closed: bool,
+    in_flight: Vec<InFlight>,
+    /// Reads that wait in `read`.
+    blocked: usize,
+    /// Pages of all reads that were begun.
+    read_pages: Vec<Range<u64>>,
+}
+
+#[derive(Clone, Copy)]
+struct InFlight(Read);
+
+// SAFETY: the buffer belongs to the read, wherever that is completed.
+unsafe impl Send for InFlight {}
+
+impl TestStore {
+    /// `len` bytes, read in the calling thread only.
+    pub fn new(len: u64) -> Arc<Self> {
+        Self::with_queue(len, 0)
+    }
+
+    /// The same, which takes `queue` asynchronous reads at a time.
+    pub fn with_queue(len: u64, queue: usize) -> Arc<Self> {
+        Arc::new(Self {
+            queue,
+            inner: Mutex::new(Inner {
+                len,
+                seed: 0,
+                data_end: len,
+                holes: Vec::new(),
+                fails: BTreeMap::new(),
+                closed: false,
+                in_flight: Vec::new(),
+                blocked: 0,
+                read_pages: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no test panics in here")
+    }
+
+    fn change<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        let result = f(&mut self.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Makes these pages a hole.
+    pub fn punch(&self, pages: Range<u64>) {
+        self.change(|inner| inner.holes.push(pages));
+    }
+
+    /// Reads of this page fail from now on, or no longer.
+    pub fn fail(&self, page: u64, errno: Option<i32>) {
+        self.change(|inner| match errno {
+            Some(errno) => inner.fails.insert(page, errno),
+            None => inner.fails.remove(&page),
+        });
+    }
+
+    /// Holds back all reads that have not ended.
+    pub fn close(&self) {
+        self.change(|inner| inner.closed = true);
+    }
+
+    /// Lets all reads end.
+    pub fn open(&self) {
+        self.change(|inner| inner.closed = false);
+    }
+
+    /// Gives the file another length. What comes back after it was cut off is
+    /// zeros.
+    pub fn set_len(&self, len: u64) {
+        self.change(|inner| {
+            inner.len = len;
+            inner.data_end = inner.data_end.min(len);
+        });
+    }
+
+    /// Writes the whole file anew.
+    pub fn rewrite(&self, seed: u64) {
+        self.change(|inner| inner.seed = seed);
+    }
+
+    /// Waits until `count` reads are held back, in `read` or in the queue.
+    pub fn wait_blocked(&self, count: usize) {
+        let inner = self.lock();
+        let few = |inner: &mut Inner| inner.blocked + inner.in_flight.len() < count;
+        let waited = self
+            .changed
+            .wait_timeout_while(inner, Duration::from_secs(60), few)
+            .expect("no test panics in here");
+        assert!(!waited.1.timed_out(), "{count} reads were never begun");
+    }
+
+    /// Reads begun so far, in order, as pages.
+    pub fn reads(&self) -> Vec<Range<u64>> {
+        self.lock().read_pages.clone()
+    }
+
+    /// The pages that were read so far, each once.
+    pub fn pages_read(&self) -> BTreeSet<u64> {
+        self.lock().read_pages.iter().cloned().flatten().collect()
+    }
+
+    /// What the file holds at `offset` now, which is within it.
+    pub fn byte(&self, offset: u64) -> u8 {
+        self.lock().byte(offset)
+    }
+}
+
+impl Inner {
+    fn byte(&self, offset: u64) -> u8 {
+        let page = offset / PAGE_SIZE as u64;
+        let hole = self.holes.iter().any(|hole| hole.contains(&page));
+        if hole || offset >= self.data_end {
+            return 0;
+        }
+        byte_at(self.seed, offset)
+    }
+
+    fn is_hole(&self, page: u64) -> bool {
+        self.holes.iter().any(|hole| hole.contains(&page))
+    }
+
+    /// Does a read; what lies past the end is left as it is.
+    ///
+    /// # Safety
+    /// As for [`Store::read`].
+    unsafe fn fill(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let page = PAGE_SIZE as u64;
+        let pages = offset / page..(offset + bytes as u64) / page;
+        if let Some((_, errno)) = self.fails.range(pages).next() {
+            return Err(StoreError(*errno));
+        }
+        let arrived = (self.len.saturating_sub(offset)).min(bytes as u64) as usize;
+        for at in 0..arrived {
+            // SAFETY: within the buffer, which the caller lends.
+            unsafe { buffer.add(at).write(self.byte(offset + at as u64)) };
+        }
+        // Whoever shows the rest without zeroing it is found out.
+        for at in arrived..bytes {
+            // SAFETY: as above.
+            unsafe { buffer.add(at).write(0xEE) };
+        }
+        Ok(arrived)
+    }
+
+    fn note(&mut self, offset: u64, bytes: usize) {
+        let page = PAGE_SIZE as u64;
+        let pages = offset / page..(offset + bytes as u64) / page;
+        self.read_pages.push(pages);
+    }
+}
+
+impl Store for TestStore {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(self.lock().len)
+    }
+
+    fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
+        let inner = self.lock();
+        let page = PAGE_SIZE as u64;
+        let first = offset / page;
+        let end = inner.len.div_ceil(page).max(first + 1);
+        let hole = inner.is_hole(first);
+        // It changes at the border of some hole, or not before the end.
+        let borders = inner.holes.iter().flat_map(|hole| [hole.start, hole.end]);
+        let borders = borders.filter(|&page| first < page && page < end);
+        let next = borders.filter(|&page| inner.is_hole(page) != hole).min();
+        let range = first * page..next.unwrap_or(end) * page;
+        Ok(match hole {
+            true => Extent::Hole(range),
+            false => Extent::Data(range),
+        })
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let mut inner = self.lock();
+        inner.note(offset, bytes);
+        inner.blocked += 1;
+        self.changed.notify_all();
+        while inner.closed {
+            inner = self.changed.wait(inner).expect("no test panics in here");
+        }
+        inner.blocked -= 1;
+        // SAFETY: the caller's promise.
+        unsafe { inner.fill(offset, buffer, bytes) }
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        self.change(|inner| {
+            let started = reads.len().min(self.queue - inner.in_flight.len());
+            for read in &reads[..started] {
+                inner.note(read.offset, read.bytes);
+                inner.in_flight.push(InFlight(*read));
+            }
+            started
+        })
+    }
+
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+        let until = Instant::now() + Duration::from_nanos(timeout_ns);
+        let mut inner = self.lock();
+        loop {
+            while !inner.closed && !inner.in_flight.is_empty() {
+                let InFlight(read) = inner.in_flight.remove(0);
+                // SAFETY: lent until the completion, which is next.
+                let result = unsafe { inner.fill(read.offset, read.buffer, read.bytes) };
+                drop(inner);
+                complete.complete(read.cookie, result);
+                inner = self.lock();
+            }
+            let mine = |InFlight(read): &InFlight| read.cookie == cookie;
+            if !inner.in_flight.iter().any(mine) {
+                return Reap::NotInFlight;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Reap::TimedOut;
+            }
+            let waited = self.changed.wait_timeout(inner, left);
+            inner = waited.expect("no test panics in here").0;
+        }
+    }
+}
