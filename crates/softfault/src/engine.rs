@@ -7,12 +7,13 @@ use crate::process::{self, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{Mmap, MmapOptions};
+use crate::{FaultError, Mmap, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
 use std::fs::File;
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, OnceLock};
 
 /// What `map` does where userfaultfd is closed.
@@ -131,6 +132,9 @@ impl Builder {
     /// Builds the engine. Fails where the budget is too small, where the
     /// machine has no address space, or where userfaultfd is closed.
     pub fn build(self) -> io::Result<Engine> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         let managed = match process::get_or_make() {
             Ok(process) => Some(self.managed(process)?),
             Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
@@ -242,6 +246,9 @@ impl Engine {
 
     /// Changes the budget, and reclaims down to it.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         let _masked = signal::masked();
         match &self.inner.managed {
             Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
@@ -252,14 +259,31 @@ impl Engine {
     /// Truncates `file` (or makes it longer) and takes what is past the end out
     /// of every map of it in this engine.
     pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         file.set_len(bytes)?;
         let _masked = signal::masked();
         self.inner.files.truncate(file, bytes)
     }
 
-    /// What happened so far.
+    /// What happened so far; nothing, in a child of fork.
     pub fn stats(&self) -> Stats {
         Stats::take(self)
+    }
+}
+
+// As for `Mmap`: no lock is held over user code.
+impl UnwindSafe for Engine {}
+impl RefUnwindSafe for Engine {}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if process::is_forked_child() {
+            // The parent's: locks that its threads held at the fork are never
+            // released in the child, and nothing is the child's to give back.
+            core::mem::forget(self.inner.clone());
+        }
     }
 }
 

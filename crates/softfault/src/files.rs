@@ -157,7 +157,9 @@ impl Files {
 
     /// Drops idle windows that are empty or too many.
     fn forget_idle(&self, entries: &mut Vec<Entry>) {
-        let idle = entries.iter().filter(|entry| is_idle(entry)).count();
+        // The one that was just closed is counted, although its last map still
+        // refers to it.
+        let idle = entries.iter().filter(|entry| entry.users == 0).count();
         let mut excess = idle.saturating_sub(IDLE);
         // Looking at all of them at each unmapping would cost more than the
         // empty ones do.

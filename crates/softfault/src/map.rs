@@ -11,6 +11,7 @@ use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::{fault, mm};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// What can be mapped: an open file or its descriptor, as in memmap2.
@@ -95,9 +96,13 @@ impl MmapOptions {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
+        let fd = file.as_raw_desc();
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
         // SAFETY: open as long as the file that it was taken from, which the
         // caller lends.
-        let fd = unsafe { BorrowedFd::borrow_raw(file.as_raw_desc()) };
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let len = self.length(fd)?;
         let map = match engine.inner.managed() {
             _ if len == 0 => Mmap::new(engine, 0, 0, Kind::Empty),
@@ -119,7 +124,7 @@ impl MmapOptions {
 
     /// Bytes to map; fails where the file has not that many.
     fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
         let size = crate::machine::file_bytes(fd)?;
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
@@ -196,6 +201,11 @@ pub struct Mmap {
     kind: Kind,
 }
 
+// A panic leaves nothing half-done behind that a map's user could see: the
+// bytes are the file's, and the locks beneath are never held over user code.
+impl UnwindSafe for Mmap {}
+impl RefUnwindSafe for Mmap {}
+
 enum Kind {
     Managed(Arc<PageCache>),
     Kernel { skip: usize },
@@ -258,7 +268,14 @@ impl Mmap {
     /// Says what to expect of accesses to a range. Another map of the same file
     /// in the same engine shares the advice.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        let range = self.addresses(offset..offset.saturating_add(len))?;
+        // Advice is given by pages, so that the last may be named whole.
+        let page = softfault_engine::PAGE_SIZE;
+        let all = self.addresses(0..self.len)?;
+        let range = all.start.saturating_add(offset);
+        let range = range..range.saturating_add(len);
+        if range.end > all.end.next_multiple_of(page) {
+            return Err(FaultError::OutOfRange.into());
+        }
         let advice = match (&self.kind, advice) {
             (Kind::Empty, _) => return Ok(()),
             (Kind::Kernel { .. }, advice) => return kernel_advise(&range, advice),
@@ -271,7 +288,6 @@ impl Mmap {
             (Kind::Managed(_), Advice::Random) => mm::Advice::Random,
             (Kind::Managed(_), Advice::Sequential) => mm::Advice::Sequential,
         };
-        let page = softfault_engine::PAGE_SIZE;
         let pages = range.start / page * page..range.end.next_multiple_of(page);
         if pages.is_empty() {
             return Ok(());

@@ -204,9 +204,8 @@ fn sigint_ends_a_process_whose_threads_wait_in_faults() {
         std::thread::spawn(|| check(map, 10));
     }
     gate.wait_begun(1);
-    // All threads that do not wait in a fault keep the signal out.
+    // Only those who wait in a fault let the signal in.
     mask(libc::SIG_BLOCK, &[libc::SIGINT]);
-    // The test harness's own thread does not: it stands for one that reads.
     // SAFETY: sends this process a signal.
     unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
     check(map, 10);
