@@ -430,3 +430,40 @@ fn pins_and_invalidations_of_many_threads() {
     drop(cache);
     rig.finish();
 }
+
+/// The lists are so short that reclaim meets folios which are being mapped.
+#[test]
+fn no_folio_is_lost_between_mapping_and_reclaim() {
+    let rig = Rig::new(LEAST);
+    let store = TestStore::with_queue(pages(64), 8);
+    let (cache, start) = random(&rig, &store);
+    for _ in 0..1500 {
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let (rig, store, cache) = (&rig, &store, &cache);
+                scope.spawn(move || {
+                    let mut random = Random(thread + 3);
+                    for _ in 0..200 {
+                        let page = random.below(64);
+                        if thread == 1 {
+                            let from = start + page * PAGE_SIZE;
+                            fault::prefetch(cache, from..from + PAGE_SIZE);
+                        }
+                        check(rig, store, start, page);
+                    }
+                });
+            }
+            let reclaimer = scope.spawn(|| {
+                for _ in 0..400 {
+                    rig.evict_all();
+                }
+            });
+            reclaimer.join().unwrap();
+        });
+        store.reap(u64::MAX, &Completion(&rig.node), 0);
+        rig.evict_all();
+        assert_eq!(cache.folio_count(), 0, "folios that reclaim does not see");
+    }
+    drop(cache);
+    rig.finish();
+}

@@ -234,3 +234,15 @@ impl Rig {
         drop(parent);
     }
 }
+
+/// Reads byte `at` of a run of frames whose first byte is `base`, after writing
+/// it if there is a value. The caller holds the run.
+pub fn byte_in(base: *mut u8, at: usize, value: Option<u8>) -> u8 {
+    // SAFETY: the caller has been handed the run, which is longer than `at`.
+    unsafe {
+        if let Some(value) = value {
+            base.add(at).write(value);
+        }
+        base.add(at).read()
+    }
+}

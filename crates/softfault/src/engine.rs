@@ -91,7 +91,8 @@ impl Builder {
     }
 
     /// Bytes that [`Engine::set_memory`] may ask for later; address space
-    /// only. Without it: the machine's memory.
+    /// only. Without it, and where address space is short: the machine's
+    /// memory, or as much of it as there is address space for.
     pub fn most_memory(mut self, bytes: usize) -> Self {
         self.most_memory = Some(bytes);
         self
@@ -159,7 +160,15 @@ impl Builder {
             None => Budget::new(pages),
         };
         let no_memory = || error::budget(softfault_engine::cache::NodeError::NoMemory);
-        let frames = AnonymousFrames::new(most / 2).ok_or_else(no_memory)?;
+        // Where address space is short (`ulimit -v`, strict overcommit) the
+        // budget cannot be raised as far.
+        let shares = core::iter::successors(Some(most), |&most| {
+            (most > memory).then(|| (most / 2).max(memory))
+        });
+        let (most, frames) = shares
+            .into_iter()
+            .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
+            .ok_or_else(no_memory)?;
         let node = Node::new(
             budget,
             most,

@@ -183,7 +183,9 @@ impl Node {
         let folio = self.folios.alloc().map(|id| self.folios.get(id));
         let Some(folio) = folio else {
             self.used.fetch_sub(1, Ordering::Relaxed);
-            return Err(Need::Folio);
+            // The system has no memory for more slots: evict, and use those.
+            let more = self.budget.free() as usize + BLOCK_PAGES;
+            return Err(Need::Pages(more));
         };
         folio.init(cache, addr, pages);
         let frame = match frames {

@@ -23,7 +23,7 @@ const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
 /// What comes with a page of the table: itself, and the two page tables of the
 /// next level for the 2 GiB that it counts. Linux keeps those until the window
 /// goes.
-const TABLE_PAGES: u64 = 3;
+pub(crate) const TABLE_PAGES: u64 = 3;
 
 /// What a mapper learns when it counts itself in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::wait::Wait;
 use super::{Fault, FaultError, FaultFlags, ahead, around};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
-use crate::cache::window::Enter;
+use crate::cache::window::{Enter, TABLE_PAGES};
 use crate::cache::{FolioRef, PageCache};
 use crate::mm::Advice;
 use crate::mmu::MmuError;
@@ -57,9 +57,10 @@ pub(super) fn folio(
     Fault::Mapped
 }
 
-/// What mapping a folio takes: its pages, a page table, a page of the
-/// window's own table.
-pub(super) const MAPPING: Need = Need::Pages(BLOCK_PAGES + 2);
+/// What mapping a folio may take. Not less than it does: who finds so much free
+/// and is refused would come back at once, for ever.
+pub(super) const MAPPING: Need = Need::Pages(2 * BLOCK_PAGES);
+const _: () = assert!(TABLE_PAGES as usize + 1 <= BLOCK_PAGES);
 
 /// Unlocks a folio that was not mapped.
 pub(super) fn release(cache: &PageCache, folio: &Folio) {

@@ -1,0 +1,162 @@
+//! The frame pool against a set of pages.
+
+use proptest::prelude::*;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::frames::{CHUNK_PAGES, Frames};
+use softfault_engine::cache::{FrameMemory, folio::BLOCK_PAGES};
+use softfault_oracle::TestFrames;
+use std::collections::BTreeSet;
+use std::thread;
+
+const CHUNKS: usize = 4;
+/// What a chunk is charged: its pages and their table.
+const CHARGE: u64 = CHUNK_PAGES as u64 + 1;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Alloc { pages: usize, most: usize },
+    Free { which: usize },
+    Shrink { keep: usize },
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let most = (1..=CHUNKS).prop_map(|chunks| chunks * CHUNK_PAGES);
+    prop_oneof![
+        6 => (1..=BLOCK_PAGES, most).prop_map(|(pages, most)| Op::Alloc { pages, most }),
+        3 => (8..=BLOCK_PAGES).prop_map(|pages| Op::Alloc { pages, most: CHUNKS * CHUNK_PAGES }),
+        4 => any::<usize>().prop_map(|which| Op::Free { which }),
+        1 => (0..2 * CHUNK_PAGES).prop_map(|keep| Op::Shrink { keep }),
+    ]
+}
+
+fn pool(budget_chunks: u64) -> (Frames, std::sync::Arc<Budget>, std::sync::Arc<TestFrames>) {
+    let memory = TestFrames::new(CHUNKS * CHUNK_PAGES);
+    // The first chunk is its owner's to pay.
+    let budget = Budget::new(budget_chunks * CHARGE);
+    (Frames::new(memory.clone(), budget.clone()), budget, memory)
+}
+
+/// Every page of every run holds its run's number.
+fn write(frames: &Frames, frame: u32, pages: usize, number: usize) {
+    let bytes = pages * 4096;
+    for at in (0..bytes).step_by(512) {
+        frames_byte(frames, frame, at, Some(number as u8));
+    }
+}
+
+fn holds(frames: &Frames, frame: u32, pages: usize, number: usize) -> bool {
+    let mut places = (0..pages * 4096).step_by(512);
+    places.all(|at| frames_byte(frames, frame, at, None) == number as u8)
+}
+
+fn frames_byte(frames: &Frames, frame: u32, at: usize, value: Option<u8>) -> u8 {
+    softfault_oracle::byte_in(frames.address(frame), at, value)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn runs_are_contiguous_apart_and_counted(
+        budget_chunks in 0..CHUNKS as u64,
+        ops in proptest::collection::vec(any_op(), 1..600),
+    ) {
+        let (frames, budget, memory) = pool(budget_chunks);
+        let mut runs: Vec<(u32, usize, usize)> = Vec::new();
+        let mut used = BTreeSet::new();
+        for (number, op) in ops.into_iter().enumerate() {
+            let before = frames.counts();
+            match op {
+                Op::Alloc { pages, most } => match frames.alloc(pages, most, 0) {
+                    Some(frame) => {
+                        let run = frame as usize..frame as usize + pages;
+                        prop_assert_eq!(run.start / BLOCK_PAGES, (run.end - 1) / BLOCK_PAGES);
+                        prop_assert!(run.end <= CHUNKS * CHUNK_PAGES);
+                        for page in run {
+                            prop_assert!(used.insert(page), "page {} handed out twice", page);
+                        }
+                        write(&frames, frame, pages, number);
+                        runs.push((frame, pages, number));
+                        let present = frames.counts().present;
+                        prop_assert!(present == before.present || present <= most.max(CHUNK_PAGES));
+                    }
+                    None => {
+                        // A single page is there whenever any is free.
+                        let full = before.used == before.present;
+                        prop_assert!(pages > 1 || full);
+                        let no_chunk = before.present + CHUNK_PAGES > most
+                            || budget.free() < CHARGE;
+                        prop_assert!(no_chunk, "there was room for another chunk");
+                    }
+                },
+                Op::Free { which } if !runs.is_empty() => {
+                    let (frame, pages, number) = runs.swap_remove(which % runs.len());
+                    prop_assert!(holds(&frames, frame, pages, number));
+                    frames.free(frame, pages);
+                    for page in frame as usize..frame as usize + pages {
+                        prop_assert!(used.remove(&page));
+                    }
+                }
+                Op::Free { .. } => {}
+                Op::Shrink { keep } => {
+                    let (charged, discarded) = (budget.charged(), memory.discarded());
+                    let given = frames.shrink(keep);
+                    prop_assert_eq!(charged - budget.charged(), given);
+                    let chunks = (given / CHARGE) as usize;
+                    prop_assert_eq!(memory.discarded() - discarded, chunks * CHUNK_PAGES * 4096);
+                    let after = frames.counts();
+                    prop_assert_eq!(before.present - after.present, chunks * CHUNK_PAGES);
+                    prop_assert!(chunks == 0 || after.present >= keep);
+                }
+            }
+            let counts = frames.counts();
+            prop_assert_eq!(counts.used, used.len());
+            let paid = (counts.present / CHUNK_PAGES).saturating_sub(1) as u64;
+            prop_assert_eq!(budget.charged(), paid * CHARGE);
+        }
+        for (frame, pages, number) in runs {
+            prop_assert!(holds(&frames, frame, pages, number), "run {} was overwritten", number);
+            frames.free(frame, pages);
+        }
+        frames.shrink(0);
+        prop_assert_eq!(frames.counts().used, 0);
+        prop_assert_eq!(budget.charged(), 0);
+        prop_assert!(frames.counts().present <= CHUNK_PAGES);
+    }
+}
+
+#[test]
+fn threads_share_the_pool() {
+    let (frames, budget, memory) = pool(CHUNKS as u64 - 1);
+    assert_eq!(memory.bytes(), CHUNKS * CHUNK_PAGES * 4096);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let frames = &frames;
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for round in 0..2000 {
+                    let pages = (round * 7 + thread) % BLOCK_PAGES + 1;
+                    if let Some(frame) = frames.alloc(pages, CHUNKS * CHUNK_PAGES, 0) {
+                        write(frames, frame, pages, thread);
+                        held.push((frame, pages));
+                    }
+                    if held.len() > 40 || round % 3 == 0 && !held.is_empty() {
+                        let (frame, pages) = held.swap_remove(round % held.len());
+                        assert!(holds(frames, frame, pages, thread));
+                        frames.free(frame, pages);
+                    }
+                    if round % 100 == thread {
+                        frames.shrink(CHUNK_PAGES);
+                    }
+                }
+                for (frame, pages) in held {
+                    assert!(holds(frames, frame, pages, thread));
+                    frames.free(frame, pages);
+                }
+            });
+        }
+    });
+    frames.shrink(0);
+    assert_eq!(frames.counts().used, 0);
+    assert_eq!(budget.charged(), 0);
+}

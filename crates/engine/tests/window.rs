@@ -1,0 +1,191 @@
+//! The range words of a window: residents counted by page table, and what each
+//! table costs.
+
+use proptest::prelude::*;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::window::{Enter, Window};
+use softfault_engine::mmu::{Reservation, TABLE_SPAN};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+const SPAN_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
+
+/// Nothing is ever mapped there.
+fn window(pages: usize) -> Window {
+    Window::new(Reservation {
+        addr: 64 << 30,
+        bytes: pages * PAGE_SIZE,
+        token: 0,
+    })
+    .unwrap()
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Enter { page: usize, pages: usize },
+    Leave { which: usize },
+    Zapped { which: usize },
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (any::<usize>(), 1..=16usize).prop_map(|(page, pages)| Op::Enter { page, pages }),
+        3 => any::<usize>().prop_map(|which| Op::Leave { which }),
+        2 => any::<usize>().prop_map(|which| Op::Zapped { which }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn residents_and_tables_are_counted(
+        pages in 1..SPAN_PAGES * 5,
+        limit in 3..12u64,
+        ops in proptest::collection::vec(any_op(), 1..200),
+    ) {
+        let window = window(pages);
+        let all = window.reservation().range();
+        let budget = Budget::new(limit);
+        // By range: pages in it. And the ranges that are being zapped.
+        let mut residents: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut zapping: Vec<std::ops::Range<usize>> = Vec::new();
+        let mut inside: Vec<(usize, usize)> = Vec::new();
+        // What comes with the first residents of all.
+        let mut fixed = None;
+        for op in ops {
+            match op {
+                Op::Enter { page, pages: count } => {
+                    let page = page % pages;
+                    let addr = all.start + page * PAGE_SIZE;
+                    // Within one range, and no more pages than it has.
+                    let range = page / SPAN_PAGES;
+                    let have = residents.get(&range).copied().unwrap_or(0);
+                    let count = count.min(pages - page).min(SPAN_PAGES - have);
+                    if count == 0 {
+                        continue;
+                    }
+                    let before = budget.charged();
+                    let busy = zapping.iter().any(|zapping| zapping.contains(&addr));
+                    match window.enter(addr, count, &budget, 0) {
+                        Enter::Zapping => prop_assert!(busy),
+                        Enter::NoMemory => {
+                            prop_assert!(!busy && (have == 0 || fixed.is_none()));
+                            prop_assert!(budget.charged() + 3 >= limit);
+                        }
+                        Enter::Entered => {
+                            prop_assert!(!busy);
+                            let table = u64::from(have == 0);
+                            let extra = budget.charged() - before - table;
+                            match fixed {
+                                None => fixed = Some(extra),
+                                Some(_) => prop_assert_eq!(extra, 0),
+                            }
+                            *residents.entry(range).or_default() += count;
+                            inside.push((addr, count));
+                        }
+                    }
+                }
+                Op::Leave { which } if !inside.is_empty() => {
+                    let (addr, count) = inside.swap_remove(which % inside.len());
+                    let range = (addr - all.start) / TABLE_SPAN;
+                    let have = residents.get_mut(&range).unwrap();
+                    *have -= count;
+                    let last = *have == 0;
+                    let zap = window.leave(addr, count);
+                    prop_assert_eq!(zap.is_some(), last);
+                    if let Some(zap) = zap {
+                        prop_assert_eq!(zap.start, all.start + range * TABLE_SPAN);
+                        prop_assert_eq!(zap.end, (zap.start + TABLE_SPAN).min(all.end));
+                        zapping.push(zap);
+                    }
+                }
+                Op::Zapped { which } if !zapping.is_empty() => {
+                    let range = zapping.swap_remove(which % zapping.len());
+                    let before = budget.charged();
+                    window.zapped(&range, &budget);
+                    prop_assert_eq!(before - budget.charged(), 1);
+                }
+                _ => {}
+            }
+            let tables = residents.values().filter(|pages| **pages > 0).count() + zapping.len();
+            if let Some(fixed) = fixed {
+                prop_assert_eq!(budget.charged(), fixed + tables as u64);
+            }
+            prop_assert!(budget.peak() <= limit);
+        }
+        for (addr, count) in inside {
+            zapping.extend(window.leave(addr, count));
+        }
+        for range in zapping {
+            window.zapped(&range, &budget);
+        }
+        window.uncharge_table(&budget);
+        prop_assert_eq!(budget.charged(), 0);
+    }
+}
+
+/// Threads come and go in two ranges. Nobody is ever inside of a range while it
+/// is zapped, and one thread at a time zaps it.
+#[test]
+fn nobody_is_inside_while_a_range_is_zapped() {
+    const RANGES: usize = 2;
+    let window = window(RANGES * SPAN_PAGES);
+    let start = window.reservation().addr;
+    let budget = Budget::new(64);
+    let inside: [AtomicUsize; RANGES] = Default::default();
+    let zapping: [AtomicBool; RANGES] = Default::default();
+    let zaps = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..4usize {
+            let (window, budget, inside, zapping, zaps) =
+                (&window, &budget, &inside, &zapping, &zaps);
+            scope.spawn(move || {
+                for round in 0..20_000 {
+                    let range = (round / 3 + thread) % RANGES;
+                    let addr = start + range * TABLE_SPAN + thread * 16 * PAGE_SIZE;
+                    let pages = round % 16 + 1;
+                    match window.enter(addr, pages, budget, 0) {
+                        Enter::Entered => {}
+                        Enter::Zapping => {
+                            window.wait_zapped(addr, 1_000_000_000);
+                            continue;
+                        }
+                        Enter::NoMemory => panic!("there is enough for two tables"),
+                    }
+                    assert!(
+                        !zapping[range].load(Ordering::SeqCst),
+                        "entered during a zap"
+                    );
+                    inside[range].fetch_add(1, Ordering::SeqCst);
+                    inside[range].fetch_sub(1, Ordering::SeqCst);
+                    if let Some(zap) = window.leave(addr, pages) {
+                        assert!(
+                            !zapping[range].swap(true, Ordering::SeqCst),
+                            "zapped by two"
+                        );
+                        assert_eq!(inside[range].load(Ordering::SeqCst), 0);
+                        zaps.fetch_add(1, Ordering::SeqCst);
+                        assert!(zapping[range].swap(false, Ordering::SeqCst));
+                        window.zapped(&zap, budget);
+                    }
+                }
+            });
+        }
+    });
+    assert!(zaps.into_inner() > 0);
+    window.uncharge_table(&budget);
+    assert_eq!(budget.charged(), 0);
+}
+
+#[test]
+#[should_panic(expected = "range count")]
+fn who_leaves_must_have_entered() {
+    let window = window(10);
+    let start = window.reservation().addr;
+    let budget = Budget::new(10);
+    assert_eq!(window.enter(start, 1, &budget, 0), Enter::Entered);
+    window.leave(start, 2);
+}
