@@ -1,6 +1,7 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `sum` reads a file
-//! through a softfault map, `tour` shows what the project is about.
+//! through a softfault map, `tour` shows what the project is about, `doctor` what this machine allows.
 
+mod doctor;
 mod error;
 mod interrupt;
 mod lab;
@@ -30,6 +31,8 @@ enum Command {
     Lab(LabCommand),
     /// Print a file's SHA-256, read through a softfault map
     Sum(sum::SumArgs),
+    /// What this machine allows, what each lack costs, and the command that mends it
+    Doctor(doctor::DoctorArgs),
     /// One run of the lab, in a process of its own
     #[command(name = lab::supervise::CHILD_COMMAND, hide = true)]
     LabChild,
@@ -44,7 +47,7 @@ enum LabCommand {
 }
 
 fn main() -> ExitCode {
-    prepare_process();
+    let open_files = prepare_process();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
@@ -56,6 +59,10 @@ fn main() -> ExitCode {
             LabCommand::Make(args) => lab::command::make(args),
         },
         Command::Sum(args) => sum::run(args),
+        Command::Doctor(args) => match doctor::run(args, open_files) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::LabChild => return lab::child::main(),
     };
     match result {
@@ -88,15 +95,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// A write past the file-size limit is an error to tell, not a signal to die of; and a thrash of 500
-/// threads needs more descriptors than the usual soft limit.
-fn prepare_process() {
+/// threads needs more descriptors than the usual soft limit. Returns what that was; `None` is unlimited or unknown.
+fn prepare_process() -> Option<u64> {
     // SAFETY: an ignored signal runs no code; the limit is a live structure.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut files = std::mem::zeroed::<libc::rlimit>();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+            let before = files.rlim_cur;
             files.rlim_cur = files.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+            return (before != libc::RLIM_INFINITY).then_some(before);
         }
     }
+    None
 }

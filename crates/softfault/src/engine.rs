@@ -7,12 +7,13 @@ use crate::process::{self, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{Mmap, MmapOptions};
+use crate::{FaultError, Mmap, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
 use std::fs::File;
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, OnceLock};
 
 /// What `map` does where userfaultfd is closed.
@@ -90,7 +91,8 @@ impl Builder {
     }
 
     /// Bytes that [`Engine::set_memory`] may ask for later; address space
-    /// only. Without it: the machine's memory.
+    /// only. Without it, and where address space is short: the machine's
+    /// memory, or as much of it as there is address space for.
     pub fn most_memory(mut self, bytes: usize) -> Self {
         self.most_memory = Some(bytes);
         self
@@ -130,6 +132,9 @@ impl Builder {
     /// Builds the engine. Fails where the budget is too small, where the
     /// machine has no address space, or where userfaultfd is closed.
     pub fn build(self) -> io::Result<Engine> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         let managed = match process::get_or_make() {
             Ok(process) => Some(self.managed(process)?),
             Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
@@ -155,7 +160,15 @@ impl Builder {
             None => Budget::new(pages),
         };
         let no_memory = || error::budget(softfault_engine::cache::NodeError::NoMemory);
-        let frames = AnonymousFrames::new(most / 2).ok_or_else(no_memory)?;
+        // Where address space is short (`ulimit -v`, strict overcommit) the
+        // budget cannot be raised as far.
+        let shares = core::iter::successors(Some(most), |&most| {
+            (most > memory).then(|| (most / 2).max(memory))
+        });
+        let (most, frames) = shares
+            .into_iter()
+            .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
+            .ok_or_else(no_memory)?;
         let node = Node::new(
             budget,
             most,
@@ -224,8 +237,18 @@ impl Engine {
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
+    /// Maps a store of the caller's, whose methods are called in the fault
+    /// handler: see [`Store`](softfault_engine::Store). For tests.
+    #[doc(hidden)]
+    pub fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
+        Mmap::of_store(self, store)
+    }
+
     /// Changes the budget, and reclaims down to it.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         let _masked = signal::masked();
         match &self.inner.managed {
             Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
@@ -236,14 +259,31 @@ impl Engine {
     /// Truncates `file` (or makes it longer) and takes what is past the end out
     /// of every map of it in this engine.
     pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
         file.set_len(bytes)?;
         let _masked = signal::masked();
         self.inner.files.truncate(file, bytes)
     }
 
-    /// What happened so far.
+    /// What happened so far; nothing, in a child of fork.
     pub fn stats(&self) -> Stats {
         Stats::take(self)
+    }
+}
+
+// As for `Mmap`: no lock is held over user code.
+impl UnwindSafe for Engine {}
+impl RefUnwindSafe for Engine {}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if process::is_forked_child() {
+            // The parent's: locks that its threads held at the fork are never
+            // released in the child, and nothing is the child's to give back.
+            core::mem::forget(self.inner.clone());
+        }
     }
 }
 

@@ -76,6 +76,36 @@ impl Files {
         Ok(cache)
     }
 
+    /// The page cache for a new map of a store that is no file of ours. Never
+    /// found again.
+    pub(crate) fn open_store(
+        &self,
+        managed: &Managed,
+        store: Arc<dyn Store>,
+        on_truncate: OnTruncate,
+    ) -> io::Result<Arc<PageCache>> {
+        let size = store
+            .len()
+            .map_err(|error| io::Error::from_raw_os_error(error.0))?;
+        let identity = FileIdentity {
+            dev: u64::MAX,
+            ino: u64::MAX,
+            size,
+            mtime_ns: 0,
+            ctime_ns: 0,
+        };
+        let cache = PageCache::new(managed.node.clone(), store, size, on_truncate)
+            .map_err(reserve_error)?;
+        map_window(managed, &cache)?;
+        self.entries().push(Entry {
+            identity,
+            certain: false,
+            cache: cache.clone(),
+            users: 1,
+        });
+        Ok(cache)
+    }
+
     /// A map of the file was dropped.
     pub(crate) fn close(&self, managed: &Managed, cache: &Arc<PageCache>) {
         let mut entries = self.entries();
@@ -127,7 +157,9 @@ impl Files {
 
     /// Drops idle windows that are empty or too many.
     fn forget_idle(&self, entries: &mut Vec<Entry>) {
-        let idle = entries.iter().filter(|entry| is_idle(entry)).count();
+        // The one that was just closed is counted, although its last map still
+        // refers to it.
+        let idle = entries.iter().filter(|entry| entry.users == 0).count();
         let mut excess = idle.saturating_sub(IDLE);
         // Looking at all of them at each unmapping would cost more than the
         // empty ones do.

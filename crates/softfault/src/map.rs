@@ -11,6 +11,7 @@ use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::{fault, mm};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// What can be mapped: an open file or its descriptor, as in memmap2.
@@ -95,9 +96,13 @@ impl MmapOptions {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
+        let fd = file.as_raw_desc();
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
         // SAFETY: open as long as the file that it was taken from, which the
         // caller lends.
-        let fd = unsafe { BorrowedFd::borrow_raw(file.as_raw_desc()) };
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let len = self.length(fd)?;
         let map = match engine.inner.managed() {
             _ if len == 0 => Mmap::new(engine, 0, 0, Kind::Empty),
@@ -119,7 +124,7 @@ impl MmapOptions {
 
     /// Bytes to map; fails where the file has not that many.
     fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
         let size = crate::machine::file_bytes(fd)?;
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
@@ -178,6 +183,11 @@ fn kernel_map(engine: &Engine, fd: BorrowedFd<'_>, offset: u64, len: usize) -> i
     ))
 }
 
+/// Bytes to pin at a time when copying.
+const STEP: usize = 1 << 20;
+/// Bytes to copy at a time where nothing more can be pinned: a page.
+const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
+
 /// A read-only map; memmap2's `Mmap`.
 ///
 /// It is a `[u8]` whose pages are read when they are touched. A system call
@@ -190,6 +200,11 @@ pub struct Mmap {
     len: usize,
     kind: Kind,
 }
+
+// A panic leaves nothing half-done behind that a map's user could see: the
+// bytes are the file's, and the locks beneath are never held over user code.
+impl UnwindSafe for Mmap {}
+impl RefUnwindSafe for Mmap {}
 
 enum Kind {
     Managed(Arc<PageCache>),
@@ -205,6 +220,25 @@ impl Mmap {
             len,
             kind,
         }
+    }
+
+    /// Maps a store.
+    pub(crate) fn of_store(
+        engine: &Engine,
+        store: Arc<dyn softfault_engine::Store>,
+    ) -> io::Result<Self> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
+        let Some(managed) = engine.inner.managed() else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let masked = signal::masked();
+        check_signals(engine, &masked)?;
+        let files = &engine.inner.files;
+        let cache = files.open_store(managed, store, engine.inner.options.on_truncate)?;
+        let (start, len) = (cache.addresses().start, cache.end() as usize);
+        Ok(Self::new(engine, start, len, Kind::Managed(cache)))
     }
 
     /// Maps a whole file over the process's default engine.
@@ -234,7 +268,14 @@ impl Mmap {
     /// Says what to expect of accesses to a range. Another map of the same file
     /// in the same engine shares the advice.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        let range = self.addresses(offset..offset.saturating_add(len))?;
+        // Advice is given by pages, so that the last may be named whole.
+        let page = softfault_engine::PAGE_SIZE;
+        let all = self.addresses(0..self.len)?;
+        let range = all.start.saturating_add(offset);
+        let range = range..range.saturating_add(len);
+        if range.end > all.end.next_multiple_of(page) {
+            return Err(FaultError::OutOfRange.into());
+        }
         let advice = match (&self.kind, advice) {
             (Kind::Empty, _) => return Ok(()),
             (Kind::Kernel { .. }, advice) => return kernel_advise(&range, advice),
@@ -247,7 +288,6 @@ impl Mmap {
             (Kind::Managed(_), Advice::Random) => mm::Advice::Random,
             (Kind::Managed(_), Advice::Sequential) => mm::Advice::Sequential,
         };
-        let page = softfault_engine::PAGE_SIZE;
         let pages = range.start / page * page..range.end.next_multiple_of(page);
         if pages.is_empty() {
             return Ok(());
@@ -281,13 +321,37 @@ impl Mmap {
         let count = buffer.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
         while done < count {
-            let step = (count - done).min(self.step());
-            let at = offset + done;
-            let pinned = self.pin(at..at + step)?;
-            buffer[done..done + step].copy_from_slice(&pinned);
-            done += step;
+            let step = (count - done).min(STEP);
+            done += self.with_bytes(offset + done, step, |bytes| {
+                buffer[done..done + bytes.len()].copy_from_slice(bytes);
+            })?;
         }
         Ok(count)
+    }
+
+    /// Shows up to `len` bytes from `at` to `show`; returns how many. Where
+    /// others have pinned so much that the bytes cannot be pinned too, they are
+    /// fewer, and copied.
+    fn with_bytes(
+        &self,
+        at: usize,
+        len: usize,
+        show: impl FnOnce(&[u8]),
+    ) -> Result<usize, FaultError> {
+        match self.pin(at..at + len) {
+            Ok(pinned) => show(&pinned),
+            Err(FaultError::NoMemory) => {
+                let mut copy = [0; SMALL_STEP];
+                // Not across pages: no more is held than a fault in progress
+                // holds.
+                let copy = &mut copy[..len.min(SMALL_STEP - (self.start + at) % SMALL_STEP)];
+                copy.copy_from_slice(&Pinned::uncounted(self, at..at + copy.len())?);
+                show(copy);
+                return Ok(copy.len());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(len)
     }
 
     /// Writes a range to `writer` (a file, a socket, a hasher).
@@ -300,18 +364,13 @@ impl Mmap {
         self.addresses(range.clone())?;
         let mut at = range.start;
         while at < range.end {
-            let step = (range.end - at).min(self.step());
+            let step = (range.end - at).min(STEP);
             self.prefetch(at..(at + 4 * step).min(range.end))?;
-            let pinned = self.pin(at..at + step)?;
-            writer.write_all(&pinned)?;
-            at += step;
+            let mut written = Ok(());
+            at += self.with_bytes(at, step, |bytes| written = writer.write_all(bytes))?;
+            written?;
         }
         Ok((range.end - range.start) as u64)
-    }
-
-    /// Bytes to pin at a time when copying.
-    fn step(&self) -> usize {
-        1 << 20
     }
 
     /// Brings a range into memory without blocking: a future for any executor.
@@ -325,7 +384,13 @@ impl Mmap {
         let addresses = self.addresses(self.range_of(range))?;
         let _masked = signal::masked();
         Ok(match &self.kind {
-            Kind::Managed(cache) => cache.residency(addresses),
+            Kind::Managed(cache) => {
+                // Reads that are over and that nobody waited for are not under
+                // way any more.
+                let completion = fault::Completion(cache.node());
+                cache.store().reap(u64::MAX, &completion, 0);
+                cache.residency(addresses)
+            }
             _ => Residency::default(),
         })
     }

@@ -13,40 +13,74 @@ pub struct Pinned<'a> {
     range: Range<usize>,
     /// Pages charged to the limit on pins.
     pages: u64,
+    /// True if it holds references to folios.
+    holds: bool,
 }
 
 impl<'a> Pinned<'a> {
     pub(crate) fn new(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
-        let (Some(cache), false) = (map.cache(), range.is_empty()) else {
+        let (Some(_), false) = (map.cache(), range.is_empty()) else {
             return Ok(Self {
                 map,
                 range,
                 pages: 0,
+                holds: false,
             });
         };
-        let managed = map.engine().inner.managed().expect("a managed map");
-        let node = &managed.node;
+        let node = &map.engine().inner.managed().expect("a managed map").node;
         // A folio has up to 16 pages, and both ends may be in the middle.
         let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64 + 32;
         if !node.try_pin(pages) {
             return Err(FaultError::NoMemory);
         }
-        let space = managed.process.space();
-        let mut masked = signal::masked();
-        let mut from = addresses.start;
-        loop {
-            match fault::pin(space, cache, addresses.clone(), from, &masked.pending()) {
-                Pin::Done => break,
-                Pin::Interrupted(at) => from = at,
-                Pin::Failed(error) => {
-                    node.unpin_pages(pages);
-                    return Err(error.into());
-                }
+        match hold(map, addresses) {
+            Ok(()) => Ok(Self {
+                map,
+                range,
+                pages,
+                holds: true,
+            }),
+            Err(error) => {
+                node.unpin_pages(pages);
+                Err(error)
             }
-            masked = masked.breathe();
         }
-        Ok(Self { map, range, pages })
+    }
+
+    /// Pins bytes of one page without counting them: for a moment, as a fault
+    /// holds its folio.
+    pub(crate) fn uncounted(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
+        let addresses = map.addresses(range.clone())?;
+        debug_assert_eq!(
+            addresses.start / PAGE_SIZE,
+            (addresses.end - 1) / PAGE_SIZE,
+            "one page"
+        );
+        hold(map, addresses)?;
+        Ok(Self {
+            map,
+            range,
+            pages: 0,
+            holds: true,
+        })
+    }
+}
+
+/// Maps the pages of a managed map and takes references to their folios.
+fn hold(map: &Mmap, addresses: Range<usize>) -> Result<(), FaultError> {
+    let cache = map.cache().expect("a managed map");
+    let managed = map.engine().inner.managed().expect("a managed map");
+    let space = managed.process.space();
+    let mut masked = signal::masked();
+    let mut from = addresses.start;
+    loop {
+        match fault::pin(space, cache, addresses.clone(), from, &masked.pending()) {
+            Pin::Done => return Ok(()),
+            Pin::Interrupted(at) => from = at,
+            Pin::Failed(error) => return Err(error.into()),
+        }
+        masked = masked.breathe();
     }
 }
 
@@ -74,7 +108,7 @@ impl core::fmt::Debug for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        if self.pages == 0 || crate::process::is_forked_child() {
+        if !self.holds || crate::process::is_forked_child() {
             return;
         }
         let _masked = signal::masked();

@@ -81,6 +81,9 @@ pub struct Waits {
 
 impl Stats {
     pub(crate) fn take(engine: &Engine) -> Self {
+        if crate::process::is_forked_child() {
+            return Self::default();
+        }
         let Some(managed) = engine.inner.managed() else {
             return Self {
                 kernel_fallback: true,

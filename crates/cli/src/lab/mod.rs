@@ -12,14 +12,14 @@
 //! `plan` holds the arguments, `row` the figures, `table` the picture at the end.
 
 mod caches;
-mod cgroup_path;
+pub mod cgroup_path;
 pub mod child;
 pub mod command;
 mod counters;
 pub mod engine;
 pub mod files;
 mod fill;
-mod group;
+pub mod group;
 mod job;
 mod on_softfault;
 pub mod plan;

@@ -2,6 +2,7 @@
 //! faults. No verdict depends on how long anything takes.
 
 mod arguments;
+mod doctor;
 mod full_disk;
 mod interrupted;
 mod made_files;

@@ -5,7 +5,8 @@
 use super::folio::{BLOCK_BYTES, flag};
 use super::{FolioRef, PageCache};
 use crate::PAGE_SIZE;
-use crate::fault::{Interrupt, NeverInterrupted, unlocked};
+use crate::fault::{NeverInterrupted, unlocked};
+use crate::reclaim::Sweep;
 use core::ops::Range;
 use sync::atomic::Ordering;
 
@@ -44,58 +45,69 @@ impl PageCache {
         if self.folio_count() == 0 || range.is_empty() {
             return;
         }
+        let mut sweep = Some(self.node.sweep());
         let blocks = (range.end - range.start).div_ceil(BLOCK_BYTES);
         if blocks <= self.node.folios.len() as usize {
             let mut block = range.start & !(BLOCK_BYTES - 1);
             while block < range.end {
-                while let Some(folio) = self.any_in(block, &range) {
-                    self.evict_one(&folio);
-                }
+                self.evict_block(block, &range, &mut sweep);
                 block += BLOCK_BYTES;
             }
         } else {
             // A large window with little in it: look at the folios instead.
             for id in 0..self.node.folios.len() {
-                let addr = self.node.folios.get(id).range().start;
-                let block = addr & !(BLOCK_BYTES - 1);
-                if block + BLOCK_BYTES <= range.start || range.end <= block {
-                    continue;
-                }
-                while let Some(folio) = self.any_in(block, &range) {
-                    self.evict_one(&folio);
+                let block = self.node.folios.get(id).range().start & !(BLOCK_BYTES - 1);
+                if range.start < block + BLOCK_BYTES && block < range.end {
+                    self.evict_block(block, &range, &mut sweep);
                 }
             }
         }
     }
 
-    /// A folio of the block that has a page in `range` and is still to go.
-    fn any_in(&self, block: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
+    /// Evicts what a block has in `range`, or leaves it to `sweep` locked.
+    /// Waits for whoever reads or maps a folio; one that is pinned goes with
+    /// its last pin.
+    fn evict_block<'a>(
+        &'a self,
+        block: usize,
+        range: &Range<usize>,
+        sweep: &mut Option<Sweep<'a>>,
+    ) {
+        let mut from = block;
+        while let Some(folio) = self.next_in(block, from, range) {
+            if !folio.try_lock() {
+                // A folio is waited for with nothing in hand.
+                *sweep = None;
+                unlocked(self, &folio, &NeverInterrupted);
+                continue;
+            }
+            // Those that the sweep has locked are still in the index.
+            from = folio.range().end;
+            if folio.is(flag::DEAD) {
+                folio.unlock();
+            } else if folio.is_pinned() {
+                folio.change(flag::DOOMED, 0);
+                folio.unlock();
+            } else {
+                sweep.get_or_insert_with(|| self.node.sweep()).push(&folio);
+            }
+        }
+    }
+
+    /// The first folio of the block, from `from` on, that has a page in
+    /// `range` and is still to go.
+    fn next_in(&self, block: usize, from: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
         let bucket = self.node.index.lock(block, &self.node.folios);
-        let folio = bucket.iter().find(|folio| {
+        let candidates = bucket.iter().filter(|folio| {
             let pages = folio.range();
             pages.start & !(BLOCK_BYTES - 1) == block
+                && from <= pages.start
                 && pages.start < range.end
                 && range.start < pages.end
                 && !folio.is(flag::DOOMED)
-        })?;
+        });
+        let folio = candidates.min_by_key(|folio| folio.range().start)?;
         bucket.get(folio);
         Some(FolioRef::new(&self.node, folio))
-    }
-
-    /// Evicts a folio, waiting for whoever reads or maps it; one that is
-    /// pinned goes with its last pin.
-    fn evict_one(&self, folio: &FolioRef<'_>) {
-        let never: &dyn Interrupt = &NeverInterrupted;
-        while !folio.try_lock() {
-            unlocked(self, folio, never);
-        }
-        if folio.is(flag::DEAD) {
-            folio.unlock();
-        } else if folio.is_pinned() {
-            folio.change(flag::DOOMED, 0);
-            folio.unlock();
-        } else {
-            self.node.evict_locked(folio);
-        }
     }
 }

@@ -78,7 +78,7 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
         // The pin's reference; ours is left.
         cache.node.put(&folio);
         if last && folio.is(flag::DOOMED) {
-            cache.node.evict_locked(&folio);
+            cache.node.sweep().push(&folio);
         } else {
             folio.unlock();
         }

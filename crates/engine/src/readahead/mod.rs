@@ -22,7 +22,7 @@
 //! - What a run may have unused is bounded by what it has consumed (a quarter,
 //!   later an eighth), so that however early it ends, little was read in vain.
 //!   The price is a ramp: a run waits for its first blocks and has a megabyte
-//!   ahead of it after 4 MiB. `Advice::Sequential` takes the largest window at
+//!   ahead of it after 4 MiB, eight after 32. `Advice::Sequential` takes the largest window at
 //!   once instead.
 //! - Each window of a run ends one page into a block. At this *seam* a
 //!   sequential reader shows two touches in neighbouring pages, a reader that
@@ -380,6 +380,8 @@ impl ReadAhead {
             Kind::Run => limits.max_window,
             Kind::Stride => limits.queue_depth,
         };
+        // Half of what there is: the other half is for streams to come.
+        let most = most.min(limits.max_ahead / 2);
         Allowance {
             cap: most >> self.accuracy.shrink(),
             room: limits.max_ahead.saturating_sub(self.accuracy.outstanding),

@@ -9,7 +9,7 @@ use super::history::Proof;
 
 /// Consumed pages from which the windows of a run grow by an eighth, no more
 /// by a quarter.
-const WIDE: u32 = 1024;
+const WIDE: u32 = 8192;
 
 /// Pages that a run may have read in all while it has consumed 16 to 64.
 const EARLY: u32 = 80;
@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(run_window(10, 192), 22);
         assert_eq!(run_window(17, 192), 63);
         assert_eq!(run_window(17, 20), 4);
-        assert_eq!(run_window(8192, 192), 1152);
+        assert_eq!(run_window(8192, 192), 2048);
+        assert_eq!(run_window(16384, 192), 3072);
     }
 
     #[test]

@@ -188,10 +188,42 @@ impl Node {
         charged + tables
     }
 
-    /// Evicts one folio that the caller has locked, whatever its age.
-    pub(crate) fn evict_locked(&self, folio: &Folio) {
-        let mut batch = self.batches.take();
-        batch.folios[0] = folio.id();
-        self.evict_claimed(&mut batch, 1);
+    /// Starts to evict folios of the caller's choice.
+    pub(crate) fn sweep(&self) -> Sweep<'_> {
+        Sweep {
+            node: self,
+            batch: self.batches.take(),
+            count: 0,
+        }
+    }
+}
+
+/// Evicts folios that its owner has locked, in batches. Wait for no folio
+/// while it lives: it holds a batch and the locks of what is in it.
+pub(crate) struct Sweep<'a> {
+    node: &'a Node,
+    batch: MutexGuard<'a, Box<Batch>>,
+    count: usize,
+}
+
+impl Sweep<'_> {
+    /// Evicts a folio whose lock the caller has taken, now or with others.
+    pub(crate) fn push(&mut self, folio: &Folio) {
+        self.batch.folios[self.count] = folio.id();
+        self.count += 1;
+        if self.count == BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.node.evict_claimed(&mut self.batch, self.count);
+        self.count = 0;
+    }
+}
+
+impl Drop for Sweep<'_> {
+    fn drop(&mut self) {
+        self.flush();
     }
 }

@@ -1,9 +1,9 @@
 //! Reclaim: making room under the budget, in the thread that needs it.
 //!
 //! Order: spare frames of the pool, folios read ahead long ago and never
-//! touched, then mapped folios, least recently mapped first ([`lists`]). Mapped folios go in
-//! batches with one zap for all: with a second thread running, a zap costs a
-//! TLB shootdown, and that is tens of times a page's own cost.
+//! touched, then mapped folios, least recently mapped first ([`lists`]). Mapped
+//! folios go in batches with one zap for all: with a second thread running, a
+//! zap costs a TLB shootdown, and that is tens of times a page's own cost.
 //!
 //! A folio leaves in these steps, and a fault that meets it in between waits
 //! for its lock:
@@ -18,6 +18,7 @@ pub mod ghost;
 pub mod lists;
 
 pub use evict::Batches;
+pub(crate) use evict::Sweep;
 pub use ghost::Ghosts;
 pub use lists::{ListPages, Lists, Want};
 

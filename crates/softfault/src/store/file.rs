@@ -132,7 +132,8 @@ impl Store for FileStore {
 
     fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
         if offset < self.dense {
-            return Ok(Extent::Data(0..self.dense));
+            // The last page may reach past the end.
+            return Ok(Extent::Data(0..extent::page_after(self.dense)));
         }
         if self.device || !self.own {
             // Seeking would move the caller's position.

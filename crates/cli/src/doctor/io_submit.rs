@@ -1,0 +1,103 @@
+//! io_submit(2): a queue as large as an engine's is made, and a read goes through it.
+
+use super::check::{Check, Tried, Whereabouts};
+use super::machine;
+use super::place::{PAGE, Place, contents};
+use softfault::store::{QueueKind, Rings};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+pub const CHECK: Check = Check {
+    name: "io_submit",
+    costs: "reads ahead go through io_uring, whose completions interrupt epoll_wait; without both there are none",
+    run: |place| {
+        if let Err(closed) = Rings::of(QueueKind::Aio) {
+            let error = io::Error::from_raw_os_error(closed.errno);
+            return Tried::missing(format!("io_setup: {error}{}", used()), mend(closed.errno));
+        }
+        match read(place) {
+            Ok(()) => Tried::ok(format!(
+                "an engine's queues made, a read submitted{}",
+                used()
+            )),
+            Err(e) => Tried::missing(e.to_string(), mend(e.raw_os_error().unwrap_or(0))),
+        }
+    },
+    whereabouts: Whereabouts::Child,
+};
+
+fn used() -> String {
+    match (
+        machine::sysctl("fs.aio-nr"),
+        machine::sysctl("fs.aio-max-nr"),
+    ) {
+        (Some(used), Some(most)) => format!("; fs.aio-nr {used} of fs.aio-max-nr {most}"),
+        _ => String::new(),
+    }
+}
+
+fn mend(errno: i32) -> String {
+    match errno {
+        // What is there is used up, by all processes of the machine together.
+        libc::EAGAIN => "sysctl -w fs.aio-max-nr=1048576".to_owned(),
+        libc::EPERM | libc::ENOSYS if machine::is_filtered() => machine::open_call("io_setup"),
+        libc::ENOSYS => "boot a kernel built with CONFIG_AIO=y".to_owned(),
+        _ => "free memory for the kernel".to_owned(),
+    }
+}
+
+/// `struct iocb` and `struct io_event` of <linux/aio_abi.h>, as words.
+type Iocb = [u64; 8];
+type Event = [u64; 4];
+const PREAD: u64 = 0;
+
+fn check(answer: libc::c_long) -> io::Result<libc::c_long> {
+    match answer {
+        0.. => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads the first page of a file through a queue of its own.
+fn read(place: &Place) -> io::Result<()> {
+    let file = place.file()?;
+    let mut page = vec![0u8; PAGE];
+    let mut context: libc::c_ulong = 0;
+    // data, key and flags, opcode with the descriptor in the upper half, buffer, bytes, offset.
+    let opcode = PREAD | (file.as_raw_fd() as u64) << 32;
+    let mut iocb: Iocb = [7, 0, opcode, page.as_mut_ptr() as u64, PAGE as u64, 0, 0, 0];
+    let mut list = [&raw mut iocb];
+    let mut event: Event = [0; 4];
+    // SAFETY: the context is zero before; the request's buffer lives until its completion, which is
+    // waited for, or until the context is destroyed, which waits too.
+    unsafe {
+        check(libc::syscall(libc::SYS_io_setup, 1, &raw mut context))?;
+        let done = check(libc::syscall(
+            libc::SYS_io_submit,
+            context,
+            1,
+            list.as_mut_ptr(),
+        ))
+        .and_then(|_| {
+            let no_limit = ptr::null_mut::<libc::timespec>();
+            check(libc::syscall(
+                libc::SYS_io_getevents,
+                context,
+                1,
+                1,
+                &raw mut event,
+                no_limit,
+            ))
+        });
+        libc::syscall(libc::SYS_io_destroy, context);
+        done?;
+    }
+    match event[2] as i64 == PAGE as i64 && page == contents()[..PAGE] {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "a read answered {}",
+            event[2] as i64
+        ))),
+    }
+}

@@ -1,0 +1,108 @@
+//! What the machine says of itself: kernel release, sysctls, limits, and whose container this is.
+
+use crate::size;
+use std::fs;
+use std::path::Path;
+
+/// The kernel's release as it names itself, such as `6.18.4-arch1`.
+pub fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// Whether the release is at least `major.minor`; `None` if it cannot be read.
+pub fn is_at_least(major: u32, minor: u32) -> Option<bool> {
+    Some(version(&release())? >= (major, minor))
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// What makes a kernel feature of `major.minor` appear.
+pub fn newer_kernel(major: u32, minor: u32) -> String {
+    format!("boot Linux {major}.{minor} or newer")
+}
+
+/// A sysctl's value, named as sysctl(8) does; `None` where the kernel has none of that name.
+pub fn sysctl(name: &str) -> Option<String> {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The figure after `key` in a file of `key: figure` lines.
+pub fn figure(path: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a seccomp filter is on this process.
+pub fn is_filtered() -> bool {
+    figure("/proc/self/status", "Seccomp") == Some(2)
+}
+
+/// Whether this process is root, here.
+pub fn is_root() -> bool {
+    // SAFETY: asks for a number only.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The program that runs this container, if it left its sign.
+pub fn container() -> Option<&'static str> {
+    let signs = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    let found = signs.iter().find(|(sign, _)| Path::new(sign).exists());
+    found.map(|(_, name)| *name)
+}
+
+/// What opens a system call that a filter closes.
+pub fn open_call(call: &str) -> String {
+    match container() {
+        Some(program) => {
+            format!("{program} run --security-opt seccomp=unconfined ..., or a profile with {call}")
+        }
+        None => format!("allow {call} in the seccomp filter (systemd: SystemCallFilter=)"),
+    }
+}
+
+/// A limit of this process: soft and hard; `None` is unlimited.
+pub fn limit(which: libc::__rlimit_resource_t) -> (Option<u64>, Option<u64>) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills the structure; fails only for a resource that there is none of.
+    unsafe { libc::getrlimit(which, &mut limit) };
+    let known = |value| (value != libc::RLIM_INFINITY).then_some(value);
+    (known(limit.rlim_cur), known(limit.rlim_max))
+}
+
+/// Bytes for readers; `None` is unlimited.
+pub fn bytes(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), size::show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("5.4"), Some((5, 4)));
+        assert_eq!(version("6.1-rc3"), Some((6, 1)));
+        assert_eq!(version("unknown"), None);
+        assert_eq!(is_at_least(2, 6), Some(true));
+        assert_eq!(is_at_least(999, 0), Some(false));
+    }
+
+    #[test]
+    fn what_is_not_there_is_none() {
+        assert_eq!(sysctl("vm.no_such_thing"), None);
+        assert_eq!(figure("/proc/self/status", "NoSuchKey"), None);
+        assert!(figure("/proc/self/status", "Threads").is_some());
+    }
+}

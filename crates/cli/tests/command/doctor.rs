@@ -1,0 +1,371 @@
+//! `doctor` tells what is so: of this machine, and of one on which things are closed (by a seccomp
+//! filter, a limit or a mask that the command is started under).
+
+use super::{directory, finish, is_empty, refused, softfault};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Nobody's, on every Linux.
+const NOBODY: u32 = 65534;
+
+/// SECCOMP_RET_ERRNO and SECCOMP_RET_KILL_PROCESS of linux/seccomp.h.
+const REFUSE: u32 = 0x0005_0000 | libc::EPERM as u32;
+const KILL: u32 = 0x8000_0000;
+
+/// A row, checked for its form: `costs` and `mend` are there if something lacks.
+fn row(row: &Value) -> (String, [String; 4]) {
+    let row = row.as_object().expect("a row is an object");
+    let keys: Vec<_> = row.keys().map(String::as_str).collect();
+    let mut expected = ["name", "state", "found", "costs", "mend"];
+    expected.sort_unstable();
+    let mut sorted = keys.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    let text = |key: &str| row[key].as_str().map(str::to_owned);
+    let (name, state, found) = (text("name"), text("state"), text("found"));
+    let (name, state, found) = (name.unwrap(), state.unwrap(), found.unwrap());
+    assert!(!found.is_empty(), "{name}");
+    let lacks = match state.as_str() {
+        "ok" => false,
+        "slower" | "missing" => true,
+        other => panic!("{name}: {other}"),
+    };
+    for key in ["costs", "mend"] {
+        assert_eq!(
+            text(key).is_some_and(|text| !text.is_empty()),
+            lacks,
+            "{name}: {key}"
+        );
+        assert!(lacks || row[key].is_null(), "{name}: {key}");
+    }
+    let [costs, mend] = ["costs", "mend"].map(|key| text(key).unwrap_or_default());
+    (name, [state, found, costs, mend])
+}
+
+/// Runs it with `--json`; the exit code, and state, found, costs and mend by name.
+fn rows(command: &mut Command) -> (i32, BTreeMap<String, [String; 4]>) {
+    let (code, out, err) = finish(command.arg("--json"));
+    let all: Vec<Value> = serde_json::from_str(&out).expect("an array of rows");
+    let rows: BTreeMap<_, _> = all.iter().map(row).collect();
+    assert_eq!(rows.len(), all.len(), "a name twice");
+    let verdict = match rows["served-fault"][0] == "ok" {
+        true => (0, "Maps can be served here"),
+        false => (1, "No map can be served here"),
+    };
+    assert_eq!(code, verdict.0, "{err}");
+    assert!(
+        err.starts_with(verdict.1) && err.lines().count() == 1,
+        "{err}"
+    );
+    (code, rows)
+}
+
+/// `command` under a filter that answers `calls` with `action`.
+fn closed<'a>(command: &'a mut Command, calls: &[libc::c_long], action: u32) -> &'a mut Command {
+    // From linux/bpf_common.h: load the number of the call, compare, answer.
+    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = vec![statement(0x20, 0, 0, 0)];
+    for &call in calls {
+        filter.push(statement(0x15, 0, 1, call as u32));
+        filter.push(statement(0x06, 0, 0, action));
+    }
+    filter.push(statement(0x06, 0, 0, 0x7fff_0000));
+    let close = move || {
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_ptr().cast_mut(),
+        };
+        // SAFETY: the program is valid for the calls, which copy it.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::syscall(libc::SYS_seccomp, 1, 0, &program) == 0
+        };
+        match done {
+            true => Ok(()),
+            false => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: only system calls; nothing is allocated.
+    unsafe { command.pre_exec(close) }
+}
+
+#[test]
+fn this_machine_is_told_in_rows_and_in_a_table() {
+    let dir = directory();
+    let dir = dir.path();
+    let (code, rows) = rows(softfault(&["doctor", "--dir"]).arg(dir));
+    assert_eq!(code, 0, "the other tests need what lacks here");
+    for name in ["userfaultfd", "sigbus-mode", "served-fault"] {
+        assert_eq!(rows[name][0], "ok", "{name}");
+    }
+    assert!(
+        rows["served-fault"][1].contains("9 pages"),
+        "{:?}",
+        rows["served-fault"]
+    );
+    assert!(rows["direct-reads"][1].contains(dir.to_str().unwrap()));
+
+    let (code, out, err) = finish(softfault(&["doctor", "--dir"]).arg(dir));
+    assert_eq!((code, err.as_str()), (0, ""));
+    for line in out
+        .lines()
+        .filter(|line| !line.starts_with("Maps can be served"))
+    {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    for name in rows.keys() {
+        assert!(out.contains(&format!(" {name} ")), "{name}");
+    }
+    assert!(
+        out.lines()
+            .last()
+            .unwrap()
+            .starts_with("Maps can be served here"),
+        "{out}"
+    );
+    assert!(is_empty(dir));
+}
+
+#[test]
+fn what_is_probed_agrees_with_what_the_machine_says() {
+    let (_, rows) = rows(&mut softfault(&["doctor"]));
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let release = read("/proc/sys/kernel/osrelease");
+    assert!(rows["kernel"][1].contains(release.trim()));
+    let mappings = read("/proc/sys/vm/max_map_count");
+    assert!(rows["max-map-count"][1].contains(mappings.trim()));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+    // What a mainline kernel of this age has, the probes find.
+    for (name, since) in [
+        ("pagemap-scan", (6, 7)),
+        ("populate", (5, 14)),
+        ("uffd-move", (6, 8)),
+        ("self-madvise", (6, 13)),
+        ("batched-flush", (6, 16)),
+    ] {
+        // An older one may have it from its distribution.
+        let there = rows[name][0] == "ok";
+        assert!(there || version < since, "{name}: {:?}", rows[name]);
+    }
+}
+
+#[test]
+fn closed_userfaultfd_is_missing_and_mendable() {
+    for action in [REFUSE, KILL] {
+        let dir = directory();
+        let mut command = softfault(&["doctor", "--dir"]);
+        command.arg(dir.path());
+        let (code, rows) = rows(closed(&mut command, &[libc::SYS_userfaultfd], action));
+        assert_eq!(code, 1);
+        for name in ["userfaultfd", "sigbus-mode", "served-fault", "uffd-move"] {
+            assert_eq!(rows[name][0], "missing", "{name}");
+        }
+        let [_, found, costs, mend] = &rows["userfaultfd"];
+        let word = if action == KILL {
+            "signal 31"
+        } else {
+            "Operation not permitted"
+        };
+        assert!(found.contains(word), "{found}");
+        assert!(costs.contains("no map can be served"), "{costs}");
+        assert!(mend.contains("seccomp"), "{mend}");
+        assert!(rows["kernel"][1].contains("seccomp"));
+        // The library's error says to run what is running.
+        assert!(
+            rows.values()
+                .flatten()
+                .all(|text| !text.contains("softfault doctor"))
+        );
+        assert_eq!(rows["io_submit"][0], "ok");
+        assert!(is_empty(dir.path()));
+    }
+}
+
+#[test]
+fn the_librarys_error_leads_here() {
+    let dir = directory();
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let mut command = softfault(&["sum"]);
+    refused(
+        closed(command.arg(&file), &[libc::SYS_userfaultfd], REFUSE),
+        "`softfault doctor`",
+    );
+}
+
+#[test]
+fn closed_asynchronous_reads_are_missing_but_maps_are_served() {
+    for action in [REFUSE, KILL] {
+        let uring = libc::SYS_io_uring_setup;
+        let (code, rows) = rows(closed(&mut softfault(&["doctor"]), &[uring], action));
+        assert_eq!(code, 0);
+        assert_eq!(rows["io_uring"][0], "missing");
+        assert!(
+            rows["io_uring"][3].contains("seccomp"),
+            "{:?}",
+            rows["io_uring"]
+        );
+        assert_eq!(rows["io_submit"][0], "ok");
+    }
+    let both = [libc::SYS_io_uring_setup, libc::SYS_io_setup];
+    let (code, rows) = rows(closed(&mut softfault(&["doctor"]), &both, REFUSE));
+    assert_eq!(code, 0);
+    for name in ["io_uring", "io_submit"] {
+        assert_eq!(rows[name][0], "missing");
+        assert!(rows[name][3].contains("seccomp"), "{:?}", rows[name]);
+    }
+    assert!(rows["served-fault"][1].contains("nothing reads ahead"));
+}
+
+#[test]
+fn a_closed_process_madvise_is_slower() {
+    let call = libc::SYS_process_madvise;
+    let (code, rows) = rows(closed(&mut softfault(&["doctor"]), &[call], REFUSE));
+    assert_eq!(code, 0);
+    for name in ["self-madvise", "batched-flush"] {
+        assert_eq!(rows[name][0], "slower", "{name}");
+    }
+    assert!(rows["self-madvise"][3].contains("process_madvise"));
+}
+
+#[test]
+fn a_blocked_sigbus_is_told_before_it_kills() {
+    let mut command = softfault(&["doctor"]);
+    // SAFETY: only system calls on a set of its own.
+    unsafe {
+        command.pre_exec(|| {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGBUS);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let (code, rows) = rows(&mut command);
+    assert_eq!(code, 1);
+    assert_eq!(rows["userfaultfd"][0], "ok");
+    let [state, found, _, mend] = &rows["served-fault"];
+    assert_eq!(state, "missing");
+    assert!(found.contains("SIGBUS is blocked"), "{found}");
+    assert!(mend.contains("SIGBUS"), "{mend}");
+}
+
+#[test]
+fn limits_are_those_it_was_started_with() {
+    let mut command = softfault(&["doctor"]);
+    // SAFETY: only a system call on a structure of its own.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit {
+                rlim_cur: 77,
+                rlim_max: 5000,
+            };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit);
+            Ok(())
+        });
+    }
+    let (code, rows) = rows(&mut command);
+    assert_eq!(code, 0, "no memory has to be locked");
+    let [state, found, _, mend] = &rows["open-files"];
+    assert_eq!(state, "slower");
+    assert!(
+        found.contains("77 ") && found.contains("at most 5000"),
+        "{found}"
+    );
+    assert_eq!(mend, "ulimit -n 5000");
+    assert_eq!(rows["lockable-memory"][0], "ok");
+}
+
+#[test]
+fn an_ordinary_user_is_served_and_leaves_nothing() {
+    // A place that nobody can reach, with a copy of the command: the target's may be closed to others.
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("softfault");
+    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    let files = dir.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::set_permissions(&files, Permissions::from_mode(0o777)).unwrap();
+    let as_user = |command: &mut Command| {
+        // SAFETY: asks for a number only.
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+    };
+
+    let mut command = Command::new(&program);
+    command.args(["doctor", "--dir"]).arg(&files);
+    as_user(&mut command);
+    let (code, rows) = rows(&mut command);
+    assert_eq!(code, 0);
+    for name in [
+        "userfaultfd",
+        "served-fault",
+        "io_submit",
+        "page-table-freeing",
+        "populate",
+    ] {
+        assert_ne!(rows[name][0], "missing", "{name}");
+    }
+    assert!(is_empty(&files));
+
+    // Where nothing can be made, a named directory is refused, an unnamed one replaced.
+    fs::set_permissions(&files, Permissions::from_mode(0o555)).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["doctor", "--dir"]).arg(&files);
+    as_user(&mut command);
+    refused(&mut command, "Permission denied");
+    let mut command = Command::new(&program);
+    command.arg("doctor").current_dir(&files);
+    as_user(&mut command);
+    let (code, _, err) = finish(&mut command);
+    assert_eq!(code, 0, "{err}");
+}
+
+#[test]
+fn a_directory_in_memory_has_nothing_to_read_from() {
+    let dir = match tempfile::tempdir_in("/dev/shm") {
+        Ok(dir) if is_tmpfs(dir.path()) => dir,
+        _ => return eprintln!("no tmpfs at /dev/shm: not tested"),
+    };
+    let (code, rows) = rows(softfault(&["doctor", "--dir"]).arg(dir.path()));
+    assert_eq!(code, 0);
+    let [state, found, costs, _] = &rows["direct-reads"];
+    assert_eq!(state, "slower");
+    assert!(found.starts_with("tmpfs in /dev/shm"), "{found}");
+    assert!(costs.contains("second copy"), "{costs}");
+    assert!(is_empty(dir.path()));
+}
+
+fn is_tmpfs(dir: &Path) -> bool {
+    let out = Command::new("stat")
+        .args(["-f", "-c", "%T"])
+        .arg(dir)
+        .output();
+    out.is_ok_and(|out| out.stdout.starts_with(b"tmpfs"))
+}
+
+#[test]
+fn directories_that_cannot_be_used_are_one_line() {
+    let dir = directory();
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    for place in ["/nowhere", file.to_str().unwrap(), "/proc"] {
+        refused(&mut softfault(&["doctor", "--dir", place]), place);
+        refused(&mut softfault(&["doctor", "--json", "--dir", place]), place);
+    }
+    refused(&mut softfault(&["doctor", "--cure"]), "--cure");
+}

@@ -1,0 +1,183 @@
+//! Faults that are awaited.
+
+mod files;
+
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+use files::{byte_at, check, made_file};
+use softfault::{Engine, FaultError, Mmap};
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Wake;
+use std::thread::Thread;
+
+fn scene(name: &str, megabytes: usize, bytes: usize) -> (Engine, File, Mmap) {
+    let file = made_file(name, bytes);
+    let engine = Engine::builder().memory(megabytes << 20).build().unwrap();
+    // SAFETY: nobody writes to the file while it is checked.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    (engine, file, map)
+}
+
+/// Unparks the thread that blocks on a future.
+struct Unpark(Thread, AtomicUsize);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// The smallest executor: polls when woken, and only then.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let unpark = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(1)));
+    let waker = Waker::from(unpark.clone());
+    loop {
+        if unpark.1.swap(0, SeqCst) == 0 {
+            std::thread::park();
+            continue;
+        }
+        if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return answer;
+        }
+    }
+}
+
+/// All futures at once, in one task.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut answers: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    core::future::poll_fn(move |context| {
+        for (future, answer) in futures.iter_mut().zip(&mut answers) {
+            if answer.is_none() {
+                if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                    *answer = Some(ready);
+                }
+            }
+        }
+        match answers.iter().all(Option::is_some) {
+            true => Poll::Ready(answers.drain(..).map(Option::unwrap).collect()),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[test]
+fn what_was_awaited_is_there() {
+    let (engine, _file, map) = scene("awaited", 16, 4 << 20);
+    block_on(map.fault_in(1_000_000..2_000_000)).unwrap();
+    let residency = map.residency(1_000_000..2_000_000).unwrap();
+    assert_eq!(residency.mapped, residency.pages, "{residency:?}");
+    let faults = engine.stats().faults;
+    for offset in (1_000_000..2_000_000).step_by(501) {
+        check(&map, offset);
+    }
+    assert_eq!(engine.stats().faults, faults, "nothing was left to fault");
+    block_on(map.fault_in(5..5)).unwrap();
+    block_on(map.fault_in(..)).unwrap();
+}
+
+#[test]
+fn many_at_once_each_get_their_answer() {
+    let (engine, _file, map) = scene("many", 12, 32 << 20);
+    let ranges = |round: usize| (0..300).map(move |i| (i * 7 + round) * 104_729 % (31 << 20));
+    for round in 0..3 {
+        let futures = ranges(round).map(|at| map.fault_in(at..at + 50_000));
+        let answers = block_on(all(futures.collect()));
+        assert_eq!(answers.len(), 300);
+        assert!(answers.iter().all(Result::is_ok));
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let map = &map;
+            scope.spawn(move || {
+                for at in ranges(thread).take(60) {
+                    block_on(map.fault_in(at..at + 10_000)).unwrap();
+                    check(map, at + 9_999);
+                }
+            });
+        }
+    });
+    assert!(engine.stats().peak_bytes <= 12 << 20);
+}
+
+#[test]
+fn one_dropped_early_harms_nobody() {
+    let (engine, file, map) = scene("dropped", 12, 16 << 20);
+    for round in 0..200 {
+        let at = round * 77_777;
+        let mut future = Box::pin(map.fault_in(at..at + 100_000));
+        if round % 3 > 0 {
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = future.as_mut().poll(&mut context);
+        }
+        drop(future);
+        check(&map, at);
+    }
+    drop(map);
+    // The workers may still be at it, in a map that is gone.
+    for round in 0..50 {
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        let mut future = Box::pin(map.fault_in(..));
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = future.as_mut().poll(&mut context);
+        drop(future);
+        check(&map, round * 300_000);
+    }
+    drop(engine);
+}
+
+#[test]
+fn an_engine_may_go_while_its_workers_read() {
+    for round in 0..30 {
+        let (engine, _file, map) = scene("gone", 8, 2 << 20);
+        let mut future = Box::pin(map.fault_in(..));
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = future.as_mut().poll(&mut context);
+        drop(future);
+        if round % 2 == 0 {
+            check(&map, round * 4096);
+        }
+        drop(engine);
+        drop(map);
+    }
+}
+
+#[test]
+fn errors_are_values() {
+    let (_engine, file, map) = scene("errors", 16, 4 << 20);
+    let outside = block_on(map.fault_in(..(4 << 20) + 1));
+    assert_eq!(outside, Err(FaultError::OutOfRange));
+    file.set_len(1 << 20).unwrap();
+    let beyond = block_on(map.fault_in(2 << 20..3 << 20));
+    assert_eq!(beyond, Err(FaultError::BeyondEnd));
+    let partly = block_on(map.fault_in(..));
+    assert_eq!(partly, Err(FaultError::BeyondEnd));
+    block_on(map.fault_in(..1 << 20)).unwrap();
+    assert_eq!(map[(1 << 20) - 1], byte_at((1 << 20) - 1));
+}
+
+#[test]
+fn the_newest_waker_is_woken() {
+    let (_engine, _file, map) = scene("waker", 16, 8 << 20);
+    let stale = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
+    let mut future = Box::pin(map.fault_in(..));
+    let waker = Waker::from(stale.clone());
+    let first = future.as_mut().poll(&mut Context::from_waker(&waker));
+    // Moved to another thread, as work-stealing executors do.
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if first.is_pending() {
+                block_on(future).unwrap();
+            }
+        });
+    });
+    let residency = map.residency(..).unwrap();
+    assert!(residency.mapped > 0, "{residency:?}");
+}
