@@ -5,9 +5,11 @@
 //! A charge is taken before the memory is, and given back after it is gone.
 //! Budgets nest: a charge counts against every ancestor.
 
-use sync::Arc;
+use crate::cache::Node;
+use crate::lock::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
+use sync::{Arc, Weak};
 
 /// A thread that is about to wait for memory.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Budget {
     waiters: AtomicU64,
     /// Immutable.
     parent: Option<Arc<Budget>>,
+    /// Of a budget without a parent: the nodes in it and in all below.
+    nodes: Mutex<Vec<Weak<Node>>>,
 }
 
 impl Budget {
@@ -66,6 +70,7 @@ impl Budget {
             released: WaitWord::new(0),
             waiters: AtomicU64::new(0),
             parent,
+            nodes: Mutex::new(Vec::new()),
         })
     }
 
@@ -105,6 +110,44 @@ impl Budget {
                 Err(now) => charged = now,
             }
         }
+    }
+
+    fn root(&self) -> &Budget {
+        self.parent.as_ref().map_or(self, |parent| parent.root())
+    }
+
+    fn is_within(&self, other: &Budget) -> bool {
+        core::ptr::eq(self, other)
+            || (self.parent.as_ref()).is_some_and(|parent| parent.is_within(other))
+    }
+
+    /// The lowest budget, here or above, that has fewer than `pages` free.
+    fn short(&self, pages: u64) -> Option<&Budget> {
+        if self.limit().saturating_sub(self.charged()) < pages {
+            return Some(self);
+        }
+        self.parent.as_ref().and_then(|parent| parent.short(pages))
+    }
+
+    /// Enters a node that pays from this budget.
+    pub(crate) fn enter(&self, node: &Arc<Node>) {
+        let mut nodes = self.root().nodes.lock();
+        nodes.retain(|node| node.strong_count() > 0);
+        nodes.push(Arc::downgrade(node));
+    }
+
+    /// Where `pages` cannot be had here: the node with the most to give, of
+    /// those whose pages count where they are short.
+    ///
+    /// Called by faults, so it waits for nobody. They drop the node again; that
+    /// is the last reference, and its memory freed in a fault, only if its
+    /// owner lets go of it at this moment.
+    pub(crate) fn giver(&self, pages: u64) -> Option<Arc<Node>> {
+        let short = self.short(pages)?;
+        let nodes = self.root().nodes.try_lock()?;
+        let alive = nodes.iter().filter_map(Weak::upgrade);
+        let within = alive.filter(|node| node.budget.is_within(short));
+        within.max_by_key(|node| node.lists.total())
     }
 
     /// Gives `pages` back, here and in every ancestor.

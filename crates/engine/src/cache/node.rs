@@ -84,10 +84,17 @@ impl Node {
         // always has frames to turn to.
         let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
         let shares = (pages / FOLIO_SHARE) as u64;
-        if !budget.try_charge(fixed as u64 + shares, 0) {
-            return Err(NodeError::NoMemory);
+        let charge = fixed as u64 + shares;
+        while !budget.try_charge(charge, 0) {
+            // Others in the same enclosing budget may have to give.
+            let given = budget.giver(charge).map_or(0, |node| {
+                node.evict_until(charge as usize, |_| budget.free() >= charge)
+            });
+            if given == 0 {
+                return Err(NodeError::NoMemory);
+            }
         }
-        Ok(Arc::new(Self {
+        let node = Arc::new(Self {
             folios: Slab::new(most as u32),
             index,
             frames,
@@ -103,7 +110,9 @@ impl Node {
             budget,
             mmu,
             clock,
-        }))
+        });
+        node.budget.enter(&node);
+        Ok(node)
     }
 
     /// Changes the budget to `bytes` and reclaims down to it. Returns when it
@@ -130,7 +139,7 @@ impl Node {
         if after > *shares {
             let more = after - *shares;
             while !self.budget.try_charge(more, 0) {
-                if self.reclaim(more as usize) == 0 {
+                if !self.make_room(Need::Pages(more as usize)) {
                     self.budget.set_limit(before);
                     return Err(NodeError::NoMemory);
                 }

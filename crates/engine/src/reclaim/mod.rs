@@ -53,7 +53,14 @@ impl Node {
         let freed = match need {
             Need::Pages(pages) => {
                 let enough = |_| self.budget.free() >= pages as u64;
-                self.evict_until(pages, enough) > 0
+                // Where an enclosing budget is full, whoever has the most of
+                // it gives: else one who came late would have to live on what
+                // the others left.
+                let given = match self.budget.giver(pages as u64) {
+                    Some(node) if !core::ptr::eq(&*node, self) => node.evict_until(pages, enough),
+                    _ => 0,
+                };
+                given + self.evict_until(pages, enough) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
@@ -84,7 +91,7 @@ impl Node {
 
     /// Evicts in the order of the header until there is `enough`; returns how
     /// many pages the budget got back.
-    fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
+    pub(crate) fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
         self.stats.reclaim_batches.add(1);
         let mut made = self.shrink_pool();
         // What is pinned or waited for goes to the end of its list: once
