@@ -74,7 +74,10 @@ impl Chart<'_> {
                     }
                     div.axis aria-hidden="true" {
                         @for tick in scale.ticks() {
-                            span style=(at(scale.at(tick))) { ((self.tick)(tick)) }
+                            @let percent = scale.at(tick);
+                            span.start[percent < 6.0].end[percent > 94.0] style=(at(percent)) {
+                                ((self.tick)(tick))
+                            }
                         }
                     }
                     @if let Some((value, name)) = &self.limit {

@@ -113,8 +113,21 @@ fn how(about: &About, groups: &[Group]) -> Markup {
             }
             div {
                 h2 { @if about.command.is_some() { "The command" } @else { "To measure it again" } }
-                pre tabindex="0" { @for command in &commands { code { (command) } "\n" } }
+                pre tabindex="0" { @for command in &commands { (broken_at_options(command)) } }
             }
         }
+    }
+}
+
+/// A command that breaks between its options, and not within one.
+fn broken_at_options(command: &str) -> Markup {
+    let mut parts = command.split(" --");
+    let program = parts.next().unwrap_or("");
+    html! {
+        code {
+            span { (program) }
+            @for option in parts { " " span { "--" (option) } }
+        }
+        "\n"
     }
 }

@@ -4,8 +4,9 @@ use super::bars::{Bar, Bars, Chart};
 use super::engines::Engines;
 use super::scale::short;
 use crate::results::group::{Group, threads};
-use crate::results::{Lock, RANGES, figure};
+use crate::results::{RANGES, figure};
 use maud::Markup;
+use std::collections::BTreeSet;
 
 /// The ranges in words, as `RANGES`.
 const WORDS: [&str; RANGES.len()] = [
@@ -41,9 +42,10 @@ pub fn cards(groups: &[&Group], engines: &Engines) -> Vec<Markup> {
             .copied()
             .filter(|group| group.key == key)
             .collect();
-        for lock in locks(&like) {
+        let locks: BTreeSet<&str> = like.iter().flat_map(|group| group.locks_taken()).collect();
+        for lock in locks {
             let label = format!("{}, {}", key.pattern, threads(key.threads));
-            if let Some(chart) = chart(&like, &lock, &label) {
+            if let Some(chart) = chart(&like, lock, &label) {
                 cards.push(chart.draw(engines));
             }
         }
@@ -51,48 +53,41 @@ pub fn cards(groups: &[&Group], engines: &Engines) -> Vec<Markup> {
     cards
 }
 
-fn locks(groups: &[&Group]) -> Vec<String> {
-    let rows = groups.iter().flat_map(|group| &group.runs);
-    let locks = rows.filter_map(|row| row.locks.as_ref());
-    let mut names: Vec<String> = locks.flat_map(|locks| locks.keys().cloned()).collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
 fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<'a>> {
-    let count = |group: &&&Group| figures(group, lock, |lock| lock.count as f64).unwrap_or(0.0);
-    let taken: Vec<&Group> = groups
-        .iter()
-        .filter(|group| count(group) > 0.0)
-        .copied()
-        .collect();
-    let waits = |group: &Group, at: usize| {
-        figures(group, lock, |lock| lock.wait_ranges[at] as f64).unwrap_or(0.0)
+    let taken = || {
+        groups
+            .iter()
+            .filter(|group| group.locks_taken().contains(lock))
     };
-    let last = (0..RANGES.len()).rfind(|&at| taken.iter().any(|group| waits(group, at) > 0.0))?;
-    // Empty ranges past the first empty one say nothing that the longest wait does not say.
+    let waits =
+        |group: &Group, at: usize| group.lock_mean(lock, |lock| lock.wait_ranges[at] as f64);
+    let last = (0..RANGES.len()).rfind(|&at| taken().any(|group| waits(group, at) > Some(0.0)))?;
+    // One empty range shows that the others are empty.
     let shown = (last + 2).min(RANGES.len());
     let bar = |group: &'a Group<'a>, at: usize| {
-        let waits = waits(group, at);
+        let waits = waits(group, at).unwrap_or(0.0);
         Bar {
             on: group.on,
             value: Some(waits),
             spread: None,
-            text: figure::whole(waits.round() as u64),
+            text: figure::show(waits),
             gave_up: false,
         }
     };
     let bars = |at: usize| Bars {
         label: WORDS[at].into(),
-        bars: taken.iter().map(|group| bar(group, at)).collect(),
+        bars: taken().map(|group| bar(group, at)).collect(),
     };
-    let longest: Vec<String> = taken.iter().map(|group| longest(group, lock)).collect();
+    let longest = |group: &&Group| {
+        let wait = figure::seconds(group.longest_wait_us(lock) / 1e6);
+        format!("{wait} on {}", group.on)
+    };
+    let longest: Vec<String> = taken().map(|group| longest(group)).collect();
     let name = NAMES.iter().find(|(name, _)| *name == lock);
     Some(Chart {
         title: format!("{}: {label}", name.map_or(lock, |(_, name)| name)),
         caption: format!(
-            "acquisitions by how long they waited; longest {}",
+            "acquisitions of a run by how long they waited; longest {}",
             longest.join(", ")
         ),
         groups: (0..shown).map(bars).collect(),
@@ -100,13 +95,4 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
         tick: short,
         bytes: false,
     })
-}
-
-fn longest(group: &Group, lock: &str) -> String {
-    let longest = figures(group, lock, |lock| lock.wait_max_us).unwrap_or(0.0);
-    format!("{} on {}", figure::seconds(longest / 1e6), group.on)
-}
-
-fn figures(group: &Group, lock: &str, value: impl Fn(&Lock) -> f64) -> Option<f64> {
-    group.median(|row| Some(value(row.locks.as_ref()?.get(lock)?)))
 }

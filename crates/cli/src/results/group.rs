@@ -1,8 +1,9 @@
 //! Groups of like rows: the runs behind one line of a table or one bar of a chart.
 
-use super::Row;
 use super::stats::median;
+use super::{Lock, Row};
 use crate::size;
+use std::collections::BTreeSet;
 
 /// What two rows must share to be compared: all that says what was done, and not on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,30 @@ impl Group<'_> {
     /// A figure of each run that has it.
     pub fn values(&self, figure: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(|row| figure(row)).collect()
+    }
+
+    /// The mean of a lock's figure over the runs, as document 002 gives it; `None` if no run has the lock.
+    pub fn lock_mean(&self, lock: &str, figure: impl Fn(&Lock) -> f64) -> Option<f64> {
+        let values = self.lock_values(lock, figure);
+        let sum: f64 = values.iter().sum();
+        (!values.is_empty()).then(|| sum / values.len() as f64)
+    }
+
+    /// The longest wait for a lock in any run, in microseconds.
+    pub fn longest_wait_us(&self, lock: &str) -> f64 {
+        let waits = self.lock_values(lock, |lock| lock.wait_max_us);
+        waits.into_iter().fold(0.0, f64::max)
+    }
+
+    fn lock_values(&self, lock: &str, figure: impl Fn(&Lock) -> f64) -> Vec<f64> {
+        self.values(|row| Some(figure(row.locks.as_ref()?.get(lock)?)))
+    }
+
+    /// The names of the locks that were taken in any run.
+    pub fn locks_taken(&self) -> BTreeSet<&str> {
+        let locks = self.runs.iter().filter_map(|row| row.locks.as_ref());
+        let taken = locks.flatten().filter(|(_, lock)| lock.count > 0);
+        taken.map(|(name, _)| name.as_str()).collect()
     }
 
     /// The middle speed.

@@ -2,9 +2,12 @@
 //! faults. No verdict depends on how long anything takes.
 
 mod arguments;
+mod compare;
 mod full_disk;
 mod interrupted;
 mod made_files;
+mod report;
+mod report_in_browser;
 mod rows;
 mod softfault_rows;
 mod sum;
