@@ -5,12 +5,12 @@
 //! A charge is taken before the memory is, and given back after it is gone.
 //! Budgets nest: a charge counts against every ancestor.
 
+use crate::lock::Mutex;
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
 /// A thread that is about to wait for memory.
-#[derive(Debug)]
 pub struct Subscription<'a> {
     budget: &'a Budget,
     seen: u32,
@@ -31,7 +31,6 @@ impl Drop for Subscription<'_> {
 }
 
 /// A limit on resident pages.
-#[derive(Debug)]
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
@@ -45,6 +44,27 @@ pub struct Budget {
     waiters: AtomicU64,
     /// Immutable.
     parent: Option<Arc<Budget>>,
+    /// Who can give memory back that is charged here. Its lock is taken before
+    /// any lock of reclaim.
+    members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// One of those who share a budget.
+pub trait Member: Send + Sync {
+    /// Pages that it could give back, about.
+    fn held(&self) -> usize;
+    /// Gives about `pages` pages back; returns how many.
+    fn give(&self, pages: usize) -> usize;
+}
+
+impl core::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Budget")
+            .field("limit", &self.limit())
+            .field("charged", &self.charged())
+            .field("parent", &self.parent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Budget {
@@ -65,6 +85,7 @@ impl Budget {
             peak: AtomicU64::new(0),
             released: WaitWord::new(0),
             waiters: AtomicU64::new(0),
+            members: Mutex::new(Vec::new()),
             parent,
         })
     }
@@ -147,6 +168,62 @@ impl Budget {
             seen: self.released.load(Ordering::Acquire),
             budget: self,
         }
+    }
+
+    /// Adds `member` here and to every ancestor.
+    pub fn enlist(&self, member: &Arc<dyn Member>) {
+        self.members.lock().push(member.clone());
+        if let Some(parent) = &self.parent {
+            parent.enlist(member);
+        }
+    }
+
+    /// Takes `member` off again. Not in the fault handler: it may have been
+    /// the last reference.
+    pub fn delist(&self, member: &Arc<dyn Member>) {
+        self.members
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, member));
+        if let Some(parent) = &self.parent {
+            parent.delist(member);
+        }
+    }
+
+    /// The nearest of this budget and its ancestors that has not `pages` pages
+    /// free.
+    pub fn short_of(&self, pages: u64) -> Option<&Budget> {
+        let free = self.limit().saturating_sub(self.charged());
+        match free < pages {
+            true => Some(self),
+            false => self.parent.as_deref()?.short_of(pages),
+        }
+    }
+
+    /// True if several share this budget.
+    pub fn is_shared(&self) -> bool {
+        self.members.lock().len() > 1
+    }
+
+    /// Takes about `pages` pages from the members that hold most; returns how
+    /// many came back.
+    pub fn squeeze(&self, pages: usize) -> usize {
+        let members = self.members.lock();
+        let mut made = 0;
+        // One that holds most may have pinned it all: then the next.
+        let mut below = usize::MAX;
+        while made < pages {
+            let largest = members
+                .iter()
+                .map(|member| (member.held(), member))
+                .filter(|(held, _)| *held > 0 && *held < below)
+                .max_by_key(|(held, _)| *held);
+            let Some((held, largest)) = largest else {
+                break;
+            };
+            below = held;
+            made += largest.give(pages - made);
+        }
+        made
     }
 
     /// Pages that may be charged.

@@ -166,6 +166,63 @@ fn fill(parent: &Engine, map: &Mmap) {
     panic!("the parent's budget was never full: {:?}", parent.stats());
 }
 
+/// One reads until memory is full, then another needs some: it waits, but not
+/// for ever.
+fn second_gets_memory(parent: &Engine, first: &Engine, second: &Engine, name: &str) {
+    let files = [0, 1].map(|i| made_file(&format!("{name}{i}"), 32 * MIB));
+    let one = map(first, &files[0]);
+    fill(parent, &one);
+    let other = map(second, &files[1]);
+    let touched = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for offset in (0..other.len()).step_by(16 * 4096) {
+                check(&other, offset);
+                touched.fetch_add(1, SeqCst);
+            }
+        });
+        let mut seen = (0, 0);
+        while touched.load(SeqCst) < other.len() / (16 * 4096) {
+            let waits = second.stats().memory_waits;
+            let now = touched.load(SeqCst);
+            if now > seen.0 {
+                seen = (now, waits);
+            } else if waits > seen.1 + 300 {
+                eprintln!("no page in {} waits: {:?}", waits - seen.1, second.stats());
+                std::process::exit(1);
+            }
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn engines_of_one_parent_do_not_starve_each_other() {
+    let test = "engines_of_one_parent_do_not_starve_each_other";
+    match child::scenario().as_deref() {
+        None => {
+            child::succeeds(test, "child");
+            child::succeeds(test, "parent");
+            child::succeeds(test, "sibling");
+        }
+        Some("child") => {
+            let parent = engine(16);
+            let child = within(&parent, 12).unwrap();
+            second_gets_memory(&parent, &parent, &child, "child");
+        }
+        Some("parent") => {
+            let parent = engine(16);
+            let child = within(&parent, 16).unwrap();
+            second_gets_memory(&parent, &child, &parent, "parent");
+        }
+        Some(_) => {
+            let parent = engine(20);
+            let (one, other) = (within(&parent, 16), within(&parent, 16));
+            second_gets_memory(&parent, &one.unwrap(), &other.unwrap(), "sibling");
+        }
+    }
+}
+
 #[test]
 fn half_of_the_budget_can_be_pinned_and_the_rest_still_serves() {
     let file = made_file("pinned", 32 * MIB);

@@ -84,8 +84,13 @@ impl Node {
         // always has frames to turn to.
         let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
         let shares = (pages / FOLIO_SHARE) as u64;
-        if !budget.try_charge(fixed as u64 + shares, 0) {
-            return Err(NodeError::NoMemory);
+        let charge = fixed as u64 + shares;
+        while !budget.try_charge(charge, 0) {
+            // Those who share an enclosing budget make room for a newcomer.
+            match budget.short_of(charge) {
+                Some(short) if short.squeeze(charge as usize) > 0 => {}
+                _ => return Err(NodeError::NoMemory),
+            }
         }
         Ok(Arc::new(Self {
             folios: Slab::new(most as u32),

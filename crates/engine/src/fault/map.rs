@@ -60,7 +60,7 @@ pub(super) fn folio(
 /// What mapping a folio may take. Not less than it does: who finds so much free
 /// and is refused would come back at once, for ever.
 pub(super) const MAPPING: Need = Need::Pages(2 * BLOCK_PAGES);
-const _: () = assert!(TABLE_PAGES as usize + 1 <= BLOCK_PAGES);
+const _: () = assert!((TABLE_PAGES as usize) < BLOCK_PAGES);
 
 /// Unlocks a folio that was not mapped.
 pub(super) fn release(cache: &PageCache, folio: &Folio) {

@@ -14,6 +14,7 @@
 //! 4. out of the index, remembered by the ghosts, unlocked, freed.
 
 mod evict;
+mod family;
 pub mod ghost;
 pub mod lists;
 
@@ -48,6 +49,14 @@ impl Node {
     pub(crate) fn make_room(&self, need: Need) -> bool {
         // Others may have made it since the caller looked.
         if self.has_room(need) {
+            return true;
+        }
+        let pages = match need {
+            Need::Pages(pages) => pages,
+            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
+            Need::Frame | Need::Folio => 0,
+        };
+        if self.squeeze(pages) > 0 && self.has_room(need) {
             return true;
         }
         let freed = match need {
