@@ -37,20 +37,16 @@ fn pool(budget_chunks: u64) -> (Frames, std::sync::Arc<Budget>, std::sync::Arc<T
 }
 
 /// Every page of every run holds its run's number.
-fn write(frames: &Frames, frame: u32, pages: usize, number: usize) {
+fn write(memory: &TestFrames, frame: u32, pages: usize, number: usize) {
     let bytes = pages * 4096;
     for at in (0..bytes).step_by(512) {
-        frames_byte(frames, frame, at, Some(number as u8));
+        memory.byte(frame, at, Some(number as u8));
     }
 }
 
-fn holds(frames: &Frames, frame: u32, pages: usize, number: usize) -> bool {
+fn holds(memory: &TestFrames, frame: u32, pages: usize, number: usize) -> bool {
     let mut places = (0..pages * 4096).step_by(512);
-    places.all(|at| frames_byte(frames, frame, at, None) == number as u8)
-}
-
-fn frames_byte(frames: &Frames, frame: u32, at: usize, value: Option<u8>) -> u8 {
-    softfault_oracle::byte_in(frames.address(frame), at, value)
+    places.all(|at| memory.byte(frame, at, None) == number as u8)
 }
 
 proptest! {
@@ -75,7 +71,7 @@ proptest! {
                         for page in run {
                             prop_assert!(used.insert(page), "page {} handed out twice", page);
                         }
-                        write(&frames, frame, pages, number);
+                        write(&memory, frame, pages, number);
                         runs.push((frame, pages, number));
                         let present = frames.counts().present;
                         prop_assert!(present == before.present || present <= most.max(CHUNK_PAGES));
@@ -91,7 +87,7 @@ proptest! {
                 },
                 Op::Free { which } if !runs.is_empty() => {
                     let (frame, pages, number) = runs.swap_remove(which % runs.len());
-                    prop_assert!(holds(&frames, frame, pages, number));
+                    prop_assert!(holds(&memory, frame, pages, number));
                     frames.free(frame, pages);
                     for page in frame as usize..frame as usize + pages {
                         prop_assert!(used.remove(&page));
@@ -115,7 +111,7 @@ proptest! {
             prop_assert_eq!(budget.charged(), paid * CHARGE);
         }
         for (frame, pages, number) in runs {
-            prop_assert!(holds(&frames, frame, pages, number), "run {} was overwritten", number);
+            prop_assert!(holds(&memory, frame, pages, number), "run {} was overwritten", number);
             frames.free(frame, pages);
         }
         frames.shrink(0);
@@ -131,18 +127,18 @@ fn threads_share_the_pool() {
     assert_eq!(memory.bytes(), CHUNKS * CHUNK_PAGES * 4096);
     thread::scope(|scope| {
         for thread in 0..4 {
-            let frames = &frames;
+            let (frames, memory) = (&frames, &memory);
             scope.spawn(move || {
                 let mut held = Vec::new();
                 for round in 0..2000 {
                     let pages = (round * 7 + thread) % BLOCK_PAGES + 1;
                     if let Some(frame) = frames.alloc(pages, CHUNKS * CHUNK_PAGES, 0) {
-                        write(frames, frame, pages, thread);
+                        write(memory, frame, pages, thread);
                         held.push((frame, pages));
                     }
                     if held.len() > 40 || round % 3 == 0 && !held.is_empty() {
                         let (frame, pages) = held.swap_remove(round % held.len());
-                        assert!(holds(frames, frame, pages, thread));
+                        assert!(holds(memory, frame, pages, thread));
                         frames.free(frame, pages);
                     }
                     if round % 100 == thread {
@@ -150,7 +146,7 @@ fn threads_share_the_pool() {
                     }
                 }
                 for (frame, pages) in held {
-                    assert!(holds(frames, frame, pages, thread));
+                    assert!(holds(memory, frame, pages, thread));
                     frames.free(frame, pages);
                 }
             });

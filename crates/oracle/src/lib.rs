@@ -15,5 +15,5 @@ mod store;
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, Op, Setting, any_op};
 pub use play::{Touched, World, play};
-pub use rig::{Rig, TestFrames, byte_in};
+pub use rig::{Rig, TestFrames};
 pub use store::{TestStore, byte_at};

@@ -11,7 +11,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// Memory for frames, from the heap.
 pub struct TestFrames {
@@ -42,6 +42,21 @@ impl TestFrames {
 
     fn layout(bytes: usize) -> Layout {
         Layout::from_size_align(bytes, PAGE_SIZE).expect("a small multiple of pages")
+    }
+
+    /// Reads byte `at` of frame `frame`, or of one behind it, after writing it
+    /// if there is a value. The pool has handed the frames to the caller, and
+    /// so to nobody else: that is what tests use it to find out.
+    pub fn byte(&self, frame: u32, at: usize, value: Option<u8>) -> u8 {
+        let offset = frame as usize * PAGE_SIZE + at;
+        assert!(offset < self.bytes);
+        // SAFETY: within the memory. Atomic, for a pool that is wrong hands it
+        // to two threads.
+        let byte = unsafe { AtomicU8::from_ptr(self.base.add(offset)) };
+        if let Some(value) = value {
+            byte.store(value, Ordering::Relaxed);
+        }
+        byte.load(Ordering::Relaxed)
     }
 
     /// Bytes that the pool gave back so far.
@@ -232,17 +247,5 @@ impl Rig {
         drop((space, mmu, frames));
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
-    }
-}
-
-/// Reads byte `at` of a run of frames whose first byte is `base`, after writing
-/// it if there is a value. The caller holds the run.
-pub fn byte_in(base: *mut u8, at: usize, value: Option<u8>) -> u8 {
-    // SAFETY: the caller has been handed the run, which is longer than `at`.
-    unsafe {
-        if let Some(value) = value {
-            base.add(at).write(value);
-        }
-        base.add(at).read()
     }
 }
