@@ -60,6 +60,15 @@ pub(crate) struct Inner {
     pub(crate) managed: Option<Managed>,
     pub(crate) options: Builder,
     pub(crate) fault_in: crate::fault_in::Workers,
+    /// Set when all this is dropped, and so dropped itself last: locks are
+    /// taken that a fault of another engine in a signal handler may need.
+    masked: Option<signal::Masked>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.masked = Some(signal::masked());
+    }
 }
 
 pub(crate) struct Managed {
@@ -135,6 +144,7 @@ impl Builder {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
+        let _masked = signal::masked();
         let managed = match process::get_or_make() {
             Ok(process) => Some(self.managed(process)?),
             Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
@@ -146,6 +156,7 @@ impl Builder {
                 managed,
                 options: self,
                 fault_in: crate::fault_in::Workers::default(),
+                masked: None,
             }),
         })
     }

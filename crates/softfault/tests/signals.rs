@@ -4,7 +4,7 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Advice, Engine, Mmap};
+use softfault::{Advice, AsyncReads, Engine, LEAST_MEMORY, Mmap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use std::fs::File;
@@ -297,11 +297,13 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
     if child::scenario().is_none() {
         return child::succeeds(test, "disturbed");
     }
+    // SAFETY: a deadlock is killed rather than waited for.
+    unsafe { libc::alarm(120) };
     let file = made_file("touched", 16 << 20);
     let others: Vec<_> = (0..4)
         .map(|i| made_file(&format!("other{i}"), 2 << 20))
         .collect();
-    let engine = engine();
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
     let touched = Box::leak(Box::new(map(&engine, &file)));
     MAP.store(touched, SeqCst);
     install(libc::SIGUSR1, libc::SA_RESTART, touch as *const () as usize);
@@ -330,6 +332,17 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
             .set_memory((8 << 20) + round % 2 * (4 << 20))
             .unwrap();
     });
+    // An engine comes and goes under the budget that the handler's faults need.
+    let built = AtomicUsize::new(0);
+    disturb(1000, |round| {
+        let nested = Engine::builder().memory(LEAST_MEMORY).within(&engine);
+        if let Ok(nested) = nested.async_reads(AsyncReads::Never).build() {
+            built.fetch_add(1, SeqCst);
+            let other = map(&nested, &others[round % 4]);
+            check(&other, round * 4097 % other.len());
+        }
+    });
+    assert!(built.load(SeqCst) > 0);
     // The handler interrupts faults of the thread itself.
     disturb(TOUCHES, |round| {
         check(touched, round * 1021 * PAGE_SIZE % touched.len())
