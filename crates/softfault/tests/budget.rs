@@ -216,7 +216,7 @@ fn engines_of_one_parent_do_not_starve_each_other() {
             second_gets_memory(&parent, &child, &parent, "parent");
         }
         Some(_) => {
-            let parent = engine(24);
+            let parent = engine(20);
             let (one, other) = (within(&parent, 16), within(&parent, 16));
             second_gets_memory(&parent, &one.unwrap(), &other.unwrap(), "sibling");
         }
