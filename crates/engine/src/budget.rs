@@ -5,14 +5,12 @@
 //! A charge is taken before the memory is, and given back after it is gone.
 //! Budgets nest: a charge counts against every ancestor.
 
-use crate::cache::Node;
 use crate::lock::Mutex;
+use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
-use sync::{Arc, Weak};
 
 /// A thread that is about to wait for memory.
-#[derive(Debug)]
 pub struct Subscription<'a> {
     budget: &'a Budget,
     seen: u32,
@@ -33,7 +31,6 @@ impl Drop for Subscription<'_> {
 }
 
 /// A limit on resident pages.
-#[derive(Debug)]
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
@@ -47,8 +44,27 @@ pub struct Budget {
     waiters: AtomicU64,
     /// Immutable.
     parent: Option<Arc<Budget>>,
-    /// Of a budget without a parent: the nodes in it and in all below.
-    nodes: Mutex<Vec<Weak<Node>>>,
+    /// Who can give memory back that is charged here. Its lock is taken before
+    /// any lock of reclaim.
+    members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// One of those who share a budget.
+pub trait Member: Send + Sync {
+    /// Pages that it could give back, about.
+    fn held(&self) -> usize;
+    /// Gives about `pages` pages back; returns how many.
+    fn give(&self, pages: usize) -> usize;
+}
+
+impl core::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Budget")
+            .field("limit", &self.limit())
+            .field("charged", &self.charged())
+            .field("parent", &self.parent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Budget {
@@ -69,8 +85,8 @@ impl Budget {
             peak: AtomicU64::new(0),
             released: WaitWord::new(0),
             waiters: AtomicU64::new(0),
+            members: Mutex::new(Vec::new()),
             parent,
-            nodes: Mutex::new(Vec::new()),
         })
     }
 
@@ -110,44 +126,6 @@ impl Budget {
                 Err(now) => charged = now,
             }
         }
-    }
-
-    fn root(&self) -> &Budget {
-        self.parent.as_ref().map_or(self, |parent| parent.root())
-    }
-
-    fn is_within(&self, other: &Budget) -> bool {
-        core::ptr::eq(self, other)
-            || (self.parent.as_ref()).is_some_and(|parent| parent.is_within(other))
-    }
-
-    /// The lowest budget, here or above, that has fewer than `pages` free.
-    fn short(&self, pages: u64) -> Option<&Budget> {
-        if self.limit().saturating_sub(self.charged()) < pages {
-            return Some(self);
-        }
-        self.parent.as_ref().and_then(|parent| parent.short(pages))
-    }
-
-    /// Enters a node that pays from this budget.
-    pub(crate) fn enter(&self, node: &Arc<Node>) {
-        let mut nodes = self.root().nodes.lock();
-        nodes.retain(|node| node.strong_count() > 0);
-        nodes.push(Arc::downgrade(node));
-    }
-
-    /// Where `pages` cannot be had here: the node with the most to give, of
-    /// those whose pages count where they are short.
-    ///
-    /// Called by faults, so it waits for nobody. They drop the node again; that
-    /// is the last reference, and its memory freed in a fault, only if its
-    /// owner lets go of it at this moment.
-    pub(crate) fn giver(&self, pages: u64) -> Option<Arc<Node>> {
-        let short = self.short(pages)?;
-        let nodes = self.root().nodes.try_lock()?;
-        let alive = nodes.iter().filter_map(Weak::upgrade);
-        let within = alive.filter(|node| node.budget.is_within(short));
-        within.max_by_key(|node| node.lists.total())
     }
 
     /// Gives `pages` back, here and in every ancestor.
@@ -190,6 +168,62 @@ impl Budget {
             seen: self.released.load(Ordering::Acquire),
             budget: self,
         }
+    }
+
+    /// Adds `member` here and to every ancestor.
+    pub fn enlist(&self, member: &Arc<dyn Member>) {
+        self.members.lock().push(member.clone());
+        if let Some(parent) = &self.parent {
+            parent.enlist(member);
+        }
+    }
+
+    /// Takes `member` off again. Not in the fault handler: it may have been
+    /// the last reference.
+    pub fn delist(&self, member: &Arc<dyn Member>) {
+        self.members
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, member));
+        if let Some(parent) = &self.parent {
+            parent.delist(member);
+        }
+    }
+
+    /// The nearest of this budget and its ancestors that has not `pages` pages
+    /// free.
+    pub fn short_of(&self, pages: u64) -> Option<&Budget> {
+        let free = self.limit().saturating_sub(self.charged());
+        match free < pages {
+            true => Some(self),
+            false => self.parent.as_deref()?.short_of(pages),
+        }
+    }
+
+    /// True if several share this budget.
+    pub fn is_shared(&self) -> bool {
+        self.members.lock().len() > 1
+    }
+
+    /// Takes about `pages` pages from the members that hold most; returns how
+    /// many came back.
+    pub fn squeeze(&self, pages: usize) -> usize {
+        let members = self.members.lock();
+        let mut made = 0;
+        // One that holds most may have pinned it all: then the next.
+        let mut below = usize::MAX;
+        while made < pages {
+            let largest = members
+                .iter()
+                .map(|member| (member.held(), member))
+                .filter(|(held, _)| *held > 0 && *held < below)
+                .max_by_key(|(held, _)| *held);
+            let Some((held, largest)) = largest else {
+                break;
+            };
+            below = held;
+            made += largest.give(pages - made);
+        }
+        made
     }
 
     /// Pages that may be charged.

@@ -177,6 +177,7 @@ impl Builder {
             process.clock(),
         )
         .map_err(error::budget)?;
+        node.enlist();
         let rings = match self.async_reads {
             AsyncReads::Auto => Rings::new().ok(),
             AsyncReads::IoSubmit => Rings::of(QueueKind::Aio).ok(),
@@ -189,6 +190,12 @@ impl Builder {
             process,
             rings,
         })
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        self.node.delist();
     }
 }
 

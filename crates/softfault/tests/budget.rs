@@ -308,8 +308,12 @@ fn maps_keep_their_engine() {
 
 #[test]
 fn many_engines_at_once_and_one_after_the_other() {
+    let test = "many_engines_at_once_and_one_after_the_other";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "alone");
+    }
     let file = made_file("engines", 2 * MIB);
-    let engines: Vec<_> = (0..40).map(|_| engine(8)).collect();
+    let engines: Vec<_> = (0..12).map(|_| engine(8)).collect();
     let maps: Vec<_> = engines.iter().map(|engine| map(engine, &file)).collect();
     drop(engines);
     std::thread::scope(|scope| {
@@ -319,15 +323,20 @@ fn many_engines_at_once_and_one_after_the_other() {
     });
     drop(maps);
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let mut after_first = 0;
-    for round in 0..60 {
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().count()
+    };
+    let mut after = Vec::new();
+    for round in 0..8 {
         let map = map(&engine(8), &file);
         check(&map, round * 4096);
         drop(map);
-        if round == 0 {
-            after_first = open();
-        }
+        after.push((open(), mappings()));
     }
-    // Other tests of this process open files meanwhile, but not a file a round.
-    assert!(open() < after_first + 50, "descriptors are left behind");
+    // The process's own few descriptors may be opened one after the other, and
+    // freed memory joins its neighbours or not; but nothing grows with engines.
+    let (first, last) = (after[0], after[7]);
+    assert!(last.0 <= first.0 + 5, "descriptors: {after:?}");
+    assert!(last.1 <= first.1 + 5, "mappings: {after:?}");
 }

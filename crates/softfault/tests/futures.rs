@@ -53,10 +53,10 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut answers: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     core::future::poll_fn(move |context| {
         for (future, answer) in futures.iter_mut().zip(&mut answers) {
-            if answer.is_none() {
-                if let Poll::Ready(ready) = future.as_mut().poll(context) {
-                    *answer = Some(ready);
-                }
+            if answer.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *answer = Some(ready);
             }
         }
         match answers.iter().all(Option::is_some) {

@@ -126,8 +126,11 @@ macro_rules! face {
             pub fn look_refused() -> Vec<String> {
                 let folder = File::open("/").unwrap();
                 let null = File::open("/dev/null").unwrap();
-                let writable = File::options().write(true).open("/dev/null").unwrap();
-                [any(&folder), any(&writable), any(-1)]
+                let place = crate::files::path("write-only");
+                std::fs::write(&place, "what cannot be read").unwrap();
+                let writable = File::options().write(true).open(&place).unwrap();
+                std::fs::remove_file(&place).unwrap();
+                [any(&folder), any(&writable)]
                     .map(|map| format!("{}", map.is_err()))
                     .into_iter()
                     .chain([format!("{}", any(&null).is_ok_and(|map| map.len() > 0))])
@@ -173,6 +176,13 @@ fn empty_files_look_the_same() {
 #[test]
 fn what_cannot_be_mapped_is_the_same() {
     same(&ours::look_refused(), &theirs::look_refused());
+}
+
+#[test]
+fn what_is_no_descriptor_is_an_error() {
+    // SAFETY: refused.
+    let error = unsafe { softfault::Mmap::map(-1) }.unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBADF));
 }
 
 #[test]

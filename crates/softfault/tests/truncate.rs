@@ -218,6 +218,24 @@ fn a_file_that_ends_within_a_page_shows_zeros_after_it() {
 }
 
 #[test]
+fn a_file_that_ends_within_a_page_is_read_ahead_to_its_end() {
+    for bytes in [1, 30_000, 65_537, (1 << 20) - 1, (1 << 20) + 9000] {
+        let file = made_file("ahead", bytes);
+        let engine = engine();
+        let map = map(&engine, &file);
+        map.prefetch(..).unwrap();
+        while map.residency(..).unwrap().reading > 0 {}
+        let residency = map.residency(..).unwrap();
+        assert_eq!(residency.cached, residency.pages, "{bytes}: {residency:?}");
+        assert_eq!(engine.stats().bytes_read, bytes as u64);
+        for offset in (0..bytes).step_by(509).chain([bytes - 1]) {
+            check(&map, offset);
+        }
+        assert_eq!(engine.stats().major_faults, 0, "{bytes} bytes");
+    }
+}
+
+#[test]
 fn a_change_by_others_shows_after_invalidate_and_in_new_maps() {
     let file = made_file("changed", 1 << 20);
     let engine = engine();

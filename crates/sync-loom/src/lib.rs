@@ -18,7 +18,7 @@ pub mod atomic {
 
 /// Shared ownership. The standard one: its count is not a protocol of ours, and
 /// loom's cannot hold a trait object.
-pub use std::sync::{Arc, Weak};
+pub use std::sync::Arc;
 
 pub mod pages;
 pub mod stat;

@@ -17,7 +17,7 @@ pub mod atomic {
 }
 
 /// Shared ownership.
-pub use std::sync::{Arc, Weak};
+pub use std::sync::Arc;
 
 pub mod cell;
 pub mod pages;

@@ -86,15 +86,13 @@ impl Node {
         let shares = (pages / FOLIO_SHARE) as u64;
         let charge = fixed as u64 + shares;
         while !budget.try_charge(charge, 0) {
-            // Others in the same enclosing budget may have to give.
-            let given = budget.giver(charge).map_or(0, |node| {
-                node.evict_until(charge as usize, |_| budget.free() >= charge)
-            });
-            if given == 0 {
-                return Err(NodeError::NoMemory);
+            // Those who share an enclosing budget make room for a newcomer.
+            match budget.short_of(charge) {
+                Some(short) if short.squeeze(charge as usize) > 0 => {}
+                _ => return Err(NodeError::NoMemory),
             }
         }
-        let node = Arc::new(Self {
+        Ok(Arc::new(Self {
             folios: Slab::new(most as u32),
             index,
             frames,
@@ -110,9 +108,7 @@ impl Node {
             budget,
             mmu,
             clock,
-        });
-        node.budget.enter(&node);
-        Ok(node)
+        }))
     }
 
     /// Changes the budget to `bytes` and reclaims down to it. Returns when it
@@ -139,7 +135,7 @@ impl Node {
         if after > *shares {
             let more = after - *shares;
             while !self.budget.try_charge(more, 0) {
-                if !self.make_room(Need::Pages(more as usize)) {
+                if self.reclaim(more as usize) == 0 {
                     self.budget.set_limit(before);
                     return Err(NodeError::NoMemory);
                 }

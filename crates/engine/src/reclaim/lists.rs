@@ -166,12 +166,6 @@ impl Lists {
         queues.iter().map(|queue| queue.folios).sum()
     }
 
-    /// Pages on all lists.
-    pub fn total(&self) -> usize {
-        let queues = &self.inner.lock().queues;
-        queues.iter().map(|queue| queue.pages).sum()
-    }
-
     /// Mapped folios, for the distance of a refault.
     pub fn mapped_pages(&self) -> usize {
         let queues = &self.inner.lock().queues;

@@ -14,6 +14,7 @@
 //! 4. out of the index, remembered by the ghosts, unlocked, freed.
 
 mod evict;
+mod family;
 pub mod ghost;
 pub mod lists;
 
@@ -50,17 +51,18 @@ impl Node {
         if self.has_room(need) {
             return true;
         }
+        let pages = match need {
+            Need::Pages(pages) => pages,
+            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
+            Need::Frame | Need::Folio => 0,
+        };
+        if self.squeeze(pages) > 0 && self.has_room(need) {
+            return true;
+        }
         let freed = match need {
             Need::Pages(pages) => {
                 let enough = |_| self.budget.free() >= pages as u64;
-                // Where an enclosing budget is full, whoever has the most of
-                // it gives: else one who came late would have to live on what
-                // the others left.
-                let given = match self.budget.giver(pages as u64) {
-                    Some(node) if !core::ptr::eq(&*node, self) => node.evict_until(pages, enough),
-                    _ => 0,
-                };
-                given + self.evict_until(pages, enough) > 0
+                self.evict_until(pages, enough) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
@@ -91,7 +93,7 @@ impl Node {
 
     /// Evicts in the order of the header until there is `enough`; returns how
     /// many pages the budget got back.
-    pub(crate) fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
+    fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
         self.stats.reclaim_batches.add(1);
         let mut made = self.shrink_pool();
         // What is pinned or waited for goes to the end of its list: once

@@ -1,0 +1,44 @@
+//! Nodes under one enclosing budget: whoever holds most gives first, whoever
+//! needs.
+//!
+//! A node that is short because of a budget of its own evicts its own folios.
+//! One that is short because of a shared budget takes from the largest member,
+//! so that a newcomer is not left with what it had when memory was full.
+
+use crate::budget::Member;
+use crate::cache::Node;
+use sync::Arc;
+
+impl Member for Node {
+    fn held(&self) -> usize {
+        self.lists.mapped_pages() + self.frames.counts().present
+    }
+
+    fn give(&self, pages: usize) -> usize {
+        self.reclaim(pages)
+    }
+}
+
+impl Node {
+    /// Makes the node one of those that an enclosing budget can take from.
+    /// [`delist`](Self::delist) comes before the last reference goes.
+    pub fn enlist(self: &Arc<Self>) {
+        let member: Arc<dyn Member> = self.clone();
+        self.budget.enlist(&member);
+    }
+
+    /// Ends what `enlist` began.
+    pub fn delist(self: &Arc<Self>) {
+        let member: Arc<dyn Member> = self.clone();
+        self.budget.delist(&member);
+    }
+
+    /// Takes `pages` pages from those who share the budget that is short of
+    /// them, if they are several; returns how many came back.
+    pub(super) fn squeeze(&self, pages: usize) -> usize {
+        match self.budget.short_of(pages as u64) {
+            Some(short) if short.is_shared() => short.squeeze(pages),
+            _ => 0,
+        }
+    }
+}
