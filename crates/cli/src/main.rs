@@ -1,10 +1,14 @@
-//! The softfault command: `lab run` measures the documents' workloads on any engine, `sum` reads a file
-//! through a softfault map, `tour` shows what the project is about, `doctor` what this machine allows.
+//! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
+//! `lab report` show what it found, `sum` reads a file through a softfault map, `tour` shows what the
+//! project is about, `doctor` what this machine allows.
 
+mod compare;
 mod doctor;
 mod error;
 mod interrupt;
 mod lab;
+mod report;
+mod results;
 mod size;
 mod sum;
 mod tour;
@@ -44,6 +48,10 @@ enum LabCommand {
     Run(Box<lab::plan::RunArgs>),
     /// Make a file of known data for many runs over it
     Make(lab::plan::MakeArgs),
+    /// Compare two result files, or two engines of one
+    Compare(compare::CompareArgs),
+    /// Write a page of charts and tables over result files
+    Report(report::ReportArgs),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +65,8 @@ fn main() -> ExitCode {
         Command::Lab(command) => match command {
             LabCommand::Run(args) => lab::command::run(args),
             LabCommand::Make(args) => lab::command::make(args),
+            LabCommand::Compare(args) => compare::run(args),
+            LabCommand::Report(args) => report::run(args),
         },
         Command::Sum(args) => sum::run(args),
         Command::Doctor(args) => match doctor::run(args, open_files) {

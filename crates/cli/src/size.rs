@@ -50,6 +50,18 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
+/// A size as the arguments take it, without a rest.
+pub fn argument(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let whole = units
+        .into_iter()
+        .find(|(shift, _)| bytes.is_multiple_of(1 << shift));
+    match whole {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +91,12 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text} was taken for a size");
         }
+    }
+
+    #[test]
+    fn arguments_lose_nothing() {
+        let texts = [4096, 1 << 20, 1536 << 20, 4097, 3 << 40].map(argument);
+        assert_eq!(texts, ["4K", "1M", "1536M", "4097", "3072G"]);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! `softfault tour`: small versions of the lab's workloads, kernel and softfault side by side, over a file
-//! four times larger than the budget.
+//! four times larger than the budget. Ends with a table, and a page of charts.
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::engine::On;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
+use crate::lab::row::Row;
 use crate::lab::{Lab, command, files, table};
+use crate::report::{self, About};
+use crate::results;
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -22,6 +25,12 @@ pub struct TourArgs {
     /// Length of a timed run; what has not ended after three times as long is given up
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
+    /// The page to write at the end
+    #[arg(long, value_name = "PATH", default_value = "softfault-tour.html")]
+    report: PathBuf,
+    /// Write no page
+    #[arg(long, conflicts_with = "report")]
+    no_report: bool,
 }
 
 /// One stop: what is run, and what to look at.
@@ -67,6 +76,9 @@ const STOPS: &[Stop] = &[
 
 /// Takes the tour.
 pub fn run(args: &TourArgs) -> Result<(), Error> {
+    if !args.no_report {
+        report::can_write(&args.report)?;
+    }
     let file_bytes = args.memory.saturating_mul(4);
     let plans = STOPS
         .iter()
@@ -98,8 +110,28 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
+    if !args.no_report {
+        write_page(args, &rows)?;
+        text += &format!("page: {}\n", args.report.display());
+    }
     command::print(&text)?;
     command::first_failure(&rows)
+}
+
+/// The page over the rows, read as it would read a result file.
+fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
+    let rows = results::parse(&command::json(rows)).map_err(Error::failed)?;
+    let command = format!(
+        "softfault tour --memory {} --seconds {}",
+        size::argument(args.memory),
+        args.seconds
+    );
+    let about = About {
+        title: "A tour of softfault",
+        command: Some(&command),
+        disk: &args.dir,
+    };
+    report::write(&rows, &about, &args.report)
 }
 
 fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {

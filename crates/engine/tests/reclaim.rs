@@ -475,6 +475,7 @@ fn no_folio_is_lost_between_mapping_and_reclaim() {
 fn a_node_gets_memory_that_an_idle_relative_has() {
     let parent = Budget::new(3 * LEAST);
     let rich = Rig::within(3 * LEAST, &parent);
+    rich.node.enlist();
     let store = TestStore::new(pages(8000));
     let rich_cache = rich.map(&store);
     for page in 0..8000 {
@@ -483,6 +484,7 @@ fn a_node_gets_memory_that_an_idle_relative_has() {
     assert!(parent.free() < 300);
     // Metadata first, then pages.
     let late = Rig::within(LEAST, &parent);
+    late.node.enlist();
     let late_cache = late.map(&store);
     for page in 0..3000 {
         check(&late, &store, late_cache.addresses().start, page);
@@ -494,6 +496,8 @@ fn a_node_gets_memory_that_an_idle_relative_has() {
     assert!(rich.mmu.present_pages() > 500);
     assert!(parent.peak() <= parent.limit());
     drop((rich_cache, late_cache));
+    rich.node.delist();
+    late.node.delist();
     rich.finish();
     late.finish();
     assert_eq!(parent.charged(), 0);

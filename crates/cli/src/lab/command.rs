@@ -79,7 +79,8 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     })
 }
 
-fn json(rows: &[Row]) -> String {
+/// The rows as a result file holds them.
+pub fn json(rows: &[Row]) -> String {
     let mut text = serde_json::to_string_pretty(rows).expect("rows are plain data");
     text.push('\n');
     text

@@ -2,10 +2,13 @@
 //! faults. No verdict depends on how long anything takes.
 
 mod arguments;
+mod compare;
 mod doctor;
 mod full_disk;
 mod interrupted;
 mod made_files;
+mod report;
+mod report_in_browser;
 mod rows;
 mod softfault_rows;
 mod sum;

@@ -1,12 +1,12 @@
 //! The tour, made small.
 
-use super::{directory, finish, is_empty, softfault};
+use super::{directory, finish, is_empty, refused, softfault};
 
 #[test]
-fn the_tour_ends_with_a_table_of_both_engines() {
-    let dir = directory();
+fn the_tour_ends_with_a_table_of_both_engines_and_a_page() {
+    let (files, pages) = (directory(), directory());
     let mut tour = softfault(&["tour", "--memory", "32M", "--seconds", "0.3", "--dir"]);
-    let (code, out, err) = finish(tour.arg(dir.path()));
+    let (code, out, err) = finish(tour.arg(files.path()).current_dir(pages.path()));
     assert_eq!(code, 0, "{err}");
     for workload in ["sparse", "random", "scan", "thrash"] {
         let lines = out
@@ -18,5 +18,25 @@ fn the_tour_ends_with_a_table_of_both_engines() {
             "{out}"
         );
     }
-    assert!(!out.contains("failed") && is_empty(dir.path()), "{out}");
+    assert!(!out.contains("failed") && is_empty(files.path()), "{out}");
+    assert!(out.ends_with("page: softfault-tour.html\n"), "{out}");
+    let page = std::fs::read_to_string(pages.path().join("softfault-tour.html")).unwrap();
+    for text in [
+        "<h2>sparse</h2>",
+        "<h2>thrash</h2>",
+        "A tour of softfault",
+        "--memory 32M",
+        "</html>",
+    ] {
+        assert!(page.contains(text), "no {text}");
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_is_refused_before_anything_is_measured() {
+    let dir = directory();
+    let page = dir.path().join("none/page.html");
+    let arguments = ["tour", "--report", page.to_str().unwrap(), "--dir"];
+    refused(softfault(&arguments).arg(dir.path()), "no such directory");
+    assert!(is_empty(dir.path()));
 }

@@ -1,0 +1,214 @@
+//! The most telling ratios: this project's engine against the kernel's mmap, the best and the worst.
+
+use super::engines::Engines;
+use crate::results::figure;
+use crate::results::group::{Group, threads};
+use crate::size;
+use maud::{Markup, html};
+
+/// One ratio, with the two figures behind it.
+struct Card<'a> {
+    big: String,
+    what: &'static str,
+    at: String,
+    /// Engine, figure, and its text.
+    sides: [(&'a str, f64, String); 2],
+}
+
+/// The same work on two engines.
+struct Duel<'a> {
+    ours: &'a Group<'a>,
+    theirs: &'a Group<'a>,
+}
+
+/// The cards; nothing where one engine was measured alone.
+pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
+    let Some(ours) = ours(engines) else {
+        return html! {};
+    };
+    let base = match engines.names().any(|name| name == "kernel") {
+        true => "kernel",
+        false => engines.names().next().expect("a page has rows"),
+    };
+    let against_base = duels(groups, ours, base);
+    let mut cards = Vec::new();
+    cards.extend(ended(&against_base));
+    cards.extend(fastest(&against_base));
+    cards.extend(least_read(&against_base));
+    cards.extend(near_device(&duels(groups, ours, "pread")));
+    cards.extend(slowest(&against_base));
+    html! {
+        @if !cards.is_empty() {
+            section class={ "headline of-" (cards.len()) } aria-label="The most telling ratios" {
+                @for card in &cards { (draw(card, engines)) }
+            }
+        }
+    }
+}
+
+/// The engine the page is about, if there is another to compare it with.
+fn ours(engines: &Engines) -> Option<&str> {
+    let mut names = engines.names().skip(1);
+    match engines.names().find(|name| name.starts_with("softfault")) {
+        Some(ours) => names.next().map(|_| ours),
+        None => names.last(),
+    }
+}
+
+fn duels<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &str) -> Vec<Duel<'a>> {
+    let mine = groups
+        .iter()
+        .filter(|group| group.on == ours && ours != theirs);
+    let duel = |ours: &'a Group<'a>| {
+        let like = |group: &&Group| group.on == theirs && group.key == ours.key;
+        let theirs = groups.iter().find(like)?;
+        Some(Duel { ours, theirs })
+    };
+    mine.filter_map(duel).collect()
+}
+
+impl<'a> Duel<'a> {
+    /// Our speed over theirs, where both have one.
+    fn ratio(&self) -> Option<f64> {
+        let (ours, theirs) = (self.ours.speed()?, self.theirs.speed()?);
+        (ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
+    }
+
+    /// What they read over what we read.
+    fn read_ratio(&self) -> Option<f64> {
+        let (ours, theirs) = (
+            self.ours.count(|row| row.bytes_read)?,
+            self.theirs.count(|row| row.bytes_read)?,
+        );
+        (ours > 0.0 && theirs > 0.0).then_some(theirs / ours)
+    }
+
+    fn card(
+        &self,
+        ratio: f64,
+        what: &'static str,
+        text: &dyn Fn(&Group) -> (f64, String),
+    ) -> Card<'a> {
+        let key = self.ours.key;
+        let side = |group: &Group<'a>| {
+            let (value, text) = text(group);
+            (group.on, value, text)
+        };
+        Card {
+            big: times(ratio),
+            what,
+            at: format!("{}, {}", key.name(), threads(key.threads)),
+            sides: [side(self.theirs), side(self.ours)],
+        }
+    }
+}
+
+fn speed(group: &Group) -> (f64, String) {
+    let speed = group.speed().unwrap_or(0.0);
+    (speed, format!("{} {}", figure::show(speed), group.unit()))
+}
+
+/// What the other one could not end at all.
+fn ended<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let none = |duel: &&Duel| {
+        let nothing = duel.theirs.speed() == Some(0.0) && duel.theirs.gave_up() > 0;
+        nothing && duel.ours.speed() > Some(0.0)
+    };
+    let duel = duels.iter().find(none)?;
+    let key = duel.ours.key;
+    let theirs = duel.theirs.median(|row| Some(row.elapsed_s)).unwrap_or(0.0);
+    let (ours, text) = speed(duel.ours);
+    Some(Card {
+        big: format!("{} /s", figure::show(ours)),
+        what: "where the other ended not one round",
+        at: format!("{}, {}", key.name(), threads(key.threads)),
+        sides: [
+            (
+                duel.theirs.on,
+                0.0,
+                format!("0 in {}, given up", figure::seconds(theirs)),
+            ),
+            (duel.ours.on, ours, text),
+        ],
+    })
+}
+
+fn fastest<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let (ratio, duel) = extreme(duels, |duel| duel.ratio(), 1.0)?;
+    (ratio > 1.0).then(|| duel.card(ratio, "as fast", &speed))
+}
+
+fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    // Where runs last a fixed time, more work reads more: only the same work counts.
+    let same_work = |duel: &Duel| {
+        let accesses = |group: &Group| group.count(|row| Some(row.accesses));
+        let same = accesses(duel.ours) == accesses(duel.theirs);
+        same.then(|| duel.read_ratio())?
+    };
+    let (ratio, duel) = extreme(duels, same_work, 1.0)?;
+    let read = |group: &Group| {
+        let bytes = group.count(|row| row.bytes_read).unwrap_or(0.0);
+        (bytes, size::show(bytes as u64))
+    };
+    (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
+}
+
+/// How near we come to what the device can give, at the most threads.
+fn near_device<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let random = duels
+        .iter()
+        .filter(|duel| duel.ours.key.workload == "random");
+    let duel = random.max_by_key(|duel| duel.ours.key.threads)?;
+    let ratio = duel.ratio()?;
+    let mut card = duel.card(ratio, "of the speed of direct reads", &speed);
+    card.big = format!("{} %", figure::show(100.0 * ratio));
+    Some(card)
+}
+
+/// The row that speaks for us least.
+fn slowest<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let (ratio, duel) = extreme(duels, |duel| duel.ratio(), -1.0)?;
+    let only = duels.iter().filter(|duel| duel.ratio().is_some()).count() < 2;
+    let what = match ratio < 1.0 {
+        true => "the speed: the worst row",
+        false => "as fast: the row with the least gain",
+    };
+    (!only).then(|| duel.card(ratio, what, &speed))
+}
+
+/// The duel with the most, or with `sign` -1 the least, of a ratio.
+fn extreme<'d, 'a>(
+    duels: &'d [Duel<'a>],
+    ratio: impl Fn(&Duel) -> Option<f64>,
+    sign: f64,
+) -> Option<(f64, &'d Duel<'a>)> {
+    let ratios = duels.iter().filter_map(|duel| Some((ratio(duel)?, duel)));
+    ratios.max_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)))
+}
+
+fn times(ratio: f64) -> String {
+    format!("{} ×", figure::show(ratio))
+}
+
+fn draw(card: &Card, engines: &Engines) -> Markup {
+    // The ratio is the message: a linear scale, whatever it hides.
+    let most = card.sides[0].1.max(card.sides[1].1).max(f64::MIN_POSITIVE);
+    html! {
+        div.big-card {
+            p.big { (card.big) }
+            p.what { (card.what) }
+            p.at { (card.at) }
+            dl {
+                @for (on, value, text) in &card.sides {
+                    div class=(engines.class(on)) {
+                        dt { (engines.mark(on)) (on) }
+                        dd { (text) }
+                        span.track { @if *value > 0.0 {
+                            i.fill style=(format!("width:{:.2}%", 100.0 * value / most)) {}
+                        } }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `softfault lab report`: one HTML page over the lab's results, that needs nothing beside itself.
+//!
+//! ```text
+//!   rows ─► groups ─► headline      the most telling ratios
+//!                 └─► section       a workload: bars, lines, waits, table
+//!   machine, commands ─► page       around them
+//! ```
+//! `bars` and `lines` draw; `engines` says which colour and mark each engine has, always the same; what
+//! is drawn in colour is also named in words. `style.css` knows light and dark, wide and narrow.
+
+mod bars;
+mod commands;
+mod engines;
+mod headline;
+mod lines;
+mod machine;
+mod page;
+mod scale;
+mod section;
+mod table;
+mod waits;
+
+use crate::error::Error;
+use crate::lab::command;
+use crate::results::group::Key;
+use crate::results::{self, Row};
+use clap::Args;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `lab report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// What `lab run --json` wrote; `-` is stdin. Engines that several files have measured alike are told
+    /// apart by the files' names
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short, long, value_name = "PATH", default_value = "report.html")]
+    output: PathBuf,
+    /// Its heading
+    #[arg(long, value_name = "TEXT", default_value = "Page faults, measured")]
+    title: String,
+}
+
+/// What the page says besides the rows.
+pub struct About<'a> {
+    /// The heading.
+    pub title: &'a str,
+    /// The command that measured it all; without it, the commands that would measure the rows again.
+    pub command: Option<&'a str>,
+    /// A place on the disk to tell of.
+    pub disk: &'a Path,
+}
+
+/// Runs the command.
+pub fn run(args: &ReportArgs) -> Result<(), Error> {
+    can_write(&args.output)?;
+    let mut files = Vec::new();
+    for path in &args.results {
+        files.push((path.as_path(), results::read(path)?));
+    }
+    let about = About {
+        title: &args.title,
+        command: None,
+        disk: &args.results[0],
+    };
+    write(&merge(files), &about, &args.output)?;
+    command::print(&format!("{}\n", args.output.display()))
+}
+
+/// Writes the page over `rows` to `path`.
+pub fn write(rows: &[Row], about: &About, path: &Path) -> Result<(), Error> {
+    std::fs::write(path, page::page(rows, about)).map_err(|e| {
+        // Half a page is of no use; a device or pipe is not ours to remove.
+        if path.is_file() && e.kind() == ErrorKind::StorageFull {
+            let _ = std::fs::remove_file(path);
+        }
+        cannot_write(path, &e)
+    })
+}
+
+/// Fails if `path` cannot be a page, before anything is measured for it.
+pub fn can_write(path: &Path) -> Result<(), Error> {
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match () {
+        _ if path.is_dir() => Err(cannot_write(path, &"is a directory")),
+        _ if !parent.is_dir() => Err(cannot_write(path, &"no such directory")),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::input(format_args!("cannot write {}: {error}", path.display()))
+}
+
+/// All files' rows in one; an engine that two files have measured on the same becomes two.
+fn merge(files: Vec<(&Path, Vec<Row>)>) -> Vec<Row> {
+    let mut twice: Vec<String> = Vec::new();
+    for (at, (_, rows)) in files.iter().enumerate() {
+        let others = || files[at + 1..].iter().flat_map(|(_, rows)| rows);
+        for row in rows {
+            let alike = |other: &Row| other.on == row.on && Key::of(other) == Key::of(row);
+            if !twice.contains(&row.on) && others().any(alike) {
+                twice.push(row.on.clone());
+            }
+        }
+    }
+    let mut merged = Vec::new();
+    for (path, rows) in files {
+        let name = path.file_stem().unwrap_or(path.as_os_str()).display();
+        for mut row in rows {
+            if twice.contains(&row.on) {
+                row.on = format!("{} ({name})", row.on);
+            }
+            merged.push(row);
+        }
+    }
+    merged
+}

@@ -1,0 +1,101 @@
+//! A section's figures as a table.
+
+use super::engines::Engines;
+use crate::results::group::Group;
+use crate::results::{Row, figure};
+use crate::size;
+use maud::{Markup, html};
+
+const HEADER: [&str; 10] = [
+    "speed",
+    "ratio",
+    "time",
+    "read",
+    "read/used",
+    "CPU/page",
+    "peak",
+    "ahead, used",
+    "retries",
+    "folio gone",
+];
+
+/// A figure that does not apply, or that the machine does not tell.
+const DASH: &str = "–";
+
+/// The table; ratios are against the first engine of the same row.
+pub fn table(groups: &[&Group], engines: &Engines) -> Markup {
+    // A column that no engine here has says nothing.
+    let lines: Vec<_> = (groups.iter())
+        .map(|group| figures(group, groups[first_like(groups, group)]))
+        .collect();
+    let has = |at: &usize| lines.iter().any(|line| line[*at] != DASH);
+    let columns: Vec<usize> = (0..HEADER.len()).filter(has).collect();
+    let remarks = groups.iter().any(|group| !group.remarks().is_empty());
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="All figures" {
+            table {
+                thead { tr {
+                    th scope="col" { "pattern" }
+                    th scope="col" { "threads" }
+                    th scope="col" { "on" }
+                    @for &at in &columns { th.figure scope="col" { (HEADER[at]) } }
+                    @if remarks { th scope="col" { "remarks" } }
+                } }
+                tbody {
+                    @for (at, group) in groups.iter().enumerate() {
+                        @let first = first_like(groups, group);
+                        tr.first[at > 0 && first == at] {
+                            td { (group.key.pattern) }
+                            td.figure { (group.key.threads) }
+                            th scope="row" { (engines.mark(group.on)) (group.on) }
+                            @for &column in &columns { td.figure { (lines[at][column]) } }
+                            @if remarks { td { (group.remarks()) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn first_like(groups: &[&Group], group: &Group) -> usize {
+    let first = groups.iter().position(|other| other.key == group.key);
+    first.expect("a group is like itself")
+}
+
+fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.into());
+    let bytes = |bytes: Option<f64>| or_dash(bytes.map(|bytes| size::show(bytes as u64)));
+    let count = |count: Option<f64>| or_dash(count.map(|n| figure::whole(n.round() as u64)));
+    let speed = group.speed();
+    let ratio = match (speed, first.speed()) {
+        (Some(speed), Some(first)) if first > 0.0 => {
+            Some(format!("{} ×", figure::show(speed / first)))
+        }
+        _ => None,
+    };
+    let used = group.median(|row| match row.readahead_pages? {
+        0 => None,
+        pages => Some(100.0 * row.readahead_used? as f64 / pages as f64),
+    });
+    [
+        or_dash(speed.map(|speed| format!("{} {}", figure::show(speed), group.unit()))),
+        or_dash(ratio),
+        or_dash(group.median(|row| Some(row.elapsed_s)).map(figure::seconds)),
+        bytes(group.count(|row| row.bytes_read)),
+        or_dash(
+            group
+                .median(Row::read_per_used)
+                .map(|n| format!("{} ×", figure::show(n))),
+        ),
+        or_dash(
+            group
+                .median(Row::cpu_per_access_us)
+                .map(|us| format!("{} µs", figure::show(us))),
+        ),
+        bytes(group.count(|row| row.peak_bytes)),
+        or_dash(used.map(|percent| format!("{} %", figure::show(percent)))),
+        count(group.count(|row| row.retry_mmap_drop)),
+        count(group.count(|row| row.retry_io_miss)),
+    ]
+}

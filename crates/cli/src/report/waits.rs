@@ -1,0 +1,98 @@
+//! Histograms of waits for locks, in document 002's ranges.
+
+use super::bars::{Bar, Bars, Chart};
+use super::engines::Engines;
+use super::scale::short;
+use crate::results::group::{Group, threads};
+use crate::results::{RANGES, figure};
+use maud::Markup;
+use std::collections::BTreeSet;
+
+/// The ranges in words, as `RANGES`.
+const WORDS: [&str; RANGES.len()] = [
+    "below 1 µs",
+    "1 to 10 µs",
+    "10 to 100 µs",
+    "0.1 to 1 ms",
+    "1 to 10 ms",
+    "10 to 100 ms",
+    "0.1 to 1 s",
+    "1 s and more",
+];
+
+/// The locks' names for readers.
+const NAMES: [(&str, &str); 3] = [
+    ("mmap_lock_read", "mmap_lock, to read"),
+    ("mmap_lock_write", "mmap_lock, to write"),
+    ("vma_lock", "VMA locks"),
+];
+
+/// A card for each pattern, number of threads and lock that was taken at all.
+pub fn cards(groups: &[&Group], engines: &Engines) -> Vec<Markup> {
+    let mut keys = Vec::new();
+    for group in groups {
+        if !keys.contains(&group.key) {
+            keys.push(group.key);
+        }
+    }
+    let mut cards = Vec::new();
+    for key in keys {
+        let like: Vec<&Group> = groups
+            .iter()
+            .copied()
+            .filter(|group| group.key == key)
+            .collect();
+        let locks: BTreeSet<&str> = like.iter().flat_map(|group| group.locks_taken()).collect();
+        for lock in locks {
+            let label = format!("{}, {}", key.pattern, threads(key.threads));
+            if let Some(chart) = chart(&like, lock, &label) {
+                cards.push(chart.draw(engines));
+            }
+        }
+    }
+    cards
+}
+
+fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<'a>> {
+    let taken = || {
+        groups
+            .iter()
+            .filter(|group| group.locks_taken().contains(lock))
+    };
+    let waits =
+        |group: &Group, at: usize| group.lock_mean(lock, |lock| lock.wait_ranges[at] as f64);
+    let last = (0..RANGES.len()).rfind(|&at| taken().any(|group| waits(group, at) > Some(0.0)))?;
+    // One empty range shows that the others are empty.
+    let shown = (last + 2).min(RANGES.len());
+    let bar = |group: &'a Group<'a>, at: usize| {
+        let waits = waits(group, at).unwrap_or(0.0);
+        Bar {
+            on: group.on,
+            value: Some(waits),
+            spread: None,
+            text: figure::show(waits),
+            gave_up: false,
+        }
+    };
+    let bars = |at: usize| Bars {
+        label: WORDS[at].into(),
+        bars: taken().map(|group| bar(group, at)).collect(),
+    };
+    let longest = |group: &&Group| {
+        let wait = figure::seconds(group.longest_wait_us(lock) / 1e6);
+        format!("{wait} on {}", group.on)
+    };
+    let longest: Vec<String> = taken().map(longest).collect();
+    let name = NAMES.iter().find(|(name, _)| *name == lock);
+    Some(Chart {
+        title: format!("{}: {label}", name.map_or(lock, |(_, name)| name)),
+        caption: format!(
+            "acquisitions of a run by how long they waited; longest {}",
+            longest.join(", ")
+        ),
+        groups: (0..shown).map(bars).collect(),
+        limit: None,
+        tick: short,
+        bytes: false,
+    })
+}

@@ -1,0 +1,183 @@
+//! Groups of like rows: the runs behind one line of a table or one bar of a chart.
+
+use super::stats::median;
+use super::{Lock, Row};
+use crate::size;
+use std::collections::BTreeSet;
+
+/// What two rows must share to be compared: all that says what was done, and not on what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// The workload's name.
+    pub workload: &'a str,
+    /// Its pattern.
+    pub pattern: &'a str,
+    /// Threads that touched pages.
+    pub threads: u64,
+    /// Length of all files.
+    pub file_bytes: u64,
+    /// The budget.
+    pub memory_bytes: u64,
+}
+
+/// The runs of one key on one engine. All fields immutable.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// What was done.
+    pub key: Key<'a>,
+    /// On what.
+    pub on: &'a str,
+    /// The runs that did not fail.
+    pub runs: Vec<&'a Row>,
+    /// How many failed.
+    pub failed: usize,
+}
+
+impl<'a> Key<'a> {
+    /// What `row` did.
+    pub fn of(row: &'a Row) -> Self {
+        Self {
+            workload: &row.workload,
+            pattern: &row.pattern,
+            threads: row.threads,
+            file_bytes: row.file_bytes,
+            memory_bytes: row.memory_bytes,
+        }
+    }
+
+    /// Workload and pattern, once if they are the same.
+    pub fn name(&self) -> String {
+        match self.workload == self.pattern {
+            true => self.workload.into(),
+            false => format!("{} {}", self.workload, self.pattern),
+        }
+    }
+
+    /// All of it, for a reader.
+    pub fn describe(&self) -> String {
+        let Self {
+            file_bytes,
+            memory_bytes,
+            ..
+        } = *self;
+        let (name, threads) = (self.name(), threads(self.threads));
+        let file = size::show(file_bytes);
+        format!(
+            "{name}, {threads}, file {file}, memory {}",
+            size::show(memory_bytes)
+        )
+    }
+}
+
+/// `1 thread`, `2 threads`.
+pub fn threads(threads: u64) -> String {
+    match threads {
+        1 => "1 thread".into(),
+        n => format!("{n} threads"),
+    }
+}
+
+/// The groups of `rows`, in the order of their first appearance.
+pub fn group<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        let key = Key::of(row);
+        let like = |group: &Group| group.key == key && group.on == row.on;
+        let at = groups.iter().position(like).unwrap_or_else(|| {
+            groups.push(Group {
+                key,
+                on: &row.on,
+                runs: Vec::new(),
+                failed: 0,
+            });
+            groups.len() - 1
+        });
+        match row.error {
+            None => groups[at].runs.push(row),
+            Some(_) => groups[at].failed += 1,
+        }
+    }
+    groups
+}
+
+impl Group<'_> {
+    /// The middle of a figure over the runs; `None` if no run has it.
+    pub fn median(&self, figure: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
+        median(self.values(figure))
+    }
+
+    /// The middle of a count.
+    pub fn count(&self, figure: impl Fn(&Row) -> Option<u64>) -> Option<f64> {
+        self.median(|row| figure(row).map(|count| count as f64))
+    }
+
+    /// A figure of each run that has it.
+    pub fn values(&self, figure: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().filter_map(|row| figure(row)).collect()
+    }
+
+    /// The mean of a lock's figure over the runs, as document 002 gives it; `None` if no run has the lock.
+    pub fn lock_mean(&self, lock: &str, figure: impl Fn(&Lock) -> f64) -> Option<f64> {
+        let values = self.lock_values(lock, figure);
+        let sum: f64 = values.iter().sum();
+        (!values.is_empty()).then(|| sum / values.len() as f64)
+    }
+
+    /// The longest wait for a lock in any run, in microseconds.
+    pub fn longest_wait_us(&self, lock: &str) -> f64 {
+        let waits = self.lock_values(lock, |lock| lock.wait_max_us);
+        waits.into_iter().fold(0.0, f64::max)
+    }
+
+    fn lock_values(&self, lock: &str, figure: impl Fn(&Lock) -> f64) -> Vec<f64> {
+        self.values(|row| Some(figure(row.locks.as_ref()?.get(lock)?)))
+    }
+
+    /// The names of the locks that were taken in any run.
+    pub fn locks_taken(&self) -> BTreeSet<&str> {
+        let locks = self.runs.iter().filter_map(|row| row.locks.as_ref());
+        let taken = locks.flatten().filter(|(_, lock)| lock.count > 0);
+        taken.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The middle speed.
+    pub fn speed(&self) -> Option<f64> {
+        self.median(Row::speed)
+    }
+
+    /// The unit of its speed.
+    pub fn unit(&self) -> &'static str {
+        match self.runs.iter().any(|row| row.rounds_per_s.is_some()) {
+            true => "rounds/s",
+            false => "pages/s",
+        }
+    }
+
+    /// How many runs were given up.
+    pub fn gave_up(&self) -> usize {
+        self.runs.iter().filter(|row| row.gave_up).count()
+    }
+
+    /// What a reader must know beside the figures.
+    pub fn remarks(&self) -> String {
+        let mut remarks = Vec::new();
+        let of = |some: usize, all: usize, what: &str| match (some, all) {
+            (1, 1) => what.to_owned(),
+            _ => format!("{what} {some} of {all}"),
+        };
+        let all = self.runs.len() + self.failed;
+        if self.gave_up() > 0 {
+            remarks.push(of(self.gave_up(), all, "given up"));
+        }
+        if self.failed > 0 {
+            remarks.push(of(self.failed, all, "failed"));
+        }
+        if self.on != "pread" && self.runs.iter().any(|row| !row.limited) {
+            remarks.push("not limited".into());
+        }
+        if self.runs.iter().any(|row| row.checked == Some(false)) {
+            remarks.push("not checked".into());
+        }
+        remarks.join(", ")
+    }
+}

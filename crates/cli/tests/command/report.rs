@@ -1,0 +1,116 @@
+//! `lab report`: what is on the page, and what it refuses. How it looks is `report_in_browser`'s.
+
+use super::compare::stored;
+use super::{directory, finish, refused, softfault};
+use std::path::Path;
+
+/// The page over stored results.
+pub fn page(dir: &Path, results: &[String]) -> String {
+    let path = dir.join("page.html");
+    let mut report = softfault(&["lab", "report", "-o", path.to_str().unwrap()]);
+    let (code, out, err) = finish(report.args(results));
+    assert_eq!((code, &err[..]), (0, ""));
+    assert_eq!(
+        out.trim_end(),
+        path.to_str().unwrap(),
+        "it says where the page is"
+    );
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// All stored results.
+pub fn all() -> Vec<String> {
+    ["random", "sparse", "thrash", "edges"]
+        .map(|name| stored(&format!("{name}.json")))
+        .into()
+}
+
+#[test]
+fn the_page_needs_nothing_beside_itself() {
+    let dir = directory();
+    let page = page(dir.path(), &all());
+    for outside in [
+        "http:", "https:", "//", "src=", "href=", "@import", "url(", "<script", "<link",
+    ] {
+        // The style's comments and the policy are not ways out.
+        let page = page.replace("http-equiv", "");
+        assert!(!page.contains(outside), "{outside} is on the page");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn figures_are_there_with_their_units() {
+    let dir = directory();
+    let page = page(dir.path(), &[stored("sparse.json")]);
+    // 20,977 pages/s against 315; 5.15 GiB read against 6.09 MiB.
+    for text in [
+        "66.6 ×",
+        "20,977 /s",
+        "866 ×",
+        "5.15 GiB",
+        "6.09 MiB",
+        "23.1 µs",
+        "9.15 MiB",
+    ] {
+        assert!(page.contains(text), "no {text}");
+    }
+    for text in [
+        "File\u{a0}64\u{a0}MiB",
+        "medians\u{a0}of\u{a0}3\u{a0}runs",
+        "softfault lab run sparse",
+        "--on kernel,pread,softfault",
+        "--touch 10",
+        "Linux",
+        "cgroup v1",
+    ] {
+        let words = page.replace("<span>", "").replace("</span>", "");
+        assert!(words.contains(text), "no {text}");
+    }
+}
+
+#[test]
+fn rows_without_figures_are_shown_as_that_and_names_are_only_text() {
+    let dir = directory();
+    let page = page(dir.path(), &[stored("edges.json")]);
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    assert!(page.contains("the child died") && page.contains("given up"));
+    assert!(page.contains("where the other ended not one round"));
+    for nothing in ["NaN", "inf%", ":inf", "-inf", "None", "null"] {
+        assert!(!page.contains(nothing), "{nothing} is on the page");
+    }
+}
+
+#[test]
+fn files_that_measured_the_same_are_told_apart() {
+    let dir = directory();
+    let copy = dir.path().join("later.json");
+    std::fs::copy(stored("sparse.json"), &copy).unwrap();
+    let both = [stored("sparse.json"), copy.to_str().unwrap().into()];
+    let page = page(dir.path(), &both);
+    for on in ["kernel (sparse)", "kernel (later)", "softfault (later)"] {
+        assert!(page.contains(on), "no {on}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_page_is_refused() {
+    let dir = directory();
+    let here = dir.path().to_str().unwrap();
+    let good = stored("sparse.json");
+    let refuse = |arguments: &[&str], word: &str| {
+        refused(softfault(&["lab", "report"]).args(arguments), word);
+    };
+    refuse(&[&good, "-o", here], "is a directory");
+    refuse(&[&good, "-o", "/no/such/place.html"], "no such directory");
+    let output = dir.path().join("page.html");
+    refuse(
+        &["/no/such.json", "-o", output.to_str().unwrap()],
+        "/no/such.json",
+    );
+    refuse(
+        &[&stored("report.rs"), "-o", output.to_str().unwrap()],
+        "cannot read",
+    );
+    assert!(!output.exists());
+}
