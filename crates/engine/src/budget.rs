@@ -204,14 +204,16 @@ impl Budget {
         self.members.lock().len() > 1
     }
 
-    /// Takes about `pages` pages from the members that hold most; returns how
-    /// many came back.
+    /// Takes about `pages` pages from the members that hold most, until so many
+    /// are free; returns how many came back.
     pub fn squeeze(&self, pages: usize) -> usize {
         let members = self.members.lock();
         let mut made = 0;
         // One that holds most may have pinned it all: then the next.
         let mut below = usize::MAX;
-        while made < pages {
+        // Whoever had the lock before may have made room for all who waited.
+        let is_short = || self.limit().saturating_sub(self.charged()) < pages as u64;
+        while made < pages && is_short() {
             let largest = members
                 .iter()
                 .map(|member| (member.held(), member))

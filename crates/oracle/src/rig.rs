@@ -135,11 +135,13 @@ impl Rig {
             frames.clone(),
             clock.clone(),
         );
+        let node = node.expect("a budget that is large enough");
+        node.enlist();
         let space = AddressSpace::new(Machine::new(1 << 16), clock);
         Self {
             space: ManuallyDrop::new(space.expect("room for a space")),
             mmu,
-            node: node.expect("a budget that is large enough"),
+            node,
             parent: parent.clone(),
             frames,
             most: AtomicU64::new(pages),
@@ -242,6 +244,7 @@ impl Rig {
         let budget = node.budget.clone();
         assert!(budget.peak() <= most.into_inner(), "{budget:?}");
         assert_eq!(mmu.present_pages(), 0, "pages were left in a window");
+        node.delist();
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));

@@ -87,9 +87,12 @@ impl Node {
         let charge = fixed as u64 + shares;
         while !budget.try_charge(charge, 0) {
             // Those who share an enclosing budget make room for a newcomer.
-            match budget.short_of(charge) {
-                Some(short) if short.squeeze(charge as usize) > 0 => {}
-                _ => return Err(NodeError::NoMemory),
+            // None are short if something was given back meanwhile.
+            if let Some(short) = budget.short_of(charge) {
+                let made = short.squeeze(charge as usize);
+                if made == 0 && short.short_of(charge).is_some() {
+                    return Err(NodeError::NoMemory);
+                }
             }
         }
         Ok(Arc::new(Self {
