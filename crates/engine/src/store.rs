@@ -7,6 +7,10 @@ use core::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreError(pub i32);
 
+/// The cookie of no read: [`Store::reap`] then delivers what is there, of this
+/// store and of all that share its queues.
+pub const NO_COOKIE: u64 = u64::MAX;
+
 /// One asynchronous read.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {

@@ -8,6 +8,7 @@ use crate::process;
 use crate::signal::{self, Installed};
 use core::ops::{Bound, Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
+use softfault_engine::store::NO_COOKIE;
 use softfault_engine::{fault, mm};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -388,7 +389,7 @@ impl Mmap {
                 // Reads that are over and that nobody waited for are not under
                 // way any more.
                 let completion = fault::Completion(cache.node());
-                cache.store().reap(u64::MAX, &completion, 0);
+                cache.store().reap(NO_COOKIE, &completion, 0);
                 cache.residency(addresses)
             }
             _ => Residency::default(),

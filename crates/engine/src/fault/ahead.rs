@@ -10,7 +10,7 @@ use crate::cache::node::FrameUse;
 use crate::mm::Advice;
 use crate::readahead::{Ahead, Limits, Plan, Touch};
 use crate::reclaim::Need;
-use crate::store::Read;
+use crate::store::{NO_COOKIE, Read};
 use core::ops::Range;
 use sync::Arc;
 
@@ -65,7 +65,7 @@ pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
         return;
     }
     // Reads that are over and that nobody waited for give their places back.
-    cache.store.reap(u64::MAX, &Completion(&cache.node), 0);
+    cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
     let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
     let mut batch = Batch::new(cache, flag::READAHEAD);
     match ahead {

@@ -8,7 +8,7 @@ use super::read::{self, Completion};
 use crate::cache::folio::{Folio, flag};
 use crate::cache::{FolioRef, PageCache};
 use crate::reclaim::Need;
-use crate::store::Reap;
+use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
@@ -111,6 +111,9 @@ impl Wait {
             Reason::Memory(need) => {
                 stats.memory_waits.add(1);
                 let subscription = cache.node.budget.subscribe();
+                // Reads that are over and that nobody waited for: reclaim can
+                // take them once they are delivered.
+                cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
                 if !cache.node.make_room(need) {
                     subscription.wait(SLICE_NS);
                 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
 
 use super::errno;
 use super::extent::{self, LastData};
@@ -183,9 +183,13 @@ impl Store for FileStore {
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        match self.ring() {
-            Some(ring) => ring.reap(cookie, complete, timeout_ns),
-            None => Reap::NotInFlight,
+        match (self.ring(), &self.rings) {
+            (Some(_), Some((rings, _))) if cookie == NO_COOKIE => {
+                rings.poll(complete);
+                Reap::NotInFlight
+            }
+            (Some(ring), _) => ring.reap(cookie, complete, timeout_ns),
+            (None, _) => Reap::NotInFlight,
         }
     }
 }

@@ -73,6 +73,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use softfault_engine::lock::Mutex;
+use softfault_engine::store::{Complete, NO_COOKIE};
 use sync::wait::WaitWord;
 
 use self::queue::Queue;
@@ -205,6 +206,13 @@ impl Rings {
     /// None in a child.
     pub(super) fn get(&self, index: usize) -> Option<&Ring> {
         (!self.forgotten.load(Ordering::Relaxed)).then(|| &self.rings[index])
+    }
+
+    /// Delivers what is over, in all rings, without waiting.
+    pub(super) fn poll(&self, complete: &dyn Complete) {
+        for ring in (0..self.rings.len()).filter_map(|index| self.get(index)) {
+            ring.reap(NO_COOKIE, complete, 0);
+        }
     }
 
     /// Whether reads through the page cache may be submitted: `io_submit`

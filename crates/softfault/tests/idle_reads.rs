@@ -1,0 +1,40 @@
+//! Reads ahead that nobody waits for do not keep their frames for ever.
+
+mod files;
+
+use files::{check, made_file};
+use softfault::{Advice, Engine};
+
+#[test]
+fn finished_reads_of_one_file_make_room_for_another() {
+    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let files: Vec<_> = (0..8)
+        .map(|i| made_file(&format!("idle{i}"), 4 << 20))
+        .collect();
+    // SAFETY: nobody writes to the files.
+    let maps: Vec<_> = files
+        .iter()
+        .map(|file| unsafe { engine.map(file).unwrap() })
+        .collect();
+    // Each file has a queue, and nobody comes for what is read.
+    for map in &maps {
+        map.advise(Advice::WillNeed).unwrap();
+    }
+    for map in &maps {
+        for offset in (0..map.len()).step_by(4096) {
+            check(map, offset);
+        }
+    }
+    let stats = engine.stats();
+    assert!(stats.peak_bytes <= 8 << 20, "{stats:?}");
+    // A later map is read ahead all the same: the others' reads were reaped.
+    let before = engine.stats().readahead_pages;
+    for offset in (0..maps[7].len()).step_by(4096) {
+        check(&maps[0], offset);
+    }
+    assert!(
+        engine.stats().readahead_pages > before + 256,
+        "{:?}",
+        engine.stats()
+    );
+}
