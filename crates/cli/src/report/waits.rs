@@ -82,7 +82,7 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
         let wait = figure::seconds(group.longest_wait_us(lock) / 1e6);
         format!("{wait} on {}", group.on)
     };
-    let longest: Vec<String> = taken().map(|group| longest(group)).collect();
+    let longest: Vec<String> = taken().map(longest).collect();
     let name = NAMES.iter().find(|(name, _)| *name == lock);
     Some(Chart {
         title: format!("{}: {label}", name.map_or(lock, |(_, name)| name)),
