@@ -20,15 +20,16 @@ use std::path::{Path, PathBuf};
 
 /// Arguments of `lab compare`.
 #[derive(Args, Debug)]
-#[command(long_about = "Compare two result files, or two engines of one\n\n\
-        Rows belong together if workload, pattern, engine, threads, length of the files and memory are \
+#[command(
+    after_long_help = "Rows belong together if workload, pattern, engine, threads, length of the files and memory are \
         the same; rows that only one side has are named. Figures are medians over the runs, except where \
         it says Hmean (the harmonic mean of the runs' rates) or Avg (the mean; the longest wait is that of \
         all runs).\n\n\
         *  12.34%* marks a change of a rate that is beyond the noise between runs: Welch's t-test on the \
         times per page or round, two-sided, p < 0.05. It takes two runs or more on each side (lab run \
         --repeat); (  12.34%) is a change that is not shown to be more than noise. One mark in twenty is \
-        chance.")]
+        chance."
+)]
 pub struct CompareArgs {
     /// What `lab run --json` wrote, before; `-` is stdin
     #[arg(value_name = "BEFORE.json")]

@@ -106,7 +106,7 @@ impl Chart<'_> {
                 span.name {
                     @match label {
                         Some(label) => (label),
-                        None => { (engines.mark(bar.on)) (bar.on) }
+                        None => (engines.name(bar.on)),
                     }
                 }
                 span.value { (bar.text) }

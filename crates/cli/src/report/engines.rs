@@ -69,6 +69,14 @@ impl Engines {
         }
     }
 
+    /// Its mark and its name, which breaks before a policy and not within one.
+    pub fn name(&self, on: &str) -> Markup {
+        html! {
+            (self.mark(on))
+            span { @for part in on.split_inclusive([':', '+']) { span.part { (part) } } }
+        }
+    }
+
     /// How many unknown engines came before `on`.
     fn other(&self, on: &str) -> usize {
         let others = self.names().filter(|name| !KNOWN.contains(name));

@@ -1,9 +1,8 @@
 //! The most telling ratios: this project's engine against the kernel's mmap, the best and the worst.
 
 use super::engines::Engines;
-use crate::results::figure;
 use crate::results::group::{Group, threads};
-use crate::size;
+use crate::results::{Row, figure};
 use maud::{Markup, html};
 
 /// One ratio, with the two figures behind it.
@@ -23,9 +22,7 @@ struct Duel<'a> {
 
 /// The cards; nothing where one engine was measured alone.
 pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
-    let Some(ours) = ours(engines) else {
-        return html! {};
-    };
+    let ours = ours(engines);
     let base = match engines.names().any(|name| name == "kernel") {
         true => "kernel",
         false => engines.names().next().expect("a page has rows"),
@@ -37,6 +34,14 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     cards.extend(least_read(&against_base));
     cards.extend(near_device(&duels(groups, ours, "pread")));
     cards.extend(slowest(&against_base));
+    if cards.len() < 5 {
+        // Two policies: the first one is what the other is measured against.
+        let mut policies = engines.names().filter(|name| name.starts_with("softfault"));
+        let first = policies.next().unwrap_or(ours);
+        if first != base {
+            cards.extend(fastest(&duels(groups, ours, first)));
+        }
+    }
     html! {
         @if !cards.is_empty() {
             section class={ "headline of-" (cards.len()) } aria-label="The most telling ratios" {
@@ -46,13 +51,15 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     }
 }
 
-/// The engine the page is about, if there is another to compare it with.
-fn ours(engines: &Engines) -> Option<&str> {
-    let mut names = engines.names().skip(1);
-    match engines.names().find(|name| name.starts_with("softfault")) {
-        Some(ours) => names.next().map(|_| ours),
-        None => names.last(),
-    }
+/// The engine the page is about: softfault as it is, or its last policy, or what was measured last.
+fn ours(engines: &Engines) -> &str {
+    let plain = engines.names().find(|name| *name == "softfault");
+    let policy = engines
+        .names()
+        .filter(|name| name.starts_with("softfault"))
+        .last();
+    let last = engines.names().last();
+    plain.or(policy).or(last).expect("a page has rows")
 }
 
 fn duels<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &str) -> Vec<Duel<'a>> {
@@ -74,11 +81,11 @@ impl<'a> Duel<'a> {
         (ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
 
-    /// What they read over what we read.
+    /// What they read for a byte used over what we read for it.
     fn read_ratio(&self) -> Option<f64> {
         let (ours, theirs) = (
-            self.ours.count(|row| row.bytes_read)?,
-            self.theirs.count(|row| row.bytes_read)?,
+            self.ours.median(Row::read_per_used)?,
+            self.theirs.median(Row::read_per_used)?,
         );
         (ours > 0.0 && theirs > 0.0).then_some(theirs / ours)
     }
@@ -139,16 +146,10 @@ fn fastest<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
 }
 
 fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
-    // Where runs last a fixed time, more work reads more: only the same work counts.
-    let same_work = |duel: &Duel| {
-        let accesses = |group: &Group| group.count(|row| Some(row.accesses));
-        let same = accesses(duel.ours) == accesses(duel.theirs);
-        same.then(|| duel.read_ratio())?
-    };
-    let (ratio, duel) = extreme(duels, same_work, 1.0)?;
+    let (ratio, duel) = extreme(duels, |duel| duel.read_ratio(), 1.0)?;
     let read = |group: &Group| {
-        let bytes = group.count(|row| row.bytes_read).unwrap_or(0.0);
-        (bytes, size::show(bytes as u64))
+        let read = group.median(Row::read_per_used).unwrap_or(0.0);
+        (read, format!("{} × the bytes used", figure::show(read)))
     };
     (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
 }
@@ -201,7 +202,7 @@ fn draw(card: &Card, engines: &Engines) -> Markup {
             dl {
                 @for (on, value, text) in &card.sides {
                     div class=(engines.class(on)) {
-                        dt { (engines.mark(on)) (on) }
+                        dt { (engines.name(on)) }
                         dd { (text) }
                         span.track { @if *value > 0.0 {
                             i.fill style=(format!("width:{:.2}%", 100.0 * value / most)) {}

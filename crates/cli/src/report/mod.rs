@@ -8,6 +8,7 @@
 //! `bars` and `lines` draw; `engines` says which colour and mark each engine has, always the same; what
 //! is drawn in colour is also named in words. `style.css` knows light and dark, wide and narrow.
 
+mod about;
 mod bars;
 mod commands;
 mod engines;

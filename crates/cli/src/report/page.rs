@@ -31,7 +31,11 @@ pub fn page(rows: &[Row], about: &About) -> String {
                     h1 { (about.title) }
                     p.lead {
                         "Files mapped into memory that is too small for them: what the same work costs on "
-                        "each engine. " (rows.len()) " runs, medians; the thin line on a bar spans the runs."
+                        "each engine. " (rows.len()) " runs"
+                        @if groups.iter().any(|group| group.runs.len() > 1) {
+                            ", medians; the thin line on a bar spans the runs"
+                        }
+                        "."
                     }
                     (legend(&engines))
                 }

@@ -78,7 +78,8 @@ impl Scale {
         let decade = 10f64.powf(rough.log10().floor());
         let nice = [1.0, 2.0, 2.5, 5.0, 10.0].map(|n| n * decade);
         let step = match self.binary {
-            true => Some(2f64.powf((rough * 0.9).log2().ceil())),
+            // Three steps at most: these labels are long.
+            true => Some(2f64.powf((self.high / 3.5).log2().ceil())),
             false => nice.into_iter().find(|step| *step >= rough * 0.999),
         };
         let step = step.expect("ten times a decade is more than what it is the decade of");
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn bytes_are_marked_in_powers_of_two() {
         let scale = Scale::of_bytes([0.0, 34_603_008.0].into_iter());
-        let mib = [0, 8, 16, 24, 32].map(|mib| f64::from(mib << 20));
+        let mib = [0, 16, 32].map(|mib| f64::from(mib << 20));
         assert_eq!(scale.ticks(), mib);
     }
 

@@ -1,5 +1,6 @@
 //! A workload's part of the page: what it does, its charts, its table.
 
+use super::about::about;
 use super::bars::{Bar, Bars, Chart};
 use super::engines::Engines;
 use super::lines::{self, Line};
@@ -9,43 +10,6 @@ use crate::results::group::{Group, threads};
 use crate::results::{PAGE, Row, figure};
 use crate::size;
 use maud::{Markup, html};
-
-/// What each workload asks of memory, for a reader who does not know it.
-const ABOUT: &[(&str, &str)] = &[
-    (
-        "sparse",
-        "A small part of a file's pages is touched, each once, in one of several orders. Read-ahead has to \
-         guess what comes next, and every wrong guess is read from the disk.",
-    ),
-    (
-        "random",
-        "Threads touch uniformly random pages of one file for a fixed time. pread with O_DIRECT, by as many \
-         threads, is what the device can give.",
-    ),
-    (
-        "scan",
-        "The whole file is read in order: cold, warm (a second pass over the same map) and remapped (a \
-         fresh map). What the kernel does well.",
-    ),
-    (
-        "thrash",
-        "Each thread maps a file of its own, touches every page and unmaps it, again and again; together \
-         the files are larger than the memory. Holes need no reading: only faults.",
-    ),
-    (
-        "warm-start",
-        "A program's start: threads map, fault and read many files of mixed size while memory is short.",
-    ),
-    (
-        "pft",
-        "Threads populate anonymous memory: nothing but faults.",
-    ),
-    ("spf", "Many threads map and touch small ranges in a loop."),
-    (
-        "storm",
-        "One thread maps and unmaps in a loop while others fault on files.",
-    ),
-];
 
 /// The groups of one workload over the same file and memory.
 pub struct Section<'a> {
@@ -96,7 +60,6 @@ fn file_bytes(group: &Group) -> u64 {
 impl<'a> Section<'a> {
     /// The section.
     pub fn draw(&self, engines: &Engines) -> Markup {
-        let about = ABOUT.iter().find(|(name, _)| *name == self.workload);
         let charts = [self.speed(), self.read(), self.cpu(), self.peak()];
         let waits = waits::cards(&self.groups, engines);
         let open = waits.len() <= 2;
@@ -104,7 +67,7 @@ impl<'a> Section<'a> {
             section {
                 h2 { (self.workload) }
                 p.about {
-                    @if let Some((_, about)) = about { (about) " " }
+                    @if let Some(about) = about(self.workload) { (about) " " }
                     span.setting { (self.setting()) }
                 }
                 div.cards {

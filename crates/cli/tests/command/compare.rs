@@ -188,3 +188,13 @@ fn what_is_no_result_is_refused() {
     );
     refuse(&[&good, &stored("random.json")], "nothing to compare");
 }
+
+#[test]
+fn the_help_says_what_a_mark_means() {
+    let (code, out, _) = finish(&mut softfault(&["lab", "compare", "--help"]));
+    assert_eq!(code, 0);
+    assert!(
+        out.contains("Welch's t-test") && out.contains("p < 0.05"),
+        "{out}"
+    );
+}

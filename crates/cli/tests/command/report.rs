@@ -47,7 +47,7 @@ fn figures_are_there_with_their_units() {
     for text in [
         "66.6 ×",
         "20,977 /s",
-        "866 ×",
+        "824 × the bytes used",
         "5.15 GiB",
         "6.09 MiB",
         "23.1 µs",

@@ -1,0 +1,44 @@
+//! The workloads in words.
+
+/// What each workload asks of memory, for a reader who does not know it.
+const ABOUT: &[(&str, &str)] = &[
+    (
+        "sparse",
+        "A small part of a file's pages is touched, each once, in one of several orders. Read-ahead has to \
+         guess what comes next, and every wrong guess is read from the disk.",
+    ),
+    (
+        "random",
+        "Threads touch uniformly random pages of one file for a fixed time. pread with O_DIRECT, by as many \
+         threads, is what the device can give.",
+    ),
+    (
+        "scan",
+        "The whole file is read in order: cold, warm (a second pass over the same map) and remapped (a \
+         fresh map). What the kernel does well.",
+    ),
+    (
+        "thrash",
+        "Each thread maps a file of its own, touches every page and unmaps it, again and again; together \
+         the files are larger than the memory. Holes need no reading: only faults.",
+    ),
+    (
+        "warm-start",
+        "A program's start: threads map, fault and read many files of mixed size while memory is short.",
+    ),
+    (
+        "pft",
+        "Threads populate anonymous memory: nothing but faults.",
+    ),
+    ("spf", "Many threads map and touch small ranges in a loop."),
+    (
+        "storm",
+        "One thread maps and unmaps in a loop while others fault on files.",
+    ),
+];
+
+/// What `workload` does; `None` of one that is not known here.
+pub fn about(workload: &str) -> Option<&'static str> {
+    let known = ABOUT.iter().find(|(name, _)| *name == workload);
+    known.map(|(_, about)| *about)
+}
