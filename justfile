@@ -14,3 +14,15 @@ lab workload *arguments:
 # A file's SHA-256 through a softfault map
 sum file *arguments:
     cargo run --release --bin softfault -- sum {{ file }} {{ arguments }}
+
+# What this machine allows, and how to change it
+doctor *arguments:
+    cargo run --release --bin softfault -- doctor {{ arguments }}
+
+# Everything that has to pass
+ci:
+    .ci/run
+
+# The engine with one line broken at a time, and which model notices
+mutate *names:
+    cargo run --release -p softfault-mutate -- {{ names }}

@@ -143,8 +143,9 @@ impl Window {
         }
     }
 
-    /// The range that `leave` returned has been zapped: its page table is
-    /// paid back and the range may be mapped into again.
+    /// The range that `leave` returned has been zapped (`range` is it, or a
+    /// part of it): its page table is paid back and the range may be mapped
+    /// into again.
     pub fn zapped(&self, range: &Range<usize>, budget: &Budget) {
         let (_, word) = self.slot(range.start);
         // Release pairs with the Acquire in `enter`.

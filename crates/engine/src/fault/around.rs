@@ -47,7 +47,7 @@ pub(super) fn neighbours(cache: &PageCache, addr: usize) {
 }
 
 /// Folios that a fault in a run maps beyond its own.
-const RUN: usize = 3;
+const RUN: usize = 7;
 
 /// Maps the whole blocks that follow the folio at `pages`, if as many before it
 /// are mapped: a run that long has proven itself. Returns where the mapped

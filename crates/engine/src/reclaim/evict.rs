@@ -16,8 +16,9 @@ const CONCURRENT: usize = 4;
 struct Batch {
     folios: [u32; BATCH],
     ranges: [Range<usize>; BATCH],
-    /// True where the range is a whole page table's, to be paid back.
-    tables: [bool; BATCH],
+    /// True where the folio was the last resident of a page table, which is
+    /// zapped whole and paid back.
+    last_of_table: [bool; BATCH],
 }
 
 /// What one batch came to.
@@ -49,7 +50,7 @@ impl Batches {
             Box::new(Batch {
                 folios: [0; BATCH],
                 ranges: [const { 0..0 }; BATCH],
-                tables: [false; BATCH],
+                last_of_table: [false; BATCH],
             })
         };
         Self {
@@ -75,7 +76,7 @@ impl Node {
     /// would empty a small budget.
     pub(super) fn batch_pages(&self) -> usize {
         let share = self.budget.limit() as usize / 32;
-        share.clamp(BLOCK_PAGES, BATCH / 2)
+        share.clamp(BLOCK_PAGES, 2 * BATCH)
     }
 
     /// Evicts about `target` pages of what goes first, or a batch of them if
@@ -136,7 +137,7 @@ impl Node {
     /// Evicts the first `count` folios of the batch, which the caller has
     /// locked; returns how many pages the budget got back.
     fn evict_claimed(&self, batch: &mut Batch, count: usize) -> usize {
-        let mut ranges = 0;
+        let (mut ranges, mut tables) = (0, 0);
         let mut charged = 0;
         for place in 0..count {
             let folio = self.folios.get(batch.folios[place]);
@@ -149,25 +150,34 @@ impl Node {
                 charged += pages;
             }
             let table = folio.cache().window.leave(range.start, pages);
-            batch.tables[ranges] = table.is_some();
-            batch.ranges[ranges] = table.unwrap_or(range);
-            ranges += 1;
+            batch.last_of_table[place] = table.is_some();
+            let range = table.unwrap_or(range);
+            // What was mapped in order is evicted in order: one range for a
+            // run of folios costs the kernel a good deal less than one each.
+            match batch.ranges[..ranges].last_mut() {
+                Some(last) if last.start <= range.start && range.start <= last.end => {
+                    last.end = last.end.max(range.end);
+                }
+                Some(last) if range.start <= last.start && last.end <= range.end => {
+                    *last = range;
+                }
+                _ => {
+                    batch.ranges[ranges] = range;
+                    ranges += 1;
+                }
+            }
         }
         if ranges > 0 {
             self.mmu.zap(&batch.ranges[..ranges]);
         }
-        let mut tables = 0;
-        let mut place_of_range = 0;
         for place in 0..count {
             let folio = self.folios.get(batch.folios[place]);
             let cache = folio.cache();
             if folio.is(flag::MAPPED) {
-                if batch.tables[place_of_range] {
-                    let table = &batch.ranges[place_of_range];
-                    cache.window.zapped(table, &self.budget);
+                if batch.last_of_table[place] {
+                    cache.window.zapped(&folio.range(), &self.budget);
                     tables += 1;
                 }
-                place_of_range += 1;
                 if !folio.is(flag::HOLE) {
                     self.ghosts.remember(folio.range().start, folio.pages());
                 }
