@@ -43,13 +43,27 @@ fn is_empty(dir: &Path) -> bool {
         .is_none()
 }
 
+/// Runs the command. A copy of the program that a test has just written is busy
+/// as long as a child that another test forked meanwhile, and that has not come
+/// to its exec, has it open for writing.
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    loop {
+        match command.output() {
+            Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Runs the command and returns its exit code, stdout and stderr.
 fn finish(command: &mut Command) -> (i32, String, String) {
     let Output {
         status,
         stdout,
         stderr,
-    } = command.output().expect("the command starts");
+    } = output(command).expect("the command starts");
     let text = |bytes| String::from_utf8(bytes).expect("the command speaks UTF-8");
     let code = status.code().expect("no signal ends the command");
     (code, text(stdout), text(stderr))

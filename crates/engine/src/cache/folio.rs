@@ -90,12 +90,16 @@ pub struct Folio {
     pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
-    /// Neighbours on a reclaim list. Protected by the lists' lock.
+    /// Neighbours on a reclaim list. Protected by the lists' lock. While the
+    /// folio is being read, and so on no list: the next folio of the read.
     pub(crate) list_next: AtomicU32,
     /// See `list_next`.
     pub(crate) list_prev: AtomicU32,
     /// The lists' clock when the folio was put on its list. As `list_next`.
     pub(crate) listed_at: AtomicU32,
+    /// The first folio of the read that this one is in: the read's cookie.
+    /// Immutable from before the folio is in the index.
+    read_head: AtomicU32,
     /// Pins, each of which has a reference too. Protected by the folio lock.
     pins: AtomicU32,
     /// Place in the slab. Immutable.
@@ -120,6 +124,7 @@ impl TypeStable for Folio {
             list_next: AtomicU32::new(NO_FOLIO),
             list_prev: AtomicU32::new(NO_FOLIO),
             listed_at: AtomicU32::new(0),
+            read_head: AtomicU32::new(NO_FOLIO),
             pins: AtomicU32::new(0),
             id,
         }
@@ -129,9 +134,32 @@ impl TypeStable for Folio {
 // Plain fields are Relaxed throughout: each is handed over by the lock that
 // protects it.
 impl Folio {
-    /// Place in the slab; also the cookie of its asynchronous read.
+    /// Place in the slab.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Begins a read that `head` is the first folio of. The caller holds the
+    /// folio lock, and nobody else sees the folio yet.
+    pub(crate) fn begin_read(&self, head: u32) {
+        self.read_head.store(head, Ordering::Relaxed);
+        self.list_next.store(NO_FOLIO, Ordering::Relaxed);
+    }
+
+    /// The cookie of the asynchronous read that the folio is in.
+    pub(crate) fn read_cookie(&self) -> u64 {
+        u64::from(self.read_head.load(Ordering::Relaxed))
+    }
+
+    /// Lets `next` follow in the read. The caller holds the lock of both.
+    pub(crate) fn set_next_in_read(&self, next: &Folio) {
+        self.list_next.store(next.id, Ordering::Relaxed);
+    }
+
+    /// The next folio of the read, or [`NO_FOLIO`]. The caller holds the folio
+    /// lock and has not put the folio on a list.
+    pub(crate) fn next_in_read(&self) -> u32 {
+        self.list_next.load(Ordering::Relaxed)
     }
 
     /// The bits now.

@@ -4,7 +4,7 @@ use super::miss::{self, Part};
 use super::read::{self, Completion};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
-use crate::cache::folio::{BLOCK_BYTES, flag};
+use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
 use crate::cache::frames::CHUNK_PAGES;
 use crate::cache::node::FrameUse;
 use crate::mm::Advice;
@@ -19,7 +19,9 @@ const MAX_WINDOW: u32 = 2048;
 /// Random reads that keep a device busy.
 const QUEUE_DEPTH: u32 = 32;
 /// Reads handed to the store at a time; bounds the handler's stack.
-const SUBMIT: usize = 16;
+const READS: usize = 8;
+/// Folios that a read may have.
+const READ_FOLIOS: usize = 4;
 
 /// Tells the policy of a touch and asks what to read. `folio` is what becomes
 /// mapped with it.
@@ -33,13 +35,14 @@ pub(super) fn plan(
     let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
     let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
+    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
         max_ahead: (room / 2) as u32,
-        file_pages: cache.end().div_ceil(PAGE_SIZE as u64),
+        // The file may be truncated at this moment, the page not.
+        file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
         queue_depth: QUEUE_DEPTH,
     };
-    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
     cache
         .readahead
         .lock()
@@ -117,14 +120,20 @@ pub(super) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
     true
 }
 
-/// Reads that were prepared and not yet submitted.
+/// Reads that were prepared and not yet submitted. Folios that are neighbours
+/// in the file and in memory share a read: a request costs more than its bytes.
 pub(super) struct Batch<'a> {
     cache: &'a Arc<PageCache>,
     /// What marks the folios: `READAHEAD` if the policy is to learn of their
     /// use, nothing if the caller of `prefetch` wants them.
     mark: u32,
-    reads: [Read; SUBMIT],
+    reads: [Read; READS],
+    /// How many folios each read has.
+    lengths: [u8; READS],
     count: usize,
+    /// The folios of all reads, in order. The batch has a reference to each.
+    folios: [u32; READS * READ_FOLIOS],
+    folio_count: usize,
     /// The store takes no more.
     full: bool,
     /// Pages whose reads were started.
@@ -142,15 +151,18 @@ impl<'a> Batch<'a> {
         Self {
             cache,
             mark,
-            reads: [empty; SUBMIT],
+            reads: [empty; READS],
+            lengths: [0; READS],
             count: 0,
+            folios: [NO_FOLIO; READS * READ_FOLIOS],
+            folio_count: 0,
             full: false,
             started: 0,
         }
     }
 
-    /// Adds a read of a range of one block. `false` when there is no room for
-    /// it or for those to come.
+    /// Adds the pages of a range of one block. `false` when there is no room
+    /// for them or for those to come.
     fn add(&mut self, range: Range<usize>) -> bool {
         let (cache, node) = (self.cache, &self.cache.node);
         let pages = (range.end - range.start) / PAGE_SIZE;
@@ -166,6 +178,21 @@ impl<'a> Batch<'a> {
         let Ok(folio) = folio else {
             return false;
         };
+        let read = Read {
+            cookie: u64::from(folio.id()),
+            offset: cache.offset(range.start),
+            buffer: node.frame_address(folio),
+            bytes: range.end - range.start,
+        };
+        let joins = self.last_joins(&read);
+        if !joins && self.count == READS {
+            self.submit();
+        }
+        let head = match joins {
+            true => self.reads[self.count - 1].cookie as u32,
+            false => folio.id(),
+        };
+        folio.begin_read(head);
         folio.change(flag::ASYNC | self.mark, 0);
         // One reference is the read's, which the completion drops; one is
         // this batch's, until the read is submitted.
@@ -179,44 +206,60 @@ impl<'a> Batch<'a> {
                 return true;
             }
         }
-        self.reads[self.count] = Read {
-            cookie: u64::from(folio.id()),
-            offset: cache.offset(range.start),
-            buffer: node.frame_address(folio),
-            bytes: range.end - range.start,
-        };
-        self.count += 1;
-        if self.count == SUBMIT {
-            self.submit();
+        if joins {
+            let before = node.folios.get(self.folios[self.folio_count - 1]);
+            before.set_next_in_read(folio);
+            self.reads[self.count - 1].bytes += read.bytes;
+            self.lengths[self.count - 1] += 1;
+        } else {
+            self.reads[self.count] = read;
+            self.lengths[self.count] = 1;
+            self.count += 1;
         }
+        self.folios[self.folio_count] = folio.id();
+        self.folio_count += 1;
         !self.full
+    }
+
+    /// True if `read` goes on where the last one ends, in the file and in
+    /// memory, and both are no more than one read should be.
+    fn last_joins(&self, read: &Read) -> bool {
+        let Some(last) = self.reads[..self.count].last() else {
+            return false;
+        };
+        usize::from(self.lengths[self.count - 1]) < READ_FOLIOS
+            && last.offset + last.bytes as u64 == read.offset
+            && last.buffer.wrapping_add(last.bytes) == read.buffer
     }
 
     /// Submits what was added.
     pub(super) fn submit(&mut self) {
         let (cache, node) = (self.cache, &self.cache.node);
-        let reads = &self.reads[..self.count];
-        if reads.is_empty() {
+        if self.count == 0 {
             return;
         }
-        // SAFETY: each buffer is the frames of a folio that stays locked until
+        // SAFETY: each buffer is the frames of folios that stay locked until
         // the completion.
-        let started = unsafe { cache.store.submit(reads) };
-        for (place, read) in reads.iter().enumerate() {
-            let folio = node.folios.get(read.cookie as u32);
-            if place < started {
-                let pages = read.bytes / PAGE_SIZE;
-                node.stats.readahead_pages.add(pages as u64);
-                self.started += pages as u32;
-                // Whoever came before the read was in flight reaps it now.
-                folio.rouse();
-            } else {
-                self.full = true;
-                read::discard(node, cache, folio);
+        let started = unsafe { cache.store.submit(&self.reads[..self.count]) };
+        let mut folios = self.folios[..self.folio_count].iter();
+        for place in 0..self.count {
+            for &id in folios.by_ref().take(self.lengths[place].into()) {
+                let folio = node.folios.get(id);
+                if place < started {
+                    // Whoever came before the read was in flight reaps it now.
+                    folio.rouse();
+                } else {
+                    self.full = true;
+                    read::discard(node, cache, folio);
+                    node.put(folio);
+                }
                 node.put(folio);
             }
-            node.put(folio);
         }
-        self.count = 0;
+        let bytes: usize = self.reads[..started].iter().map(|read| read.bytes).sum();
+        let pages = bytes / PAGE_SIZE;
+        node.stats.readahead_pages.add(pages as u64);
+        self.started += pages as u32;
+        (self.count, self.folio_count) = (0, 0);
     }
 }

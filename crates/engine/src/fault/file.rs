@@ -22,7 +22,7 @@ pub(super) fn fault(
         if flags.tried {
             stats.retry_io_miss.add(1);
         }
-        return miss::fault(cache, addr, advice, flags);
+        return miss::fault(cache, addr, advice);
     };
     let state = folio.state();
     if state & flag::LOCKED != 0 {

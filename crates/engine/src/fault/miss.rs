@@ -1,7 +1,7 @@
 //! A fault on a page that is not cached: what to read for it.
 
 use super::wait::Wait;
-use super::{Fault, FaultError, FaultFlags, ahead, hole};
+use super::{Fault, FaultError, ahead, hole};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
@@ -17,12 +17,7 @@ use sync::Arc;
 /// window pages, a page table.
 const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
-pub(super) fn fault(
-    cache: &Arc<PageCache>,
-    addr: usize,
-    advice: Advice,
-    _flags: FaultFlags,
-) -> Fault {
+pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Fault {
     let node = &cache.node;
     if node.budget.free() < HEADROOM as u64 {
         return Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM)));

@@ -1,7 +1,7 @@
 //! Reading a folio, and what happens when the read is over.
 
 use crate::PAGE_SIZE;
-use crate::cache::folio::{Folio, flag};
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::store::{Complete, StoreError};
 
@@ -24,9 +24,16 @@ pub struct Completion<'a>(pub &'a Node);
 impl Complete for Completion<'_> {
     fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
         let node = self.0;
-        // The read holds a reference.
-        let folio = FolioRef::new(node, node.folios.get(cookie as u32));
-        finish(node, folio.cache(), &folio, result);
+        let (mut next, mut left) = (cookie as u32, result);
+        while next != NO_FOLIO {
+            // The read holds a reference to each of its folios.
+            let folio = FolioRef::new(node, node.folios.get(next));
+            next = folio.next_in_read();
+            let asked = folio.pages() * PAGE_SIZE;
+            let part = left.map(|bytes| bytes.min(asked));
+            left = left.map(|bytes| bytes.saturating_sub(asked));
+            finish(node, folio.cache(), &folio, part);
+        }
     }
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interru
             return false;
         }
         let in_flight = announced & flag::ASYNC != 0
-            && cache.store.reap(folio.id() as u64, &completion, SLICE_NS) == Reap::TimedOut;
+            && cache.store.reap(folio.read_cookie(), &completion, SLICE_NS) == Reap::TimedOut;
         if !in_flight {
             folio.sleep(announced, SLICE_NS);
         }
