@@ -15,6 +15,7 @@ pub mod fault;
 pub mod lock;
 pub mod mm;
 pub mod mmu;
+pub mod policy;
 pub mod readahead;
 pub mod reclaim;
 pub mod slab;

@@ -6,6 +6,7 @@
 //! of the same page is the folio lock's business, and of the same page table
 //! the range word's (`cache::window`).
 
+use crate::mm::Protection;
 use core::ops::Range;
 
 mod soft;
@@ -48,9 +49,10 @@ impl Reservation {
 
 /// Page tables.
 pub trait Mmu: Send + Sync {
-    /// Reserves `bytes` of address space whose pages are all missing. A touch
-    /// there ends in [`fault::handle`](crate::fault::handle).
-    fn reserve(&self, bytes: usize) -> Result<Reservation, MmuError>;
+    /// Reserves `bytes` of address space whose pages are all missing, and may
+    /// be used as `protection` says once they are there. A touch there ends in
+    /// [`fault::handle`](crate::fault::handle).
+    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError>;
 
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
@@ -71,6 +73,10 @@ pub trait Mmu: Send + Sync {
 
     /// Maps `bytes` at `addr` as zeros that cost no memory.
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
+
+    /// Maps `bytes` at `addr` as zeroed memory of their own, writable. Pages
+    /// that are already there are left as they are.
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
 
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.

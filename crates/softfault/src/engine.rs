@@ -11,6 +11,7 @@ use crate::{FaultError, Mmap, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::policy::Policies;
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -88,6 +89,7 @@ pub struct Builder {
     pub(crate) fallback: Fallback,
     pub(crate) trust_handlers: bool,
     pub(crate) async_reads: AsyncReads,
+    policies: Policies,
 }
 
 impl Builder {
@@ -138,6 +140,13 @@ impl Builder {
         self
     }
 
+    /// Policies other than the default: the baselines of the documents that
+    /// this engine follows, to measure against.
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.policies = policies;
+        self
+    }
+
     /// Builds the engine. Fails where the budget is too small, where the
     /// machine has no address space, or where userfaultfd is closed.
     pub fn build(self) -> io::Result<Engine> {
@@ -180,12 +189,13 @@ impl Builder {
             .into_iter()
             .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
             .ok_or_else(no_memory)?;
-        let node = Node::new(
+        let node = Node::with_policies(
             budget,
             most,
             process.dyn_mmu(),
             Arc::new(frames),
             process.clock(),
+            self.policies,
         )
         .map_err(error::budget)?;
         node.enlist();
@@ -221,6 +231,7 @@ impl Engine {
             fallback: Fallback::Error,
             trust_handlers: false,
             async_reads: AsyncReads::Auto,
+            policies: Policies::default(),
         }
     }
 

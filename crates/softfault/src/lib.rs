@@ -69,6 +69,7 @@ pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
 pub use pinned::Pinned;
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
+pub use softfault_engine::policy;
 pub use stats::{Stats, Waits};
 
 /// The least budget of an engine, in bytes.

@@ -25,6 +25,7 @@
 
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
+use crate::mm::Protection;
 use crate::mmu::MmuError;
 use crate::readahead::ReadAhead;
 use crate::store::Store;
@@ -87,7 +88,7 @@ impl PageCache {
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, MmuError> {
         let span = (bytes as usize).max(1).next_multiple_of(PAGE_SIZE);
-        let reservation = node.mmu.reserve(span)?;
+        let reservation = node.mmu.reserve(span, Protection::Read)?;
         let Some(window) = Window::new(reservation.clone()) else {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory);

@@ -7,6 +7,7 @@ use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
 use crate::lock::Mutex;
+use crate::policy::Policies;
 use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
 use crate::stats::NodeStats;
@@ -40,6 +41,8 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// What happened so far.
     pub stats: NodeStats,
+    /// How faults retry and what read-ahead counts. Immutable.
+    pub policies: Policies,
     /// All folios.
     pub(crate) folios: Slab<Folio>,
     /// Folios by address.
@@ -69,6 +72,19 @@ impl Node {
         mmu: Arc<dyn Mmu>,
         frames: Arc<dyn FrameMemory>,
         clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, NodeError> {
+        Self::with_policies(budget, most_bytes, mmu, frames, clock, Policies::default())
+    }
+
+    /// The same, with policies of the caller's choice; that of the VMA lock is
+    /// the address space's, and not looked at here.
+    pub fn with_policies(
+        budget: Arc<Budget>,
+        most_bytes: usize,
+        mmu: Arc<dyn Mmu>,
+        frames: Arc<dyn FrameMemory>,
+        clock: Arc<dyn Clock>,
+        policies: Policies,
     ) -> Result<Arc<Self>, NodeError> {
         let pages = budget.limit() as usize;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -103,6 +119,7 @@ impl Node {
             ghosts,
             batches,
             stats: NodeStats::default(),
+            policies,
             used: AtomicUsize::new(0),
             pinned: AtomicU64::new(0),
             most,

@@ -47,6 +47,8 @@ pub enum Protection {
     None,
     /// Reading.
     Read,
+    /// Reading and writing.
+    ReadWrite,
 }
 
 /// Everything of a VMA except its range: two neighbours merge if these agree.

@@ -5,6 +5,7 @@
 use super::{Mmu, MmuError, Reservation, TABLE_SPAN};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
+use crate::mm::Protection;
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -83,7 +84,7 @@ fn find<'a>(windows: &'a mut [SoftWindow], range: &Range<usize>) -> Option<&'a m
 }
 
 impl Mmu for SoftMmu {
-    fn reserve(&self, bytes: usize) -> Result<Reservation, MmuError> {
+    fn reserve(&self, bytes: usize, _protection: Protection) -> Result<Reservation, MmuError> {
         let bytes = bytes.next_multiple_of(PAGE_SIZE);
         let memory = sync::pages::map(bytes + TABLE_SPAN).ok_or(MmuError::NoMemory)?;
         let reservation = Reservation {
@@ -153,6 +154,10 @@ impl Mmu for SoftMmu {
             }
         }
         Ok(())
+    }
+
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.zero(window, addr, bytes)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

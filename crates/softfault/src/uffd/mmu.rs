@@ -6,6 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -62,13 +63,13 @@ impl UffdMmu {
     }
 
     /// Maps `bytes` at a multiple of a page table's span.
-    fn map(&self, bytes: usize) -> Result<usize, MmuError> {
-        let plain = anonymous(bytes)?;
+    fn map(&self, bytes: usize, protection: c_int) -> Result<usize, MmuError> {
+        let plain = anonymous(bytes, protection)?;
         if plain.is_multiple_of(TABLE_SPAN) {
             return Ok(plain);
         }
         unmap(plain..plain + bytes);
-        let wide = anonymous(bytes + TABLE_SPAN)?;
+        let wide = anonymous(bytes + TABLE_SPAN, protection)?;
         let start = wide.next_multiple_of(TABLE_SPAN);
         unmap(wide..start);
         unmap(start + bytes..wide + bytes + TABLE_SPAN);
@@ -118,13 +119,13 @@ impl UffdMmu {
     }
 }
 
-fn anonymous(bytes: usize) -> Result<usize, MmuError> {
+fn anonymous(bytes: usize, protection: c_int) -> Result<usize, MmuError> {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let addr = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
             bytes,
-            libc::PROT_READ,
+            protection,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
             0,
@@ -171,14 +172,21 @@ fn finish(bytes: usize, mut step: impl FnMut(usize) -> Progress) -> Result<(), M
 }
 
 impl Mmu for UffdMmu {
-    fn reserve(&self, bytes: usize) -> Result<Reservation, MmuError> {
+    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
         let token = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
         // Where descriptors have run out, the first one serves all.
         let (token, fd) = match self.descriptor(token) {
             Ok(fd) => (token, fd),
             Err(_) => (0, self.descriptor(0).map_err(system)?),
         };
-        let start = self.map(bytes)?;
+        let start = self.map(
+            bytes,
+            match protection {
+                Protection::None => libc::PROT_NONE,
+                Protection::Read => libc::PROT_READ,
+                Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            },
+        )?;
         let range = start..start + bytes;
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
@@ -229,6 +237,17 @@ impl Mmu for UffdMmu {
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
         finish(bytes, |done| abi::zero(fd, addr + done, bytes - done))
+    }
+
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        // Not UFFDIO_ZEROPAGE: the kernel would replace its zero page at the
+        // first write, and nobody would have paid for the memory.
+        static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+        for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
+            // SAFETY: the zeros are there for ever.
+            unsafe { self.copy(window, page, ZEROS.as_ptr(), PAGE_SIZE)? };
+        }
+        Ok(())
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

@@ -1,0 +1,223 @@
+//! Policies: what each document changed, as a value, with its baseline.
+//!
+//! A policy changes one thing alone, so that before and after run in one
+//! binary. The defaults are the best that we have measured. As text, which is
+//! what command lines and results have, policies are `name=value` joined by
+//! `+`; what is not named has its default.
+//!
+//! | policy | name | values | document |
+//! |---|---|---|---|
+//! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount` | 004 |
+//! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
+//! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
+//! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
+
+use core::fmt;
+use core::str::FromStr;
+
+/// What the lock of a VMA is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum VmaLockKind {
+    /// A reader-writer semaphore in an allocation of its own, and a flag that
+    /// says whether the VMA is detached: Linux before document 004.
+    Rwsem,
+    /// One count in the VMA that is lock, flag and lifetime (document 004).
+    #[default]
+    Refcount,
+}
+
+/// Under which lock a fault comes back that had to wait for I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RetryLock {
+    /// The first wait drops the VMA lock; the retry takes `mmap_lock` and does
+    /// not drop it again, whatever it waits for: Linux before document 002.
+    MmapLock,
+    /// The VMA lock again, and dropped again for each wait (document 002).
+    #[default]
+    VmaLock,
+    /// The VMA lock is kept over the wait: what reviewers of document 002
+    /// proposed instead. Whoever unmaps or forks waits for the I/O.
+    Held,
+}
+
+/// Whether a fault that comes back still holds the folio that it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RetryPin {
+    /// Reclaim may take the folio before the retry has looked, as in Linux and
+    /// in both documents; `retry_io_miss` counts how often it did.
+    No,
+    /// The waiting fault keeps a reference until it has looked.
+    #[default]
+    Yes,
+}
+
+/// What read-ahead takes for a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MissAccounting {
+    /// Linux's `mmap_miss` before document 003: every page that a fault maps
+    /// is a hit.
+    Baseline,
+    /// Only the faulting address counts (document 003, first patch).
+    FaultingAddress,
+    /// A fault that waited for I/O counts nothing (its second patch).
+    IgnoreTried,
+    /// Both patches.
+    Both,
+    /// Runs and strides are followed, and what was read in vain is measured:
+    /// ours.
+    #[default]
+    Adaptive,
+}
+
+/// All policies of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Policies {
+    /// Of the address space.
+    pub vma_lock: VmaLockKind,
+    /// Of the faults on this engine's maps.
+    pub retry_lock: RetryLock,
+    /// Of the faults on this engine's maps.
+    pub retry_pin: RetryPin,
+    /// Of this engine's read-ahead.
+    pub miss_accounting: MissAccounting,
+}
+
+/// The values of a policy and their names.
+type Names<T> = &'static [(&'static str, T)];
+
+const VMA_LOCK: Names<VmaLockKind> = &[
+    ("rwsem", VmaLockKind::Rwsem),
+    ("refcount", VmaLockKind::Refcount),
+];
+const RETRY_LOCK: Names<RetryLock> = &[
+    ("mmap-lock", RetryLock::MmapLock),
+    ("vma-lock", RetryLock::VmaLock),
+    ("held", RetryLock::Held),
+];
+const RETRY_PIN: Names<RetryPin> = &[("no", RetryPin::No), ("yes", RetryPin::Yes)];
+const MISS_ACCOUNTING: Names<MissAccounting> = &[
+    ("baseline", MissAccounting::Baseline),
+    ("p1", MissAccounting::FaultingAddress),
+    ("p2", MissAccounting::IgnoreTried),
+    ("both", MissAccounting::Both),
+    ("adaptive", MissAccounting::Adaptive),
+];
+
+/// The value that is called `name`, or what there is to choose from.
+fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
+    let found = names.iter().find(|(known, _)| *known == name);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        let known = known.join(", ");
+        UnknownPolicy(format!("`{policy}` is one of {known}, not `{name}`"))
+    })
+}
+
+fn name<T: Copy + PartialEq>(names: Names<T>, value: T) -> &'static str {
+    let found = names.iter().find(|(_, known)| *known == value);
+    found.expect("every value has a name").0
+}
+
+/// Text that names no policy, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownPolicy(String);
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+impl FromStr for Policies {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let mut policies = Self::default();
+        for part in text.split('+').filter(|_| !text.is_empty()) {
+            let (policy, chosen) = part
+                .split_once('=')
+                .ok_or_else(|| UnknownPolicy(format!("a policy is NAME=VALUE, not `{part}`")))?;
+            match policy {
+                "lock" => policies.vma_lock = value(policy, VMA_LOCK, chosen)?,
+                "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
+                "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
+                "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
+                _ => {
+                    let text = format!("policies are lock, retry, pin and miss, not `{policy}`");
+                    return Err(UnknownPolicy(text));
+                }
+            }
+        }
+        Ok(policies)
+    }
+}
+
+impl fmt::Display for Policies {
+    /// Those that are not the default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Self::default();
+        let parts = [
+            (
+                "lock",
+                name(VMA_LOCK, self.vma_lock),
+                name(VMA_LOCK, default.vma_lock),
+            ),
+            (
+                "retry",
+                name(RETRY_LOCK, self.retry_lock),
+                name(RETRY_LOCK, default.retry_lock),
+            ),
+            (
+                "pin",
+                name(RETRY_PIN, self.retry_pin),
+                name(RETRY_PIN, default.retry_pin),
+            ),
+            (
+                "miss",
+                name(MISS_ACCOUNTING, self.miss_accounting),
+                name(MISS_ACCOUNTING, default.miss_accounting),
+            ),
+        ];
+        let mut joined = "";
+        for (policy, value, _) in parts.iter().filter(|(_, value, default)| value != default) {
+            write!(f, "{joined}{policy}={value}")?;
+            joined = "+";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_policies_are_the_same_thing() {
+        for text in [
+            "",
+            "retry=mmap-lock+pin=no",
+            "lock=rwsem+miss=p1",
+            "retry=held",
+            "miss=both",
+        ] {
+            let policies: Policies = text.parse().unwrap();
+            assert_eq!(policies.to_string(), text);
+        }
+        let default: Policies = "lock=refcount+pin=yes".parse().unwrap();
+        assert_eq!(default, Policies::default());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_said_in_a_line() {
+        let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
+        assert_eq!(error("pin=maybe"), "`pin` is one of no, yes, not `maybe`");
+        assert_eq!(error("pin"), "a policy is NAME=VALUE, not `pin`");
+        assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
+        assert_eq!(
+            error("sync=x"),
+            "policies are lock, retry, pin and miss, not `sync`"
+        );
+    }
+}
