@@ -8,10 +8,11 @@ use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
 use crate::{FaultError, Mmap, MmapOptions};
-use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::mm::AddressSpace;
 use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -72,9 +73,13 @@ impl Drop for Inner {
     }
 }
 
+/// What maps need of their engine.
 pub(crate) struct Managed {
+    /// Who pays.
     pub(crate) node: Arc<Node>,
-    pub(crate) process: &'static Process,
+    /// Where faults look mappings up: the process's, which all its engines
+    /// share.
+    pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
 }
@@ -171,6 +176,16 @@ impl Builder {
     }
 
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {
+        self.over(process.dyn_mmu(), process.space().clone(), process.clock())
+    }
+
+    /// The managed part over page tables, mappings and a clock.
+    fn over(
+        &self,
+        mmu: Arc<dyn Mmu>,
+        space: Arc<AddressSpace>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Managed> {
         let machine = crate::machine::memory_bytes();
         let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
         let most = self.most_memory.unwrap_or(machine).max(memory);
@@ -189,15 +204,8 @@ impl Builder {
             .into_iter()
             .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
             .ok_or_else(no_memory)?;
-        let node = Node::with_policies(
-            budget,
-            most,
-            process.dyn_mmu(),
-            Arc::new(frames),
-            process.clock(),
-            self.policies,
-        )
-        .map_err(error::budget)?;
+        let node = Node::with_policies(budget, most, mmu, Arc::new(frames), clock, self.policies)
+            .map_err(error::budget)?;
         node.enlist();
         let rings = match self.async_reads {
             AsyncReads::Auto => Rings::new().ok(),
@@ -206,11 +214,7 @@ impl Builder {
             AsyncReads::Never => None,
         };
         let rings = rings.map(Arc::new);
-        Ok(Managed {
-            node,
-            process,
-            rings,
-        })
+        Ok(Managed { node, space, rings })
     }
 }
 

@@ -96,11 +96,11 @@ impl Process {
     pub fn note_error(&self, _addr: usize, _error: FaultError) {
         self.failed_touches.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// Touches that could not be served and raised SIGBUS.
-    pub fn failed_touches(&self) -> u64 {
-        self.failed_touches.load(Ordering::Relaxed)
-    }
+/// Touches that could not be served and raised SIGBUS, in the whole process.
+pub fn failed_touches() -> u64 {
+    get().map_or(0, |process| process.failed_touches.load(Ordering::Relaxed))
 }
 
 /// Mappings that a process may have: Linux allows 65,530 by default.

@@ -90,7 +90,7 @@ impl Stats {
                 ..Self::default()
             };
         };
-        let (node, space) = (&managed.node, managed.process.space());
+        let (node, space) = (&managed.node, &managed.space);
         let counted = &node.stats;
         let pages = |pages: u64| pages * PAGE_SIZE as u64;
         let locks = space.lock_stats();
@@ -104,7 +104,7 @@ impl Stats {
                 + counted.spurious.get(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
-            failed_touches: managed.process.failed_touches(),
+            failed_touches: crate::process::failed_touches(),
             retry_mmap_drop: counted.retry_mmap_drop.get(),
             retry_io_miss: counted.retry_io_miss.get(),
             memory_waits: counted.memory_waits.get(),
