@@ -35,8 +35,9 @@ pub(super) fn folio(
         Err(error) => {
             release(cache, &folio);
             return match error {
-                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING)),
-                Refused::Zapping => Fault::Retry(Wait::table(cache, addr)),
+                // It was read, perhaps just now: reclaim is to take others.
+                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
+                Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
                 Refused::Mmu(error) => Fault::Error(mmu_error(error)),
             };
         }

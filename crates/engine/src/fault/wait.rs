@@ -1,12 +1,13 @@
 //! What a fault waits for, as a value, and the waiting.
 //!
-//! A wait holds no lock. It holds the page cache and a reference to the folio
-//! it is for. Whoever waited keeps it until the retry has looked, so that
-//! reclaim cannot take the folio between the end of the read and the retry.
+//! A wait takes no lock of the address space. It holds the page cache and a
+//! reference to the folio it is for: what is read, or what was read and finds
+//! no memory to be mapped with. Whoever waited keeps it until the retry has
+//! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use super::read::{self, Completion};
-use crate::cache::folio::{Folio, flag};
-use crate::cache::{FolioRef, PageCache};
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
+use crate::cache::{FolioRef, Node, PageCache};
 use crate::reclaim::Need;
 use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
@@ -36,25 +37,39 @@ impl Interrupt for NeverInterrupted {
 pub struct Wait {
     cache: Arc<PageCache>,
     reason: Reason,
+    /// What has to stay meanwhile, or [`NO_FOLIO`].
+    folio: u32,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     /// The folio is ours to read, by this thread.
-    Read(u32),
+    Read,
     /// Somebody else reads the folio.
-    Folio(u32),
+    Folio,
     /// Somebody else maps or evicts the folio.
-    Busy(u32),
+    Busy,
     /// There is not enough of something.
     Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
 }
 
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// Look again.
+    Ready,
+    /// Look again, but there was no room to be made.
+    NoRoom,
+    /// Something else wants the thread.
+    Interrupted,
+}
+
 impl Wait {
     /// The folio is locked by the caller, who is to read it.
     pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
-        Self::new(cache, Reason::Read(folio.leak().id()))
+        Self::new(cache, Reason::Read).keeping(folio)
     }
 
     /// The folio is locked by somebody else.
@@ -63,7 +78,7 @@ impl Wait {
             true => Reason::Busy,
             false => Reason::Folio,
         };
-        Self::new(cache, reason(folio.leak().id()))
+        Self::new(cache, reason).keeping(folio)
     }
 
     /// There is no memory.
@@ -80,48 +95,84 @@ impl Wait {
         Self {
             cache: cache.clone(),
             reason,
+            folio: NO_FOLIO,
         }
+    }
+
+    /// Lets `folio`, which nobody has to be waited for, stay meanwhile.
+    pub(super) fn keeping(mut self, folio: FolioRef<'_>) -> Self {
+        debug_assert_eq!(self.folio, NO_FOLIO);
+        self.folio = folio.leak().id();
+        self
+    }
+
+    /// For a wait for memory: lets go of what `keeping` kept, which reclaim
+    /// could not take.
+    pub(super) fn let_go(&mut self) {
+        if let Reason::Memory(_) = self.reason
+            && self.folio != NO_FOLIO
+        {
+            self.node().put(self.node().folios.get(self.folio));
+            self.folio = NO_FOLIO;
+        }
+    }
+
+    /// The node whose folio or memory is waited for.
+    pub(super) fn node(&self) -> &Node {
+        &self.cache.node
     }
 
     /// True if what is waited for is I/O.
     pub fn is_io(&self) -> bool {
-        matches!(self.reason, Reason::Read(_) | Reason::Folio(_))
+        matches!(self.reason, Reason::Read | Reason::Folio)
     }
 
-    /// Waits. `false` if interrupted.
-    pub fn wait(&self, interrupt: &dyn Interrupt) -> bool {
-        let io = self.is_io();
-        let cache = &*self.cache;
-        let stats = &cache.node.stats;
+    /// True if the folio was read since, well or not. One that was given up
+    /// unread, because the store could not take the read, was not.
+    pub(super) fn has_read(&self) -> bool {
+        self.is_io()
+            && self.node().folios.get(self.folio).state() & (flag::UPTODATE | flag::ERROR) != 0
+    }
+
+    /// Waits.
+    pub fn wait(&self, interrupt: &dyn Interrupt) -> Waited {
+        let (cache, node) = (&*self.cache, &*self.cache.node);
         match self.reason {
-            Reason::Read(folio) => {
-                stats.retry_mmap_drop.add(1);
-                read::demand(cache, cache.node.folios.get(folio));
-                true
+            Reason::Read => {
+                read::demand(cache, node.folios.get(self.folio));
+                Waited::Ready
             }
-            Reason::Folio(folio) | Reason::Busy(folio) => {
-                if io {
-                    stats.retry_mmap_drop.add(1);
+            Reason::Folio | Reason::Busy => {
+                let before = node.clock.now_ns();
+                let done = unlocked(cache, node.folios.get(self.folio), interrupt);
+                node.stats.folio_waits.record(node.clock.now_ns() - before);
+                match done {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
                 }
-                let before = cache.node.clock.now_ns();
-                let done = unlocked(cache, cache.node.folios.get(folio), interrupt);
-                stats.folio_waits.record(cache.node.clock.now_ns() - before);
-                done
             }
             Reason::Memory(need) => {
-                stats.memory_waits.add(1);
-                let subscription = cache.node.budget.subscribe();
+                node.stats.memory_waits.add(1);
+                let subscription = node.budget.subscribe();
                 // Reads that are over and that nobody waited for: reclaim can
                 // take them once they are delivered.
-                cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-                if !cache.node.make_room(need) {
+                cache.store.reap(NO_COOKIE, &Completion(node), 0);
+                let made = node.make_room(need);
+                if !made {
                     subscription.wait(SLICE_NS);
                 }
-                !interrupt.pending()
+                match (interrupt.pending(), made) {
+                    (true, _) => Waited::Interrupted,
+                    (false, true) => Waited::Ready,
+                    (false, false) => Waited::NoRoom,
+                }
             }
             Reason::Table(addr) => {
                 cache.window.wait_zapped(addr, SLICE_NS);
-                !interrupt.pending()
+                match interrupt.pending() {
+                    true => Waited::Interrupted,
+                    false => Waited::Ready,
+                }
             }
         }
     }
@@ -129,9 +180,9 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Reason::Read(id) | Reason::Folio(id) | Reason::Busy(id) = self.reason {
-            let node = &self.cache.node;
-            node.put(node.folios.get(id));
+        if self.folio != NO_FOLIO {
+            let node = self.node();
+            node.put(node.folios.get(self.folio));
         }
     }
 }
