@@ -138,13 +138,7 @@ impl PageCache {
     /// Counts residents out of the window; if they were the last of a page
     /// table's span, zaps it. For a mapping that failed half-way.
     pub(super) fn leave(&self, addr: usize, pages: usize) {
-        let range = match self.window.leave(addr, pages) {
-            Some(table) => {
-                self.node.mmu.zap(core::slice::from_ref(&table));
-                return self.window.zapped(&table, &self.node.budget);
-            }
-            None => addr..addr + pages * PAGE_SIZE,
-        };
-        self.node.mmu.zap(core::slice::from_ref(&range));
+        let node = &self.node;
+        (self.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
 //!      │
+//!      ├─ anon::fault ── absent: a page of zeros ─────────────► Mapped
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
 //!            │              ├─ uptodate ──► map::folio ───────► Mapped
 //!            │              └─ locked ────────────────────────► Retry(Folio)
@@ -21,6 +22,7 @@ use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
 use retry::Retry;
 
 mod ahead;
+mod anon;
 mod around;
 mod file;
 mod hole;
@@ -116,6 +118,9 @@ pub(crate) fn serve(
         match attempt(&vma, flags) {
             Fault::Mapped => return Outcome::Mapped,
             Fault::Error(error) => return Outcome::Error(error),
+            Fault::Retry(wait) if retry.gives_up(&wait) => {
+                return Outcome::Error(FaultError::NoMemory);
+            }
             Fault::Retry(wait) => {
                 flags.tried |= wait.is_io();
                 if !retry.wait(vma, wait, interrupt) {
@@ -126,15 +131,28 @@ pub(crate) fn serve(
     }
 }
 
-/// One attempt, under the VMA lock.
+/// One attempt, under the VMA lock. The VMA shows pages of a window, from
+/// `pgoff` on; what serves the fault goes by the window's addresses.
 fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
-    vma.with(
-        |attributes| match (attributes.protection, &attributes.backing) {
-            (Protection::Read, Backing::File(cache)) if !flags.write => {
+    let offset = addr - vma.vma().start();
+    vma.with(|attributes| {
+        let allowed = match attributes.protection {
+            Protection::None => false,
+            Protection::Read => !flags.write,
+            Protection::ReadWrite => true,
+        };
+        match &attributes.backing {
+            Backing::None | Backing::Test(_) => Fault::Error(FaultError::NotMapped),
+            _ if !allowed => Fault::Error(FaultError::Protection),
+            Backing::File(_) if flags.write => Fault::Error(FaultError::Protection),
+            Backing::File(cache) => {
+                let addr = cache.window.address(attributes.pgoff, offset);
                 file::fault(cache, addr, attributes.advice, flags)
             }
-            (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
-            _ => Fault::Error(FaultError::Protection),
-        },
-    )
+            Backing::Anonymous(anon) => {
+                let addr = anon.window.address(attributes.pgoff, offset);
+                anon::fault(anon, addr, flags)
+            }
+        }
+    })
 }

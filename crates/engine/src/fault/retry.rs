@@ -54,8 +54,9 @@ pub(super) struct Retry<'a> {
     /// True if the last wait was for a read, which did its work: the next
     /// attempt should find the folio.
     read: bool,
-    /// True if the last wait was for memory, and there was none to be had.
-    no_room: bool,
+    /// Waits for memory in a row, up to the last one, that found none to be
+    /// had.
+    futile: u32,
 }
 
 impl<'a> Retry<'a> {
@@ -79,6 +80,11 @@ impl<'a> Retry<'a> {
     /// True once after a wait for a read that did its work.
     pub(super) fn has_read(&mut self) -> bool {
         core::mem::take(&mut self.read)
+    }
+
+    /// True if there is no use in waiting again.
+    pub(super) fn gives_up(&self, wait: &Wait) -> bool {
+        wait.is_hopeless(self.futile)
     }
 
     /// Waits, with or without the lock. `false` if interrupted: then nothing is
@@ -110,12 +116,15 @@ impl<'a> Retry<'a> {
         // What is about to be mapped stays meanwhile, as it does in Linux while
         // a fault allocates a page table; unless it is itself what keeps
         // memory from coming.
-        if self.no_room {
+        if self.futile > 0 {
             wait.let_go();
         }
         let waited = wait.wait(interrupt);
         self.read = waited == Waited::Ready && wait.has_read();
-        self.no_room = waited == Waited::NoRoom;
+        self.futile = match waited {
+            Waited::NoRoom => self.futile + 1,
+            _ => 0,
+        };
         let drops = io && wait.node().policies.retry_pin == RetryPin::No;
         self.waited = (!drops).then_some(wait);
         waited != Waited::Interrupted

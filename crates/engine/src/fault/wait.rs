@@ -6,6 +6,7 @@
 //! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use super::read::{self, Completion};
+use crate::anon::{Anonymous, FAULT_PAGES};
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::reclaim::Need;
@@ -14,6 +15,8 @@ use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
 const SLICE_NS: u64 = 10_000_000;
+/// Waits for memory, of a slice each, after which it is not to be had.
+const PATIENCE: u32 = 100;
 
 /// Tells a waiting fault that something else wants its thread: a pending
 /// signal, say.
@@ -35,10 +38,16 @@ impl Interrupt for NeverInterrupted {
 /// What a fault waits for. Holds a reference to the folio it names.
 #[must_use = "the fault goes on after the wait"]
 pub struct Wait {
-    cache: Arc<PageCache>,
+    owner: Owner,
     reason: Reason,
     /// What has to stay meanwhile, or [`NO_FOLIO`].
     folio: u32,
+}
+
+/// Whose page it is that the fault is for.
+enum Owner {
+    File(Arc<PageCache>),
+    Anonymous(Arc<Anonymous>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +62,8 @@ enum Reason {
     Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
+    /// Another fault fills this page of anonymous memory.
+    Page(usize),
 }
 
 /// How a wait ended.
@@ -91,9 +102,32 @@ impl Wait {
         Self::new(cache, Reason::Table(addr))
     }
 
+    /// There is no memory for a page of anonymous memory.
+    pub(super) fn anonymous_memory(anon: &Arc<Anonymous>) -> Self {
+        Self::of(anon, Reason::Memory(Need::Pages(FAULT_PAGES)))
+    }
+
+    /// A page table of anonymous memory is being zapped.
+    pub(super) fn anonymous_table(anon: &Arc<Anonymous>, addr: usize) -> Self {
+        Self::of(anon, Reason::Table(addr))
+    }
+
+    /// Another fault fills the page.
+    pub(super) fn anonymous_page(anon: &Arc<Anonymous>, addr: usize) -> Self {
+        Self::of(anon, Reason::Page(anon.page(addr)))
+    }
+
+    fn of(anon: &Arc<Anonymous>, reason: Reason) -> Self {
+        Self {
+            owner: Owner::Anonymous(anon.clone()),
+            reason,
+            folio: NO_FOLIO,
+        }
+    }
+
     fn new(cache: &Arc<PageCache>, reason: Reason) -> Self {
         Self {
-            cache: cache.clone(),
+            owner: Owner::File(cache.clone()),
             reason,
             folio: NO_FOLIO,
         }
@@ -119,7 +153,32 @@ impl Wait {
 
     /// The node whose folio or memory is waited for.
     pub(super) fn node(&self) -> &Node {
-        &self.cache.node
+        match &self.owner {
+            Owner::File(cache) => &cache.node,
+            Owner::Anonymous(anon) => &anon.node,
+        }
+    }
+
+    fn cache(&self) -> &PageCache {
+        match &self.owner {
+            Owner::File(cache) => cache,
+            Owner::Anonymous(_) => unreachable!("anonymous memory has no folios"),
+        }
+    }
+
+    /// True if this is for memory that will not come, after `futile` waits in a
+    /// row that made none. Anonymous pages cannot be evicted: where nothing
+    /// else is left, a fault ends and does not hang. One for a file waits as
+    /// long as anybody may give memory back: a reader, an unpin.
+    pub(super) fn is_hopeless(&self, futile: u32) -> bool {
+        let Reason::Memory(need) = self.reason else {
+            return false;
+        };
+        let node = self.node();
+        match self.owner {
+            Owner::Anonymous(_) => futile >= PATIENCE || futile > 0 && node.has_nothing_left(need),
+            Owner::File(_) => futile >= PATIENCE && node.holds_anonymous_only(),
+        }
     }
 
     /// True if what is waited for is I/O.
@@ -136,15 +195,15 @@ impl Wait {
 
     /// Waits.
     pub fn wait(&self, interrupt: &dyn Interrupt) -> Waited {
-        let (cache, node) = (&*self.cache, &*self.cache.node);
+        let node = self.node();
         match self.reason {
             Reason::Read => {
-                read::demand(cache, node.folios.get(self.folio));
+                read::demand(self.cache(), node.folios.get(self.folio));
                 Waited::Ready
             }
             Reason::Folio | Reason::Busy => {
                 let before = node.clock.now_ns();
-                let done = unlocked(cache, node.folios.get(self.folio), interrupt);
+                let done = unlocked(self.cache(), node.folios.get(self.folio), interrupt);
                 node.stats.folio_waits.record(node.clock.now_ns() - before);
                 match done {
                     true => Waited::Ready,
@@ -156,7 +215,9 @@ impl Wait {
                 let subscription = node.budget.subscribe();
                 // Reads that are over and that nobody waited for: reclaim can
                 // take them once they are delivered.
-                cache.store.reap(NO_COOKIE, &Completion(node), 0);
+                if let Owner::File(cache) = &self.owner {
+                    cache.store.reap(NO_COOKIE, &Completion(node), 0);
+                }
                 let made = node.make_room(need);
                 if !made {
                     subscription.wait(SLICE_NS);
@@ -168,13 +229,27 @@ impl Wait {
                 }
             }
             Reason::Table(addr) => {
-                cache.window.wait_zapped(addr, SLICE_NS);
-                match interrupt.pending() {
-                    true => Waited::Interrupted,
-                    false => Waited::Ready,
+                let window = match &self.owner {
+                    Owner::File(cache) => &cache.window,
+                    Owner::Anonymous(anon) => &anon.window,
+                };
+                window.wait_zapped(addr, SLICE_NS);
+                ready_unless(interrupt)
+            }
+            Reason::Page(page) => {
+                if let Owner::Anonymous(anon) = &self.owner {
+                    anon.pages.wait_unlocked(page, SLICE_NS);
                 }
+                ready_unless(interrupt)
             }
         }
+    }
+}
+
+fn ready_unless(interrupt: &dyn Interrupt) -> Waited {
+    match interrupt.pending() {
+        true => Waited::Interrupted,
+        false => Waited::Ready,
     }
 }
 
