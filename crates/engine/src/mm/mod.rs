@@ -24,6 +24,7 @@ mod query;
 mod remap;
 pub mod space;
 mod split;
+mod stale;
 pub mod tree;
 mod unmap;
 pub mod vma;
