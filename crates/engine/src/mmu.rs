@@ -9,8 +9,8 @@
 use crate::mm::Protection;
 use core::ops::Range;
 
-mod soft;
-pub use soft::SoftMmu;
+pub mod soft;
+pub use soft::{Core, SoftMmu};
 
 /// Bytes that one page table covers: Linux frees a table only when this whole
 /// range is zapped.

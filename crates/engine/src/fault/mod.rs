@@ -21,6 +21,7 @@
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
 use retry::Retry;
 
+mod access;
 mod ahead;
 mod anon;
 mod around;
@@ -34,6 +35,7 @@ mod read;
 mod retry;
 mod wait;
 
+pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use pin::{Pin, pin, unpin};
 pub use prefetch::prefetch;
 pub use read::Completion;
