@@ -100,7 +100,7 @@ impl World for SoftWorld {
         };
         // An error means that a part was unmapped before.
         let pages = self.maps[&map].pages(&bytes);
-        let _ = self.rig.space.mprotect(pages, protection);
+        self.rig.protect(pages, protection);
         true
     }
 

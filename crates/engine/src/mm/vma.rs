@@ -39,8 +39,8 @@ pub enum Advice {
     Sequential,
 }
 
-/// What a mapping may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+/// What a mapping may be used for. What is greater allows more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Protection {
     /// Nothing.
     #[default]

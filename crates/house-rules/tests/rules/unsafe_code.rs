@@ -73,9 +73,15 @@ const UNSAFE_FILES: &[&str] = &[
     // A folio's way to its page cache; a window's sparse table.
     "crates/engine/src/cache/folio.rs",
     "crates/engine/src/cache/window.rs",
+    // The memory behind soft page tables, the tables in it, and who may look.
+    "crates/engine/src/mmu/soft/frames.rs",
+    "crates/engine/src/mmu/soft/tables.rs",
+    "crates/engine/src/mmu/soft/tlb.rs",
+    "crates/engine/src/mmu/soft/fork.rs",
     // Functions that take bare memory, and those that hand frames to them.
     "crates/engine/src/mmu.rs",
-    "crates/engine/src/mmu/soft.rs",
+    "crates/engine/src/mmu/soft/mod.rs",
+    "crates/engine/src/mmu/soft/map.rs",
     "crates/engine/src/store.rs",
     "crates/engine/src/fault/ahead.rs",
     "crates/engine/src/fault/map.rs",
