@@ -23,12 +23,14 @@ use retry::Retry;
 mod ahead;
 mod around;
 mod file;
+mod filemap;
 mod hole;
 mod map;
 mod miss;
 mod pin;
 mod prefetch;
 mod read;
+mod read_around;
 mod retry;
 mod wait;
 

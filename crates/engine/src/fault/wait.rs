@@ -6,8 +6,10 @@
 //! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use super::read::{self, Completion};
+use super::read_around;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, PageCache};
+use crate::readahead::Window;
 use crate::reclaim::Need;
 use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
@@ -45,6 +47,8 @@ pub struct Wait {
 enum Reason {
     /// The folio is ours to read, by this thread.
     Read,
+    /// The folio is ours to read, and this window around it.
+    ReadAround(Window),
     /// Somebody else reads the folio.
     Folio,
     /// Somebody else maps or evicts the folio.
@@ -53,6 +57,8 @@ enum Reason {
     Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
+    /// Nothing: this window is to be begun, with no lock in hand.
+    Ahead(Window),
 }
 
 /// How a wait ended.
@@ -70,6 +76,16 @@ impl Wait {
     /// The folio is locked by the caller, who is to read it.
     pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         Self::new(cache, Reason::Read).keeping(folio)
+    }
+
+    /// As `read`, and a window around the folio.
+    pub(super) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
+        Self::new(cache, Reason::ReadAround(window)).keeping(folio)
+    }
+
+    /// A window is to be read ahead.
+    pub(super) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
+        Self::new(cache, Reason::Ahead(window))
     }
 
     /// The folio is locked by somebody else.
@@ -124,7 +140,10 @@ impl Wait {
 
     /// True if what is waited for is I/O.
     pub fn is_io(&self) -> bool {
-        matches!(self.reason, Reason::Read | Reason::Folio)
+        matches!(
+            self.reason,
+            Reason::Read | Reason::ReadAround(_) | Reason::Folio
+        )
     }
 
     /// True if the folio was read since, well or not. One that was given up
@@ -140,6 +159,17 @@ impl Wait {
         match self.reason {
             Reason::Read => {
                 read::demand(cache, node.folios.get(self.folio));
+                Waited::Ready
+            }
+            Reason::ReadAround(window) => {
+                let folio = node.folios.get(self.folio);
+                match read_around::read(&self.cache, folio, &window, interrupt) {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
+                }
+            }
+            Reason::Ahead(window) => {
+                read_around::begin(&self.cache, &window);
                 Waited::Ready
             }
             Reason::Folio | Reason::Busy => {
