@@ -7,6 +7,7 @@ use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Ou
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
+use softfault_engine::policy::Policies;
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
@@ -127,17 +128,28 @@ impl Rig {
         Self::within(pages, &Budget::new(u64::MAX / 4))
     }
 
-    /// The same, inside `parent`.
+    /// The same, with policies.
+    pub fn with_policies(pages: u64, policies: Policies) -> Self {
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies)
+    }
+
+    /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
+        Self::made(pages, parent, Policies::default())
+    }
+
+    fn made(pages: u64, parent: &Arc<Budget>, policies: Policies) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         let clock = Arc::new(Ticks::default());
-        let frames = TestFrames::new(pages as usize * 2);
-        let node = Node::new(
+        let quarters = policies.miss_accounting.frame_quarters().max(2);
+        let frames = TestFrames::new(pages as usize * quarters);
+        let node = Node::with_policies(
             Budget::nested(pages, parent),
             pages as usize * 4 * PAGE_SIZE,
             mmu.clone(),
             frames.clone(),
             clock.clone(),
+            policies,
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
