@@ -7,7 +7,7 @@ use crate::process::{self, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{FaultError, Mmap, MmapOptions};
+use crate::{FaultError, Mmap, MmapMut, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
@@ -266,6 +266,13 @@ impl Engine {
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget as they are touched, and stay until they are dropped.
+    /// See [`MmapMut`].
+    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
+        MmapOptions::new().len(len).map_anon_with(self)
+    }
+
     /// Maps a store of the caller's, whose methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
     #[doc(hidden)]
@@ -273,7 +280,8 @@ impl Engine {
         Mmap::of_store(self, store)
     }
 
-    /// Changes the budget, and reclaims down to it.
+    /// Changes the budget, and reclaims down to it. Anonymous memory cannot be
+    /// reclaimed: where it holds more than the new budget, that stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());

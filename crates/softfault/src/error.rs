@@ -15,7 +15,7 @@ pub enum FaultError {
     BeyondEnd,
     /// The read failed with this errno (`errno(3)`).
     Io(i32),
-    /// The budget cannot hold it: too much is pinned.
+    /// The budget cannot hold it: too much is pinned, or is anonymous memory.
     NoMemory,
     /// The range is not within the map.
     OutOfRange,

@@ -180,6 +180,17 @@ impl Node {
         assert!(before >= pages, "more unpinned than pinned");
     }
 
+    /// Pages counted as pinned.
+    pub(crate) fn pinned_pages(&self) -> u64 {
+        // Relaxed: a hint to everybody else.
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Folios that are not free, in the index or not.
+    pub(crate) fn folios_in_use(&self) -> usize {
+        self.used.load(Ordering::Relaxed) // As in `alloc_folio`.
+    }
+
     /// Pages that frames may take for demand faults.
     pub(crate) fn demand_frames(&self) -> usize {
         self.budget.limit() as usize / 2

@@ -19,7 +19,7 @@ pub(super) fn fault(
         return Fault::Error(FaultError::BeyondEnd);
     }
     let Some(folio) = cache.find(addr) else {
-        if flags.tried {
+        if flags.read {
             stats.retry_io_miss.add(1);
         }
         return miss::fault(cache, addr, advice);

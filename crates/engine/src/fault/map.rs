@@ -35,8 +35,9 @@ pub(super) fn folio(
         Err(error) => {
             release(cache, &folio);
             return match error {
-                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING)),
-                Refused::Zapping => Fault::Retry(Wait::table(cache, addr)),
+                // It was read, perhaps just now: reclaim is to take others.
+                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
+                Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
                 Refused::Mmu(error) => Fault::Error(mmu_error(error)),
             };
         }
@@ -137,13 +138,7 @@ impl PageCache {
     /// Counts residents out of the window; if they were the last of a page
     /// table's span, zaps it. For a mapping that failed half-way.
     pub(super) fn leave(&self, addr: usize, pages: usize) {
-        let range = match self.window.leave(addr, pages) {
-            Some(table) => {
-                self.node.mmu.zap(core::slice::from_ref(&table));
-                return self.window.zapped(&table, &self.node.budget);
-            }
-            None => addr..addr + pages * PAGE_SIZE,
-        };
-        self.node.mmu.zap(core::slice::from_ref(&range));
+        let node = &self.node;
+        (self.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);
     }
 }

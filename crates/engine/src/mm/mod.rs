@@ -11,6 +11,7 @@
 mod advise;
 pub mod backing;
 pub mod find;
+mod fork;
 pub mod lock_vma;
 mod lookup_stats;
 pub mod machine;
@@ -20,6 +21,7 @@ pub mod mmap_lock;
 mod modify;
 mod protect;
 mod query;
+mod remap;
 pub mod space;
 mod split;
 pub mod tree;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The verbs, one a file: `mmap` (`map.rs`), `munmap` and `exit` (`unmap.rs`),
-//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`) take `mmap_lock` for
-//! write; `find` and `for_each_vma` (`query.rs`) work under either;
+//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`), `mremap` (`remap.rs`)
+//! and `fork` (`fork.rs`) take `mmap_lock` for write; `find` and `for_each_vma` (`query.rs`) work under either;
 //! `lock_vma` ([`find`](super::find)) takes nothing. `split.rs`, `merge.rs`
 //! and `modify.rs` are what the first ones are made of.
 //!
@@ -37,15 +37,17 @@ pub enum MmError {
     Empty,
     /// An end of the range is not at a page boundary. Nothing was done.
     Misaligned,
-    /// `mmap`: something is mapped there. Nothing was done.
+    /// `mmap`, `mremap`: something is mapped there; or the pages are anonymous
+    /// memory that is mapped elsewhere. Nothing was done.
     Overlap,
-    /// `mmap`: the backing has no pages so far out. Nothing was done.
+    /// `mmap`: the backing has no pages so far out. `mremap`: no addresses are
+    /// so far out. Nothing was done.
     Overflow,
-    /// `mprotect`, `madvise`: a part of the range is not mapped; the change was
-    /// made to all that is.
+    /// A part of the range is not mapped. `mprotect`, `madvise`: the change was
+    /// made to all that is. `mremap`: nothing was done.
     Unmapped,
-    /// No VMA or no tree node is left. `mmap` and `munmap` have done nothing;
-    /// `mprotect` and `madvise` have changed the range up to some VMA.
+    /// No VMA or no tree node is left. `mmap`, `munmap` and `mremap` have done
+    /// nothing; `mprotect` and `madvise` have changed the range up to some VMA.
     NoMemory,
 }
 
