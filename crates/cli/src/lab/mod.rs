@@ -31,6 +31,7 @@ mod provide;
 mod reader;
 pub mod row;
 mod stats;
+mod stored;
 pub mod supervise;
 pub mod table;
 mod usage;

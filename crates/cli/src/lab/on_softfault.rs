@@ -2,6 +2,7 @@
 
 use super::engine::{Anonymous, Engine, Mapping};
 use super::stats::{EngineStats, LockWaits};
+use super::stored::Stored;
 use softfault::policy::Policies;
 use softfault::{Mmap, WaitSnapshot};
 use std::fs::File;
@@ -25,11 +26,8 @@ impl Engine for OnSoftfault {
         Ok(Box::new(unsafe { self.0.map(file) }?))
     }
 
-    fn map_anonymous(&self, _: usize) -> io::Result<Box<dyn Anonymous>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "softfault maps files only",
-        ))
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
+        Ok(Box::new(Stored::over(self.0.map_anon(bytes)?)))
     }
 
     fn stats(&self) -> Option<EngineStats> {

@@ -47,6 +47,9 @@ impl Seat<'_> {
     pub fn meet(&self, last: impl FnOnce()) -> bool {
         let meeting = self.0;
         let mut state = meeting.state.lock().expect("no thread panics here");
+        if state.abandoned {
+            return false;
+        }
         let number = state.complete;
         state.here += 1;
         if state.here == meeting.threads {

@@ -77,7 +77,9 @@ impl Test {
                 }
             }
             let start = || {
-                self.over.store(member.stopped(), Ordering::Relaxed);
+                // One round at least, however short the run.
+                let over = round > 0 && member.stopped();
+                self.over.store(over, Ordering::Relaxed);
                 self.began.store(now_ns(), Ordering::Relaxed);
             };
             if !seat.meet(start) || self.over.load(Ordering::Relaxed) {

@@ -16,7 +16,8 @@ pub fn run(bench: &Bench, bytes: u64) -> Result<(), String> {
     let touched = TOUCHED.min(pages);
     gang::measure(bench, 256 << 10, Some(bench.job.seconds), |member| {
         for round in 0.. {
-            if member.stopped() {
+            // One mapping at least, however short the run.
+            if round > 0 && member.stopped() {
                 break;
             }
             let memory = member.timed(Waited::Map, || bench.map_anonymous(bytes))?;

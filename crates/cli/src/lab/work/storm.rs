@@ -37,11 +37,13 @@ pub fn run(bench: &Bench) -> Result<(), String> {
 fn maps(bench: &Bench, member: &Member) -> Result<(), String> {
     let mut small = bench.open(1)?;
     let mut buffer = Buffer::default();
-    while !member.stopped() {
+    loop {
         member.timed(Waited::Map, || small.map(bench.engine))?;
         small.reader(&mut buffer).touch(0)?;
         member.timed(Waited::Unmap, || small.unmap());
         member.count_map();
+        if member.stopped() {
+            return Ok(());
+        }
     }
-    Ok(())
 }

@@ -88,7 +88,8 @@ fn draws(bench: &Bench, member: &Member) -> Result<(), String> {
     let small: Vec<usize> = (0..files.len()).filter(small).collect();
     let mut buffer = Buffer::default();
     for round in 0.. {
-        if member.stopped() {
+        // One file at least, however short the run.
+        if round > 0 && member.stopped() {
             break;
         }
         let word = mix(bench.job.seed ^ !round);
@@ -110,7 +111,7 @@ fn draws(bench: &Bench, member: &Member) -> Result<(), String> {
 
 fn forks(member: &Member) -> Result<(), String> {
     let failed = |e: io::Error| format!("cannot fork: {e}");
-    while !member.stopped() {
+    loop {
         let child = member.timed(Waited::Fork, fork_and_exit).map_err(failed)?;
         let mut status = 0;
         // SAFETY: `status` is live; the child is ours and nobody else waits for it.
@@ -123,9 +124,11 @@ fn forks(member: &Member) -> Result<(), String> {
         if status != 0 {
             return Err(format!("a child of fork ended with status {status:#x}"));
         }
+        if member.stopped() {
+            return Ok(());
+        }
         sleep(FORK_PAUSE);
     }
-    Ok(())
 }
 
 /// A child that exits at once; its process id.
