@@ -60,12 +60,13 @@ impl<'a> Key<'a> {
             memory_bytes,
             ..
         } = *self;
-        let (name, threads) = (self.name(), threads(self.threads));
-        let file = size::show(file_bytes);
-        format!(
-            "{name}, {threads}, file {file}, memory {}",
-            size::show(memory_bytes)
-        )
+        let mut text = format!("{}, {}", self.name(), threads(self.threads));
+        for (what, bytes) in [("file", file_bytes), ("memory", memory_bytes)] {
+            if bytes > 0 {
+                text += &format!(", {what} {}", size::show(bytes));
+            }
+        }
+        text
     }
 }
 
@@ -147,15 +148,29 @@ impl Group<'_> {
 
     /// The unit of its speed.
     pub fn unit(&self) -> &'static str {
-        match self.runs.iter().any(|row| row.rounds_per_s.is_some()) {
-            true => "rounds/s",
-            false => "pages/s",
+        let any = |rate: fn(&Row) -> Option<f64>| self.runs.iter().any(|row| rate(row).is_some());
+        match () {
+            _ if any(|row| row.rounds_per_s) => "rounds/s",
+            _ if any(Row::fault_rate) => "faults/s",
+            _ => "pages/s",
         }
     }
 
     /// How many runs were given up.
     pub fn gave_up(&self) -> usize {
         self.runs.iter().filter(|row| row.gave_up).count()
+    }
+
+    /// What stands behind each of its figures: `+` if a run was given up, `!` if one failed.
+    pub fn mark(&self) -> String {
+        let marks = [("+", self.gave_up()), ("!", self.failed)];
+        let marks = marks.into_iter().filter(|(_, runs)| *runs > 0);
+        marks.map(|(mark, _)| mark).collect()
+    }
+
+    /// The middle of the runs' longest waits of a kind.
+    pub fn longest_wait(&self, of: super::LongestWait) -> Option<f64> {
+        self.median(|row| of(row.longest_waits.as_ref()?))
     }
 
     /// What a reader must know beside the figures.
