@@ -11,6 +11,7 @@ use crate::{FaultError, Mmap, MmapMut, MmapOptions};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
 use softfault_engine::mm::AddressSpace;
+use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
 use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
@@ -180,12 +181,35 @@ impl Builder {
         })
     }
 
+    /// The policies.
+    pub(crate) fn policies_ref(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// True if another engine's budget is to pay too.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// Soft page tables for twice the budget that may ever be asked for, or
+    /// for as much of it as there is address space.
+    pub(crate) fn soft_page_tables(&self) -> Option<SoftMmu> {
+        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        let machine = crate::machine::memory_bytes();
+        let most = self.most_memory.unwrap_or(machine).max(memory);
+        let halves = core::iter::successors(Some(most), |&most| {
+            (most > memory).then(|| (most / 2).max(memory))
+        });
+        let mut sizes = halves.map(|most| most.saturating_mul(2));
+        sizes.find_map(|bytes| SoftMmu::with_memory(bytes).ok())
+    }
+
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {
         self.over(process.dyn_mmu(), process.space().clone(), process.clock())
     }
 
     /// The managed part over page tables, mappings and a clock.
-    fn over(
+    pub(crate) fn over(
         &self,
         mmu: Arc<dyn Mmu>,
         space: Arc<AddressSpace>,

@@ -1,6 +1,8 @@
 //! What happened in an engine.
 
 use crate::Engine;
+use crate::engine::Managed;
+use crate::files::Files;
 use crate::store::QueueKind;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
@@ -92,11 +94,19 @@ impl Stats {
                 ..Self::default()
             };
         };
+        Self::of(managed, &engine.inner.files)
+    }
+
+    /// The numbers of what maps need and of the maps.
+    pub(crate) fn of(managed: &Managed, files: &Files) -> Self {
+        if crate::process::is_forked_child() {
+            return Self::default();
+        }
         let (node, space) = (&managed.node, &managed.space);
         let counted = &node.stats;
         let pages = |pages: u64| pages * PAGE_SIZE as u64;
         let locks = space.lock_stats();
-        let (windows, idle_windows) = engine.inner.files.counts();
+        let (windows, idle_windows) = files.counts();
         Self {
             memory_bytes: pages(node.budget.limit()),
             resident_bytes: pages(node.budget.charged()),
