@@ -3,8 +3,9 @@
 
 use super::on::On;
 use super::stats::EngineStats;
-use super::{on_kernel, on_softfault};
+use super::{on_kernel, on_soft, on_softfault};
 use memmap2::Advice;
+use softfault::soft::SoftFork;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
@@ -17,8 +18,52 @@ pub trait Engine: Sync {
     /// Maps `bytes` bytes of zeros for reading and writing.
     fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>>;
 
+    /// Forks what the maps are in: the process, whose child exits at once, or a space.
+    fn fork(&self) -> io::Result<Forked> {
+        // SAFETY: the child calls nothing but _exit, which is allowed whatever the parent's threads held.
+        match unsafe { libc::fork() } {
+            // SAFETY: _exit has no preconditions.
+            0 => unsafe { libc::_exit(0) },
+            child if child < 0 => Err(io::Error::last_os_error()),
+            child => Ok(Forked::Process(child)),
+        }
+    }
+
     /// What it has counted, if it counts.
     fn stats(&self) -> Option<EngineStats>;
+}
+
+/// What came of a fork.
+pub enum Forked {
+    /// A child process.
+    Process(i32),
+    /// A second space in this process.
+    Space(Box<SoftFork>),
+}
+
+impl Forked {
+    /// Waits for a child process to end, or drops a space.
+    pub fn end(self) -> Result<(), String> {
+        let child = match self {
+            Self::Process(child) => child,
+            Self::Space(space) => {
+                drop(space);
+                return Ok(());
+            }
+        };
+        let mut status = 0;
+        // SAFETY: `status` is live; the child is ours and nobody else waits for it.
+        while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(format!("cannot wait for a child of fork: {error}"));
+            }
+        }
+        match status {
+            0 => Ok(()),
+            _ => Err(format!("a child of fork ended with status {status:#x}")),
+        }
+    }
 }
 
 /// A file mapped for reading.
@@ -67,5 +112,6 @@ pub fn build(on: On, memory: u64) -> Result<Option<Box<dyn Engine>>, String> {
         On::KernelSequential => Some(on_kernel::build(Some(Advice::Sequential))),
         On::Pread => None,
         On::Softfault(policies) => Some(on_softfault::build(memory, policies)?),
+        On::Soft(policies) => Some(on_soft::build(memory, policies)?),
     })
 }

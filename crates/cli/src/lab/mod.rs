@@ -24,6 +24,7 @@ pub mod group;
 mod job;
 pub mod on;
 mod on_kernel;
+mod on_soft;
 mod on_softfault;
 pub mod plan;
 mod progress;

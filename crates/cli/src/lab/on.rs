@@ -25,12 +25,14 @@ pub enum On {
     Pread,
     /// This project's engine.
     Softfault(Policies),
+    /// The same over soft page tables: bytes are reached by calls, no fault is the kernel's.
+    Soft(Policies),
 }
 
 /// The engines, for whoever asked for another one.
-const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread and softfault";
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, softfault and soft";
 /// How policies are written, for the same.
-const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE";
+const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 
 impl On {
     /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
@@ -39,7 +41,7 @@ impl On {
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
             Self::Kernel | Self::KernelRandom | Self::KernelSequential => Some(memory),
-            Self::Softfault(_) => Some(memory + (1 << 30)),
+            Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
             Self::Pread => None,
         }
     }
@@ -58,16 +60,22 @@ impl FromStr for On {
             "kernel-random" => Self::KernelRandom,
             "kernel-sequential" => Self::KernelSequential,
             "pread" => Self::Pread,
-            "softfault" => {
+            "softfault" | "soft" => {
                 let policies = policies.map(str::parse).transpose();
-                let policies = policies.map_err(|e| format!("{e}"))?;
-                return Ok(Self::Softfault(policies.unwrap_or_default()));
+                let policies: Option<Policies> = policies.map_err(|e| format!("{e}"))?;
+                let policies = policies.unwrap_or_default();
+                return Ok(match engine {
+                    "soft" => Self::Soft(policies),
+                    _ => Self::Softfault(policies),
+                });
             }
             _ => return Err(format!("engines are {ENGINES} (and {POLICIES})")),
         };
         match policies {
             None => Ok(on),
-            Some(_) => Err(format!("{engine} has no policies, only softfault has")),
+            Some(_) => Err(format!(
+                "{engine} has no policies, only softfault and soft have"
+            )),
         }
     }
 }
@@ -75,15 +83,17 @@ impl FromStr for On {
 impl fmt::Display for On {
     /// The name in arguments, tables and JSON; policies that are the default are not said.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel => f.write_str("kernel"),
-            Self::KernelRandom => f.write_str("kernel-random"),
-            Self::KernelSequential => f.write_str("kernel-sequential"),
-            Self::Pread => f.write_str("pread"),
-            Self::Softfault(policies) if *policies == Policies::default() => {
-                f.write_str("softfault")
-            }
-            Self::Softfault(policies) => write!(f, "softfault:{policies}"),
+        let (engine, policies) = match self {
+            Self::Kernel => return f.write_str("kernel"),
+            Self::KernelRandom => return f.write_str("kernel-random"),
+            Self::KernelSequential => return f.write_str("kernel-sequential"),
+            Self::Pread => return f.write_str("pread"),
+            Self::Softfault(policies) => ("softfault", policies),
+            Self::Soft(policies) => ("soft", policies),
+        };
+        match *policies == Policies::default() {
+            true => f.write_str(engine),
+            false => write!(f, "{engine}:{policies}"),
         }
     }
 }
@@ -115,6 +125,8 @@ mod tests {
             "softfault",
             "softfault:retry=mmap-lock+pin=no",
             "softfault:lock=rwsem+miss=p1",
+            "soft",
+            "soft:lock=rwsem",
         ] {
             let on: On = name.parse().unwrap();
             assert_eq!(on.to_string(), name);

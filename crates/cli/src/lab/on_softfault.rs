@@ -4,7 +4,7 @@ use super::engine::{Anonymous, Engine, Mapping};
 use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
 use softfault::policy::Policies;
-use softfault::{Mmap, WaitSnapshot};
+use softfault::{Mmap, Stats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 
@@ -31,21 +31,25 @@ impl Engine for OnSoftfault {
     }
 
     fn stats(&self) -> Option<EngineStats> {
-        let stats = self.0.stats();
-        let waits = stats.waits;
-        Some(EngineStats {
-            retry_mmap_drop: stats.retry_mmap_drop,
-            retry_io_miss: stats.retry_io_miss,
-            readahead_pages: stats.readahead_pages,
-            readahead_used: stats.readahead_used,
-            locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
-        })
+        Some(engine_stats(&self.0.stats()))
     }
 }
 
 impl Mapping for Mmap {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
+    }
+}
+
+/// What the lab tells of an engine's numbers.
+pub fn engine_stats(stats: &Stats) -> EngineStats {
+    let waits = &stats.waits;
+    EngineStats {
+        retry_mmap_drop: stats.retry_mmap_drop,
+        retry_io_miss: stats.retry_io_miss,
+        readahead_pages: stats.readahead_pages,
+        readahead_used: stats.readahead_used,
+        locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
     }
 }
 

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | N background | low (nice 10, SCHED_BATCH) | a file after the other: the first half in order, then a quarter as many pages as it has at random |
 //! | one | normal | a small file each millisecond, all of it |
-//! | one | normal | a fork every 20 ms, whose child exits at once |
+//! | one | normal | a fork every 20 ms, whose child exits at once; of the space, where page tables are soft |
 //!
 //! Which file a round takes, and which pages, depends on the seed and the round's number only, not on who
 //! has it: the work is the same for every engine. It is done after a number of rounds, or when the time
@@ -40,7 +40,7 @@ pub fn run(bench: &Bench, rounds: Option<u64>) -> Result<(), String> {
     gang::measure(bench, 256 << 10, seconds, |member| match member.number {
         number if number < background => starts(bench, member, rounds, &next),
         number if number == background => draws(bench, member),
-        _ => forks(member),
+        _ => forks(bench, member),
     })
 }
 
@@ -109,36 +109,15 @@ fn draws(bench: &Bench, member: &Member) -> Result<(), String> {
     Ok(())
 }
 
-fn forks(member: &Member) -> Result<(), String> {
-    let failed = |e: io::Error| format!("cannot fork: {e}");
+fn forks(bench: &Bench, member: &Member) -> Result<(), String> {
+    let engine = bench.engine.expect("pread has no maps to fork");
     loop {
-        let child = member.timed(Waited::Fork, fork_and_exit).map_err(failed)?;
-        let mut status = 0;
-        // SAFETY: `status` is live; the child is ours and nobody else waits for it.
-        while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(failed(error));
-            }
-        }
-        if status != 0 {
-            return Err(format!("a child of fork ended with status {status:#x}"));
-        }
+        let forked = member.timed(Waited::Fork, || engine.fork());
+        forked.map_err(|e| format!("cannot fork: {e}"))?.end()?;
         if member.stopped() {
             return Ok(());
         }
         sleep(FORK_PAUSE);
-    }
-}
-
-/// A child that exits at once; its process id.
-fn fork_and_exit() -> io::Result<i32> {
-    // SAFETY: the child calls nothing but _exit, which is allowed whatever the parent's threads held.
-    match unsafe { libc::fork() } {
-        // SAFETY: _exit has no preconditions.
-        0 => unsafe { libc::_exit(0) },
-        child if child < 0 => Err(io::Error::last_os_error()),
-        child => Ok(child),
     }
 }
 
