@@ -10,6 +10,7 @@ use softfault_oracle::{Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const PAGES: u64 = 2048;
 /// Every pair of the two policies.
@@ -178,7 +179,8 @@ fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
             }
             // The read is over, the retry waits for mmap_lock.
             rig.evict_all();
-            while !pinned && cache.folio_count() > 0 {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !pinned && cache.folio_count() > 0 && Instant::now() < deadline {
                 thread::yield_now();
                 rig.evict_all();
             }
