@@ -1,6 +1,5 @@
 //! The engine over the soft page tables.
 
-use crate::store::TestStore;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
@@ -8,7 +7,7 @@ use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
-use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_engine::{Clock, PAGE_SIZE, Store};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -174,13 +173,16 @@ impl Rig {
     }
 
     /// Maps the whole of a store.
-    pub fn map(&self, store: &Arc<TestStore>) -> Arc<PageCache> {
+    pub fn map<S: Store + 'static>(&self, store: &Arc<S>) -> Arc<PageCache> {
         self.map_with(store, OnTruncate::Error)
     }
 
     /// The same, with what a touch past the end gets.
-    pub fn map_with(&self, store: &Arc<TestStore>, on_truncate: OnTruncate) -> Arc<PageCache> {
-        use softfault_engine::Store;
+    pub fn map_with<S: Store + 'static>(
+        &self,
+        store: &Arc<S>,
+        on_truncate: OnTruncate,
+    ) -> Arc<PageCache> {
         let bytes = store.len().expect("the store has a length");
         let cache = PageCache::new(self.node.clone(), store.clone(), bytes, on_truncate);
         let cache = cache.expect("room for a window");
