@@ -80,6 +80,7 @@ fn zeros_written_read_and_given_back() {
     assert_eq!(rig.node.budget.charged(), before + 5 + 2 + 1 + 3);
     assert!(anon.is_resident(anon.addresses().start + 7 * PAGE_SIZE));
     assert!(!anon.is_resident(anon.addresses().start + 9 * PAGE_SIZE));
+    assert_eq!(rig.touch(addr(7)), Ok(0));
     rig.unmap(range(0..1200));
     assert_eq!(anon.resident_pages(), 0);
     assert_eq!(rig.touch(addr(7)), Err(FaultError::NotMapped));
@@ -179,6 +180,8 @@ fn a_moved_mapping_has_its_bytes_and_no_others() {
     let resident = anon.resident_pages();
     let charged = rig.node.budget.charged();
     rig.protect(range(12..15), Protection::Read);
+    // So that a core knows where the page is.
+    assert_eq!(rig.touch(addr(10)), Ok(11));
     rig.space.mremap(range(10..20), addr(100)).unwrap();
     assert_eq!(anon.resident_pages(), resident);
     assert_eq!(rig.node.budget.charged(), charged, "nothing was copied");

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Address of the arena in every space.
 const ARENA: usize = 0x7000_0000_0000 + 5 * PAGE_SIZE;
@@ -26,27 +26,47 @@ fn addresses(pages: &Range<usize>) -> Range<usize> {
 struct SoftWorld {
     rig: Rig,
     spaces: BTreeMap<usize, AddressSpace>,
+    /// What nobody uses at the moment. Kept from one operation to the next:
+    /// they remember where pages were.
+    cores: Mutex<Vec<Core>>,
 }
 
 impl SoftWorld {
     fn new() -> Self {
         let rig = Rig::new(16_384);
         let spaces = BTreeMap::from([(0, rig.another_space())]);
-        Self { rig, spaces }
+        Self {
+            rig,
+            spaces,
+            cores: Mutex::default(),
+        }
     }
 
     fn finish(self) {
         for space in self.spaces.values() {
             space.exit(|_, _| {});
         }
-        drop(self.spaces);
+        drop((self.spaces, self.cores));
         self.rig.finish();
     }
 }
 
 struct Way<'a> {
-    core: Core,
-    spaces: &'a BTreeMap<usize, AddressSpace>,
+    world: &'a SoftWorld,
+    /// None only while dropping.
+    core: Option<Core>,
+}
+
+impl Way<'_> {
+    fn parts(&mut self, space: usize) -> (&mut Core, &AddressSpace) {
+        (self.core.as_mut().unwrap(), &self.world.spaces[&space])
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        self.world.cores.lock().unwrap().extend(self.core.take());
+    }
 }
 
 fn expected(result: Result<(), Stopped>) -> Expected {
@@ -60,13 +80,13 @@ fn expected(result: Result<(), Stopped>) -> Expected {
 
 impl Access for Way<'_> {
     fn read(&mut self, space: usize, at: usize, bytes: &mut [u8]) -> Expected {
-        let (core, space) = (&mut self.core, &self.spaces[&space]);
+        let (core, space) = self.parts(space);
         let addr = ARENA + at;
         expected(fault::read_at(core, space, addr, bytes, &NeverInterrupted))
     }
 
     fn write(&mut self, space: usize, at: usize, bytes: &[u8]) -> Expected {
-        let (core, space) = (&mut self.core, &self.spaces[&space]);
+        let (core, space) = self.parts(space);
         let addr = ARENA + at;
         expected(fault::write_at(core, space, addr, bytes, &NeverInterrupted))
     }
@@ -74,9 +94,11 @@ impl Access for Way<'_> {
 
 impl AnonWorld for SoftWorld {
     fn access(&self) -> Box<dyn Access + '_> {
+        let known = self.cores.lock().unwrap().pop();
+        let core = known.or_else(|| self.rig.mmu.core());
         Box::new(Way {
-            core: self.rig.mmu.core().unwrap(),
-            spaces: &self.spaces,
+            world: self,
+            core: Some(core.unwrap()),
         })
     }
 
