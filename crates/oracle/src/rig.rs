@@ -106,6 +106,8 @@ pub struct Rig {
     /// Where faults look mappings up. Left as it is when a test panics: it
     /// would say that it is not empty, and abort.
     pub space: ManuallyDrop<AddressSpace>,
+    /// Where VMAs come from.
+    pub machine: Arc<Machine>,
     /// The page tables.
     pub mmu: Arc<SoftMmu>,
     /// What pays.
@@ -152,8 +154,10 @@ impl Rig {
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
-        let space = AddressSpace::new(Machine::new(1 << 16), clock);
+        let machine = Machine::new(1 << 16);
+        let space = AddressSpace::new(machine.clone(), clock);
         Self {
+            machine,
             space: ManuallyDrop::new(space.expect("room for a space")),
             mmu,
             node,
@@ -162,6 +166,12 @@ impl Rig {
             cores: Mutex::default(),
             most: AtomicU64::new(pages),
         }
+    }
+
+    /// Another space of the same machine. It has to be empty when it is dropped.
+    pub fn another_space(&self) -> AddressSpace {
+        let space = AddressSpace::new(self.machine.clone(), self.node.clock.clone());
+        space.expect("room for a space")
     }
 
     /// Changes the budget to `pages` and asserts that it is kept.
@@ -205,13 +215,11 @@ impl Rig {
     pub fn unmap(&self, range: Range<usize>) {
         let unmapped = self.space.munmap(range, |_, _| {});
         unmapped.expect("a mapping that is there");
-        self.mmu.flush_tlbs();
     }
 
     /// Says what a range may be used for; of what is not mapped, nothing.
     pub fn protect(&self, range: Range<usize>, protection: Protection) {
         let _in_part = self.space.mprotect(range, protection);
-        self.mmu.flush_tlbs();
     }
 
     /// Serves a fault, as the first touch of a page has one.
@@ -260,6 +268,7 @@ impl Rig {
     pub fn finish(self) {
         let Self {
             space,
+            machine,
             mmu,
             node,
             parent,
@@ -277,6 +286,7 @@ impl Rig {
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));
+        assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
     }

@@ -145,9 +145,9 @@ fn threads_share_one_map_and_its_pages_are_filled_once() {
         }
     });
     for (thread, slice) in map.chunks(12 * MIB / 8 + 1777).enumerate() {
-        for at in 0..slice.len() {
+        for (at, &found) in slice.iter().enumerate() {
             let expected = if at % 509 == 0 { byte(thread, at) } else { 0 };
-            assert_eq!(slice[at], expected);
+            assert_eq!(found, expected);
         }
     }
     assert_eq!(

@@ -85,10 +85,12 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
         }
         AnonOp::Unmap { space, pages } => {
             let space = model.pick(*space);
+            look(model, worlds, space, pages.start);
             model.unmap(space, pages);
-            for world in worlds {
+            for world in worlds.iter_mut() {
                 world.unmap(space, pages.clone());
             }
+            look(model, worlds, space, pages.start);
         }
         AnonOp::Protect {
             space,
@@ -96,23 +98,28 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
             protection,
         } if whole => {
             let space = model.pick(*space);
+            look(model, worlds, space, pages.start);
             let expected = model.protect(space, pages, *protection);
-            for world in worlds {
+            for world in worlds.iter_mut() {
                 assert_eq!(world.protect(space, pages.clone(), *protection), expected);
             }
+            look(model, worlds, space, pages.start);
         }
         AnonOp::Remap { space, pages, to } if whole => {
             let space = model.pick(*space);
             let pages = pages.start..pages.end.min(pages.start + ARENA_PAGES - to);
+            look(model, worlds, space, pages.start);
             let expected = model.remap(space, &pages, *to);
-            for world in worlds {
+            for world in worlds.iter_mut() {
                 assert_eq!(world.remap(space, pages.clone(), *to), expected);
             }
+            look(model, worlds, space, pages.start);
+            look(model, worlds, space, *to);
         }
         AnonOp::Fork { space } if whole && model.spaces().len() < MOST_SPACES => {
             let space = model.pick(*space);
             let child = model.fork(space);
-            for world in worlds {
+            for world in worlds.iter_mut() {
                 world.fork(space, child);
             }
         }
@@ -144,6 +151,14 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
         | AnonOp::Fork { .. }
         | AnonOp::Exit { .. } => {}
     }
+}
+
+/// Reads and writes a byte of a page: what remembers where it is, and what may
+/// be done there, remembers it now.
+fn look(model: &mut AnonModel, worlds: &[&mut dyn AnonWorld], space: usize, page: usize) {
+    let at = page * PAGE_SIZE + 123;
+    read(model, worlds, space, at..at + 1, true);
+    write(model, worlds, space, at..at + 1, 55);
 }
 
 /// The parts of `bytes` that are in one page each.
