@@ -6,9 +6,11 @@ use crate::results::{Row, figure};
 use crate::size;
 use maud::{Markup, html};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 12] = [
     "speed",
     "ratio",
+    "faults/CPU s",
+    "maps",
     "time",
     "read",
     "read/used",
@@ -81,6 +83,12 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     [
         or_dash(speed.map(|speed| format!("{} {}", figure::show(speed), group.unit()))),
         or_dash(ratio),
+        count(group.median(Row::faults_per_cpu)),
+        or_dash(
+            group
+                .median(|row| row.maps_per_s)
+                .map(|maps| format!("{} /s", figure::show(maps))),
+        ),
         or_dash(group.median(|row| Some(row.elapsed_s)).map(figure::seconds)),
         bytes(group.count(|row| row.bytes_read)),
         or_dash(
@@ -96,6 +104,12 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
         bytes(group.count(|row| row.peak_bytes)),
         or_dash(used.map(|percent| format!("{} %", figure::show(percent)))),
         count(group.count(|row| row.retry_mmap_drop)),
-        count(group.count(|row| row.retry_io_miss)),
+        or_dash(group.count(|row| row.retry_io_miss).map(|gone| {
+            let percent = group
+                .median(Row::miss_per_drop)
+                .filter(|percent| *percent > 0.0);
+            let percent = percent.map(|percent| format!(", {} %", figure::show(percent)));
+            figure::whole(gone.round() as u64) + &percent.unwrap_or_default()
+        })),
     ]
 }

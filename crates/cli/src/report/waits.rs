@@ -70,7 +70,10 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
             on: group.on,
             value: Some(waits),
             spread: None,
-            text: figure::show(waits),
+            text: match waits.fract() == 0.0 {
+                true => figure::whole(waits as u64),
+                false => figure::show(waits),
+            },
             gave_up: false,
         }
     };
@@ -92,6 +95,7 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
         ),
         groups: (0..shown).map(bars).collect(),
         limit: None,
+        beside: Vec::new(),
         tick: short,
         bytes: false,
     })

@@ -53,6 +53,17 @@ impl<'a> Key<'a> {
         }
     }
 
+    /// Whether no file is mapped.
+    pub fn is_anonymous(&self) -> bool {
+        self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
+    }
+
+    /// Length of what each thread has for itself; `None` where all have the same files.
+    pub fn thread_bytes(&self) -> Option<u64> {
+        let own = ["thrash", "pft", "spf"].contains(&self.workload);
+        self.file_bytes.checked_div(self.threads).filter(|_| own)
+    }
+
     /// All of it, for a reader.
     pub fn describe(&self) -> String {
         let Self {
@@ -61,7 +72,11 @@ impl<'a> Key<'a> {
             ..
         } = *self;
         let mut text = format!("{}, {}", self.name(), threads(self.threads));
-        for (what, bytes) in [("file", file_bytes), ("memory", memory_bytes)] {
+        let what = match self.is_anonymous() {
+            true => "touched",
+            false => "file",
+        };
+        for (what, bytes) in [(what, file_bytes), ("memory", memory_bytes)] {
             if bytes > 0 {
                 text += &format!(", {what} {}", size::show(bytes));
             }
