@@ -8,6 +8,7 @@
 //! [`Store`], and everything that orders memory or waits by the `sync`
 //! façade. The `softfault` crate puts the real ones in.
 
+pub mod anon;
 pub mod budget;
 pub mod cache;
 pub mod clock;

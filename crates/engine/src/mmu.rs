@@ -9,12 +9,15 @@
 use crate::mm::Protection;
 use core::ops::Range;
 
-mod soft;
-pub use soft::SoftMmu;
+pub mod soft;
+pub use soft::{Core, SoftMmu};
 
 /// Bytes that one page table covers: Linux frees a table only when this whole
 /// range is zapped.
 pub const TABLE_SPAN: usize = 2 << 20;
+
+/// The errno of page tables that have no such operation.
+const ENOSYS: i32 = 38;
 
 /// Why pages could not be mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,26 @@ pub trait Mmu: Send + Sync {
     /// Maps `bytes` at `addr` as zeroed memory of their own, writable. Pages
     /// that are already there are left as they are.
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
+
+    /// Makes the empty window `child`, as long as `parent`, show all that
+    /// `parent` shows; a page is copied when either side writes to it. Nobody
+    /// maps or zaps pages of either meanwhile. After an error `child` shows a
+    /// part. The budget is the caller's business: it has paid for all copies.
+    fn fork(&self, _parent: &Reservation, _child: &Reservation) -> Result<(), MmuError> {
+        Err(MmuError::Closed(ENOSYS))
+    }
+
+    /// The page at `addr`, present but not to be written to (shared since a
+    /// fork, or zeros that cost no memory), becomes the window's own and
+    /// writable. A page that is missing, or writable already, is left alone.
+    fn unshare(&self, _window: &Reservation, _addr: usize) -> Result<(), MmuError> {
+        Ok(())
+    }
+
+    /// Returns when nobody uses any more what was buffered of what a space
+    /// shows: a VMA was taken away, moved, or allows less. Where accesses are
+    /// the processor's own, there is nothing to do: it knows windows only.
+    fn flush_tlbs(&self) {}
 
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.

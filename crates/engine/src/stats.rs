@@ -29,6 +29,8 @@ pub struct NodeStats {
     pub fault_around: Counter,
     /// Pages of holes mapped.
     pub zero_pages: Counter,
+    /// Pages of anonymous memory filled with zeros at their first touch.
+    pub anonymous_faults: Counter,
     /// Bytes read from stores.
     pub bytes_read: Counter,
     /// Reads that failed.

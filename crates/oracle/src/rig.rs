@@ -4,14 +4,16 @@ use crate::store::TestStore;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
-use softfault_engine::mmu::{SoftMmu, TABLE_SPAN};
-use softfault_engine::{Clock, Mmu, PAGE_SIZE};
+use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
+use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, PAGE_SIZE};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Memory for frames, from the heap.
 pub struct TestFrames {
@@ -113,6 +115,9 @@ pub struct Rig {
     pub parent: Arc<Budget>,
     /// The frames of the pool.
     pub frames: Arc<TestFrames>,
+    /// Cores that nobody uses at the moment: as many as there were threads at
+    /// a time.
+    cores: Mutex<Vec<Core>>,
     /// The highest limit so far.
     most: AtomicU64,
 }
@@ -123,17 +128,28 @@ impl Rig {
         Self::within(pages, &Budget::new(u64::MAX / 4))
     }
 
-    /// The same, inside `parent`.
+    /// The same, with policies.
+    pub fn with_policies(pages: u64, policies: Policies) -> Self {
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies)
+    }
+
+    /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
+        Self::made(pages, parent, Policies::default())
+    }
+
+    fn made(pages: u64, parent: &Arc<Budget>, policies: Policies) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         let clock = Arc::new(Ticks::default());
-        let frames = TestFrames::new(pages as usize * 2);
-        let node = Node::new(
+        let quarters = policies.miss_accounting.frame_quarters().max(2);
+        let frames = TestFrames::new(pages as usize * quarters);
+        let node = Node::with_policies(
             Budget::nested(pages, parent),
             pages as usize * 4 * PAGE_SIZE,
             mmu.clone(),
             frames.clone(),
             clock.clone(),
+            policies,
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
@@ -144,6 +160,7 @@ impl Rig {
             node,
             parent: parent.clone(),
             frames,
+            cores: Mutex::default(),
             most: AtomicU64::new(pages),
         }
     }
@@ -186,6 +203,13 @@ impl Rig {
     pub fn unmap(&self, range: Range<usize>) {
         let unmapped = self.space.munmap(range, |_, _| {});
         unmapped.expect("a mapping that is there");
+        self.mmu.flush_tlbs();
+    }
+
+    /// Says what a range may be used for; of what is not mapped, nothing.
+    pub fn protect(&self, range: Range<usize>, protection: Protection) {
+        let _in_part = self.space.mprotect(range, protection);
+        self.mmu.flush_tlbs();
     }
 
     /// Serves a fault, as the first touch of a page has one.
@@ -200,27 +224,28 @@ impl Rig {
         Ok(byte[0])
     }
 
-    /// Reads bytes of one page.
+    /// Reads bytes.
     pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<(), FaultError> {
-        assert!(addr / PAGE_SIZE == (addr + bytes.len() - 1) / PAGE_SIZE);
-        loop {
-            // What hardware knows from the page tables, these do not.
-            let vma = self.space.lock_vma_or_mmap_lock(addr);
-            let protection = vma
-                .map_err(|_| FaultError::NotMapped)?
-                .with(|attributes| attributes.protection);
-            if protection == Protection::None {
-                return Err(FaultError::Protection);
-            }
-            // SAFETY: a buffer of that length.
-            if unsafe { self.mmu.read(addr, bytes.as_mut_ptr(), bytes.len()) } {
-                return Ok(());
-            }
-            match self.fault(addr) {
-                Outcome::Mapped | Outcome::Interrupted => {}
-                Outcome::Error(error) => return Err(error),
-            }
-        }
+        self.with_core(|core| {
+            fault::read_at(core, &self.space, addr, bytes, &NeverInterrupted).map_err(error)
+        })
+    }
+
+    /// Writes bytes.
+    pub fn write(&self, addr: usize, bytes: &[u8]) -> Result<(), FaultError> {
+        self.with_core(|core| {
+            fault::write_at(core, &self.space, addr, bytes, &NeverInterrupted).map_err(error)
+        })
+    }
+
+    /// Calls `f` with a core that nobody else has meanwhile: one that was used
+    /// before, if there is one.
+    pub fn with_core<R>(&self, f: impl FnOnce(&mut Core) -> R) -> R {
+        let core = self.cores.lock().unwrap().pop();
+        let mut core = core.unwrap_or_else(|| self.mmu.core().expect("room for a core"));
+        let result = f(&mut core);
+        self.cores.lock().unwrap().push(core);
+        result
     }
 
     /// Evicts all that can be evicted.
@@ -237,8 +262,10 @@ impl Rig {
             node,
             parent,
             frames,
+            cores,
             most,
         } = self;
+        drop(cores);
         let space = ManuallyDrop::into_inner(space);
         space.exit(|_, _| {});
         let budget = node.budget.clone();
@@ -250,5 +277,13 @@ impl Rig {
         drop((space, mmu, frames));
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
+    }
+}
+
+/// Nothing interrupts a rig.
+fn error(stopped: Stopped) -> FaultError {
+    match stopped.why {
+        Stop::Error(error) => error,
+        Stop::Interrupted => panic!("interrupted by nobody"),
     }
 }

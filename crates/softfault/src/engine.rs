@@ -3,15 +3,16 @@
 use crate::error;
 use crate::files::Files;
 use crate::frames::AnonymousFrames;
-use crate::process::{self, Process};
+use crate::process::{self, NoProcess, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{FaultError, Mmap, MmapOptions};
-use softfault_engine::PAGE_SIZE;
+use crate::{FaultError, Mmap, MmapMut, MmapOptions};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::mm::AddressSpace;
 use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -72,9 +73,13 @@ impl Drop for Inner {
     }
 }
 
+/// What maps need of their engine.
 pub(crate) struct Managed {
+    /// Who pays.
     pub(crate) node: Arc<Node>,
-    pub(crate) process: &'static Process,
+    /// Where faults look mappings up: the process's, which all its engines
+    /// share.
+    pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
 }
@@ -148,16 +153,21 @@ impl Builder {
     }
 
     /// Builds the engine. Fails where the budget is too small, where the
-    /// machine has no address space, or where userfaultfd is closed.
+    /// machine has no address space, where userfaultfd is closed, or where the
+    /// process had an engine with another [`Policies::vma_lock`]: all engines
+    /// share one address space.
     pub fn build(self) -> io::Result<Engine> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
         let _masked = signal::masked();
-        let managed = match process::get_or_make() {
+        let managed = match process::get_or_make(self.policies.vma_lock) {
             Ok(process) => Some(self.managed(process)?),
-            Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
-            Err(_) => None,
+            Err(NoProcess::OtherLock(made)) => return Err(error::other_lock(made)),
+            Err(NoProcess::Closed(errno)) if self.fallback == Fallback::Error => {
+                return Err(error::closed(errno));
+            }
+            Err(NoProcess::Closed(_)) => None,
         };
         Ok(Engine {
             inner: Arc::new(Inner {
@@ -171,6 +181,16 @@ impl Builder {
     }
 
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {
+        self.over(process.dyn_mmu(), process.space().clone(), process.clock())
+    }
+
+    /// The managed part over page tables, mappings and a clock.
+    fn over(
+        &self,
+        mmu: Arc<dyn Mmu>,
+        space: Arc<AddressSpace>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Managed> {
         let machine = crate::machine::memory_bytes();
         let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
         let most = self.most_memory.unwrap_or(machine).max(memory);
@@ -185,19 +205,15 @@ impl Builder {
         let shares = core::iter::successors(Some(most), |&most| {
             (most > memory).then(|| (most / 2).max(memory))
         });
+        // Half of it at most for faults, or what read-ahead may take.
+        let quarters = self.policies.miss_accounting.frame_quarters().max(2);
+        let frames = |most: usize| most / 4 * quarters;
         let (most, frames) = shares
             .into_iter()
-            .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
+            .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
-        let node = Node::with_policies(
-            budget,
-            most,
-            process.dyn_mmu(),
-            Arc::new(frames),
-            process.clock(),
-            self.policies,
-        )
-        .map_err(error::budget)?;
+        let node = Node::with_policies(budget, most, mmu, Arc::new(frames), clock, self.policies)
+            .map_err(error::budget)?;
         node.enlist();
         let rings = match self.async_reads {
             AsyncReads::Auto => Rings::new().ok(),
@@ -206,11 +222,7 @@ impl Builder {
             AsyncReads::Never => None,
         };
         let rings = rings.map(Arc::new);
-        Ok(Managed {
-            node,
-            process,
-            rings,
-        })
+        Ok(Managed { node, space, rings })
     }
 }
 
@@ -266,6 +278,13 @@ impl Engine {
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget as they are touched, and stay until they are dropped.
+    /// See [`MmapMut`].
+    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
+        MmapOptions::new().len(len).map_anon_with(self)
+    }
+
     /// Maps a store of the caller's, whose methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
     #[doc(hidden)]
@@ -273,7 +292,8 @@ impl Engine {
         Mmap::of_store(self, store)
     }
 
-    /// Changes the budget, and reclaims down to it.
+    /// Changes the budget, and reclaims down to it. Anonymous memory cannot be
+    /// reclaimed: where it holds more than the new budget, that stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());

@@ -118,7 +118,7 @@ impl Files {
         if entry.users > 0 {
             return;
         }
-        let unmapped = managed.process.space().munmap(cache.addresses(), |_, _| {});
+        let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
         assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
         // The newest idle window is the last to go.
         let entry = entries.remove(place);
@@ -213,8 +213,7 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     let addresses = cache.addresses();
     debug_assert!(addresses.start.is_multiple_of(PAGE_SIZE));
     managed
-        .process
-        .space()
+        .space
         .mmap(addresses, attributes)
         .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping"))
 }

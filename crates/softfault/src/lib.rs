@@ -23,7 +23,8 @@
 //! ```
 //!
 //! The names are memmap2's: `use softfault as memmap2;` compiles for read-only
-//! maps, over an engine with a default budget.
+//! maps and for anonymous ones ([`MmapMut`]), over an engine with a default
+//! budget.
 //!
 //! # What is different from mmap
 //!
@@ -55,6 +56,7 @@ mod files;
 mod frames;
 mod machine;
 mod map;
+mod map_mut;
 mod pinned;
 mod process;
 mod signal;
@@ -66,6 +68,7 @@ pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
 pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
+pub use map_mut::MmapMut;
 pub use pinned::Pinned;
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;

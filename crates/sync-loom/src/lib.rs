@@ -20,6 +20,7 @@ pub mod atomic {
 /// loom's cannot hold a trait object.
 pub use std::sync::Arc;
 
+pub mod bytes;
 pub mod pages;
 pub mod stat;
 pub mod wait;

@@ -19,6 +19,7 @@ pub mod atomic {
 /// Shared ownership.
 pub use std::sync::Arc;
 
+pub mod bytes;
 pub mod cell;
 pub mod pages;
 pub mod stat;

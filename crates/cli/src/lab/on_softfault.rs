@@ -1,15 +1,18 @@
 //! The lab's engine over the softfault library.
 
-use super::engine::{Engine, Mapping};
+use super::engine::{Anonymous, Engine, Mapping};
 use super::stats::{EngineStats, LockWaits};
+use super::stored::Stored;
+use softfault::policy::Policies;
 use softfault::{Mmap, WaitSnapshot};
 use std::fs::File;
 use std::io;
 
-/// An engine with a budget of `memory` bytes, or why the library refuses it.
-pub fn build(memory: u64) -> Result<Box<dyn Engine>, String> {
+/// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
+pub fn build(memory: u64, policies: Policies) -> Result<Box<dyn Engine>, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    match softfault::Engine::builder().memory(memory).build() {
+    let builder = softfault::Engine::builder().memory(memory);
+    match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
         Err(e) => Err(format!("softfault: {e}")),
     }
@@ -21,6 +24,10 @@ impl Engine for OnSoftfault {
     fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
         // SAFETY: the lab's files are not written to while they are mapped.
         Ok(Box::new(unsafe { self.0.map(file) }?))
+    }
+
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
+        Ok(Box::new(Stored::over(self.0.map_anon(bytes)?)))
     }
 
     fn stats(&self) -> Option<EngineStats> {
@@ -37,8 +44,8 @@ impl Engine for OnSoftfault {
 }
 
 impl Mapping for Mmap {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
     }
 }
 

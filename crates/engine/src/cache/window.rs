@@ -11,7 +11,7 @@
 
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
-use crate::mmu::{Reservation, TABLE_SPAN};
+use crate::mmu::{Mmu, Reservation, TABLE_SPAN};
 use core::ops::Range;
 use core::ptr::NonNull;
 use sync::atomic::Ordering;
@@ -155,9 +155,57 @@ impl Window {
         budget.uncharge(1);
     }
 
+    /// Counts `pages` residents out that were counted in and perhaps mapped,
+    /// and zaps them: undoes a mapping that failed half-way.
+    pub(crate) fn leave_and_zap(&self, addr: usize, pages: usize, mmu: &dyn Mmu, budget: &Budget) {
+        match self.leave(addr, pages) {
+            Some(table) => {
+                mmu.zap(core::slice::from_ref(&table));
+                self.zapped(&table, budget);
+            }
+            None => {
+                let range = addr..addr + pages * PAGE_SIZE;
+                mmu.zap(core::slice::from_ref(&range));
+            }
+        }
+    }
+
+    /// As `zapped`, if `part` is a whole range that is being zapped. Only for a
+    /// caller that nobody else zaps it for.
+    pub(crate) fn zapped_if_out(&self, part: &Range<usize>, budget: &Budget) {
+        // Relaxed: the caller's own `leave` set it, if it is set.
+        let now = self.slot(part.start).1.load(Ordering::Relaxed);
+        if now == ZAPPING && *part == self.table_range(part.start) {
+            self.zapped(part, budget);
+        }
+    }
+
     /// Waits while the range is being zapped, at most `timeout_ns`.
     pub fn wait_zapped(&self, addr: usize, timeout_ns: u64) {
         self.slot(addr).1.wait(ZAPPING, Some(timeout_ns));
+    }
+
+    /// Address of byte `offset` from page `pgoff` on.
+    #[inline]
+    pub fn address(&self, pgoff: u64, offset: usize) -> usize {
+        self.reservation.addr + pgoff as usize * PAGE_SIZE + offset
+    }
+
+    /// Residents of the range that a page table covers around `addr`; 0 while
+    /// it is being zapped whole. Exact while nobody maps or unmaps there.
+    pub fn residents(&self, addr: usize) -> usize {
+        // Relaxed: whoever needs it exact excludes the others.
+        match self.slot(addr).1.load(Ordering::Relaxed) {
+            ZAPPING => 0,
+            count => count as usize,
+        }
+    }
+
+    /// The parts of `range` that a page table each covers.
+    pub fn spans(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let first = range.start & !(TABLE_SPAN - 1);
+        let spans = (first..range.end).step_by(TABLE_SPAN);
+        spans.map(move |span| span.max(range.start)..(span + TABLE_SPAN).min(range.end))
     }
 
     fn table_range(&self, addr: usize) -> Range<usize> {

@@ -3,6 +3,7 @@
 //! ```text
 //!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
 //!      │
+//!      ├─ anon::fault ── absent: a page of zeros ─────────────► Mapped
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
 //!            │              ├─ uptodate ──► map::folio ───────► Mapped
 //!            │              └─ locked ────────────────────────► Retry(Folio)
@@ -10,29 +11,38 @@
 //!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
 //! ```
 //!
-//! Needing I/O, or memory, is a value: [`Wait`]. The loop in [`handle`] drops
-//! the VMA lock, waits, and comes back under the VMA lock with
+//! Needing I/O, or memory, is a value: [`Wait`]. The loop in `serve` drops the
+//! VMA lock, waits, and comes back under the VMA lock with
 //! [`FaultFlags::tried`] set (document 002); it never falls back to
-//! `mmap_lock` because of I/O.
+//! `mmap_lock` because of I/O. It keeps the folio that it waited for until the
+//! next attempt has looked. What the policies that are not the default keep or
+//! drop instead is in `retry`.
 
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
+use retry::Retry;
 
+mod access;
 mod ahead;
+mod anon;
 mod around;
 mod file;
+mod filemap;
 mod hole;
 mod map;
 mod miss;
 mod pin;
 mod prefetch;
 mod read;
+mod read_around;
+mod retry;
 mod wait;
 
+pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use pin::{Pin, pin, unpin};
 pub use prefetch::prefetch;
 pub use read::Completion;
 pub(crate) use wait::unlocked;
-pub use wait::{Interrupt, NeverInterrupted, Wait};
+pub use wait::{Interrupt, NeverInterrupted, Wait, Waited};
 
 /// How a fault came about, and how far it got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,6 +51,9 @@ pub struct FaultFlags {
     pub write: bool,
     /// The fault has waited for I/O: what it finds now is its own work, no hit.
     pub tried: bool,
+    /// The last wait was for a read, which did its work: the folio should be
+    /// there.
+    pub read: bool,
 }
 
 /// Where a fault stands.
@@ -83,41 +96,67 @@ pub enum Outcome {
 pub fn handle(
     space: &AddressSpace,
     addr: usize,
-    mut flags: FaultFlags,
+    flags: FaultFlags,
     interrupt: &dyn Interrupt,
 ) -> Outcome {
-    // The last wait: it keeps the folio that it was for until we have looked.
-    let mut waited = None;
+    serve(space, addr, flags, interrupt, |vma, flags| {
+        once(vma, addr, flags)
+    })
+}
+
+/// Makes attempts, each under the lock of the VMA at `addr`, until one is the
+/// last; waits in between for what they ask, with no lock.
+pub(crate) fn serve(
+    space: &AddressSpace,
+    addr: usize,
+    mut flags: FaultFlags,
+    interrupt: &dyn Interrupt,
+    mut attempt: impl FnMut(&VmaRead<'_>, FaultFlags) -> Fault,
+) -> Outcome {
+    let mut retry = Retry::default();
     loop {
-        let Ok(vma) = space.lock_vma_or_mmap_lock(addr) else {
+        let Ok(vma) = retry.lock(space, addr) else {
             return Outcome::Error(FaultError::NotMapped);
         };
-        let fault = once(&vma, addr, flags);
-        drop(vma);
-        drop(waited.take());
-        match fault {
+        flags.read = retry.has_read();
+        match attempt(&vma, flags) {
             Fault::Mapped => return Outcome::Mapped,
             Fault::Error(error) => return Outcome::Error(error),
+            Fault::Retry(wait) if retry.gives_up(&wait) => {
+                return Outcome::Error(FaultError::NoMemory);
+            }
             Fault::Retry(wait) => {
                 flags.tried |= wait.is_io();
-                if !wait.wait(interrupt) {
+                if !retry.wait(vma, wait, interrupt) {
                     return Outcome::Interrupted;
                 }
-                waited = Some(wait);
             }
         }
     }
 }
 
-/// One attempt, under the VMA lock.
+/// One attempt, under the VMA lock. The VMA shows pages of a window, from
+/// `pgoff` on; what serves the fault goes by the window's addresses.
 fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
-    vma.with(
-        |attributes| match (attributes.protection, &attributes.backing) {
-            (Protection::Read, Backing::File(cache)) if !flags.write => {
+    let offset = addr - vma.vma().start();
+    vma.with(|attributes| {
+        let allowed = match attributes.protection {
+            Protection::None => false,
+            Protection::Read => !flags.write,
+            Protection::ReadWrite => true,
+        };
+        match &attributes.backing {
+            Backing::None | Backing::Test(_) => Fault::Error(FaultError::NotMapped),
+            _ if !allowed => Fault::Error(FaultError::Protection),
+            Backing::File(_) if flags.write => Fault::Error(FaultError::Protection),
+            Backing::File(cache) => {
+                let addr = cache.window.address(attributes.pgoff, offset);
                 file::fault(cache, addr, attributes.advice, flags)
             }
-            (_, Backing::None | Backing::Test(_)) => Fault::Error(FaultError::NotMapped),
-            _ => Fault::Error(FaultError::Protection),
-        },
-    )
+            Backing::Anonymous(anon) => {
+                let addr = anon.window.address(attributes.pgoff, offset);
+                anon::fault(anon, addr, flags)
+            }
+        }
+    })
 }

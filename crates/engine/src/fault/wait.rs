@@ -1,18 +1,24 @@
 //! What a fault waits for, as a value, and the waiting.
 //!
-//! A wait holds no lock. It holds the page cache and a reference to the folio
-//! it is for. Whoever waited keeps it until the retry has looked, so that
-//! reclaim cannot take the folio between the end of the read and the retry.
+//! A wait takes no lock of the address space. It holds the page cache and a
+//! reference to the folio it is for: what is read, or what was read and finds
+//! no memory to be mapped with. Whoever waited keeps it until the retry has
+//! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use super::read::{self, Completion};
-use crate::cache::folio::{Folio, flag};
-use crate::cache::{FolioRef, PageCache};
+use super::read_around;
+use crate::anon::{Anonymous, FAULT_PAGES};
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
+use crate::cache::{FolioRef, Node, PageCache};
+use crate::readahead::Window;
 use crate::reclaim::Need;
 use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
 const SLICE_NS: u64 = 10_000_000;
+/// Waits for memory, of a slice each, after which it is not to be had.
+const PATIENCE: u32 = 100;
 
 /// Tells a waiting fault that something else wants its thread: a pending
 /// signal, say.
@@ -34,27 +40,63 @@ impl Interrupt for NeverInterrupted {
 /// What a fault waits for. Holds a reference to the folio it names.
 #[must_use = "the fault goes on after the wait"]
 pub struct Wait {
-    cache: Arc<PageCache>,
+    owner: Owner,
     reason: Reason,
+    /// What has to stay meanwhile, or [`NO_FOLIO`].
+    folio: u32,
 }
 
+/// Whose page it is that the fault is for.
+enum Owner {
+    File(Arc<PageCache>),
+    Anonymous(Arc<Anonymous>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     /// The folio is ours to read, by this thread.
-    Read(u32),
+    Read,
+    /// The folio is ours to read, and this window around it.
+    ReadAround(Window),
     /// Somebody else reads the folio.
-    Folio(u32),
+    Folio,
     /// Somebody else maps or evicts the folio.
-    Busy(u32),
+    Busy,
     /// There is not enough of something.
     Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
+    /// Another fault fills this page of anonymous memory.
+    Page(usize),
+    /// Nothing: this window is to be begun, with no lock in hand.
+    Ahead(Window),
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// Look again.
+    Ready,
+    /// Look again, but there was no room to be made.
+    NoRoom,
+    /// Something else wants the thread.
+    Interrupted,
 }
 
 impl Wait {
     /// The folio is locked by the caller, who is to read it.
     pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
-        Self::new(cache, Reason::Read(folio.leak().id()))
+        Self::new(cache, Reason::Read).keeping(folio)
+    }
+
+    /// As `read`, and a window around the folio.
+    pub(super) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
+        Self::new(cache, Reason::ReadAround(window)).keeping(folio)
+    }
+
+    /// A window is to be read ahead.
+    pub(super) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
+        Self::new(cache, Reason::Ahead(window))
     }
 
     /// The folio is locked by somebody else.
@@ -63,7 +105,7 @@ impl Wait {
             true => Reason::Busy,
             false => Reason::Folio,
         };
-        Self::new(cache, reason(folio.leak().id()))
+        Self::new(cache, reason).keeping(folio)
     }
 
     /// There is no memory.
@@ -76,62 +118,176 @@ impl Wait {
         Self::new(cache, Reason::Table(addr))
     }
 
+    /// There is no memory for a page of anonymous memory.
+    pub(super) fn anonymous_memory(anon: &Arc<Anonymous>) -> Self {
+        Self::of(anon, Reason::Memory(Need::Pages(FAULT_PAGES)))
+    }
+
+    /// A page table of anonymous memory is being zapped.
+    pub(super) fn anonymous_table(anon: &Arc<Anonymous>, addr: usize) -> Self {
+        Self::of(anon, Reason::Table(addr))
+    }
+
+    /// Another fault fills the page.
+    pub(super) fn anonymous_page(anon: &Arc<Anonymous>, addr: usize) -> Self {
+        Self::of(anon, Reason::Page(anon.page(addr)))
+    }
+
+    fn of(anon: &Arc<Anonymous>, reason: Reason) -> Self {
+        Self {
+            owner: Owner::Anonymous(anon.clone()),
+            reason,
+            folio: NO_FOLIO,
+        }
+    }
+
     fn new(cache: &Arc<PageCache>, reason: Reason) -> Self {
         Self {
-            cache: cache.clone(),
+            owner: Owner::File(cache.clone()),
             reason,
+            folio: NO_FOLIO,
+        }
+    }
+
+    /// Lets `folio`, which nobody has to be waited for, stay meanwhile.
+    pub(super) fn keeping(mut self, folio: FolioRef<'_>) -> Self {
+        debug_assert_eq!(self.folio, NO_FOLIO);
+        self.folio = folio.leak().id();
+        self
+    }
+
+    /// For a wait for memory: lets go of what `keeping` kept, which reclaim
+    /// could not take.
+    pub(super) fn let_go(&mut self) {
+        if let Reason::Memory(_) = self.reason
+            && self.folio != NO_FOLIO
+        {
+            self.node().put(self.node().folios.get(self.folio));
+            self.folio = NO_FOLIO;
+        }
+    }
+
+    /// The node whose folio or memory is waited for.
+    pub(super) fn node(&self) -> &Node {
+        match &self.owner {
+            Owner::File(cache) => &cache.node,
+            Owner::Anonymous(anon) => &anon.node,
+        }
+    }
+
+    fn cache(&self) -> &Arc<PageCache> {
+        match &self.owner {
+            Owner::File(cache) => cache,
+            Owner::Anonymous(_) => unreachable!("anonymous memory has no folios"),
+        }
+    }
+
+    /// True if this is for memory that will not come, after `futile` waits in a
+    /// row that made none. Anonymous pages cannot be evicted: where nothing
+    /// else is left, a fault ends and does not hang. One for a file waits as
+    /// long as anybody may give memory back: a reader, an unpin.
+    pub(super) fn is_hopeless(&self, futile: u32) -> bool {
+        let Reason::Memory(need) = self.reason else {
+            return false;
+        };
+        let node = self.node();
+        match self.owner {
+            Owner::Anonymous(_) => futile >= PATIENCE || futile > 0 && node.has_nothing_left(need),
+            Owner::File(_) => futile >= PATIENCE && node.holds_anonymous_only(),
         }
     }
 
     /// True if what is waited for is I/O.
     pub fn is_io(&self) -> bool {
-        matches!(self.reason, Reason::Read(_) | Reason::Folio(_))
+        matches!(
+            self.reason,
+            Reason::Read | Reason::ReadAround(_) | Reason::Folio
+        )
     }
 
-    /// Waits. `false` if interrupted.
-    pub fn wait(&self, interrupt: &dyn Interrupt) -> bool {
-        let io = self.is_io();
-        let cache = &*self.cache;
-        let stats = &cache.node.stats;
+    /// True if the folio was read since, well or not. One that was given up
+    /// unread, because the store could not take the read, was not.
+    pub(super) fn has_read(&self) -> bool {
+        self.is_io()
+            && self.node().folios.get(self.folio).state() & (flag::UPTODATE | flag::ERROR) != 0
+    }
+
+    /// Waits.
+    pub fn wait(&self, interrupt: &dyn Interrupt) -> Waited {
+        let node = self.node();
         match self.reason {
-            Reason::Read(folio) => {
-                stats.retry_mmap_drop.add(1);
-                read::demand(cache, cache.node.folios.get(folio));
-                true
+            Reason::Read => {
+                read::demand(self.cache(), node.folios.get(self.folio));
+                Waited::Ready
             }
-            Reason::Folio(folio) | Reason::Busy(folio) => {
-                if io {
-                    stats.retry_mmap_drop.add(1);
+            Reason::ReadAround(window) => {
+                let folio = node.folios.get(self.folio);
+                match read_around::read(self.cache(), folio, &window, interrupt) {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
                 }
-                let before = cache.node.clock.now_ns();
-                let done = unlocked(cache, cache.node.folios.get(folio), interrupt);
-                stats.folio_waits.record(cache.node.clock.now_ns() - before);
-                done
+            }
+            Reason::Ahead(window) => {
+                read_around::begin(self.cache(), &window);
+                Waited::Ready
+            }
+            Reason::Folio | Reason::Busy => {
+                let before = node.clock.now_ns();
+                let done = unlocked(self.cache(), node.folios.get(self.folio), interrupt);
+                node.stats.folio_waits.record(node.clock.now_ns() - before);
+                match done {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
+                }
             }
             Reason::Memory(need) => {
-                stats.memory_waits.add(1);
-                let subscription = cache.node.budget.subscribe();
+                node.stats.memory_waits.add(1);
+                let subscription = node.budget.subscribe();
                 // Reads that are over and that nobody waited for: reclaim can
                 // take them once they are delivered.
-                cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-                if !cache.node.make_room(need) {
+                if let Owner::File(cache) = &self.owner {
+                    cache.store.reap(NO_COOKIE, &Completion(node), 0);
+                }
+                let made = node.make_room(need);
+                if !made {
                     subscription.wait(SLICE_NS);
                 }
-                !interrupt.pending()
+                match (interrupt.pending(), made) {
+                    (true, _) => Waited::Interrupted,
+                    (false, true) => Waited::Ready,
+                    (false, false) => Waited::NoRoom,
+                }
             }
             Reason::Table(addr) => {
-                cache.window.wait_zapped(addr, SLICE_NS);
-                !interrupt.pending()
+                let window = match &self.owner {
+                    Owner::File(cache) => &cache.window,
+                    Owner::Anonymous(anon) => &anon.window,
+                };
+                window.wait_zapped(addr, SLICE_NS);
+                ready_unless(interrupt)
+            }
+            Reason::Page(page) => {
+                if let Owner::Anonymous(anon) = &self.owner {
+                    anon.pages.wait_unlocked(page, SLICE_NS);
+                }
+                ready_unless(interrupt)
             }
         }
     }
 }
 
+fn ready_unless(interrupt: &dyn Interrupt) -> Waited {
+    match interrupt.pending() {
+        true => Waited::Interrupted,
+        false => Waited::Ready,
+    }
+}
+
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Reason::Read(id) | Reason::Folio(id) | Reason::Busy(id) = self.reason {
-            let node = &self.cache.node;
-            node.put(node.folios.get(id));
+        if self.folio != NO_FOLIO {
+            let node = self.node();
+            node.put(node.folios.get(self.folio));
         }
     }
 }

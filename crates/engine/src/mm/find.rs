@@ -7,6 +7,7 @@
 //! returns. Neither may be called with a VMA lock of the same space in hand.
 
 use super::lock_vma::try_lock_at;
+use super::mmap_lock::MmapReadGuard;
 use super::space::AddressSpace;
 use super::tree::Walk;
 use super::vma::Vma;
@@ -59,14 +60,23 @@ impl AddressSpace {
     /// Locks the VMA that has `address`, by way of `mmap_lock` if it cannot be
     /// had without.
     pub fn lock_vma_or_mmap_lock(&self, address: usize) -> Result<VmaRead<'_>, NotMapped> {
+        match self.lock_vma(address) {
+            Some(read) => Ok(read),
+            None => self.lock_vma_and_mmap_lock(address).map(|(read, _)| read),
+        }
+    }
+
+    /// Locks `mmap_lock` for read and the VMA that has `address`. The VMA is
+    /// to be let go first.
+    pub fn lock_vma_and_mmap_lock(
+        &self,
+        address: usize,
+    ) -> Result<(VmaRead<'_>, MmapReadGuard<'_>), NotMapped> {
         loop {
-            if let Some(read) = self.lock_vma(address) {
-                return Ok(read);
-            }
             let mmap = self.mmap_lock.read();
             let vma = self.find(&mmap, address).ok_or(NotMapped)?;
             if let Ok(read) = start_read_locked(vma, &mmap) {
-                return Ok(read);
+                return Ok((read, mmap));
             }
             // It has as many readers as it may have. Some will leave; they may
             // need mmap_lock for that.

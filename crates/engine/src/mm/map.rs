@@ -2,7 +2,9 @@
 
 use core::ops::Range;
 
+use super::backing::Backing;
 use super::merge::continues;
+use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range, pages};
 use super::vma::Attributes;
 
@@ -19,8 +21,18 @@ impl AddressSpace {
     pub fn mmap(&self, range: Range<usize>, attributes: Attributes) -> Result<(), MmError> {
         check_range(&range)?;
         let count = pages(&range);
-        (attributes.pgoff.checked_add(count)).ok_or(MmError::Overflow)?;
+        let end = attributes.pgoff.checked_add(count);
+        let end = end.ok_or(MmError::Overflow)?;
+        if attributes.backing.pages().is_some_and(|pages| end > pages) {
+            return Err(MmError::Overflow);
+        }
         let mmap = self.mmap_lock.write();
+        if let Backing::Anonymous(anon) = &attributes.backing
+            && !anon.claim(self.id())
+            && self.shows(&mmap, &attributes.backing, attributes.pgoff..end)
+        {
+            return Err(MmError::Overlap);
+        }
         let below = self.vma_at_or_below(&mmap, range.end - 1);
         if below.is_some_and(|vma| vma.end() > range.start) {
             return Err(MmError::Overlap);
@@ -48,5 +60,17 @@ impl AddressSpace {
             }
         }
         Ok(())
+    }
+
+    /// True if a VMA shows any of these pages of a backing.
+    fn shows(&self, mmap: &MmapWriteGuard<'_>, backing: &Backing, shown: Range<u64>) -> bool {
+        let mut found = false;
+        self.for_each_vma(mmap, 0..usize::MAX, |vma| {
+            let attributes = vma.attributes(mmap);
+            let end = attributes.pgoff + pages(&vma.range());
+            let overlaps = attributes.pgoff < shown.end && shown.start < end;
+            found |= overlaps && attributes.backing == *backing;
+        });
+        found
     }
 }

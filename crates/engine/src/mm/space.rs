@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The verbs, one a file: `mmap` (`map.rs`), `munmap` and `exit` (`unmap.rs`),
-//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`) take `mmap_lock` for
-//! write; `find` and `for_each_vma` (`query.rs`) work under either;
+//! `mprotect` (`protect.rs`), `madvise` (`advise.rs`), `mremap` (`remap.rs`)
+//! and `fork` (`fork.rs`) take `mmap_lock` for write; `find` and `for_each_vma` (`query.rs`) work under either;
 //! `lock_vma` ([`find`](super::find)) takes nothing. `split.rs`, `merge.rs`
 //! and `modify.rs` are what the first ones are made of.
 //!
@@ -26,8 +26,10 @@ use super::machine::Machine;
 use super::mmap_lock::MmapLock;
 use super::tree::{Entry, NoNodes, Tree, Walk};
 use super::vma::Vma;
+use super::vma_lock::NoVmaLock;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
+use crate::policy::VmaLockKind;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
 /// Why a verb did not do, or not wholly do, what was asked.
@@ -37,20 +39,28 @@ pub enum MmError {
     Empty,
     /// An end of the range is not at a page boundary. Nothing was done.
     Misaligned,
-    /// `mmap`: something is mapped there. Nothing was done.
+    /// `mmap`, `mremap`: something is mapped there; or the pages are anonymous
+    /// memory that is mapped elsewhere. Nothing was done.
     Overlap,
-    /// `mmap`: the backing has no pages so far out. Nothing was done.
+    /// `mmap`: the backing has no pages so far out. `mremap`: no addresses are
+    /// so far out. Nothing was done.
     Overflow,
-    /// `mprotect`, `madvise`: a part of the range is not mapped; the change was
-    /// made to all that is.
+    /// A part of the range is not mapped. `mprotect`, `madvise`: the change was
+    /// made to all that is. `mremap`: nothing was done.
     Unmapped,
-    /// No VMA or no tree node is left. `mmap` and `munmap` have done nothing;
-    /// `mprotect` and `madvise` have changed the range up to some VMA.
+    /// No VMA or no tree node is left. `mmap`, `munmap` and `mremap` have done
+    /// nothing; `mprotect` and `madvise` have changed the range up to some VMA.
     NoMemory,
 }
 
 impl From<NoNodes> for MmError {
     fn from(_: NoNodes) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<NoVmaLock> for MmError {
+    fn from(_: NoVmaLock) -> Self {
         Self::NoMemory
     }
 }
@@ -73,7 +83,17 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// An empty space. Fails with `NoMemory` only.
     pub fn new(machine: Arc<Machine>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
-        let mmap_lock = MmapLock::new(machine.new_space(), clock);
+        Self::with_lock(machine, clock, VmaLockKind::default())
+    }
+
+    /// The same, with this kind of lock in its VMAs. Spaces of one machine may
+    /// have different kinds.
+    pub fn with_lock(
+        machine: Arc<Machine>,
+        clock: Arc<dyn Clock>,
+        kind: VmaLockKind,
+    ) -> Result<Self, MmError> {
+        let mmap_lock = machine.new_mmap_lock(clock, kind);
         Ok(Self {
             tree: Tree::new(Arc::clone(&machine.nodes))?,
             lookups: LookupStats::new(),

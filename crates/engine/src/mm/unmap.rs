@@ -2,11 +2,14 @@
 
 use core::ops::Range;
 
+use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
+use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SIZE;
+use crate::anon::Removal;
 
 impl AddressSpace {
     /// Unmaps `range`; holes in it are no error.
@@ -20,8 +23,9 @@ impl AddressSpace {
     ///
     /// Calls `removed` with each piece that was mapped, by address, once no
     /// fault is in progress under it and none can begin; `mmap_lock` is still
-    /// held for write, so that the pages can be zapped before anything else is
-    /// mapped there. `removed` must not use the space.
+    /// held for write. `removed` must not use the space. The pages of anonymous
+    /// memory are zapped, in one go, and paid back before this returns; those
+    /// of files stay cached.
     pub fn munmap(
         &self,
         range: Range<usize>,
@@ -35,14 +39,41 @@ impl AddressSpace {
     /// Unmaps everything, and calls `removed` as `munmap` does. The space can
     /// be dropped then, or used again.
     pub fn exit(&self, removed: impl FnMut(Range<usize>, Attributes)) {
-        let mmap = self.mmap_lock.write();
+        self.exit_locked(&self.mmap_lock.write(), removed);
+    }
+
+    pub(super) fn exit_locked(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        removed: impl FnMut(Range<usize>, Attributes),
+    ) {
         let all = 0..usize::MAX & !(PAGE_SIZE - 1);
-        let done = self.munmap_locked(&mmap, all, removed);
+        let done = self.munmap_locked(mmap, all, removed);
         done.expect("whole VMAs go without memory");
         assert!(self.tree.is_empty());
     }
 
     fn munmap_locked(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        range: Range<usize>,
+        mut removed: impl FnMut(Range<usize>, Attributes),
+    ) -> Result<(), MmError> {
+        let mut removal = Removal::new();
+        let mut stale = Stale::default();
+        self.take_out_range(mmap, range, |piece, attributes| {
+            // The zap of what is removed flushes too.
+            if !matches!(attributes.backing, Backing::Anonymous(_)) {
+                stale.add(&attributes.backing);
+            }
+            removal.add(&attributes.backing, attributes.pgoff, piece.len());
+            removed(piece, attributes);
+        })
+    }
+
+    /// Takes VMAs and parts of VMAs out; their pages stay. Changes nothing if
+    /// it fails.
+    pub(super) fn take_out_range(
         &self,
         mmap: &MmapWriteGuard<'_>,
         range: Range<usize>,

@@ -74,6 +74,23 @@ impl Node {
         freed || self.has_room(need)
     }
 
+    /// True if this node holds nothing that could be evicted, and shares no
+    /// budget that is short with others that might.
+    pub(crate) fn has_nothing_left(&self, need: Need) -> bool {
+        let Need::Pages(pages) = need else {
+            return false;
+        };
+        let short = self.budget.short_of(pages as u64);
+        self.folios_in_use() == 0 && short.is_some_and(|budget| !budget.is_shared())
+    }
+
+    /// True if what fills the budget can be neither evicted nor let go by a
+    /// reader or an unpin: anonymous memory.
+    pub(crate) fn holds_anonymous_only(&self) -> bool {
+        let frames = self.frames.counts().present;
+        self.lists.mapped_pages() == 0 && self.pinned_pages() == 0 && frames <= CHUNK_PAGES
+    }
+
     fn has_room(&self, need: Need) -> bool {
         match need {
             Need::Pages(pages) => self.budget.free() >= pages as u64,
@@ -127,6 +144,13 @@ impl Node {
             left = left.saturating_sub(evicted.looked_at);
         }
         made
+    }
+
+    /// Evicts a batch of folios that nobody has mapped, those that were read
+    /// longest ago, however fresh; returns how many. Their chunks stay in the
+    /// pool.
+    pub(crate) fn evict_oldest_read(&self) -> usize {
+        self.evict(Want::Frames, 0, || false).folios
     }
 
     /// Gives chunks back that were not wanted of late.

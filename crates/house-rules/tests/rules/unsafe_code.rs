@@ -67,15 +67,25 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/lock/mutex.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
-    "crates/engine/src/mm/vma_lock.rs",
+    "crates/engine/src/mm/vma_lock/mod.rs",
+    // A VMA's lock where it is apart: a slot that outlives the VMA.
+    "crates/engine/src/mm/vma_lock/rwsem.rs",
+    "crates/engine/src/mm/mmap_lock.rs",
+    "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",
     // A folio's way to its page cache; a window's sparse table.
     "crates/engine/src/cache/folio.rs",
     "crates/engine/src/cache/window.rs",
+    // The memory behind soft page tables, the tables in it, and who may look.
+    "crates/engine/src/mmu/soft/frames.rs",
+    "crates/engine/src/mmu/soft/tables.rs",
+    "crates/engine/src/mmu/soft/tlb.rs",
+    "crates/engine/src/mmu/soft/fork.rs",
     // Functions that take bare memory, and those that hand frames to them.
     "crates/engine/src/mmu.rs",
-    "crates/engine/src/mmu/soft.rs",
+    "crates/engine/src/mmu/soft/mod.rs",
+    "crates/engine/src/mmu/soft/map.rs",
     "crates/engine/src/store.rs",
     "crates/engine/src/fault/ahead.rs",
     "crates/engine/src/fault/map.rs",

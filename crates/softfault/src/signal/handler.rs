@@ -97,7 +97,7 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
     };
     let flags = FaultFlags {
         write: is_write(context),
-        tried: false,
+        ..FaultFlags::default()
     };
     let pending = PendingIn(&context.uc_sigmask);
     match fault::handle(process.space(), addr, flags, &pending) {

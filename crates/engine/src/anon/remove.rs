@@ -1,0 +1,123 @@
+//! Giving pages back that no VMA shows any more.
+//!
+//! Three steps: counted out (no fault can come to the pages: their VMAs are
+//! gone, and `mmap_lock` is still held for write), zapped, paid back. The zap
+//! is one for many pieces: with a second thread running each costs a TLB
+//! shootdown.
+
+use super::Anonymous;
+use crate::PAGE_SIZE;
+use crate::mm::Backing;
+use crate::mmu::TABLE_SPAN;
+use core::ops::Range;
+use sync::Arc;
+
+/// Pieces a batch.
+const PIECES: usize = 32;
+
+/// What was counted out of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Out {
+    /// What to zap. A page table's whole range is in it if and only if the
+    /// range was not empty and is now.
+    pub(super) zap: Range<usize>,
+    /// Pages that were resident.
+    pages: u64,
+}
+
+impl Anonymous {
+    /// Counts the residents of `range`, in the window, out. `None` if there are
+    /// none: there is nothing to zap.
+    pub(super) fn count_out(&self, range: Range<usize>) -> Option<Out> {
+        let mut out: Option<Out> = None;
+        for span in self.window.spans(range) {
+            if self.window.residents(span.start) == 0 {
+                continue;
+            }
+            let pages = span.clone().step_by(PAGE_SIZE);
+            let pages = pages.filter(|&addr| self.pages.leave(self.page(addr)));
+            let pages = pages.count();
+            if pages == 0 {
+                continue;
+            }
+            let table = self.window.leave(span.start, pages);
+            let zap = table.unwrap_or(span);
+            let out = out.get_or_insert(Out {
+                zap: zap.clone(),
+                pages: 0,
+            });
+            out.zap.end = zap.end;
+            out.pages += pages as u64;
+        }
+        out
+    }
+
+    /// What was counted out has been zapped: pays it back.
+    pub(super) fn zapped(&self, out: &Out) {
+        let budget = &self.node.budget;
+        for span in self.window.spans(out.zap.clone()) {
+            self.window.zapped_if_out(&span, budget);
+        }
+        budget.uncharge(out.pages);
+    }
+}
+
+/// Pieces of anonymous memory that are on their way out.
+pub(crate) struct Removal {
+    pieces: [Option<(Arc<Anonymous>, Out)>; PIECES],
+    count: usize,
+}
+
+impl Removal {
+    pub(crate) fn new() -> Self {
+        Self {
+            pieces: [const { None }; PIECES],
+            count: 0,
+        }
+    }
+
+    /// Takes `bytes` of a backing out, from page `pgoff` on, if it is anonymous
+    /// memory. No VMA shows it, and none is going to until this is dropped.
+    pub(crate) fn add(&mut self, backing: &Backing, pgoff: u64, bytes: usize) {
+        let Backing::Anonymous(anon) = backing else {
+            return;
+        };
+        let start = anon.window.address(pgoff, 0);
+        let Some(out) = anon.count_out(start..start + bytes) else {
+            return;
+        };
+        // One batch is of one page tables.
+        let other = self.pieces[..self.count].first().and_then(Option::as_ref);
+        if other.is_some_and(|(other, _)| !Arc::ptr_eq(&other.node.mmu, &anon.node.mmu)) {
+            self.flush();
+        }
+        self.pieces[self.count] = Some((anon.clone(), out));
+        self.count += 1;
+        if self.count == PIECES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let pieces = &mut self.pieces[..self.count];
+        let mut ranges = [const { 0..0 }; PIECES];
+        for (range, piece) in ranges.iter_mut().zip(pieces.iter().flatten()) {
+            *range = piece.1.zap.clone();
+        }
+        if let Some((anon, _)) = pieces.first().and_then(Option::as_ref) {
+            anon.node.mmu.zap(&ranges[..pieces.len()]);
+        }
+        for (anon, out) in pieces.iter_mut().filter_map(Option::take) {
+            anon.zapped(&out);
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+const _: () = assert!(TABLE_SPAN.is_multiple_of(PAGE_SIZE));

@@ -1,0 +1,215 @@
+//! Accesses to a space whose page tables are soft: what load and store are on
+//! hardware.
+//!
+//! ```text
+//!   read_at ── the core's translation buffer ── hit ─────────────► copied
+//!      │                                          no lock at all
+//!      └─ miss: serve, under the VMA lock
+//!            protection ── walk the tables ── there ─────────────► copied, buffered
+//!                             └─ missing: once ── Mapped ─► walk ► copied, buffered
+//!                                           └─── Retry ──► wait, and come back
+//! ```
+//!
+//! A miss takes the VMA lock once, and copies under it. What it copies to or
+//! from is the core's own buffer: the caller's memory may be missing, and is
+//! touched with nothing in hand.
+
+use super::{Fault, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
+use crate::PAGE_SIZE;
+use crate::mm::{AddressSpace, Attributes, Backing, Protection, VmaRead};
+use crate::mmu::Core;
+use crate::mmu::soft::Way;
+use crate::mmu::soft::tlb::Place;
+
+/// An access that did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped {
+    /// Bytes that were copied.
+    pub done: usize,
+    /// Why there are no more.
+    pub why: Stop,
+}
+
+/// What ended an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Something else wants the thread; go on afterwards.
+    Interrupted,
+    /// The next byte cannot be served.
+    Error(FaultError),
+}
+
+/// Reads the bytes at `addr`, over as many pages and VMAs as they are in.
+///
+/// Others may write them meanwhile: aligned words of 8 bytes are read whole.
+pub fn read_at(
+    core: &mut Core,
+    space: &AddressSpace,
+    addr: usize,
+    bytes: &mut [u8],
+    interrupt: &dyn Interrupt,
+) -> Result<(), Stopped> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (addr, part) = in_page(addr, done, bytes.len())?;
+        let served = page(core, space, addr, part, Way::Load, interrupt);
+        served.map_err(|why| Stopped { done, why })?;
+        bytes[done..done + part].copy_from_slice(core.buffer(part));
+        done += part;
+    }
+    Ok(())
+}
+
+/// Writes the bytes at `addr`, over as many pages and VMAs as they are in.
+///
+/// Others may read them meanwhile: aligned words of 8 bytes are written whole.
+pub fn write_at(
+    core: &mut Core,
+    space: &AddressSpace,
+    addr: usize,
+    bytes: &[u8],
+    interrupt: &dyn Interrupt,
+) -> Result<(), Stopped> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (addr, part) = in_page(addr, done, bytes.len())?;
+        core.buffer(part).copy_from_slice(&bytes[done..done + part]);
+        let served = page(core, space, addr, part, Way::Store, interrupt);
+        served.map_err(|why| Stopped { done, why })?;
+        done += part;
+    }
+    Ok(())
+}
+
+/// Reads one byte.
+pub fn touch(
+    core: &mut Core,
+    space: &AddressSpace,
+    addr: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<u8, Stopped> {
+    let mut byte = [0];
+    read_at(core, space, addr, &mut byte, interrupt)?;
+    Ok(byte[0])
+}
+
+/// The address of the next byte, and how many there are in its page.
+fn in_page(addr: usize, done: usize, bytes: usize) -> Result<(usize, usize), Stopped> {
+    let why = Stop::Error(FaultError::NotMapped);
+    let addr = addr.checked_add(done).ok_or(Stopped { done, why })?;
+    Ok((addr, (PAGE_SIZE - addr % PAGE_SIZE).min(bytes - done)))
+}
+
+/// Accesses bytes of one page.
+#[inline]
+fn page(
+    core: &mut Core,
+    space: &AddressSpace,
+    addr: usize,
+    bytes: usize,
+    way: Way,
+    interrupt: &dyn Interrupt,
+) -> Result<(), Stop> {
+    let access = Access {
+        place: Place {
+            space: space.id(),
+            addr,
+        },
+        bytes,
+        way,
+    };
+    if core.hit(access.place, bytes, way) {
+        return Ok(());
+    }
+    miss(core, space, access, interrupt)
+}
+
+/// An access to bytes of one page.
+#[derive(Clone, Copy)]
+struct Access {
+    place: Place,
+    bytes: usize,
+    way: Way,
+}
+
+fn miss(
+    core: &mut Core,
+    space: &AddressSpace,
+    access: Access,
+    interrupt: &dyn Interrupt,
+) -> Result<(), Stop> {
+    let flags = FaultFlags {
+        write: access.way == Way::Store,
+        ..FaultFlags::default()
+    };
+    let mut done = false;
+    while !done {
+        let addr = access.place.addr;
+        let outcome = serve(space, addr, flags, interrupt, |vma, flags| {
+            attempt(core, vma, access, flags, &mut done)
+        });
+        match outcome {
+            Outcome::Mapped => {}
+            Outcome::Interrupted => return Err(Stop::Interrupted),
+            Outcome::Error(error) => return Err(Stop::Error(error)),
+        }
+    }
+    Ok(())
+}
+
+/// One attempt, under the VMA lock. What is mapped and yet not `done` was taken
+/// again at once: that is another fault.
+fn attempt(
+    core: &mut Core,
+    vma: &VmaRead<'_>,
+    access: Access,
+    flags: FaultFlags,
+    done: &mut bool,
+) -> Fault {
+    let addr = access.place.addr;
+    let start = vma.vma().start();
+    let shown = match vma.with(|attributes| shown(attributes, addr - start, access.way)) {
+        Ok(shown) => shown,
+        Err(error) => return Fault::Error(error),
+    };
+    let mut walk = || {
+        let (place, bytes, way) = (access.place, access.bytes, access.way);
+        *done = core.miss(place, bytes, way, shown.window_addr, shown.may_write);
+        *done
+    };
+    if walk() {
+        return Fault::Mapped;
+    }
+    let fault = once(vma, addr, flags);
+    if matches!(fault, Fault::Mapped) {
+        walk();
+    }
+    fault
+}
+
+/// Where the tables have a page, and what may be done there.
+struct Shown {
+    window_addr: usize,
+    may_write: bool,
+}
+
+/// What a VMA with these attributes shows, so many bytes after its start.
+fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
+    let pgoff = attributes.pgoff;
+    let window_addr = match &attributes.backing {
+        Backing::None | Backing::Test(_) => return Err(FaultError::NotMapped),
+        Backing::File(cache) => cache.window.address(pgoff, distance),
+        Backing::Anonymous(anon) => anon.window.address(pgoff, distance),
+    };
+    let may_write = match (attributes.protection, way) {
+        (Protection::ReadWrite, _) => true,
+        (Protection::Read, Way::Load) => false,
+        (Protection::Read, Way::Store) | (Protection::None, _) => {
+            return Err(FaultError::Protection);
+        }
+    };
+    Ok(Shown {
+        window_addr,
+        may_write,
+    })
+}

@@ -1,0 +1,132 @@
+//! What a fault keeps from one attempt to the next: the policies [`RetryLock`]
+//! and [`RetryPin`].
+//!
+//! ```text
+//!   lock=        first wait           second wait          after that
+//!   vma-lock     drops the VMA lock   drops the VMA lock   and so on
+//!   held         keeps the VMA lock   keeps it             and so on
+//!   mmap-lock    drops the VMA lock;  keeps mmap_lock      and so on
+//!                takes mmap_lock      and a reference
+//!                after it, TRIED      to the VMA
+//! ```
+//!
+//! *The baseline* is Linux before document 002: a fault that has to wait for
+//! I/O gives its VMA lock up, comes back under `mmap_lock` with TRIED set, and
+//! what it waits for then, it waits for under that lock. Linux keeps its lock
+//! while it allocates memory, and sleeps in reclaim with it; so here a fault
+//! under the baseline, like one under `held`, keeps its VMA lock over a wait
+//! that is not for I/O.
+//!
+//! **Waiting with a lock in hand** cannot deadlock, because nobody on whom a
+//! fault waits takes `mmap_lock` or a VMA lock before he is done:
+//! - a folio's lock is held by one who reads it (who has no lock any more, or
+//!   is here too), by a completion (delivered by whoever reaps, this thread
+//!   too), by a fault that maps it and by reclaim, truncate and unpin, none of
+//!   which waits for anything but leaf locks with it in hand;
+//! - memory comes from reclaim, which this thread does itself and which tries
+//!   folio locks only; frames come back with completions and with faults that
+//!   get to their mapping, under locks that they have already;
+//! - a page table is zapped by reclaim, as above.
+//!
+//! And no folio is locked by a fault that waits for `mmap_lock`: what it locked
+//! to read, it has read and unlocked before. What pays is whoever wants the
+//! lock for writing. One case is the caller's: a thread that unmaps before it
+//! unpins, where pins hold all memory, waits for a fault that waits for it.
+
+use super::Interrupt;
+use super::wait::{Wait, Waited};
+use crate::mm::{AddressSpace, MmapReadGuard, NotMapped, VmaRead};
+use crate::policy::{RetryLock, RetryPin};
+
+/// What a fault keeps between two attempts. The locks come first: they are
+/// dropped before the folio is.
+#[derive(Default)]
+pub(super) struct Retry<'a> {
+    /// The VMA, if the policy keeps it over the wait.
+    vma: Option<VmaRead<'a>>,
+    /// `mmap_lock`, for the baseline's retries.
+    mmap: Option<MmapReadGuard<'a>>,
+    /// True if the next attempt is to be made under `mmap_lock`.
+    under_mmap_lock: bool,
+    /// The last wait: it keeps the folio that it was for until the next
+    /// attempt has looked.
+    waited: Option<Wait>,
+    /// True if the last wait was for a read, which did its work: the next
+    /// attempt should find the folio.
+    read: bool,
+    /// Waits for memory in a row, up to the last one, that found none to be
+    /// had.
+    futile: u32,
+}
+
+impl<'a> Retry<'a> {
+    /// The VMA, locked for the next attempt.
+    pub(super) fn lock(
+        &mut self,
+        space: &'a AddressSpace,
+        addr: usize,
+    ) -> Result<VmaRead<'a>, NotMapped> {
+        if let Some(vma) = self.vma.take() {
+            return Ok(vma);
+        }
+        if !self.under_mmap_lock {
+            return space.lock_vma_or_mmap_lock(addr);
+        }
+        let (vma, mmap) = space.lock_vma_and_mmap_lock(addr)?;
+        self.mmap = Some(mmap);
+        Ok(vma)
+    }
+
+    /// True once after a wait for a read that did its work.
+    pub(super) fn has_read(&mut self) -> bool {
+        core::mem::take(&mut self.read)
+    }
+
+    /// True if there is no use in waiting again.
+    pub(super) fn gives_up(&self, wait: &Wait) -> bool {
+        wait.is_hopeless(self.futile)
+    }
+
+    /// Waits, with or without the lock. `false` if interrupted: then nothing is
+    /// kept that the caller does not drop with this.
+    pub(super) fn wait(
+        &mut self,
+        vma: VmaRead<'a>,
+        mut wait: Wait,
+        interrupt: &dyn Interrupt,
+    ) -> bool {
+        let io = wait.is_io();
+        let retry_lock = wait.node().policies.retry_lock;
+        let keeps = match retry_lock {
+            RetryLock::VmaLock => false,
+            RetryLock::Held => true,
+            RetryLock::MmapLock => self.mmap.is_some() || !io,
+        };
+        if keeps {
+            self.vma = Some(vma);
+        } else {
+            drop(vma);
+            self.under_mmap_lock = retry_lock == RetryLock::MmapLock;
+            if io {
+                wait.node().stats.retry_mmap_drop.add(1);
+            }
+        }
+        // The attempt has looked: what the wait before this one was for may go.
+        self.waited = None;
+        // What is about to be mapped stays meanwhile, as it does in Linux while
+        // a fault allocates a page table; unless it is itself what keeps
+        // memory from coming.
+        if self.futile > 0 {
+            wait.let_go();
+        }
+        let waited = wait.wait(interrupt);
+        self.read = waited == Waited::Ready && wait.has_read();
+        self.futile = match waited {
+            Waited::NoRoom => self.futile + 1,
+            _ => 0,
+        };
+        let drops = io && wait.node().policies.retry_pin == RetryPin::No;
+        self.waited = (!drops).then_some(wait);
+        waited != Waited::Interrupted
+    }
+}

@@ -1,0 +1,63 @@
+//! `fork`: a second space that begins as a copy of the first.
+
+use super::backing::Backing;
+use super::mmap_lock::MmapWriteGuard;
+use super::space::AddressSpace;
+use crate::anon::{Anonymous, ForkError};
+use sync::Arc;
+
+impl AddressSpace {
+    /// Maps in `child`, which is empty, what is mapped here, at the same
+    /// addresses. Files are shared; anonymous memory is copied when either
+    /// space writes to it, and the copies are charged now (see [`Anonymous`]).
+    /// On failure `child` is empty again, and nothing of it is charged.
+    ///
+    /// Takes `mmap_lock` of both spaces and, as Linux's `dup_mmap` does,
+    /// write-locks every VMA: the copy shows one moment, and a fault in
+    /// progress is waited for.
+    ///
+    /// # Panics
+    /// If `child` is not empty, or is this space.
+    pub fn fork(&self, child: &AddressSpace) -> Result<(), ForkError> {
+        assert!(self.id() != child.id(), "a space is no child of its own");
+        let mmap = self.mmap_lock.write();
+        let child_mmap = child.mmap_lock.write();
+        assert!(child.tree.is_empty(), "fork into a space that has mappings");
+        self.for_each_vma(&mmap, 0..usize::MAX, |vma| vma.start_write(&mmap));
+        let copied = self.copy_vmas(&mmap, child, &child_mmap);
+        if copied.is_err() {
+            child.exit_locked(&child_mmap, |_, _| {});
+        }
+        copied
+    }
+
+    fn copy_vmas(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        child: &AddressSpace,
+        child_mmap: &MmapWriteGuard<'_>,
+    ) -> Result<(), ForkError> {
+        // Several VMAs may show one window.
+        let mut copies: Vec<(Arc<Anonymous>, Arc<Anonymous>)> = Vec::new();
+        let mut address = 0;
+        while let Some(vma) = self.find_from(mmap, address) {
+            let mut attributes = vma.attributes(mmap);
+            if let Backing::Anonymous(anon) = &attributes.backing {
+                let known = copies.iter().find(|(of, _)| Arc::ptr_eq(of, anon));
+                let copy = match known {
+                    Some((_, copy)) => copy.clone(),
+                    None => {
+                        let copy = anon.fork()?;
+                        copy.claim(child.id());
+                        copies.push((anon.clone(), copy.clone()));
+                        copy
+                    }
+                };
+                attributes.backing = Backing::Anonymous(copy);
+            }
+            child.add(child_mmap, vma.range(), attributes)?;
+            address = vma.end();
+        }
+        Ok(())
+    }
+}

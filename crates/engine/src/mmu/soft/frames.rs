@@ -1,0 +1,354 @@
+//! Frames: the memory behind soft page tables, by number. Pages and tables
+//! both live in them.
+//!
+//! ```text
+//!   memory  | zeros | frame 1 | frame 2 | ...            untouched until used
+//!   notes   |   0   | note 1  | note 2  | ...            12 bytes a frame
+//! ```
+//!
+//! Frame 0 is the page of zeros that all holes show; it is never written to.
+//! The others are free, or fresh (never used), or somebody's. Free ones form
+//! lists through their notes, one list a shard; a shard is what the processors
+//! with one number modulo [`SHARDS`] take from and give to. A shard that has
+//! run dry takes another's whole list.
+//!
+//! Lock rules: a shard's lock is a leaf, and so never held with another's.
+
+use crate::PAGE_SIZE;
+use crate::lock::Mutex;
+use core::ops::Range;
+use core::ptr::NonNull;
+use sync::atomic::AtomicU32;
+use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use sync::{bytes, pages};
+
+/// The page of zeros. As a link: the end of a list.
+pub const ZEROS: u32 = 0;
+/// Of a note: the frame is free, and the rest is a link.
+const FREE: u32 = 1 << 31;
+/// Shards of the product.
+pub const SHARDS: usize = 16;
+/// Fresh frames that a shard takes at a time.
+const BATCH: u32 = 32;
+
+/// What is known of a frame.
+#[derive(Debug)]
+struct Note {
+    /// References, 1 and up; or [`FREE`] and the next free frame.
+    word: AtomicU32,
+    /// Of a leaf table: its lock, and how many of its entries are in use.
+    leaf: Mutex<u32>,
+}
+
+/// All frames of some page tables.
+#[derive(Debug)]
+pub struct Frames {
+    /// A page a frame. Immutable; whose a page is, its note says.
+    memory: NonNull<u8>,
+    /// A note a frame. Written when the frame is first taken, atomics from
+    /// then on.
+    notes: NonNull<Note>,
+    /// Frames, with the page of zeros. Immutable.
+    count: u32,
+    /// Frames from here on are in no shard yet.
+    fresh: AtomicU32,
+    shards: Box<[Shard]>,
+}
+
+// SAFETY: the memory is owned; who uses which page is said by notes, which are
+// atomics, and by the page tables.
+unsafe impl Send for Frames {}
+// SAFETY: as above.
+unsafe impl Sync for Frames {}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shard(Mutex<Stock>);
+
+/// Frames for the taking.
+#[derive(Debug, Default)]
+struct Stock {
+    free: Chain,
+    /// Never used so far.
+    fresh: Range<u32>,
+}
+
+/// A list of free frames, linked through their notes.
+#[derive(Debug, Default)]
+pub struct Chain {
+    /// The first one, or [`ZEROS`] if there is none.
+    head: u32,
+    /// The last one, if there is one.
+    tail: u32,
+}
+
+impl Chain {
+    /// Adds a frame to which the caller had the only reference.
+    pub fn push(&mut self, frames: &Frames, frame: u32) {
+        // Relaxed: whoever has the only reference writes it; the lock of the
+        // shard hands it over later.
+        let last = frames.note(frame).word.swap(FREE | self.head, Relaxed);
+        assert!(last == 1, "frame {frame} is in use: {last:#x}");
+        if self.head == ZEROS {
+            self.tail = frame;
+        }
+        self.head = frame;
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.head == ZEROS
+    }
+
+    /// Takes a frame off: the caller has the only reference.
+    fn pop(&mut self, frames: &Frames) -> Option<u32> {
+        if self.head == ZEROS {
+            return None;
+        }
+        let frame = self.head;
+        let link = frames.note(frame).word.swap(1, Relaxed); // As in `push`.
+        assert!(link & FREE != 0, "free frame {frame} is in use");
+        self.head = link & !FREE;
+        Some(frame)
+    }
+
+    /// Puts all of `other` in front.
+    fn splice(&mut self, frames: &Frames, other: Chain) {
+        if other.head == ZEROS {
+            return;
+        }
+        // Relaxed: as in `push`.
+        let last = &frames.note(other.tail).word;
+        last.store(FREE | self.head, Relaxed);
+        if self.head == ZEROS {
+            self.tail = other.tail;
+        }
+        self.head = other.head;
+    }
+}
+
+impl Frames {
+    /// `bytes` of memory for frames, in so many shards. None of it is touched
+    /// before it is used. `None` where the system has no address space.
+    pub fn new(bytes: usize, shards: usize) -> Option<Self> {
+        let count = bytes / PAGE_SIZE;
+        assert!(count > 1 && count < FREE as usize, "{count} frames");
+        let notes = pages::map(note_bytes(count))?;
+        let Some(memory) = pages::map(count * PAGE_SIZE) else {
+            // SAFETY: mapped above, and nobody has seen it.
+            unsafe { pages::unmap(notes, note_bytes(count)) };
+            return None;
+        };
+        let shard = |_| Shard(Mutex::new(Stock::default()));
+        Some(Self {
+            memory,
+            notes: notes.cast(),
+            count: count as u32,
+            fresh: AtomicU32::new(ZEROS + 1),
+            shards: (0..shards).map(shard).collect(),
+        })
+    }
+
+    /// Takes a frame for each place of `taken`, or none. Each has one
+    /// reference, and holds whatever was in it last.
+    #[inline]
+    pub fn alloc(&self, taken: &mut [u32]) -> bool {
+        let own = sync::cpu() % self.shards.len();
+        let mut stock = self.shards[own].0.lock();
+        let mut got = 0;
+        while got < taken.len() {
+            match self.take(&mut stock) {
+                Some(frame) => taken[got] = frame,
+                None => {
+                    drop(stock);
+                    return self.alloc_from_others(own, taken, got);
+                }
+            }
+            got += 1;
+        }
+        true
+    }
+
+    /// The same for one frame.
+    #[inline]
+    pub fn alloc_one(&self) -> Option<u32> {
+        let mut taken = [ZEROS];
+        self.alloc(&mut taken).then_some(taken[0])
+    }
+
+    #[inline]
+    fn take(&self, stock: &mut Stock) -> Option<u32> {
+        stock.free.pop(self).or_else(|| self.take_fresh(stock))
+    }
+
+    fn take_fresh(&self, stock: &mut Stock) -> Option<u32> {
+        if stock.fresh.is_empty() {
+            // Relaxed: it only has to be another's each time.
+            let more = |fresh: u32| {
+                (fresh < self.count).then_some(fresh.saturating_add(BATCH).min(self.count))
+            };
+            let first = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
+            stock.fresh = first..first.saturating_add(BATCH).min(self.count);
+        }
+        let frame = stock.fresh.next()?;
+        let note = Note {
+            word: AtomicU32::new(1),
+            leaf: Mutex::new(0),
+        };
+        // SAFETY: there is a note for each frame below `count`, and nobody has
+        // looked at that of a fresh one.
+        unsafe { self.notes.add(frame as usize).write(note) };
+        Some(frame)
+    }
+
+    /// The stock of shard `own` is used up: takes from the others.
+    #[cold]
+    fn alloc_from_others(&self, own: usize, taken: &mut [u32], mut got: usize) -> bool {
+        for step in 0..self.shards.len() {
+            let other = (own + step) % self.shards.len();
+            let mut stock = self.shards[other].0.lock();
+            while got < taken.len()
+                && let Some(frame) = self.take(&mut stock)
+            {
+                taken[got] = frame;
+                got += 1;
+            }
+            if got == taken.len() {
+                // The rest of the list too, or every frame would come this way.
+                let rest = core::mem::take(&mut stock.free);
+                drop(stock);
+                self.free(rest);
+                return true;
+            }
+        }
+        for &frame in &taken[..got] {
+            self.put(frame);
+        }
+        false
+    }
+
+    /// Gives a list of frames back.
+    pub fn free(&self, chain: Chain) {
+        let own = sync::cpu() % self.shards.len();
+        self.shards[own].0.lock().free.splice(self, chain);
+    }
+
+    /// Another reference to a frame that the caller has one to.
+    pub fn get(&self, frame: u32) {
+        // Relaxed: the new reference is handed on by the caller's locks.
+        let refs = self.note(frame).word.fetch_add(1, Relaxed);
+        assert!(refs & FREE == 0 && refs > 0, "frame {frame} is free");
+    }
+
+    /// Drops a reference; the last one frees the frame.
+    pub fn put(&self, frame: u32) {
+        let word = &self.note(frame).word;
+        if !self.is_only(frame) {
+            // AcqRel: whoever is left with the last one comes after all that
+            // the others did with the frame, here or in `is_only`.
+            let refs = word.fetch_sub(1, AcqRel);
+            assert!(refs & FREE == 0 && refs > 0, "frame {frame} is free");
+            if refs > 1 {
+                return;
+            }
+            // Others were faster: it has become the last.
+            word.store(1, Relaxed);
+        }
+        let mut chain = Chain::default();
+        chain.push(self, frame);
+        self.free(chain);
+    }
+
+    /// True if the caller's reference is the only one. It stays so, since a
+    /// reference comes from a reference.
+    pub fn is_only(&self, frame: u32) -> bool {
+        // Acquire pairs with the Release of `put`.
+        self.note(frame).word.load(Acquire) == 1
+    }
+
+    /// The lock of a leaf table. Any frame that was ever taken has one: whoever
+    /// comes late locks what is no leaf any more, and finds that out.
+    pub fn leaf(&self, frame: u32) -> &Mutex<u32> {
+        &self.note(frame).leaf
+    }
+
+    fn note(&self, frame: u32) -> &Note {
+        assert!(frame != ZEROS && frame < self.count, "no frame {frame}");
+        // SAFETY: there is a note for each frame below `count`; it was written
+        // before the number was first given out.
+        unsafe { self.notes.add(frame as usize).as_ref() }
+    }
+
+    /// Where a frame is. The page lives as long as `self`.
+    pub fn address(&self, frame: u32) -> NonNull<u8> {
+        assert!(frame < self.count, "no frame {frame}");
+        // SAFETY: there is a page for each frame below `count`.
+        unsafe { self.memory.add(frame as usize * PAGE_SIZE) }
+    }
+
+    /// Fills a frame with zeros.
+    ///
+    /// # Safety
+    /// The caller has the only reference, and nobody reads the frame.
+    pub unsafe fn clear(&self, frame: u32) {
+        assert!(frame != ZEROS);
+        // SAFETY: a whole page, the caller's alone.
+        unsafe { self.address(frame).write_bytes(0, PAGE_SIZE) };
+    }
+
+    /// Fills a frame with the page at `source`.
+    ///
+    /// # Safety
+    /// As `clear`; `source` is readable for a page, and nobody writes it.
+    pub unsafe fn copy_from(&self, frame: u32, source: *const u8) {
+        assert!(frame != ZEROS);
+        let page = self.address(frame).as_ptr();
+        // SAFETY: the caller's promise.
+        unsafe { core::ptr::copy_nonoverlapping(source, page, PAGE_SIZE) };
+    }
+
+    /// Copies bytes out of a frame that others may be writing to.
+    ///
+    /// # Safety
+    /// The frame is not reused meanwhile.
+    #[inline]
+    pub unsafe fn load(&self, frame: u32, at: usize, target: &mut [u8]) {
+        assert!(at + target.len() <= PAGE_SIZE);
+        // SAFETY: within a page, whose bytes are accessed in this way by all
+        // while it is shown; a page ends with an aligned word.
+        unsafe {
+            let source = self.address(frame).add(at).as_ptr();
+            bytes::load(source, target.as_mut_ptr(), target.len());
+        }
+    }
+
+    /// Copies bytes into a frame that others may be accessing.
+    ///
+    /// # Safety
+    /// The frame is not reused meanwhile.
+    #[inline]
+    pub unsafe fn store(&self, frame: u32, at: usize, source: &[u8]) {
+        assert!(frame != ZEROS && at + source.len() <= PAGE_SIZE);
+        // SAFETY: as in `load`.
+        unsafe {
+            let target = self.address(frame).add(at).as_ptr();
+            bytes::store(source.as_ptr(), target, source.len());
+        }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let count = self.count as usize;
+        // SAFETY: mapped in `new`, and nobody borrows the frames any more.
+        // Notes own nothing.
+        unsafe {
+            pages::unmap(self.memory, count * PAGE_SIZE);
+            pages::unmap(self.notes.cast(), note_bytes(count));
+        }
+    }
+}
+
+fn note_bytes(frames: usize) -> usize {
+    (frames * size_of::<Note>()).next_multiple_of(PAGE_SIZE)
+}

@@ -1,0 +1,208 @@
+//! Page tables in memory, for machines where userfaultfd is closed, for tests
+//! and for models.
+//!
+//! ```text
+//!   space ── VMA ──► window + offset        engine: mm, fault
+//!                        │
+//!                        ▼
+//!   SoftMmu ── windows   which soft addresses are taken        windows.rs
+//!      │    ── tables    address → entry, a lock a leaf        tables.rs, entry.rs
+//!      │    │    map, zap, fork                                map.rs, zap.rs, fork.rs
+//!      │    ── frames    where pages and tables are            frames.rs
+//!      │    ── cores     who is inside an access; shootdown    cores.rs
+//!      ▼
+//!   Core    ── tlb       (space, page) → frame                 tlb.rs, view.rs
+//! ```
+//!
+//! Tables belong to windows, not to spaces: a VMA says which window it shows
+//! and from which page on. So all mappings of a file, in any number of spaces,
+//! show the same pages, and to move a mapping touches no table. Soft addresses
+//! are numbers, nothing is mapped there; bytes are reached through a [`Core`]
+//! by `fault::read_at` and `fault::write_at`.
+//!
+//! **What a shootdown is needed for.** Zapping and forking make their own. Who
+//! changes a space (`mprotect`, `munmap`, `mremap`, `fork`) calls
+//! [`SoftMmu::flush_tlbs`] before it says that it is done, and before it gives
+//! the addresses away again: accesses that begin later see the change.
+//!
+//! Lock order: the list of windows, leaves (parent before child), shards of
+//! frames. None is held while anything else is waited for, except that a leaf
+//! may be over a shootdown, which waits for copies only.
+
+use super::{Mmu, MmuError, Reservation, TABLE_SPAN};
+use crate::PAGE_SIZE;
+use crate::lock::Mutex;
+use crate::mm::Protection;
+use core::ops::Range;
+
+pub mod cores;
+pub mod entry;
+mod fork;
+pub mod frames;
+mod map;
+pub mod tables;
+pub mod tlb;
+mod view;
+mod windows;
+mod zap;
+
+use cores::Cores;
+use frames::{Frames, SHARDS};
+use tables::{ENTRIES, NoFrame, Tables};
+pub use view::Core;
+pub(crate) use view::Way;
+use windows::Windows;
+
+/// Memory of [`SoftMmu::new`], as address space.
+const DEFAULT_MEMORY: usize = 8 << 30;
+/// The most cores at a time.
+const MOST_CORES: usize = 1024;
+
+const _: () = assert!(Tables::<ENTRIES>::SPAN == TABLE_SPAN);
+
+/// Soft page tables, and the memory behind them.
+#[derive(Debug)]
+pub struct SoftMmu {
+    tables: Tables<ENTRIES>,
+    /// Held while a window is reserved or released.
+    windows: Mutex<Windows>,
+}
+
+impl Default for SoftMmu {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SoftMmu {
+    /// Page tables with as much memory as tests need.
+    ///
+    /// # Panics
+    /// If the system has no address space.
+    pub fn new() -> Self {
+        Self::with_memory(DEFAULT_MEMORY).expect("address space for frames")
+    }
+
+    /// Page tables whose pages and tables may take `bytes`. These are address
+    /// space only: what is used is what the budget lets be mapped, and the
+    /// tables for it; twice the budget is enough for any use of it. Memory that
+    /// was used once stays with the process.
+    pub fn with_memory(bytes: usize) -> Result<Self, MmuError> {
+        let frames = Frames::new(bytes, SHARDS).ok_or(MmuError::NoMemory)?;
+        let tables = Tables::new(frames, Cores::new(MOST_CORES)).ok_or(MmuError::NoMemory)?;
+        Ok(Self {
+            tables,
+            windows: Mutex::new(Windows::default()),
+        })
+    }
+
+    /// Pages present in all windows.
+    pub fn present_pages(&self) -> usize {
+        let windows = self.windows.lock();
+        let mut pages = 0;
+        for window in windows.iter() {
+            let count = |leaf: tables::Leaf<'_, ENTRIES>, _| pages += leaf.used() as usize;
+            self.tables.for_each_leaf(window.clone(), count);
+        }
+        pages
+    }
+
+    /// Pages that are tables, the root among them.
+    pub fn table_pages(&self) -> usize {
+        self.tables.count() as usize
+    }
+
+    /// Returns when no access goes on that knows a space as it was before:
+    /// all that begin later see what was changed.
+    pub fn flush_tlbs(&self) {
+        self.tables.cores.shootdown();
+    }
+}
+
+impl From<NoFrame> for MmuError {
+    fn from(_: NoFrame) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Panics unless the pages are the window's.
+fn check(window: &Reservation, addr: usize, bytes: usize) -> Range<usize> {
+    let range = addr..addr + bytes;
+    let all = window.range();
+    assert!(
+        all.start <= addr && range.end <= all.end && addr.is_multiple_of(PAGE_SIZE),
+        "pages {range:x?} of window {all:x?}"
+    );
+    range
+}
+
+/// In a window's token: what is copied into it may be written to.
+const WRITABLE: u32 = 1;
+
+impl Mmu for SoftMmu {
+    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
+        let bytes = bytes.next_multiple_of(PAGE_SIZE);
+        let addr = self.windows.lock().take(bytes).ok_or(MmuError::NoMemory)?;
+        let token = match protection {
+            Protection::ReadWrite => WRITABLE,
+            Protection::None | Protection::Read => 0,
+        };
+        Ok(Reservation { addr, bytes, token })
+    }
+
+    fn release(&self, window: Reservation) {
+        self.tables.zap(&[window.range()]);
+        let mut windows = self.windows.lock();
+        let between = windows.give(window.addr);
+        self.tables.take_out_tables(window.range(), between);
+    }
+
+    unsafe fn copy(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        let range = check(window, addr, bytes);
+        // SAFETY: the source is readable for the range, says the caller.
+        unsafe { self.tables.copy(range, source, window.token == WRITABLE)? };
+        Ok(())
+    }
+
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.tables.hole(check(window, addr, bytes))?;
+        Ok(())
+    }
+
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.tables.fill(check(window, addr, bytes))?;
+        Ok(())
+    }
+
+    fn fork(&self, parent: &Reservation, child: &Reservation) -> Result<(), MmuError> {
+        assert_eq!(parent.bytes, child.bytes, "a window forks into its like");
+        self.tables.fork(parent.range(), child.addr)?;
+        Ok(())
+    }
+
+    fn unshare(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        check(window, addr, PAGE_SIZE);
+        self.tables.unshare(addr)?;
+        Ok(())
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        self.tables.zap(ranges);
+    }
+
+    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
+        let windows = self.windows.lock();
+        if windows.find(&(addr..addr + bytes)).is_none() {
+            return false;
+        }
+        // SAFETY: the caller vouches for the target; the window stays while
+        // the list is locked.
+        unsafe { self.tables.read(addr, target, bytes) }
+    }
+}

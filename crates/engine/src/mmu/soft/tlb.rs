@@ -1,0 +1,146 @@
+//! A core's translation buffer, and accesses through it or past it.
+//!
+//! An entry says which frame a page of a space is in. It is good while the
+//! generation is the one it was made under (`cores`); so a shootdown empties
+//! all buffers at once.
+
+use super::cores::Seat;
+use super::entry::Entry;
+use super::tables::Tables;
+use crate::{PAGE_SHIFT, PAGE_SIZE};
+
+/// Entries of a buffer: 1 MiB of pages in a row.
+const ENTRIES: usize = 256;
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy)]
+struct Translation {
+    /// Number of the space.
+    space: u64,
+    /// Number of the page in the space.
+    page: usize,
+    /// What the generation was; 0 is none.
+    generation: u64,
+    frame: u32,
+    writable: bool,
+}
+
+/// A translation buffer: direct-mapped, one core's.
+#[derive(Debug)]
+pub struct Tlb {
+    entries: Box<[Translation; ENTRIES]>,
+}
+
+/// What is done to the bytes of a page.
+pub enum Transfer<'a> {
+    /// They are copied out.
+    Load(&'a mut [u8]),
+    /// They are replaced.
+    Store(&'a [u8]),
+}
+
+impl Transfer<'_> {
+    /// True if the page must be writable.
+    pub fn is_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+}
+
+/// A page as a space shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Number of the space.
+    pub space: u64,
+    /// The address there.
+    pub addr: usize,
+}
+
+impl Default for Tlb {
+    /// A buffer with nothing in it.
+    fn default() -> Self {
+        let none = Translation {
+            space: 0,
+            page: 0,
+            generation: 0,
+            frame: 0,
+            writable: false,
+        };
+        Self {
+            entries: Box::new([none; ENTRIES]),
+        }
+    }
+}
+
+impl Tlb {
+    #[inline]
+    fn find(&self, place: Place, generation: u64) -> Option<&Translation> {
+        let page = place.addr >> PAGE_SHIFT;
+        let found = &self.entries[page % ENTRIES];
+        let is_it = found.page == page && found.space == place.space;
+        (is_it && found.generation == generation).then_some(found)
+    }
+
+    fn enter(&mut self, place: Place, generation: u64, frame: u32, writable: bool) {
+        let page = place.addr >> PAGE_SHIFT;
+        self.entries[page % ENTRIES] = Translation {
+            space: place.space,
+            page,
+            generation,
+            frame,
+            writable,
+        };
+    }
+}
+
+impl<const N: usize> Tables<N> {
+    /// An access by what the buffer knows. `false` if that is not enough:
+    /// nothing was done.
+    #[inline]
+    pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: Place, transfer: Transfer<'_>) -> bool {
+        let inside = self.cores.enter(seat);
+        match tlb.find(place, inside.generation) {
+            Some(found) if found.writable || !transfer.is_store() => {
+                self.transfer(found.frame, place.addr, transfer);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An access by what the tables have at `window_addr`, which is then in the
+    /// buffer. `false` if the page is missing, or is to be stored to and not
+    /// writable: nothing was done. The caller holds a lock of the VMA that
+    /// shows the window's page at `place`, and `may_write` if the VMA does.
+    pub fn miss(
+        &self,
+        seat: &mut Seat,
+        tlb: &mut Tlb,
+        place: Place,
+        window_addr: usize,
+        may_write: bool,
+        transfer: Transfer<'_>,
+    ) -> bool {
+        let inside = self.cores.enter(seat);
+        let entry: Entry = self.walk(window_addr);
+        let writable = entry.is_writable() && may_write;
+        if !entry.is_present() || (transfer.is_store() && !writable) {
+            return false;
+        }
+        tlb.enter(place, inside.generation, entry.frame(), writable);
+        self.transfer(entry.frame(), place.addr, transfer);
+        true
+    }
+
+    /// Called inside an access, for a frame that was found there.
+    #[inline]
+    fn transfer(&self, frame: u32, addr: usize, transfer: Transfer<'_>) {
+        let at = addr % PAGE_SIZE;
+        match transfer {
+            // SAFETY: the frame was found inside the access that goes on: it
+            // is not reused before the access ends.
+            Transfer::Load(target) => unsafe { self.frames.load(frame, at, target) },
+            // SAFETY: as above.
+            Transfer::Store(source) => unsafe { self.frames.store(frame, at, source) },
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A core: a thread's way to the bytes of spaces.
+
+use super::SoftMmu;
+use super::cores::Seat;
+use super::tlb::{Place, Tlb, Transfer};
+use crate::PAGE_SIZE;
+use sync::Arc;
+
+/// A thread's view of memory: a translation buffer, and a place among the cores
+/// that shootdowns wait for. Each thread has its own; all spaces that it is
+/// used with are of one machine.
+#[derive(Debug)]
+pub struct Core {
+    mmu: Arc<SoftMmu>,
+    /// None only while dropping.
+    seat: Option<Seat>,
+    tlb: Tlb,
+    /// What an access copies to or from: inside an access nobody may touch the
+    /// caller's memory, see `cores`.
+    buffer: Box<[u8; PAGE_SIZE]>,
+}
+
+impl SoftMmu {
+    /// A core of its own for the caller. `None` if there are 1024 already.
+    pub fn core(self: &Arc<Self>) -> Option<Core> {
+        Some(Core {
+            seat: Some(self.tables.cores.sit_down()?),
+            mmu: Arc::clone(self),
+            tlb: Tlb::default(),
+            buffer: Box::new([0; PAGE_SIZE]),
+        })
+    }
+}
+
+/// Which way an access goes. The bytes are at the beginning of the core's
+/// buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Load,
+    Store,
+}
+
+impl Core {
+    /// The page tables.
+    pub fn mmu(&self) -> &Arc<SoftMmu> {
+        &self.mmu
+    }
+
+    /// Where bytes go through.
+    pub(crate) fn buffer(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.buffer[..bytes]
+    }
+
+    /// Accesses bytes of one page by what the core has buffered; `false` if
+    /// it has not.
+    #[inline]
+    pub(crate) fn hit(&mut self, place: Place, bytes: usize, way: Way) -> bool {
+        let seat = self.seat.as_mut().expect("until dropped");
+        let transfer = transfer(&mut self.buffer[..bytes], way);
+        self.mmu.tables.hit(seat, &self.tlb, place, transfer)
+    }
+
+    /// The same by what the tables have at `window_addr`. The caller has a lock
+    /// of the VMA that shows it at `place`, and `may_write` if the VMA does.
+    pub(crate) fn miss(
+        &mut self,
+        place: Place,
+        bytes: usize,
+        way: Way,
+        window_addr: usize,
+        may_write: bool,
+    ) -> bool {
+        let seat = self.seat.as_mut().expect("until dropped");
+        let transfer = transfer(&mut self.buffer[..bytes], way);
+        let tables = &self.mmu.tables;
+        tables.miss(seat, &mut self.tlb, place, window_addr, may_write, transfer)
+    }
+}
+
+fn transfer(bytes: &mut [u8], way: Way) -> Transfer<'_> {
+    match way {
+        Way::Load => Transfer::Load(bytes),
+        Way::Store => Transfer::Store(bytes),
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.mmu.tables.cores.stand_up(seat);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Zapping: taking pages out in batches, with one shootdown for all.
+
+use super::entry::Entry;
+use super::frames::{Chain, ZEROS};
+use super::tables::{Leaf, Tables};
+use crate::PAGE_SIZE;
+use core::ops::Range;
+
+/// Shared frames that one shootdown can be for. (Those that nobody shares are
+/// any number: they are linked with each other.)
+const SHARED: usize = 64;
+
+/// What was taken out and may still be in use.
+pub(super) struct Dead {
+    /// To these ours was the only reference.
+    only: Chain,
+    /// A reference to each of these.
+    shared: [u32; SHARED],
+    shared_count: usize,
+}
+
+impl Dead {
+    pub fn new() -> Self {
+        Self {
+            only: Chain::default(),
+            shared: [ZEROS; SHARED],
+            shared_count: 0,
+        }
+    }
+
+    /// Adds a reference to a frame.
+    pub fn push<const N: usize>(&mut self, tables: &Tables<N>, frame: u32) {
+        if tables.frames.is_only(frame) {
+            return self.only.push(&tables.frames, frame);
+        }
+        if self.shared_count == SHARED {
+            tables.bury(core::mem::replace(self, Self::new()));
+        }
+        self.shared[self.shared_count] = frame;
+        self.shared_count += 1;
+    }
+}
+
+impl<const N: usize> Tables<N> {
+    /// Takes out all pages of the ranges, and leaves that are empty then.
+    /// Nobody uses any of them when it returns.
+    pub fn zap(&self, ranges: &[Range<usize>]) {
+        let mut dead = Dead::new();
+        let mut any = false;
+        for range in ranges {
+            self.for_each_leaf(range.clone(), |leaf, part| {
+                any = true;
+                self.zap_leaf(leaf, part, &mut dead);
+            });
+        }
+        // Where there was no leaf there was no page for anybody to know.
+        if any {
+            self.bury(dead);
+        }
+    }
+
+    fn zap_leaf(&self, mut leaf: Leaf<'_, N>, part: Range<usize>, dead: &mut Dead) {
+        for page in part.step_by(PAGE_SIZE) {
+            if leaf.used() == 0 {
+                break;
+            }
+            let entry: Entry = leaf.entry(page);
+            if entry.is_present() {
+                leaf.clear(page);
+                if let Some(frame) = entry.owned() {
+                    dead.push(self, frame);
+                }
+            }
+        }
+        if leaf.used() == 0 {
+            let table = leaf.take_out();
+            self.count_freed();
+            dead.push(self, table);
+        }
+    }
+
+    /// Frees what was taken out, when nobody uses it any more.
+    pub(super) fn bury(&self, dead: Dead) {
+        self.cores.shootdown();
+        for &frame in &dead.shared[..dead.shared_count] {
+            self.frames.put(frame);
+        }
+        if !dead.only.is_empty() {
+            self.frames.free(dead.only);
+        }
+    }
+
+    /// Takes out the tables that served `window` alone: those that cover none
+    /// but addresses `between` its neighbours. It has no pages any more, and
+    /// nobody reserves or releases windows meanwhile.
+    pub fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) {
+        let mut dead = Dead::new();
+        for level in 1..super::tables::LEVELS - 1 {
+            let span = Self::span(level);
+            let mut start = window.start & !(span - 1);
+            while start < window.end {
+                let next = start + span;
+                let alone = between.start <= start && next <= between.end;
+                start = match self.slot(start, level + 1) {
+                    Err(missing_to) => missing_to.max(next),
+                    Ok(above) => {
+                        if alone && let Some(table) = self.take_out(above) {
+                            dead.push(self, table);
+                        }
+                        next
+                    }
+                };
+            }
+        }
+        self.bury(dead);
+    }
+}
