@@ -103,7 +103,7 @@ fn cell(group: Option<&Group>, first: Option<&Group>, places: usize, ratios: boo
 fn costs(cases: &Cases) -> String {
     let table = |title: &str, figure: fn(&Row) -> Option<f64>, show: fn(f64) -> String| {
         let mut header = vec!["workload".to_owned(), "threads".to_owned()];
-        header.extend(headings(&cases.names, ["before", "after"]));
+        header.extend(headings(cases, &cases.names, ["before", "after"]));
         let mut table = plain(&header, 1);
         for line in &cases.lines {
             let figures = line.figures(|group| group.median(figure));

@@ -4,7 +4,7 @@ use super::bars::{Bar, Bars, Chart};
 use super::miss;
 use super::scale::{bytes, of_us, short};
 use super::section::Section;
-use crate::results::group::{Group, threads};
+use crate::results::group::{Group, Rate, speed_of, threads};
 use crate::results::{LONGEST_WAITS, LongestWait, PAGE, Row, figure};
 use crate::size;
 
@@ -12,7 +12,7 @@ impl<'a> Section<'a> {
     /// The charts that tell what the workload is about; some may be empty. Speed is left out where lines
     /// over threads tell it.
     pub fn charts(&self, speed_is_told: bool) -> Vec<Chart<'a>> {
-        let of_faults = self.groups.iter().any(|group| group.unit() == "faults/s");
+        let of_faults = speed_of(&self.groups).0 == "faults/s";
         let mut charts = Vec::new();
         match (of_faults, speed_is_told) {
             (true, true) => {}
@@ -20,7 +20,9 @@ impl<'a> Section<'a> {
             _ => charts.push(self.speed()),
         }
         charts.extend([self.maps(), self.miss_per_drop()]);
-        charts.extend(self.longest_waits());
+        if !(of_faults && speed_is_told) {
+            charts.extend(self.longest_waits());
+        }
         if !of_faults {
             if !miss::is_told(&self.groups) {
                 charts.push(self.read());
@@ -30,14 +32,15 @@ impl<'a> Section<'a> {
         charts
     }
 
-    /// What its speeds count.
-    pub fn unit(&self) -> &'static str {
-        let known = self.groups.iter().find(|group| !group.runs.is_empty());
-        match known.map(|group| group.unit()) {
-            Some("rounds/s") => "rounds a second",
-            Some("faults/s") => "faults a second",
+    /// What its speeds count, and the figure.
+    pub fn unit(&self) -> (&'static str, Rate) {
+        let (unit, speed) = speed_of(&self.groups);
+        let words = match unit {
+            "rounds/s" => "rounds a second",
+            "faults/s" => "faults a second",
             _ => "pages touched a second",
-        }
+        };
+        (words, speed)
     }
 
     /// A label for each pattern and number of threads, as far as they differ.
@@ -94,10 +97,11 @@ impl<'a> Section<'a> {
     }
 
     fn speed(&self) -> Chart<'a> {
-        let caption = format!("{}; more is better", self.unit());
+        let (unit, speed) = self.unit();
+        let caption = format!("{unit}; more is better");
         let text =
-            |group: &Group, value: f64| format!("{} /s{}", figure::show(value), given_up(group));
-        self.chart("Speed", &caption, Row::speed, text, short)
+            |group: &Group, value: f64| format!("{} /s{}", figure::show(value), group.given_up());
+        self.chart("Speed", &caption, speed, text, short)
     }
 
     fn read(&self) -> Chart<'a> {
@@ -155,7 +159,8 @@ impl<'a> Section<'a> {
 
     fn maps(&self) -> Chart<'a> {
         let caption = "ranges mapped and unmapped a second; more is better";
-        let text = |_: &Group, value: f64| format!("{} /s", figure::show(value));
+        let text =
+            |group: &Group, value: f64| format!("{} /s{}", figure::show(value), group.given_up());
         self.chart("Maps", caption, |row| row.maps_per_s, text, short)
     }
 
@@ -185,7 +190,7 @@ impl<'a> Section<'a> {
     fn longest_waits(&self) -> Vec<Chart<'a>> {
         let chart = |(kind, of): &(&str, LongestWait)| {
             let waits = |row: &Row| of(row.longest_waits.as_ref()?);
-            let text = |group: &Group, us: f64| figure::seconds(us / 1e6) + given_up(group);
+            let text = |group: &Group, us: f64| figure::seconds(us / 1e6) + group.given_up();
             let bars = |(label, groups): (String, Vec<&'a Group<'a>>)| {
                 let bars = groups.iter().map(|group| bar(group, waits, text));
                 let bars = bars.filter(|bar| bar.value.is_some()).collect();
@@ -211,14 +216,6 @@ impl<'a> Section<'a> {
             chart.beside.clone_from(&all);
         }
         charts
-    }
-}
-
-/// Words behind a figure of a run that did not end.
-fn given_up(group: &Group) -> &'static str {
-    match group.gave_up() {
-        0 => "",
-        _ => ", given up",
     }
 }
 

@@ -81,7 +81,8 @@ impl<'a> Duel<'a> {
     /// Our speed over theirs, where both have one.
     fn ratio(&self) -> Option<f64> {
         let (ours, theirs) = (self.ours.speed()?, self.theirs.speed()?);
-        (ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
+        let alike = self.ours.unit() == self.theirs.unit();
+        (alike && ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
 
     /// What they read for a byte used over what we read for it.
@@ -160,7 +161,11 @@ fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     let (ratio, duel) = extreme(duels, |duel| duel.read_ratio(), 1.0)?;
     let read = |group: &Group| {
         let read = group.median(Row::read_per_used).unwrap_or(0.0);
-        (read, format!("{} × the bytes used", figure::show(read)))
+        let given_up = group.given_up();
+        (
+            read,
+            format!("{} × the bytes used{given_up}", figure::show(read)),
+        )
     };
     (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
 }

@@ -49,7 +49,7 @@ impl<'a> Section<'a> {
     pub fn draw(&self, engines: &Engines) -> Markup {
         let lines = self.over_threads();
         let charts = self.charts(!lines.is_empty());
-        let waits = waits::cards(&self.groups, engines);
+        let (waits, quiet) = waits::cards(&self.groups, engines);
         let open = waits.len() <= 3 || self.workload == "warm-start";
         html! {
             section {
@@ -63,10 +63,13 @@ impl<'a> Section<'a> {
                     @if let Some(matrix) = miss::matrix(&self.groups, engines) { (matrix) }
                     @for chart in charts.iter().filter(|chart| !chart.is_empty()) { (chart.draw(engines)) }
                 }
-                @if !waits.is_empty() {
+                @if !(waits.is_empty() && quiet.is_empty()) {
                     details open[open] {
                         summary { "How long locks were waited for" }
                         div.cards { @for card in &waits { (card) } }
+                        @if !quiet.is_empty() {
+                            p.about.quiet { "Taken, and never waited for as long as a microsecond: " (quiet.join("; ")) "." }
+                        }
                     }
                 }
                 details open {

@@ -26,11 +26,15 @@ const DASH: &str = "–";
 
 /// The table; ratios are against the first engine of the same row.
 pub fn table(groups: &[&Group], engines: &Engines) -> Markup {
-    // A column that no engine here has says nothing.
+    // A column that no engine here has says nothing, and of memory without a file nothing is read.
+    let nothing = |text: &str| match groups[0].key.is_anonymous() {
+        true => [DASH, "0", "0 B", "0 ×"].contains(&text),
+        false => text == DASH,
+    };
     let lines: Vec<_> = (groups.iter())
         .map(|group| figures(group, groups[first_like(groups, group)]))
         .collect();
-    let has = |at: &usize| lines.iter().any(|line| line[*at] != DASH);
+    let has = |at: &usize| lines.iter().any(|line| !nothing(&line[*at]));
     let columns: Vec<usize> = (0..HEADER.len()).filter(has).collect();
     let remarks = groups.iter().any(|group| !group.remarks().is_empty());
     html! {
@@ -71,8 +75,8 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     let count = |count: Option<f64>| or_dash(count.map(|n| figure::whole(n.round() as u64)));
     let speed = group.speed();
     let ratio = match (speed, first.speed()) {
-        (Some(speed), Some(first)) if first > 0.0 => {
-            Some(format!("{} ×", figure::show(speed / first)))
+        (Some(speed), Some(base)) if base > 0.0 && group.unit() == first.unit() => {
+            Some(format!("{} ×", figure::show(speed / base)))
         }
         _ => None,
     };

@@ -10,11 +10,8 @@ impl<'a> Section<'a> {
     /// A chart for each pattern that was measured with several numbers of threads; of faults also one for
     /// each of what they cost.
     pub fn over_threads(&self) -> Vec<Lines<'a>> {
-        let speed = self.lines(
-            "Speed",
-            &format!("{}; more is better", self.unit()),
-            Row::speed,
-        );
+        let (unit, speed) = self.unit();
+        let speed = self.lines("Speed", &format!("{unit}; more is better"), speed);
         let caption = "faults for a second of processor time; more is better";
         let cost = self.lines("Faults for CPU time", caption, Row::faults_per_cpu);
         // Beside each other: what is fast and what that costs, or two patterns of it.

@@ -116,6 +116,24 @@ pub fn group<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Group<'a>> {
     groups
 }
 
+/// A rate of a row.
+pub type Rate = fn(&Row) -> Option<f64>;
+
+/// What `groups` are compared by: rounds if one has them, else faults, else touched pages; the unit, and
+/// the figure.
+pub fn speed_of(groups: &[&Group]) -> (&'static str, Rate) {
+    let any = |rate: Rate| {
+        let mut runs = groups.iter().flat_map(|group| &group.runs);
+        runs.any(|row| rate(row).is_some())
+    };
+    let rounds: Rate = |row| row.rounds_per_s;
+    match () {
+        _ if any(rounds) => ("rounds/s", rounds),
+        _ if any(Row::fault_rate) => ("faults/s", Row::fault_rate),
+        _ => ("pages/s", |row| row.accesses_per_s),
+    }
+}
+
 impl Group<'_> {
     /// The middle of a figure over the runs; `None` if no run has it.
     pub fn median(&self, figure: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
@@ -163,11 +181,14 @@ impl Group<'_> {
 
     /// The unit of its speed.
     pub fn unit(&self) -> &'static str {
-        let any = |rate: fn(&Row) -> Option<f64>| self.runs.iter().any(|row| rate(row).is_some());
-        match () {
-            _ if any(|row| row.rounds_per_s) => "rounds/s",
-            _ if any(Row::fault_rate) => "faults/s",
-            _ => "pages/s",
+        speed_of(&[self]).0
+    }
+
+    /// Words behind a figure of runs of which one was given up.
+    pub fn given_up(&self) -> &'static str {
+        match self.gave_up() {
+            0 => "",
+            _ => ", given up",
         }
     }
 
