@@ -1,6 +1,6 @@
 //! Cells that several tables have: headings that fit their columns, figures with their changes.
 
-use super::cases::Line;
+use super::cases::{Cases, Line};
 use crate::results::figure;
 use crate::results::group::Group;
 use comfy_table::presets::NOTHING;
@@ -43,10 +43,10 @@ pub fn heading(name: &str) -> String {
 }
 
 /// Headings of columns of figures and their changes: `two` where there is a before and an after.
-pub fn headings(names: &[String], two: [&str; 2]) -> Vec<String> {
-    let names: Vec<String> = match names.len() {
-        2 => two.map(String::from).into(),
-        _ => names.iter().map(|name| heading(name)).collect(),
+pub fn headings(cases: &Cases, names: &[String], two: [&str; 2]) -> Vec<String> {
+    let names: Vec<String> = match cases.is_two() {
+        true => two.map(String::from).into(),
+        false => names.iter().map(|name| heading(name)).collect(),
     };
     let with_change = |(at, name)| match at {
         0 => vec![name],
@@ -91,9 +91,12 @@ pub fn shown(group: Option<&Group>, figure: Option<String>) -> String {
     }
 }
 
-/// A count for a table.
+/// A count for a table; the mean of small ones has a place more.
 pub fn count(value: f64) -> String {
-    figure::whole(value.round() as u64)
+    match value.fract() != 0.0 && value < 99.95 {
+        true => format!("{value:.1}"),
+        false => figure::whole(value.round() as u64),
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// `GiB read/elapsed seconds` of each case, then CPU and peak.
 pub fn tables(cases: &Cases) -> String {
     let mut text = String::new();
-    let variants = variants(&cases.names);
+    let names: Vec<&str> = cases.names.iter().map(String::as_str).collect();
+    let variants = on::variants(&names).into_iter();
+    let variants: Vec<_> = variants.map(|(at, name)| (at, name.to_owned())).collect();
     if variants.len() < cases.names.len() {
         let columns = cases.names.iter().enumerate();
         let columns: Vec<_> = columns.map(|(at, name)| (at, heading(name))).collect();
@@ -32,30 +34,6 @@ pub fn tables(cases: &Cases) -> String {
     text + &costs(cases)
 }
 
-/// The cases that differ in how they count misses alone, three or more: their places and names, the
-/// baseline first.
-fn variants(names: &[String]) -> Vec<(usize, String)> {
-    let all = names.iter().enumerate();
-    let all: Vec<_> = all
-        .filter_map(|(at, name)| Some((at, on::variant(name)?)))
-        .collect();
-    let like =
-        |(_, rest, _): &(_, (&str, _), _)| all.iter().filter(|(_, other)| other.1 == *rest).count();
-    // The engine with the most of them.
-    let Some((_, most)) = all.iter().rev().max_by_key(|(_, variant)| like(variant)) else {
-        return Vec::new();
-    };
-    let mut variants: Vec<_> = all.iter().filter(|(_, other)| other.1 == most.1).collect();
-    if variants.len() < 3 {
-        return Vec::new();
-    }
-    variants.sort_by_key(|(_, (.., baseline))| !baseline);
-    variants
-        .into_iter()
-        .map(|(at, (name, ..))| (*at, (*name).to_owned()))
-        .collect()
-}
-
 fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
     let mut header = vec!["workload".to_owned(), "threads".to_owned()];
     header.extend(columns.iter().map(|(_, name)| name.clone()));
@@ -65,7 +43,7 @@ fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
             .map(|(at, _)| line.groups[*at].as_ref())
             .collect();
         // Memory without a file is not read.
-        if line.first().key.file_bytes == 0 || groups.iter().all(Option::is_none) {
+        if line.first().key.is_anonymous() || groups.iter().all(Option::is_none) {
             continue;
         }
         let places = places(&groups);
@@ -125,7 +103,7 @@ fn cell(group: Option<&Group>, first: Option<&Group>, places: usize, ratios: boo
 fn costs(cases: &Cases) -> String {
     let table = |title: &str, figure: fn(&Row) -> Option<f64>, show: fn(f64) -> String| {
         let mut header = vec!["workload".to_owned(), "threads".to_owned()];
-        header.extend(headings(&cases.names, ["before", "after"]));
+        header.extend(headings(cases, &cases.names, ["before", "after"]));
         let mut table = plain(&header, 1);
         for line in &cases.lines {
             let figures = line.figures(|group| group.median(figure));

@@ -3,11 +3,8 @@
 use super::cases::{Cases, Line};
 use super::cells::{heading, plain, shown, titled};
 use crate::results::Row;
-use crate::results::group::Group;
+use crate::results::group::{Group, Rate, speed_of};
 use crate::results::stats::{Verdict, harmonic_mean, judge};
-
-/// A rate of a row.
-type Rate = fn(&Row) -> Option<f64>;
 
 /// Rates that have lines of their own, as document 004 calls them.
 const NAMED: [(&str, Rate); 3] = [
@@ -80,10 +77,8 @@ fn rates(lines: &[&Line]) -> Vec<(String, Rate)> {
     let any = |rate: Rate| groups().any(|group| !group.values(rate).is_empty());
     let mut rates: Vec<(String, Rate)> = Vec::new();
     if !any(Row::fault_rate) {
-        let unit = groups()
-            .find(|group| !group.runs.is_empty())
-            .map(Group::unit);
-        rates.push((unit.unwrap_or("pages/s").into(), Row::speed));
+        let (unit, speed) = speed_of(&groups().collect::<Vec<_>>());
+        rates.push((unit.into(), speed));
     }
     let named = NAMED.iter().filter(|(_, rate)| any(*rate));
     rates.extend(named.map(|&(name, rate)| (name.to_owned(), rate)));

@@ -39,7 +39,7 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
     }
     // The kernel tells nobody of its locks.
     let (names, line) = &cases.narrowed(line, |group| group.lock_mean(locks[0], |_| 0.0).is_some());
-    let columns = headings(names, ["Before (Avg)", "After (Avg)"]);
+    let columns = headings(cases, names, ["Before (Avg)", "After (Avg)"]);
     let header = |first: &str| -> Vec<String> {
         std::iter::once(first.to_owned())
             .chain(columns.clone())
@@ -81,6 +81,11 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
             |us| format!("{us:.2}"),
         );
 
+        // Of a lock that nobody ever waited for a microsecond the lines above say all.
+        let waited = |lock: &Lock| lock.wait_ranges[1..].iter().sum::<u64>() as f64;
+        if mean(waited).into_iter().flatten().all(|waits| waits == 0.0) {
+            continue;
+        }
         let mut ranges = plain(&header("Range (us)"), 1);
         for (at, range) in RANGES.iter().enumerate() {
             let waits =
@@ -113,7 +118,7 @@ fn longest(cases: &Cases, line: &Line) -> String {
         |group: &Group| (LONGEST_WAITS.iter()).any(|(_, of)| group.longest_wait(*of).is_some());
     let (names, line) = &cases.narrowed(line, any);
     let mut header = vec!["Longest (us)".to_owned()];
-    header.extend(headings(names, ["Before", "After"]));
+    header.extend(headings(cases, names, ["Before", "After"]));
     let mut table = plain(&header, 1);
     for (name, of) in LONGEST_WAITS {
         let waits = line.figures(|group| group.longest_wait(of));

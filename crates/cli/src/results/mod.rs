@@ -105,7 +105,7 @@ pub const LONGEST_WAITS: [(&str, LongestWait); 5] = [
 ];
 
 /// Workloads that are nothing but faults: compared by these, not by pages touched.
-const OF_FAULTS: [&str; 3] = ["pft", "spf", "storm"];
+const OF_FAULTS: [&str; 2] = ["pft", "spf"];
 
 /// The rows of a result file; `-` is stdin. The errors name the file and what is wrong with it.
 pub fn read(path: &Path) -> Result<Vec<Row>, Error> {

@@ -16,7 +16,7 @@ pub fn same(a: &str, b: &str) -> bool {
 
 /// How the read-ahead of `on` counts, as document 003 calls it; its engine and the rest of its policies;
 /// whether it is the baseline. `None` of what has no such policy.
-pub fn variant(on: &str) -> Option<(&'static str, (&str, Policies), bool)> {
+fn variant(on: &str) -> Option<(&'static str, (&str, Policies), bool)> {
     let (engine, mut rest) =
         parse(on).filter(|(engine, _)| ["softfault", "soft"].contains(engine))?;
     let miss = std::mem::take(&mut rest.miss_accounting);
@@ -28,6 +28,29 @@ pub fn variant(on: &str) -> Option<(&'static str, (&str, Policies), bool)> {
         MissAccounting::Adaptive => "adaptive",
     };
     Some((name, (engine, rest), miss == MissAccounting::Baseline))
+}
+
+/// Those of `names` that differ in how they count misses alone, if there are three or more: their places
+/// and what document 003 calls them, the baseline first.
+pub fn variants(names: &[&str]) -> Vec<(usize, &'static str)> {
+    let all: Vec<_> = names.iter().map(|on| variant(on)).collect();
+    let family = |of: &(&str, Policies)| -> Vec<usize> {
+        let like = |at: &usize| all[*at].is_some_and(|(_, rest, _)| rest == *of);
+        (0..all.len()).filter(like).collect()
+    };
+    // The engine with the most of them; of several the first.
+    let families = all.iter().flatten().map(|(_, rest, _)| family(rest));
+    let most = families.rev().max_by_key(Vec::len).unwrap_or_default();
+    if most.len() < 3 {
+        return Vec::new();
+    }
+    let named = most.into_iter().filter_map(|at| Some((at, all[at]?)));
+    let mut named: Vec<_> = named.collect();
+    named.sort_by_key(|(_, (.., baseline))| !baseline);
+    named
+        .into_iter()
+        .map(|(at, (name, ..))| (at, name))
+        .collect()
 }
 
 /// What `on` is, for a reader who does not know the lab; empty if there is nothing to say.
@@ -92,6 +115,18 @@ mod tests {
         assert_ne!(of("softfault:miss=p1+pin=no").1, of("softfault").1);
         assert!(of("soft:miss=baseline").2 && !of("soft").2);
         assert_eq!(variant("kernel"), None);
+        let all = [
+            "kernel",
+            "softfault",
+            "softfault:miss=p1",
+            "softfault:miss=baseline",
+        ];
+        let named = [(3, "baseline"), (1, "adaptive"), (2, "P1")];
+        assert_eq!(variants(&all), named);
+        assert_eq!(
+            variants(&["softfault", "softfault:pin=no", "softfault:retry=held"]),
+            []
+        );
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn two_files_can_be_compared_across_engines() {
     assert!(!text.contains("Lock Acquisitions"), "{text}");
     let text = compared(&[&file, &file, "--on", "softfault,kernel"]);
     assert!(
-        text.contains("warm-start mixed softfault pages/s-16"),
+        text.contains("warm-start mixed softfault rounds/s-16"),
         "{text}"
     );
     assert!(!text.contains("pin=no"), "{text}");
