@@ -26,9 +26,9 @@ pub struct Stats {
     pub major_faults: u64,
     /// Touches that could not be served (in the whole process).
     pub failed_touches: u64,
-    /// Retries that had dropped the VMA lock to wait for I/O.
+    /// Times a fault dropped its lock to wait for I/O.
     pub retry_mmap_drop: u64,
-    /// Retries that found the folio gone again.
+    /// Retries that found the folio gone again which had been read.
     pub retry_io_miss: u64,
     /// Times a fault waited for memory.
     pub memory_waits: u64,
