@@ -309,6 +309,7 @@ fn what_is_no_result_is_refused() {
         "no rows on umap: it has kernel, pread, softfault",
     );
     refuse(&[&good, &stored("random.json")], "nothing to compare");
+    refuse(&[&good, "--after", "kernel"], "--before");
 }
 
 #[test]
