@@ -125,7 +125,7 @@ fn region(pages: usize) {
         faults.of(pages, |page| write(&rig, &mut core, page));
         zaps.of_all(pages, || rig.unmap(range));
     });
-    let mib = pages * PAGE_SIZE >> 20;
+    let mib = (pages * PAGE_SIZE) >> 20;
     println!("anonymous memory, {mib} MiB, one thread; by the page, medians");
     line("fault: write_at of a byte to each page", &faults);
     line("zap: munmap", &zaps);
