@@ -120,6 +120,12 @@ fn region(pages: usize) {
     let rig = Rig::new(2 * pages as u64 + 8192);
     let mut core = rig.mmu.core().expect("a core");
     let (mut faults, mut zaps) = (Times::default(), Times::default());
+    let mut first = Times::default();
+    let range = map(&rig, pages);
+    first.of_all(pages, || {
+        (0..pages).for_each(|page| write(&rig, &mut core, page))
+    });
+    rig.unmap(range);
     rounds(pages, || {
         let range = map(&rig, pages);
         faults.of(pages, |page| write(&rig, &mut core, page));
@@ -128,6 +134,10 @@ fn region(pages: usize) {
     let mib = (pages * PAGE_SIZE) >> 20;
     println!("anonymous memory, {mib} MiB, one thread; by the page, medians");
     line("fault: write_at of a byte to each page", &faults);
+    line(
+        "the same in frames that the kernel has yet to provide",
+        &first,
+    );
     line("zap: munmap", &zaps);
     println!(" of which");
     parts(&rig, &mut core, pages);

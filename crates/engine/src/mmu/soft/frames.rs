@@ -20,7 +20,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use sync::{bytes, pages};
+use sync::{bytes, hint, pages};
 
 /// The page of zeros. As a link: the end of a list.
 pub const ZEROS: u32 = 0;
@@ -169,6 +169,11 @@ impl Frames {
                 }
             }
             got += 1;
+        }
+        if !stock.free.is_empty() {
+            // Whoever takes it next will write it: all of a page that comes
+            // from memory is a good half of what a fault costs.
+            hint::prefetch(self.address(stock.free.head), PAGE_SIZE);
         }
         true
     }
