@@ -11,7 +11,7 @@
 //!   a1  word = inside     (RMW, Acquire)    s0  clear the entries
 //!   a2  read generation   (Acquire)         s1  generation += 1     (RMW, Release)
 //!   a3  use buffer or tables, the page      s2  look at the word    (RMW, AcqRel)
-//!   a4  word = outside    (Release)         s3  inside: wait for another word (Acquire)
+//!   a4  word = outside    (RMW, Release)    s3  inside: wait for another word (Acquire)
 //!                                           s4  reuse the frames
 //! ```
 //!
@@ -26,12 +26,12 @@
 //! with the Release of s1, so that a3 finds the entries cleared then too, and
 //! does not buffer an old one under the new number.
 //!
+//! That a4 is a read-modify-write, and no plain store, matters for the access
+//! after it: where s2 came before a4, it is a4 that hands the Release of s2 on
+//! to the next a1.
+//!
 //! Cores that come later are no exception: taking a seat and s2 both change
 //! `seats`, and one of them comes first in the same way.
-//!
-//! s3 spins, and then sleeps in slices: inside is a copy of a page at most, so
-//! what takes longer was preempted, and to be woken would cost every access a
-//! second read-modify-write.
 //!
 //! **What may be done inside**: copy between frames and the core's own buffer.
 //! Nothing that waits, and nothing that touches the caller's memory, which may
@@ -45,10 +45,10 @@ use sync::wait::WaitWord;
 
 /// Of a word: the core is inside an access.
 const INSIDE: u32 = 1;
+/// Of a word: somebody sleeps until the core is outside.
+const AWAITED: u32 = 2;
 /// What the count of accesses goes up by; it makes up the rest of the word.
-const ONE: u32 = 2;
-/// How long a shootdown sleeps before it looks again.
-const SLICE_NS: u64 = 50_000;
+const ONE: u32 = 4;
 
 /// The cores of some page tables, as those who take things out see them.
 #[derive(Debug)]
@@ -69,7 +69,8 @@ struct Line {
     generation: AtomicU64,
 }
 
-/// [`INSIDE`] and a count. Changed by the core whose it is.
+/// [`INSIDE`], [`AWAITED`] and a count. Changed by the core whose it is; others
+/// add [`AWAITED`].
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Word(WaitWord);
@@ -114,7 +115,10 @@ impl Cores {
         // Acquire pairs with the Release of the seat's last user.
         let word = self.words[index as usize].0.load(Acquire);
         assert!(word & INSIDE == 0, "core {index} is in use");
-        Some(Seat { index, count: word })
+        Some(Seat {
+            index,
+            count: word & !AWAITED,
+        })
     }
 
     /// Ends a core.
@@ -159,14 +163,18 @@ fn wait_outside(word: &WaitWord) {
     if seen & INSIDE == 0 {
         return;
     }
-    // s3. Acquire pairs with the Release of a4; the core's next a1 is a
-    // read-modify-write and hands it on.
-    let is_over = || word.load(Acquire) != seen;
-    if hint::spin_until(is_over) {
+    let is_over = |now: u32| (now ^ seen) & !AWAITED != 0;
+    // s3. Acquire pairs with the Release of a4, here and below: later accesses
+    // of the core are read-modify-writes and hand it on.
+    if hint::spin_until(|| is_over(word.load(Acquire))) {
         return;
     }
-    while !is_over() {
-        word.wait(seen, Some(SLICE_NS));
+    loop {
+        let now = word.fetch_or(AWAITED, Acquire);
+        if is_over(now) {
+            return;
+        }
+        word.wait(now | AWAITED, None);
     }
 }
 
@@ -174,6 +182,9 @@ impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         // a4. Release pairs with the Acquire of s2 and s3.
-        self.word.store(self.next, Release);
+        let before = self.word.swap(self.next, Release);
+        if before & AWAITED != 0 {
+            self.word.wake(u32::MAX);
+        }
     }
 }
