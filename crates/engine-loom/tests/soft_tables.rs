@@ -244,3 +244,29 @@ fn a_copy_against_a_reader_of_the_same_page() {
         assert_eq!(soft.read(&mut core, child), Some(b'a'));
     });
 }
+
+#[test]
+fn a_zap_against_another_who_needs_a_frame() {
+    explore(Some(3), || {
+        let soft = Soft::new();
+        soft.map(0, b'a');
+        // Keeps the leaf, and makes that of the mapper.
+        soft.map(PAGE_SIZE, b'k');
+        soft.map(SPAN, b'k');
+        let mut core = soft.core();
+        let reader = {
+            let soft = Arc::clone(&soft);
+            spawn(move || {
+                let byte = soft.read(&mut core, 0);
+                assert!(matches!(byte, None | Some(b'a')), "{byte:?}");
+            })
+        };
+        let mapper = {
+            let soft = Arc::clone(&soft);
+            spawn(move || soft.map(SPAN + PAGE_SIZE, b'b'))
+        };
+        soft.zap(0);
+        reader.join().unwrap();
+        mapper.join().unwrap();
+    });
+}

@@ -302,7 +302,7 @@ impl Frames {
     pub unsafe fn clear(&self, frame: u32) {
         assert!(frame != ZEROS);
         // SAFETY: a whole page, the caller's alone.
-        unsafe { self.address(frame).write_bytes(0, PAGE_SIZE) };
+        unsafe { bytes::clear(self.address(frame).as_ptr(), PAGE_SIZE) };
     }
 
     /// Fills a frame with the page at `source`.
@@ -313,7 +313,7 @@ impl Frames {
         assert!(frame != ZEROS);
         let page = self.address(frame).as_ptr();
         // SAFETY: the caller's promise.
-        unsafe { core::ptr::copy_nonoverlapping(source, page, PAGE_SIZE) };
+        unsafe { bytes::copy(source, page, PAGE_SIZE) };
     }
 
     /// Copies bytes out of a frame that others may be writing to.
