@@ -85,10 +85,12 @@ pub struct Chain {
 impl Chain {
     /// Adds a frame to which the caller had the only reference.
     pub fn push(&mut self, frames: &Frames, frame: u32) {
-        // Relaxed: whoever has the only reference writes it; the lock of the
-        // shard hands it over later.
-        let last = frames.note(frame).word.swap(FREE | self.head, Relaxed);
+        // Relaxed, and no read-modify-write: whoever has the only reference
+        // writes it; the lock of the shard hands it over later.
+        let word = &frames.note(frame).word;
+        let last = word.load(Relaxed);
         assert!(last == 1, "frame {frame} is in use: {last:#x}");
+        word.store(FREE | self.head, Relaxed);
         if self.head == ZEROS {
             self.tail = frame;
         }
@@ -106,8 +108,10 @@ impl Chain {
             return None;
         }
         let frame = self.head;
-        let link = frames.note(frame).word.swap(1, Relaxed); // As in `push`.
+        let word = &frames.note(frame).word;
+        let link = word.load(Relaxed); // As in `push`.
         assert!(link & FREE != 0, "free frame {frame} is in use");
+        word.store(1, Relaxed);
         self.head = link & !FREE;
         Some(frame)
     }
