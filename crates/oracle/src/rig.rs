@@ -1,13 +1,13 @@
 //! The engine over the soft page tables.
 
-use crate::store::TestStore;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
-use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, PAGE_SIZE, Store};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -129,17 +129,28 @@ impl Rig {
         Self::within(pages, &Budget::new(u64::MAX / 4))
     }
 
-    /// The same, inside `parent`.
+    /// The same, with policies.
+    pub fn with_policies(pages: u64, policies: Policies) -> Self {
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies)
+    }
+
+    /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
+        Self::made(pages, parent, Policies::default())
+    }
+
+    fn made(pages: u64, parent: &Arc<Budget>, policies: Policies) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         let clock = Arc::new(Ticks::default());
-        let frames = TestFrames::new(pages as usize * 2);
-        let node = Node::new(
+        let quarters = policies.miss_accounting.frame_quarters().max(2);
+        let frames = TestFrames::new(pages as usize * quarters);
+        let node = Node::with_policies(
             Budget::nested(pages, parent),
             pages as usize * 4 * PAGE_SIZE,
             mmu.clone(),
             frames.clone(),
             clock.clone(),
+            policies,
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
@@ -172,13 +183,16 @@ impl Rig {
     }
 
     /// Maps the whole of a store.
-    pub fn map(&self, store: &Arc<TestStore>) -> Arc<PageCache> {
+    pub fn map<S: Store + 'static>(&self, store: &Arc<S>) -> Arc<PageCache> {
         self.map_with(store, OnTruncate::Error)
     }
 
     /// The same, with what a touch past the end gets.
-    pub fn map_with(&self, store: &Arc<TestStore>, on_truncate: OnTruncate) -> Arc<PageCache> {
-        use softfault_engine::Store;
+    pub fn map_with<S: Store + 'static>(
+        &self,
+        store: &Arc<S>,
+        on_truncate: OnTruncate,
+    ) -> Arc<PageCache> {
         let bytes = store.len().expect("the store has a length");
         let cache = PageCache::new(self.node.clone(), store.clone(), bytes, on_truncate);
         let cache = cache.expect("room for a window");

@@ -185,9 +185,12 @@ impl Builder {
         let shares = core::iter::successors(Some(most), |&most| {
             (most > memory).then(|| (most / 2).max(memory))
         });
+        // Half of it at most for faults, or what read-ahead may take.
+        let quarters = self.policies.miss_accounting.frame_quarters().max(2);
+        let frames = |most: usize| most / 4 * quarters;
         let (most, frames) = shares
             .into_iter()
-            .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
+            .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
         let node = Node::with_policies(
             budget,
