@@ -3,7 +3,7 @@
 use crate::error;
 use crate::files::Files;
 use crate::frames::AnonymousFrames;
-use crate::process::{self, Process};
+use crate::process::{self, NoProcess, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
@@ -148,16 +148,21 @@ impl Builder {
     }
 
     /// Builds the engine. Fails where the budget is too small, where the
-    /// machine has no address space, or where userfaultfd is closed.
+    /// machine has no address space, where userfaultfd is closed, or where the
+    /// process had an engine with another [`Policies::vma_lock`]: all engines
+    /// share one address space.
     pub fn build(self) -> io::Result<Engine> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
         let _masked = signal::masked();
-        let managed = match process::get_or_make() {
+        let managed = match process::get_or_make(self.policies.vma_lock) {
             Ok(process) => Some(self.managed(process)?),
-            Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
-            Err(_) => None,
+            Err(NoProcess::OtherLock(made)) => return Err(error::other_lock(made)),
+            Err(NoProcess::Closed(errno)) if self.fallback == Fallback::Error => {
+                return Err(error::closed(errno));
+            }
+            Err(NoProcess::Closed(_)) => None,
         };
         Ok(Engine {
             inner: Arc::new(Inner {

@@ -69,7 +69,11 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/anon/pages.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
-    "crates/engine/src/mm/vma_lock.rs",
+    "crates/engine/src/mm/vma_lock/mod.rs",
+    // A VMA's lock where it is apart: a slot that outlives the VMA.
+    "crates/engine/src/mm/vma_lock/rwsem.rs",
+    "crates/engine/src/mm/mmap_lock.rs",
+    "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",
     // A folio's way to its page cache; a window's sparse table.
