@@ -1,368 +1,71 @@
-//! Models of the VMA lock: readers against writers, detach and reuse.
-//!
-//! Attributes are in a cell that loom watches: a reader whose lock does not
-//! keep writers out, or does not order their writes before its reads, ends the
-//! model as a data race. The assertions see to the rest: right mapping, whole
-//! attributes, counts, nobody asleep for ever.
+//! Models of the VMA lock that is a count: see `model/vma.rs`.
 
 mod model;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-use loom::thread::spawn;
-use model::{Still, attributes, explore, mmap_lock};
-use softfault_engine_loom::mm::lock_vma::try_lock_at;
-use softfault_engine_loom::mm::vma_lock::{start_read, start_read_locked};
-use softfault_engine_loom::mm::{Attributes, MmapLock, MmapWriteGuard, ReadError, Vma};
-use softfault_engine_loom::slab::TypeStable;
-
-const ADDR: usize = 0x1000;
-
-fn attach(vma: &Vma, mmap: &MmapWriteGuard<'_>, start: usize, mark: u64) {
-    vma.init(mmap, start..start + 0x1000, attributes(mark));
-    vma.attach(mmap);
-}
-
-fn detach(vma: &Vma, mmap: &MmapWriteGuard<'_>) -> Attributes {
-    vma.start_write(mmap);
-    vma.detach(mmap);
-    vma.clear(mmap)
-}
-
-/// A VMA at `ADDR` of the space, marked 1.
-fn attached(lock: &MmapLock) -> Arc<Vma> {
-    let vma = Arc::new(Vma::new_slot(0));
-    attach(&vma, &lock.write(), ADDR, 1);
-    vma
-}
-
-/// A fault at `addr` whose lookup found `vma`: locks it and expects one of
-/// `marks` in it. True if it could be locked.
-fn fault(vma: &Vma, lock: &MmapLock, addr: usize, marks: &[u64]) -> bool {
-    let Ok(read) = try_lock_at(vma, lock, addr) else {
-        return false;
-    };
-    assert_eq!(vma.space(), lock.space());
-    assert!(vma.range().contains(&addr));
-    read.with(|now| {
-        assert!(marks.contains(&now.pgoff), "{now:?}, not one of {marks:?}");
-        assert_eq!(*now, attributes(now.pgoff));
-    });
-    true
-}
+use model::vma;
+use softfault_engine_loom::policy::VmaLockKind::Refcount;
 
 #[test]
 fn reader_against_reuse_in_another_space() {
-    explore(None, || {
-        let (old, new) = (mmap_lock(1), mmap_lock(2));
-        let vma = attached(&old);
-        // The new space is ahead, so that the two sequences have no number in
-        // common: by chance they could save a reader that does not look.
-        for _ in 0..4 {
-            drop(new.write());
-        }
-        let reader = {
-            let (vma, old) = (Arc::clone(&vma), Arc::clone(&old));
-            spawn(move || fault(&vma, &old, ADDR, &[1]))
-        };
-        assert_eq!(detach(&vma, &old.write()), attributes(1));
-        attach(&vma, &new.write(), ADDR, 2);
-        reader.join().unwrap();
-        assert!(fault(&vma, &new, ADDR, &[2]));
-        assert!(!fault(&vma, &old, ADDR, &[]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::reader_against_reuse_in_another_space(Refcount, None);
 }
 
 #[test]
 fn reader_against_reuse_for_another_range() {
-    explore(None, || {
-        let lock = mmap_lock(1);
-        let vma = attached(&lock);
-        let reader = {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || fault(&vma, &lock, ADDR, &[1]))
-        };
-        assert_eq!(detach(&vma, &lock.write()), attributes(1));
-        attach(&vma, &lock.write(), 5 * ADDR, 2);
-        reader.join().unwrap();
-        assert!(!fault(&vma, &lock, ADDR, &[]));
-        assert!(fault(&vma, &lock, 5 * ADDR, &[2]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::reader_against_reuse_for_another_range(Refcount, None);
 }
 
 #[test]
 fn reader_of_the_new_mapping_against_reuse() {
-    // The lookup already found the slot as what it is about to be.
-    explore(None, || {
-        let (old, new) = (mmap_lock(1), mmap_lock(2));
-        let vma = attached(&old);
-        let reader = {
-            let (vma, new) = (Arc::clone(&vma), Arc::clone(&new));
-            spawn(move || fault(&vma, &new, ADDR, &[2]))
-        };
-        assert_eq!(detach(&vma, &old.write()), attributes(1));
-        attach(&vma, &new.write(), ADDR, 2);
-        reader.join().unwrap();
-        assert!(fault(&vma, &new, ADDR, &[2]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::reader_of_the_new_mapping_against_reuse(Refcount, None);
 }
 
 #[test]
 fn reader_against_attach() {
-    let locked = Arc::new(AtomicUsize::new(0));
-    let schedules = explore(None, {
-        let locked = Arc::clone(&locked);
-        move || {
-            let lock = mmap_lock(1);
-            let vma = Arc::new(Vma::new_slot(0));
-            let reader = {
-                let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-                spawn(move || fault(&vma, &lock, ADDR, &[1]))
-            };
-            attach(&vma, &lock.write(), ADDR, 1);
-            locked.fetch_add(reader.join().unwrap().into(), Relaxed);
-            assert_eq!(vma.refcount(), 1);
-        }
-    });
-    let locked = locked.load(Relaxed);
-    assert!(locked > 0 && locked < schedules, "{locked} of {schedules}");
+    vma::reader_against_attach(Refcount, None);
 }
 
 #[test]
 fn writer_against_two_readers() {
-    explore(Some(3), || {
-        let lock = mmap_lock(1);
-        let vma = attached(&lock);
-        let readers = [(); 2].map(|()| {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || fault(&vma, &lock, ADDR, &[1, 2]))
-        });
-        let mmap = lock.write();
-        vma.start_write(&mmap);
-        assert_eq!(vma.set_attributes(&mmap, attributes(2)), attributes(1));
-        drop(mmap);
-        for reader in readers {
-            reader.join().unwrap();
-        }
-        assert!(fault(&vma, &lock, ADDR, &[2]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::writer_against_two_readers(Refcount, Some(3));
 }
 
 #[test]
 fn two_writers_against_a_reader() {
-    explore(Some(2), || {
-        let lock = mmap_lock(1);
-        let vma = attached(&lock);
-        let write = {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            move || {
-                let mmap = lock.write();
-                vma.start_write(&mmap);
-                let mark = vma.attributes(&mmap).pgoff + 1;
-                vma.set_attributes(&mmap, attributes(mark));
-            }
-        };
-        let reader = {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || fault(&vma, &lock, ADDR, &[1, 2, 3]))
-        };
-        let writer = spawn(write.clone());
-        write();
-        reader.join().unwrap();
-        writer.join().unwrap();
-        assert!(fault(&vma, &lock, ADDR, &[3]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::two_writers_against_a_reader(Refcount, Some(2));
 }
 
 #[test]
 fn writer_against_a_reader_that_comes_twice() {
-    explore(None, || {
-        let lock = mmap_lock(1);
-        let vma = attached(&lock);
-        let reader = {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || {
-                fault(&vma, &lock, ADDR, &[1, 2]);
-                // The upper half goes with the change.
-                fault(&vma, &lock, ADDR + 0x800, &[1]);
-            })
-        };
-        let mmap = lock.write();
-        vma.start_write(&mmap);
-        vma.set_range(&mmap, ADDR..ADDR + 0x800);
-        vma.set_attributes(&mmap, attributes(2));
-        drop(mmap);
-        reader.join().unwrap();
-        assert!(fault(&vma, &lock, ADDR, &[2]));
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::writer_against_a_reader_that_comes_twice(Refcount, None);
 }
 
 #[test]
 fn readers_at_the_limit() {
-    let refused = Arc::new(AtomicUsize::new(0));
-    explore(None, {
-        let refused = Arc::clone(&refused);
-        move || {
-            let lock = Arc::new(MmapLock::with_max_readers(1, Arc::new(Still), 1));
-            let vma = attached(&lock);
-            let read = {
-                let (vma, lock, refused) =
-                    (Arc::clone(&vma), Arc::clone(&lock), Arc::clone(&refused));
-                move || match start_read(&vma, &lock) {
-                    // Whatever value it may see: no second reader.
-                    Ok(_read) => assert_eq!(vma.refcount(), 2),
-                    Err(error) => {
-                        assert_eq!(error, ReadError::Limit);
-                        refused.fetch_add(1, Relaxed);
-                    }
-                }
-            };
-            let other = spawn(read.clone());
-            read();
-            other.join().unwrap();
-            assert_eq!(vma.refcount(), 1);
-        }
-    });
-    assert!(refused.load(Relaxed) > 0);
+    vma::readers_at_the_limit(Refcount, None);
 }
 
 #[test]
 fn a_reader_at_the_limit_against_a_writer() {
-    explore(Some(3), || {
-        let lock = Arc::new(MmapLock::with_max_readers(1, Arc::new(Still), 1));
-        let vma = attached(&lock);
-        let readers = [(); 2].map(|()| {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || fault(&vma, &lock, ADDR, &[1]))
-        });
-        assert_eq!(detach(&vma, &lock.write()), attributes(1));
-        for reader in readers {
-            reader.join().unwrap();
-        }
-        assert_eq!(vma.refcount(), 0);
-    });
+    vma::a_reader_at_the_limit_against_a_writer(Refcount, Some(3));
 }
 
 #[test]
 fn letting_mmap_lock_go_ends_all_write_locks() {
-    explore(None, || {
-        let lock = mmap_lock(1);
-        let vmas = [attached(&lock), attached(&lock)];
-        let reader = {
-            let (vmas, lock) = (vmas.clone(), Arc::clone(&lock));
-            spawn(move || {
-                // The second was changed after the first; both or neither.
-                let new = fault(&vmas[1], &lock, ADDR, &[1, 2])
-                    && start_read(&vmas[1], &lock)
-                        .is_ok_and(|read| read.with(|now| now.pgoff == 2));
-                if new {
-                    assert!(fault(&vmas[0], &lock, ADDR, &[2]));
-                }
-            })
-        };
-        let mmap = lock.write();
-        for vma in &vmas {
-            vma.start_write(&mmap);
-            vma.set_attributes(&mmap, attributes(2));
-        }
-        drop(mmap);
-        reader.join().unwrap();
-        assert!(fault(&vmas[0], &lock, ADDR, &[2]));
-        assert!(fault(&vmas[1], &lock, ADDR, &[2]));
-    });
+    vma::letting_mmap_lock_go_ends_all_write_locks(Refcount, None);
 }
 
 #[test]
 fn locked_reader_against_a_writer() {
-    explore(None, || {
-        let lock = mmap_lock(1);
-        let vma = attached(&lock);
-        let reader = {
-            let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
-            spawn(move || {
-                let mmap = lock.read();
-                let read = start_read_locked(&vma, &mmap).unwrap();
-                // The VMA stays locked where mmap_lock does not.
-                drop(mmap);
-                read.with(|now| assert_eq!(*now, attributes(now.pgoff)));
-            })
-        };
-        let mmap = lock.write();
-        vma.start_write(&mmap);
-        vma.set_attributes(&mmap, attributes(2));
-        drop(mmap);
-        reader.join().unwrap();
-        assert_eq!(vma.refcount(), 1);
-    });
+    vma::locked_reader_against_a_writer(Refcount, None);
 }
 
 #[test]
 fn the_last_put_wakes_a_writer_whose_space_is_gone() {
-    let outlived = Arc::new(AtomicUsize::new(0));
-    explore(Some(5), {
-        let outlived = Arc::clone(&outlived);
-        move || {
-            let old = mmap_lock(1);
-            let vma = attached(&old);
-            let gone = Arc::new(AtomicBool::new(false));
-            let reader = {
-                let (vma, old, gone) = (Arc::clone(&vma), Arc::clone(&old), Arc::clone(&gone));
-                let outlived = Arc::clone(&outlived);
-                spawn(move || {
-                    let read = try_lock_at(&vma, &old, ADDR);
-                    drop(old);
-                    if let Ok(read) = read {
-                        read.with(|now| assert_eq!(*now, attributes(1)));
-                        // It was not gone while we had the VMA.
-                        assert!(!gone.load(Relaxed));
-                        drop(read);
-                        outlived.fetch_add(gone.load(Relaxed).into(), Relaxed);
-                    }
-                })
-            };
-            assert_eq!(detach(&vma, &old.write()), attributes(1));
-            drop(old);
-            gone.store(true, Relaxed);
-            // The slot's next life, into which the wake-up may come.
-            let new = mmap_lock(2);
-            attach(&vma, &new.write(), ADDR, 2);
-            assert_eq!(detach(&vma, &new.write()), attributes(2));
-            reader.join().unwrap();
-            assert_eq!(vma.refcount(), 0);
-        }
-    });
-    assert!(outlived.load(Relaxed) > 0);
+    vma::the_last_put_wakes_a_writer_whose_space_is_gone(Refcount, Some(5));
 }
 
 #[test]
 fn a_slot_that_another_space_claims() {
-    let claimed = Arc::new(AtomicUsize::new(0));
-    explore(None, {
-        let claimed = Arc::clone(&claimed);
-        move || {
-            let (old, new) = (mmap_lock(1), mmap_lock(2));
-            let vma = attached(&old);
-            let claimer = {
-                let (vma, claimed) = (Arc::clone(&vma), Arc::clone(&claimed));
-                spawn(move || {
-                    // Not told by a slab, which would order it: it just looks.
-                    if vma.space() == 0 {
-                        attach(&vma, &new.write(), ADDR, 2);
-                        assert!(fault(&vma, &new, ADDR, &[2]));
-                        claimed.fetch_add(1, Relaxed);
-                    }
-                })
-            };
-            assert_eq!(detach(&vma, &old.write()), attributes(1));
-            claimer.join().unwrap();
-        }
-    });
-    assert!(claimed.load(Relaxed) > 0);
+    vma::a_slot_that_another_space_claims(Refcount, None);
 }

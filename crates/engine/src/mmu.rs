@@ -96,6 +96,11 @@ pub trait Mmu: Send + Sync {
         Ok(())
     }
 
+    /// Returns when nobody uses any more what was buffered of what a space
+    /// shows: a VMA was taken away, moved, or allows less. Where accesses are
+    /// the processor's own, there is nothing to do: it knows windows only.
+    fn flush_tlbs(&self) {}
+
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.
     fn zap(&self, ranges: &[Range<usize>]);

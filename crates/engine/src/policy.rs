@@ -69,6 +69,18 @@ pub enum MissAccounting {
     Adaptive,
 }
 
+impl MissAccounting {
+    /// How many quarters of the budget frames may take, so that what was read
+    /// ahead stays. Linux has it in its page cache until memory is full, and
+    /// the baselines come by their hits that way.
+    pub const fn frame_quarters(self) -> usize {
+        match self {
+            Self::Adaptive => 1,
+            _ => 3,
+        }
+    }
+}
+
 /// All policies of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Policies {

@@ -6,6 +6,7 @@ use proptest::test_runner::FileFailurePersistence;
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
 use softfault_engine::mm::{Advice, Attributes, Backing, Protection};
+use softfault_engine::policy::Policies;
 use softfault_engine::{PAGE_SHIFT, PAGE_SIZE, Store};
 use softfault_oracle::{MapAdvice, Model, Op, Rig, Setting, TestStore, Touched, World};
 use softfault_oracle::{any_op, play};
@@ -199,8 +200,8 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     })
 }
 
-fn run(setting: Setting, queue: usize, ops: &[Op]) {
-    let rig = Rig::new(setting.memory / PAGE_SIZE as u64);
+fn run(setting: Setting, queue: usize, policies: Policies, ops: &[Op]) {
+    let rig = Rig::with_policies(setting.memory / PAGE_SIZE as u64, policies);
     let store = TestStore::with_queue(setting.file_bytes, queue);
     store.rewrite(setting.seed);
     for hole in &setting.holes {
@@ -246,7 +247,35 @@ proptest! {
     ) {
         let whole = Op::Map { offset: 0, len: 0 };
         let ops: Vec<_> = std::iter::once(whole).chain(ops).collect();
-        run(setting, queue, &ops);
+        run(setting, queue, Policies::default(), &ops);
+    }
+}
+
+/// Each value of each policy is in one of them.
+fn any_policies() -> impl Strategy<Value = Policies> {
+    let all = [
+        "retry=mmap-lock+pin=no+miss=baseline",
+        "retry=held+miss=p1",
+        "pin=no+miss=p2",
+        "retry=mmap-lock+miss=both",
+        "retry=held+pin=no",
+    ];
+    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
+}
+
+proptest! {
+    #![proptest_config(config(80))]
+
+    #[test]
+    fn every_byte_is_the_models_under_every_policy(
+        setting in any_setting(),
+        queue in prop_oneof![Just(0), Just(3), Just(64)],
+        policies in any_policies(),
+        ops in proptest::collection::vec(any_op(), 1..90),
+    ) {
+        let whole = Op::Map { offset: 0, len: 0 };
+        let ops: Vec<_> = std::iter::once(whole).chain(ops).collect();
+        run(setting, queue, policies, &ops);
     }
 }
 

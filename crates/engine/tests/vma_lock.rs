@@ -1,11 +1,16 @@
-//! The VMA lock on the real machine: the count after every operation, misuse,
-//! and reuse under a reader's nose.
+//! The VMA lock on the real machine, in both kinds: the count after every
+//! operation, misuse, and reuse under a reader's nose.
 
 use softfault_engine::clock::Clock;
 use softfault_engine::mm::lock_vma::try_lock_at;
-use softfault_engine::mm::vma_lock::{WRITER, start_read, start_read_locked};
-use softfault_engine::mm::{Attributes, Backing, MmapLock, ReadError, Vma};
+use softfault_engine::mm::vma_lock::{
+    MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
+};
+use softfault_engine::mm::{Attributes, Backing, MmapLock, ReadError, Vma, VmaLock};
+use softfault_engine::policy::VmaLockKind;
 use softfault_engine::slab::{Slab, TypeStable};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 use sync::Arc;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::atomic::{AtomicU32, AtomicU64};
@@ -19,8 +24,37 @@ impl Clock for Still {
     }
 }
 
-fn mmap_lock(space: u64) -> MmapLock {
-    MmapLock::new(space, Arc::new(Still))
+const KINDS: [VmaLockKind; 2] = [VmaLockKind::Refcount, VmaLockKind::Rwsem];
+
+fn mmap_lock(kind: VmaLockKind, space: u64) -> MmapLock {
+    with_max_readers(kind, space, MAX_READERS)
+}
+
+fn with_max_readers(kind: VmaLockKind, space: u64, max_readers: u32) -> MmapLock {
+    static VMA_LOCKS: LazyLock<Arc<Slab<VmaLock>>> = LazyLock::new(|| Arc::new(Slab::new(1000)));
+    let lock = MmapLock::with_max_readers(space, Arc::new(Still), max_readers);
+    match kind {
+        VmaLockKind::Refcount => lock,
+        // SAFETY: a static is never dropped.
+        VmaLockKind::Rwsem => unsafe { lock.with_vma_locks(Arc::clone(&VMA_LOCKS)) },
+    }
+}
+
+/// Asserts that both kinds of lock panic in `misuse`, saying `expected`.
+#[track_caller]
+fn both_panic(expected: &str, misuse: impl Fn(VmaLockKind)) {
+    for kind in KINDS {
+        panics(kind, expected, &misuse);
+    }
+}
+
+#[track_caller]
+fn panics(kind: VmaLockKind, expected: &str, misuse: impl Fn(VmaLockKind)) {
+    let panic = catch_unwind(AssertUnwindSafe(|| misuse(kind))).unwrap_err();
+    let message = (panic.downcast_ref::<String>().cloned())
+        .or_else(|| Some((*panic.downcast_ref::<&str>()?).to_owned()))
+        .unwrap_or_default();
+    assert!(message.contains(expected), "{kind:?}: {message}");
 }
 
 fn attributes(mark: u64) -> Attributes {
@@ -35,255 +69,316 @@ fn attributes(mark: u64) -> Attributes {
 fn attached(lock: &MmapLock) -> Vma {
     let vma = Vma::new_slot(0);
     let mmap = lock.write();
-    vma.init(&mmap, 0x1000..0x3000, attributes(1));
+    vma.init(&mmap, 0x1000..0x3000, attributes(1)).unwrap();
     vma.attach(&mmap);
     drop(mmap);
     vma
 }
 
+/// The readers of an attached VMA, and what the count is with them.
+#[track_caller]
+fn assert_readers(vma: &Vma, kind: VmaLockKind, readers: u32) {
+    assert_eq!(vma.readers(), readers);
+    let count = match kind {
+        VmaLockKind::Refcount => 1 + readers,
+        VmaLockKind::Rwsem => 0,
+    };
+    assert_eq!(vma.refcount(), count);
+}
+
 #[test]
 fn the_count_after_every_operation() {
-    let lock = mmap_lock(1);
-    let vma = Vma::new_slot(0);
-    vma.assert_detached();
+    for kind in KINDS {
+        let lock = mmap_lock(kind, 1);
+        let vma = Vma::new_slot(0);
+        vma.assert_detached();
 
-    let mmap = lock.write();
-    vma.init(&mmap, 0x1000..0x3000, attributes(1));
-    vma.assert_detached();
-    vma.assert_write_locked(&mmap);
-    assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::WriteLocked);
-    vma.attach(&mmap);
-    assert_eq!(vma.refcount(), 1);
-    // Write-locked still, from its birth.
-    assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::WriteLocked);
-    assert_eq!(vma.refcount(), 1);
-    drop(mmap);
+        let mmap = lock.write();
+        vma.init(&mmap, 0x1000..0x3000, attributes(1)).unwrap();
+        vma.assert_detached();
+        vma.assert_write_locked(&mmap);
+        assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::WriteLocked);
+        vma.attach(&mmap);
+        assert_readers(&vma, kind, 0);
+        // Write-locked still, from its birth.
+        assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::WriteLocked);
+        assert_readers(&vma, kind, 0);
+        drop(mmap);
 
-    let first = start_read(&vma, &lock).unwrap();
-    assert_eq!(vma.refcount(), 2);
-    let mmap = lock.read();
-    let second = start_read_locked(&vma, &mmap).unwrap();
-    drop(mmap);
-    assert_eq!(vma.refcount(), 3);
-    assert_eq!(second.with(|attributes| attributes.pgoff), 1);
-    drop(first);
-    assert_eq!(vma.refcount(), 2);
-    drop(second);
-    assert_eq!(vma.refcount(), 1);
+        let first = start_read(&vma, &lock).unwrap();
+        assert_readers(&vma, kind, 1);
+        let mmap = lock.read();
+        let second = start_read_locked(&vma, &mmap).unwrap();
+        drop(mmap);
+        assert_readers(&vma, kind, 2);
+        assert_eq!(second.with(|attributes| attributes.pgoff), 1);
+        drop(first);
+        assert_readers(&vma, kind, 1);
+        drop(second);
+        assert_readers(&vma, kind, 0);
 
-    let mmap = lock.write();
-    vma.start_write(&mmap);
-    vma.start_write(&mmap);
-    vma.assert_attached();
-    vma.assert_write_locked(&mmap);
-    assert_eq!(vma.refcount(), 1);
-    vma.set_range(&mmap, 0x1000..0x2000);
-    assert_eq!(vma.set_attributes(&mmap, attributes(2)), attributes(1));
-    assert_eq!(vma.attributes(&mmap), attributes(2));
-    drop(mmap);
+        let mmap = lock.write();
+        vma.start_write(&mmap);
+        vma.start_write(&mmap);
+        vma.assert_attached();
+        vma.assert_write_locked(&mmap);
+        assert_readers(&vma, kind, 0);
+        vma.set_range(&mmap, 0x1000..0x2000);
+        assert_eq!(vma.set_attributes(&mmap, attributes(2)), attributes(1));
+        assert_eq!(vma.attributes(&mmap), attributes(2));
+        drop(mmap);
 
-    let read = try_lock_at(&vma, &lock, 0x1fff).unwrap();
-    assert_eq!(read.vma().range(), 0x1000..0x2000);
-    assert_eq!(vma.refcount(), 2);
-    drop(read);
+        let read = try_lock_at(&vma, &lock, 0x1fff).unwrap();
+        assert_eq!(read.vma().range(), 0x1000..0x2000);
+        assert_readers(&vma, kind, 1);
+        drop(read);
 
-    let mmap = lock.write();
-    vma.start_write(&mmap);
-    vma.detach(&mmap);
-    vma.assert_detached();
-    assert_eq!(vma.clear(&mmap), attributes(2));
-    assert_eq!(vma.space(), 0);
-    drop(mmap);
-    assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::Detached);
-    assert_eq!(vma.refcount(), 0);
+        let mmap = lock.write();
+        vma.start_write(&mmap);
+        vma.detach(&mmap);
+        vma.assert_detached();
+        assert_eq!(vma.clear(&mmap), attributes(2));
+        assert_eq!(vma.space(), 0);
+        drop(mmap);
+        assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::Detached);
+        assert_eq!((vma.refcount(), vma.readers()), (0, 0));
+    }
 }
 
 #[test]
 fn a_failed_read_leaves_the_count_alone() {
-    let lock = mmap_lock(1);
-    let other = mmap_lock(2);
-    let vma = attached(&lock);
-    // By chance the other space is at the very sequence under which the VMA
-    // was attached in its own: a false "locked".
-    let error = try_lock_at(&vma, &other, 0x1000).unwrap_err();
-    assert_eq!(error, ReadError::WriteLocked);
-    drop(other.write());
-    let error = try_lock_at(&vma, &other, 0x1000).unwrap_err();
-    assert_eq!(error, ReadError::Reused);
-    for addr in [0xfff, 0x3000] {
-        let error = try_lock_at(&vma, &lock, addr).unwrap_err();
+    for kind in KINDS {
+        let lock = mmap_lock(kind, 1);
+        let other = mmap_lock(kind, 2);
+        let vma = attached(&lock);
+        // By chance the other space is at the very sequence under which the VMA
+        // was attached in its own: a false "locked".
+        let error = try_lock_at(&vma, &other, 0x1000).unwrap_err();
+        assert_eq!(error, ReadError::WriteLocked);
+        drop(other.write());
+        let error = try_lock_at(&vma, &other, 0x1000).unwrap_err();
         assert_eq!(error, ReadError::Reused);
+        for addr in [0xfff, 0x3000] {
+            let error = try_lock_at(&vma, &lock, addr).unwrap_err();
+            assert_eq!(error, ReadError::Reused);
+        }
+        assert_readers(&vma, kind, 0);
+        assert_eq!(lock.vma_misses().other_range.get(), 2);
+        assert_eq!(other.vma_misses().other_space.get(), 1);
+        assert_eq!(other.vma_misses().write_locked.get(), 1);
     }
-    assert_eq!(vma.refcount(), 1);
-    assert_eq!(lock.vma_misses().other_range.get(), 2);
-    assert_eq!(other.vma_misses().other_space.get(), 1);
-    assert_eq!(other.vma_misses().write_locked.get(), 1);
 }
 
 #[test]
 fn letting_mmap_lock_go_ends_all_write_locks() {
-    let lock = mmap_lock(1);
-    let vmas = [attached(&lock), attached(&lock), attached(&lock)];
-    let mmap = lock.write();
-    vmas.iter().for_each(|vma| vma.start_write(&mmap));
-    for vma in &vmas {
-        let error = start_read(vma, &lock).unwrap_err();
-        assert_eq!(error, ReadError::WriteLocked);
-    }
-    drop(mmap);
-    for vma in &vmas {
-        assert!(start_read(vma, &lock).is_ok());
+    for kind in KINDS {
+        let lock = mmap_lock(kind, 1);
+        let vmas = [attached(&lock), attached(&lock), attached(&lock)];
+        let mmap = lock.write();
+        vmas.iter().for_each(|vma| vma.start_write(&mmap));
+        for vma in &vmas {
+            let error = start_read(vma, &lock).unwrap_err();
+            assert_eq!(error, ReadError::WriteLocked);
+        }
+        drop(mmap);
+        for vma in &vmas {
+            assert!(start_read(vma, &lock).is_ok());
+        }
     }
 }
 
 #[test]
 fn no_more_readers_than_the_limit() {
-    let lock = MmapLock::with_max_readers(1, Arc::new(Still), 2);
-    let vma = attached(&lock);
-    let first = start_read(&vma, &lock).unwrap();
-    let _second = start_read(&vma, &lock).unwrap();
-    assert_eq!(vma.refcount(), 3);
-    assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::Limit);
-    let mmap = lock.read();
-    let error = start_read_locked(&vma, &mmap).unwrap_err();
-    assert_eq!(error, ReadError::Limit);
-    assert_eq!(vma.refcount(), 3);
-    drop(first);
-    assert!(start_read_locked(&vma, &mmap).is_ok());
+    for kind in KINDS {
+        let lock = with_max_readers(kind, 1, 2);
+        let vma = attached(&lock);
+        let first = start_read(&vma, &lock).unwrap();
+        let _second = start_read(&vma, &lock).unwrap();
+        assert_readers(&vma, kind, 2);
+        assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::Limit);
+        let mmap = lock.read();
+        let error = start_read_locked(&vma, &mmap).unwrap_err();
+        assert_eq!(error, ReadError::Limit);
+        assert_readers(&vma, kind, 2);
+        drop(first);
+        assert!(start_read_locked(&vma, &mmap).is_ok());
+    }
 }
 
 #[test]
 fn a_writer_waits_for_readers_and_keeps_others_out() {
-    let lock = Arc::new(mmap_lock(1));
-    let vma = Arc::new(attached(&lock));
-    let read = start_read(&vma, &lock).unwrap();
-    let done = Arc::new(AtomicU32::new(0));
-    let writer = {
-        let (lock, vma, done) = (Arc::clone(&lock), Arc::clone(&vma), Arc::clone(&done));
-        spawn(move || {
-            let mmap = lock.write();
-            vma.start_write(&mmap);
-            done.store(1, Release);
-            vma.set_range(&mmap, 0x1000..0x2000);
-        })
-    };
-    while vma.refcount() & WRITER == 0 {
-        thread::yield_now();
+    for kind in KINDS {
+        let lock = Arc::new(mmap_lock(kind, 1));
+        let vma = Arc::new(attached(&lock));
+        let read = start_read(&vma, &lock).unwrap();
+        let done = Arc::new(AtomicU32::new(0));
+        let writer = {
+            let (lock, vma, done) = (Arc::clone(&lock), Arc::clone(&vma), Arc::clone(&done));
+            spawn(move || {
+                let mmap = lock.write();
+                vma.start_write(&mmap);
+                done.store(1, Release);
+                vma.set_range(&mmap, 0x1000..0x2000);
+            })
+        };
+        while start_read(&vma, &lock).is_ok() {
+            thread::yield_now();
+        }
+        let error = start_read(&vma, &lock).unwrap_err();
+        assert_eq!(error, ReadError::WriteLocked);
+        assert_eq!(vma.readers(), 1);
+        if kind == VmaLockKind::Refcount {
+            assert_eq!(vma.refcount(), WRITER + 2);
+        }
+        assert_eq!(read.vma().end(), 0x3000);
+        assert_eq!(done.load(Acquire), 0);
+        drop(read);
+        writer.join().unwrap();
+        assert_readers(&vma, kind, 0);
+        assert_eq!(lock.vma_waits().snapshot().count, 1);
+        assert!(try_lock_at(&vma, &lock, 0x2000).is_err());
+        assert!(try_lock_at(&vma, &lock, 0x1000).is_ok());
     }
-    let error = start_read(&vma, &lock).unwrap_err();
-    assert_eq!(error, ReadError::WriteLocked);
-    assert_eq!(vma.refcount(), WRITER + 2);
-    assert_eq!(read.vma().end(), 0x3000);
-    assert_eq!(done.load(Acquire), 0);
-    drop(read);
-    writer.join().unwrap();
-    assert_eq!(vma.refcount(), 1);
-    assert_eq!(lock.vma_waits().snapshot().count, 1);
-    assert!(try_lock_at(&vma, &lock, 0x2000).is_err());
-    assert!(try_lock_at(&vma, &lock, 0x1000).is_ok());
 }
 
 #[test]
-#[should_panic(expected = "attach of an attached VMA")]
 fn attach_twice() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    let mmap = lock.write();
-    vma.start_write(&mmap);
-    vma.attach(&mmap);
+    both_panic("attach of an attached VMA", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        let mmap = lock.write();
+        vma.start_write(&mmap);
+        vma.attach(&mmap);
+    });
 }
 
 #[test]
-#[should_panic(expected = "not write-locked")]
 fn attach_of_a_slot_set_up_under_another_guard() {
-    let lock = mmap_lock(1);
-    let vma = Vma::new_slot(0);
-    vma.init(&lock.write(), 0..0x1000, attributes(1));
-    vma.attach(&lock.write());
+    both_panic("not write-locked", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = Vma::new_slot(0);
+        vma.init(&lock.write(), 0..0x1000, attributes(1)).unwrap();
+        vma.attach(&lock.write());
+    });
 }
 
 #[test]
-#[should_panic(expected = "detach of a detached VMA")]
 fn detach_twice() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    let mmap = lock.write();
-    vma.start_write(&mmap);
-    vma.detach(&mmap);
-    vma.detach(&mmap);
+    both_panic("detach of a detached VMA", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        let mmap = lock.write();
+        vma.start_write(&mmap);
+        vma.detach(&mmap);
+        vma.detach(&mmap);
+    });
 }
 
 #[test]
-#[should_panic(expected = "not write-locked")]
 fn detach_without_the_write_lock() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    vma.detach(&lock.write());
+    both_panic("not write-locked", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        vma.detach(&lock.write());
+    });
 }
 
 #[test]
-#[should_panic(expected = "write lock of a detached VMA")]
 fn write_lock_of_a_detached_vma() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    let mmap = lock.write();
-    vma.start_write(&mmap);
-    vma.detach(&mmap);
-    drop(mmap);
-    vma.start_write(&lock.write());
+    both_panic("write lock of a detached VMA", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        let mmap = lock.write();
+        vma.start_write(&mmap);
+        vma.detach(&mmap);
+        drop(mmap);
+        vma.start_write(&lock.write());
+    });
 }
 
 #[test]
-#[should_panic(expected = "a VMA of space 1, not of 2")]
 fn write_lock_with_another_spaces_mmap_lock() {
-    let vma = attached(&mmap_lock(1));
-    vma.start_write(&mmap_lock(2).write());
+    both_panic("a VMA of space 1, not of 2", |kind| {
+        let vma = attached(&mmap_lock(kind, 1));
+        vma.start_write(&mmap_lock(kind, 2).write());
+    });
 }
 
 #[test]
-#[should_panic(expected = "not write-locked")]
 fn change_without_the_write_lock() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    vma.set_range(&lock.write(), 0..0x1000);
+    both_panic("not write-locked", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        vma.set_range(&lock.write(), 0..0x1000);
+    });
 }
 
 #[test]
-#[should_panic(expected = "is attached")]
 fn clear_of_an_attached_vma() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    vma.clear(&lock.write());
+    both_panic("is attached", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        vma.clear(&lock.write());
+    });
 }
 
 #[test]
-#[should_panic(expected = "is another VMA's")]
 fn init_of_a_slot_in_use() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    vma.init(&mmap_lock(2).write(), 0..0x1000, attributes(1));
+    both_panic("is another VMA's", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        vma.init(&mmap_lock(kind, 2).write(), 0..0x1000, attributes(1))
+            .unwrap();
+    });
 }
 
 #[test]
-#[should_panic(expected = "is Detached")]
 fn locked_read_of_a_detached_vma() {
-    let lock = mmap_lock(1);
-    let vma = Vma::new_slot(0);
-    vma.init(&lock.write(), 0..0x1000, attributes(1));
-    let _ = start_read_locked(&vma, &lock.read());
+    both_panic("is Detached", |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = Vma::new_slot(0);
+        vma.init(&lock.write(), 0..0x1000, attributes(1)).unwrap();
+        let _ = start_read_locked(&vma, &lock.read());
+    });
 }
 
 #[test]
-#[should_panic(expected = "vma_end_read of a VMA that nobody reads")]
 fn end_of_a_read_that_was_not_begun() {
-    let lock = mmap_lock(1);
-    let vma = attached(&lock);
-    let read = start_read(&vma, &lock).unwrap();
-    // A second guard of one read.
-    // SAFETY: a guard is plain data, and the VMA outlives both.
-    let again = unsafe { core::ptr::read(&read) };
-    drop(read);
-    drop(again);
+    let end_twice = |kind| {
+        let lock = mmap_lock(kind, 1);
+        let vma = attached(&lock);
+        let read = start_read(&vma, &lock).unwrap();
+        // A second guard of one read.
+        // SAFETY: a guard is plain data, and the VMA outlives both.
+        let again = unsafe { core::ptr::read(&read) };
+        drop(read);
+        drop(again);
+    };
+    panics(
+        VmaLockKind::Refcount,
+        "vma_end_read of a VMA that nobody reads",
+        end_twice,
+    );
+    panics(VmaLockKind::Rwsem, "left what was not entered", end_twice);
+}
+
+#[test]
+fn without_a_lock_a_vma_claims_nothing() {
+    let only_one = Arc::new(Slab::new(1));
+    let lock = MmapLock::new(1, Arc::new(Still));
+    // SAFETY: `only_one` is dropped after the VMAs, which are made below.
+    let lock = unsafe { lock.with_vma_locks(Arc::clone(&only_one)) };
+    let vmas = [Vma::new_slot(0), Vma::new_slot(1)];
+    let mmap = lock.write();
+    let init = |vma: &Vma| vma.init(&mmap, 0..0x1000, attributes(1));
+    assert_eq!(init(&vmas[0]), Ok(()));
+    assert_eq!(init(&vmas[1]), Err(NoVmaLock));
+    assert_eq!(vmas[1].space(), 0);
+    // The lock goes with the VMA that had it.
+    assert_eq!(vmas[0].clear(&mmap), attributes(1));
+    assert_eq!(only_one.in_use(), 0);
+    assert_eq!(init(&vmas[1]), Ok(()));
+    assert_eq!(only_one.in_use(), 1);
 }
 
 /// Threads map and unmap in two spaces that share a slab of very few slots, and
@@ -291,6 +386,12 @@ fn end_of_a_read_that_was_not_begun() {
 /// have been caught; every lock that is given must be of the right mapping.
 #[test]
 fn reuse_under_a_readers_nose() {
+    for kind in KINDS {
+        reuse(kind);
+    }
+}
+
+fn reuse(kind: VmaLockKind) {
     const SPACES: u64 = 2;
     /// A bound for a machine on which nothing ever overlaps.
     const ROUNDS: usize = 200_000_000;
@@ -309,7 +410,7 @@ fn reuse_under_a_readers_nose() {
         slab: Slab::new(3),
         spaces: (1..=SPACES)
             .map(|space| Space {
-                lock: mmap_lock(space),
+                lock: mmap_lock(kind, space),
                 found: AtomicU64::new(u64::MAX),
             })
             .collect(),
@@ -330,7 +431,8 @@ fn reuse_under_a_readers_nose() {
                 let slot = world.slab.alloc().expect("one a space, and one more");
                 let vma = world.slab.get(slot);
                 let marks = attributes(mark(space.lock.space(), page));
-                vma.init(&mmap, start..start + 0x1000, marks.clone());
+                vma.init(&mmap, start..start + 0x1000, marks.clone())
+                    .unwrap();
                 vma.attach(&mmap);
                 space
                     .found

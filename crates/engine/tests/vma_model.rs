@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use softfault_engine::mm::{
     AddressSpace, Advice, Attributes, Backing, Machine, MmError, NotMapped, Protection, VmaRead,
 };
+use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
 use sync::Arc;
 
@@ -142,6 +143,11 @@ fn compare(space: &AddressSpace, machine: &Machine, model: &Model) {
     space.validate(&mmap);
     drop(mmap);
     assert_eq!(machine.vmas_in_use() as usize, space.map_count());
+    let locks = match space.mmap_lock().kind() {
+        VmaLockKind::Refcount => 0,
+        VmaLockKind::Rwsem => machine.vmas_in_use(),
+    };
+    assert_eq!(machine.vma_locks_in_use(), locks);
     for (page, expected) in model.iter().enumerate() {
         let address = (FIRST + page) * PAGE_SIZE + page;
         let read = space.lock_vma(address);
@@ -166,9 +172,12 @@ proptest! {
         ..ProptestConfig::with_cases(200)
     })]
     #[test]
-    fn verbs_do_to_each_page_what_they_say(ops in prop::collection::vec(op(), 0..60)) {
+    fn verbs_do_to_each_page_what_they_say(
+        ops in prop::collection::vec(op(), 0..60),
+        kind in prop::sample::select(vec![VmaLockKind::Refcount, VmaLockKind::Rwsem]),
+    ) {
         let machine = Machine::new(1000);
-        let space = AddressSpace::new(machine.clone(), Arc::new(Still)).unwrap();
+        let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), kind).unwrap();
         let mut model = vec![None; PAGES];
         for op in &ops {
             apply(&space, &mut model, op);
@@ -178,6 +187,6 @@ proptest! {
         // Nobody else was there.
         assert_eq!(stats.caught_reuses() + stats.miss_write_locked + stats.lookups.restarts, 0);
         space.exit(|piece, attributes| remove(&mut model, piece, &attributes));
-        assert_eq!(machine.vmas_in_use(), 0);
+        assert_eq!(machine.vmas_in_use() + machine.vma_locks_in_use(), 0);
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::tree::Walk;
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Machine, MmError, VmaRead};
+use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
 use sync::Arc;
 
@@ -54,7 +55,8 @@ fn verify(space: &AddressSpace, read: &VmaRead<'_>, address: usize) {
     let vma = read.vma();
     assert_eq!(vma.space(), space.id());
     assert!(vma.range().contains(&address), "{:x?}", vma.range());
-    assert!(vma.refcount() >= 2, "attached, and with us as a reader");
+    vma.assert_attached();
+    assert!(vma.readers() >= 1, "we are one");
     read.with(|attributes| {
         assert_eq!(attributes.backing, Backing::Test(space.id()));
         assert_eq!(page(attributes.pgoff as usize), vma.start());
@@ -128,9 +130,21 @@ fn unmap(space: &AddressSpace, which: usize, pages: Range<usize>, all: &InProgre
 
 #[test]
 fn faults_lock_the_right_vma_or_none() {
+    stress(VmaLockKind::Refcount);
+}
+
+#[test]
+fn faults_lock_the_right_vma_or_none_by_a_semaphore() {
+    stress(VmaLockKind::Rwsem);
+}
+
+fn stress(kind: VmaLockKind) {
     let machine = Machine::new(10_000);
     let spaces: Vec<AddressSpace> = (0..SPACES)
-        .map(|_| AddressSpace::new(machine.clone(), Arc::new(Wall(Instant::now()))).unwrap())
+        .map(|_| {
+            let clock = Arc::new(Wall(Instant::now()));
+            AddressSpace::with_lock(machine.clone(), clock, kind).unwrap()
+        })
         .collect();
     let in_progress = InProgress(
         (0..SPACES * WRITERS * PART)
@@ -223,6 +237,7 @@ fn faults_lock_the_right_vma_or_none() {
         assert_eq!(space.map_count(), 0);
     }
     assert_eq!(machine.vmas_in_use(), 0);
+    assert_eq!(machine.vma_locks_in_use(), 0);
     assert_eq!(machine.nodes_in_use() as usize, SPACES);
     assert!(locked.load(Ordering::Relaxed) > 0, "no VMA was ever locked");
     assert!(machine.vma_reuses() > 0, "no slot was ever reused");

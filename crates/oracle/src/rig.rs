@@ -1,13 +1,13 @@
 //! The engine over the soft page tables.
 
-use crate::store::TestStore;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
-use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, PAGE_SIZE, Store};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -106,6 +106,8 @@ pub struct Rig {
     /// Where faults look mappings up. Left as it is when a test panics: it
     /// would say that it is not empty, and abort.
     pub space: ManuallyDrop<AddressSpace>,
+    /// Where VMAs come from.
+    pub machine: Arc<Machine>,
     /// The page tables.
     pub mmu: Arc<SoftMmu>,
     /// What pays.
@@ -127,22 +129,35 @@ impl Rig {
         Self::within(pages, &Budget::new(u64::MAX / 4))
     }
 
-    /// The same, inside `parent`.
+    /// The same, with policies.
+    pub fn with_policies(pages: u64, policies: Policies) -> Self {
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies)
+    }
+
+    /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
+        Self::made(pages, parent, Policies::default())
+    }
+
+    fn made(pages: u64, parent: &Arc<Budget>, policies: Policies) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         let clock = Arc::new(Ticks::default());
-        let frames = TestFrames::new(pages as usize * 2);
-        let node = Node::new(
+        let quarters = policies.miss_accounting.frame_quarters().max(2);
+        let frames = TestFrames::new(pages as usize * quarters);
+        let node = Node::with_policies(
             Budget::nested(pages, parent),
             pages as usize * 4 * PAGE_SIZE,
             mmu.clone(),
             frames.clone(),
             clock.clone(),
+            policies,
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
-        let space = AddressSpace::new(Machine::new(1 << 16), clock);
+        let machine = Machine::new(1 << 16);
+        let space = AddressSpace::with_lock(machine.clone(), clock, policies.vma_lock);
         Self {
+            machine,
             space: ManuallyDrop::new(space.expect("room for a space")),
             mmu,
             node,
@@ -151,6 +166,13 @@ impl Rig {
             cores: Mutex::default(),
             most: AtomicU64::new(pages),
         }
+    }
+
+    /// Another space of the same machine. It has to be empty when it is dropped.
+    pub fn another_space(&self) -> AddressSpace {
+        let (clock, kind) = (self.node.clock.clone(), self.node.policies.vma_lock);
+        let space = AddressSpace::with_lock(self.machine.clone(), clock, kind);
+        space.expect("room for a space")
     }
 
     /// Changes the budget to `pages` and asserts that it is kept.
@@ -162,13 +184,16 @@ impl Rig {
     }
 
     /// Maps the whole of a store.
-    pub fn map(&self, store: &Arc<TestStore>) -> Arc<PageCache> {
+    pub fn map<S: Store + 'static>(&self, store: &Arc<S>) -> Arc<PageCache> {
         self.map_with(store, OnTruncate::Error)
     }
 
     /// The same, with what a touch past the end gets.
-    pub fn map_with(&self, store: &Arc<TestStore>, on_truncate: OnTruncate) -> Arc<PageCache> {
-        use softfault_engine::Store;
+    pub fn map_with<S: Store + 'static>(
+        &self,
+        store: &Arc<S>,
+        on_truncate: OnTruncate,
+    ) -> Arc<PageCache> {
         let bytes = store.len().expect("the store has a length");
         let cache = PageCache::new(self.node.clone(), store.clone(), bytes, on_truncate);
         let cache = cache.expect("room for a window");
@@ -191,13 +216,11 @@ impl Rig {
     pub fn unmap(&self, range: Range<usize>) {
         let unmapped = self.space.munmap(range, |_, _| {});
         unmapped.expect("a mapping that is there");
-        self.mmu.flush_tlbs();
     }
 
     /// Says what a range may be used for; of what is not mapped, nothing.
     pub fn protect(&self, range: Range<usize>, protection: Protection) {
         let _in_part = self.space.mprotect(range, protection);
-        self.mmu.flush_tlbs();
     }
 
     /// Serves a fault, as the first touch of a page has one.
@@ -246,6 +269,7 @@ impl Rig {
     pub fn finish(self) {
         let Self {
             space,
+            machine,
             mmu,
             node,
             parent,
@@ -263,6 +287,7 @@ impl Rig {
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));
+        assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
     }

@@ -3,11 +3,11 @@
 use crate::error;
 use crate::files::Files;
 use crate::frames::AnonymousFrames;
-use crate::process::{self, Process};
+use crate::process::{self, NoProcess, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{FaultError, Mmap, MmapOptions};
+use crate::{FaultError, Mmap, MmapMut, MmapOptions};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
@@ -148,16 +148,21 @@ impl Builder {
     }
 
     /// Builds the engine. Fails where the budget is too small, where the
-    /// machine has no address space, or where userfaultfd is closed.
+    /// machine has no address space, where userfaultfd is closed, or where the
+    /// process had an engine with another [`Policies::vma_lock`]: all engines
+    /// share one address space.
     pub fn build(self) -> io::Result<Engine> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
         let _masked = signal::masked();
-        let managed = match process::get_or_make() {
+        let managed = match process::get_or_make(self.policies.vma_lock) {
             Ok(process) => Some(self.managed(process)?),
-            Err(errno) if self.fallback == Fallback::Error => return Err(error::closed(errno)),
-            Err(_) => None,
+            Err(NoProcess::OtherLock(made)) => return Err(error::other_lock(made)),
+            Err(NoProcess::Closed(errno)) if self.fallback == Fallback::Error => {
+                return Err(error::closed(errno));
+            }
+            Err(NoProcess::Closed(_)) => None,
         };
         Ok(Engine {
             inner: Arc::new(Inner {
@@ -185,9 +190,12 @@ impl Builder {
         let shares = core::iter::successors(Some(most), |&most| {
             (most > memory).then(|| (most / 2).max(memory))
         });
+        // Half of it at most for faults, or what read-ahead may take.
+        let quarters = self.policies.miss_accounting.frame_quarters().max(2);
+        let frames = |most: usize| most / 4 * quarters;
         let (most, frames) = shares
             .into_iter()
-            .find_map(|most| Some((most, AnonymousFrames::new(most / 2)?)))
+            .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
         let node = Node::with_policies(
             budget,
@@ -266,6 +274,13 @@ impl Engine {
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget as they are touched, and stay until they are dropped.
+    /// See [`MmapMut`].
+    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
+        MmapOptions::new().len(len).map_anon_with(self)
+    }
+
     /// Maps a store of the caller's, whose methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
     #[doc(hidden)]
@@ -273,7 +288,8 @@ impl Engine {
         Mmap::of_store(self, store)
     }
 
-    /// Changes the budget, and reclaims down to it.
+    /// Changes the budget, and reclaims down to it. Anonymous memory cannot be
+    /// reclaimed: where it holds more than the new budget, that stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use softfault_engine::cache::NodeError;
+use softfault_engine::policy::VmaLockKind;
 use std::io;
 
 pub use softfault_engine::fault::FaultError as EngineFaultError;
@@ -15,7 +16,7 @@ pub enum FaultError {
     BeyondEnd,
     /// The read failed with this errno (`errno(3)`).
     Io(i32),
-    /// The budget cannot hold it: too much is pinned.
+    /// The budget cannot hold it: too much is pinned, or is anonymous memory.
     NoMemory,
     /// The range is not within the map.
     OutOfRange,
@@ -74,6 +75,18 @@ pub(crate) fn closed(errno: i32) -> io::Error {
             "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
              Fallback::Kernel maps plainly instead"
         ),
+    )
+}
+
+/// Says that the process has its one kind of VMA lock already.
+pub(crate) fn other_lock(made: VmaLockKind) -> io::Error {
+    let made = match made {
+        VmaLockKind::Rwsem => "rwsem",
+        VmaLockKind::Refcount => "refcount",
+    };
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("the maps of this process have VMA locks of the kind `{made}` already"),
     )
 }
 

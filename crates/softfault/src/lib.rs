@@ -23,7 +23,8 @@
 //! ```
 //!
 //! The names are memmap2's: `use softfault as memmap2;` compiles for read-only
-//! maps, over an engine with a default budget.
+//! maps and for anonymous ones ([`MmapMut`]), over an engine with a default
+//! budget.
 //!
 //! # What is different from mmap
 //!
@@ -44,6 +45,10 @@
 //!   zeros or somebody else's memory, as long as it was made by `fork()` and
 //!   not by a bare `clone` system call: the latter leaves a hole that the
 //!   child's own allocations may fill.
+//! - **Anonymous memory** ([`MmapMut`]) counts against the budget page by page
+//!   as it is touched, and stays until it is dropped: there is no swap yet. A
+//!   touch for which nothing more can be evicted raises SIGBUS;
+//!   [`MmapMut::populate`] gets the error as a value.
 //! - **Memory of an unmapped file** stays until the budget is needed; the next
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
@@ -55,6 +60,7 @@ mod files;
 mod frames;
 mod machine;
 mod map;
+mod map_mut;
 mod pinned;
 mod process;
 mod signal;
@@ -66,6 +72,7 @@ pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
 pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
+pub use map_mut::MmapMut;
 pub use pinned::Pinned;
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;

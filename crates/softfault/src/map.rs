@@ -52,8 +52,8 @@ pub enum Advice {
 #[derive(Debug, Clone, Default)]
 pub struct MmapOptions {
     offset: u64,
-    len: Option<usize>,
-    populate: bool,
+    pub(crate) len: Option<usize>,
+    pub(crate) populate: bool,
 }
 
 impl MmapOptions {
@@ -74,7 +74,8 @@ impl MmapOptions {
         self
     }
 
-    /// Starts to read everything at once, as far as the budget goes.
+    /// Starts to read everything at once, as far as the budget goes; of
+    /// anonymous memory, fills all of it, or fails.
     pub fn populate(&mut self) -> &mut Self {
         self.populate = true;
         self
@@ -144,7 +145,7 @@ impl MmapOptions {
 }
 
 /// A fault in this thread must reach our handler.
-fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
+pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
     if masked.sigbus_was_blocked() {
         return Err(io::Error::other(
             "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
@@ -418,17 +419,7 @@ impl Mmap {
 
     /// The offsets that a range means.
     pub(crate) fn range_of(&self, range: impl RangeBounds<usize>) -> Range<usize> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => last.saturating_add(1),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => self.len,
-        };
-        start..end
+        offsets(range, self.len)
     }
 
     /// The addresses of a range of offsets, if it is within the map.
@@ -443,7 +434,22 @@ impl Mmap {
     }
 }
 
-fn kernel_advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
+/// The offsets that a range means in a map of `len` bytes.
+pub(crate) fn offsets(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    start..end
+}
+
+pub(crate) fn kernel_advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
     let start = range.start & !(softfault_engine::PAGE_SIZE - 1);
     let advice = match advice {
         Advice::Normal => libc::MADV_NORMAL,

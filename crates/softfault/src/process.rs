@@ -7,6 +7,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, Mmu};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,19 +43,35 @@ pub fn is_forked_child() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Makes the process's part at the first call. The error is the errno with
-/// which the kernel refuses userfaultfd.
-pub fn get_or_make() -> Result<&'static Process, i32> {
+/// Why there is no process's part for an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoProcess {
+    /// The kernel refuses userfaultfd, with this errno.
+    Closed(i32),
+    /// It was made for an engine with this other kind of VMA lock: the process
+    /// has one address space, and that one kind.
+    OtherLock(VmaLockKind),
+}
+
+/// Makes the process's part at the first call, with VMA locks of this kind.
+pub fn get_or_make(kind: VmaLockKind) -> Result<&'static Process, NoProcess> {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(process) = get() {
-        return Ok(process);
+        let made = process.space.mmap_lock().kind();
+        let same = made == kind;
+        return same.then_some(process).ok_or(NoProcess::OtherLock(made));
     }
+    make(kind).map_err(NoProcess::Closed)
+}
+
+/// The error is an errno.
+fn make(kind: VmaLockKind) -> Result<&'static Process, i32> {
     if is_forked_child() {
         return Err(libc::ENOSYS);
     }
     let mmu = Arc::new(UffdMmu::new()?);
     let clock = Arc::new(Monotonic);
-    let space = AddressSpace::new(Machine::new(MAPPINGS), clock.clone());
+    let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
     let space = space.map_err(|_| libc::ENOMEM)?;
     let process = Box::leak(Box::new(Process {
         space: Arc::new(space),

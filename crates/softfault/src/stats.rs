@@ -40,6 +40,8 @@ pub struct Stats {
     pub fault_around: u64,
     /// Pages of holes mapped.
     pub zero_pages: u64,
+    /// Pages of anonymous memory filled at their first touch.
+    pub anonymous_faults: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
     /// Reads that failed.
@@ -101,7 +103,8 @@ impl Stats {
             peak_bytes: pages(node.budget.peak()),
             faults: counted.minor_faults.get()
                 + counted.major_faults.get()
-                + counted.spurious.get(),
+                + counted.spurious.get()
+                + counted.anonymous_faults.get(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
             failed_touches: managed.process.failed_touches(),
@@ -113,6 +116,7 @@ impl Stats {
             readahead_dropped: counted.readahead_dropped.get(),
             fault_around: counted.fault_around.get(),
             zero_pages: counted.zero_pages.get(),
+            anonymous_faults: counted.anonymous_faults.get(),
             bytes_read: counted.bytes_read.get(),
             read_errors: counted.read_errors.get(),
             evicted: counted.evicted.get(),

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
+use softfault::policy::Policies;
 use softfault::{Advice, AsyncReads, Engine, FaultError, Mmap, MmapOptions, Pinned};
 use softfault_oracle::{MapAdvice, Model, Op, Setting, Touched, World, any_op, byte_at, play};
 use std::collections::BTreeMap;
@@ -247,6 +248,36 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
+/// Plays the operations, a map of the whole file first.
+fn run(setting: Setting, reads: AsyncReads, policies: Policies, ops: Vec<Op>) {
+    let file = made_file(&setting);
+    let engine = Engine::builder()
+        .memory(setting.memory as usize)
+        .async_reads(reads)
+        .policies(policies)
+        .build()
+        .unwrap();
+    let mut softfault = Softfault {
+        engine,
+        file: file.try_clone().unwrap(),
+        pins: BTreeMap::new(),
+        maps: BTreeMap::new(),
+        offsets: BTreeMap::new(),
+        most: setting.memory,
+    };
+    let mut kernel = Kernel {
+        file,
+        maps: BTreeMap::new(),
+    };
+    let whole = Op::Map { offset: 0, len: 0 };
+    let ops: Vec<_> = std::iter::once(whole).chain(ops).collect();
+    play(
+        &mut Model::new(setting),
+        &mut [&mut softfault, &mut kernel],
+        &ops,
+    );
+}
+
 proptest! {
     #![proptest_config(config(120))]
 
@@ -260,23 +291,32 @@ proptest! {
         ],
         ops in proptest::collection::vec(any_op(), 1..60),
     ) {
-        let file = made_file(&setting);
-        let engine = Engine::builder()
-            .memory(setting.memory as usize)
-            .async_reads(reads)
-            .build()
-            .unwrap();
-        let mut softfault = Softfault {
-            engine,
-            file: file.try_clone().unwrap(),
-            pins: BTreeMap::new(),
-            maps: BTreeMap::new(),
-            offsets: BTreeMap::new(),
-            most: setting.memory,
-        };
-        let mut kernel = Kernel { file, maps: BTreeMap::new() };
-        let whole = Op::Map { offset: 0, len: 0 };
-        let ops: Vec<_> = std::iter::once(whole).chain(ops).collect();
-        play(&mut Model::new(setting), &mut [&mut softfault, &mut kernel], &ops);
+        run(setting, reads, Policies::default(), ops);
+    }
+}
+
+/// Each value of each policy is in one of them.
+fn any_policies() -> impl Strategy<Value = Policies> {
+    let all = [
+        "retry=mmap-lock+pin=no+miss=baseline",
+        "retry=held+miss=p1",
+        "pin=no+miss=p2",
+        "retry=mmap-lock+miss=both",
+        "retry=held+pin=no",
+    ];
+    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn both_show_the_same_under_every_policy(
+        setting in any_setting(),
+        reads in prop_oneof![Just(AsyncReads::IoSubmit), Just(AsyncReads::Never)],
+        policies in any_policies(),
+        ops in proptest::collection::vec(any_op(), 1..60),
+    ) {
+        run(setting, reads, policies, ops);
     }
 }

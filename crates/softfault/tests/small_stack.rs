@@ -69,13 +69,21 @@ fn the_handler_keeps_to_its_bound() {
     let kernel = on_stack(&Stack::new(SMALL), &|| stacks::empty_signal());
     let file = made_file("bound", 32 << 20);
     let mut most = 0;
-    let mut note = |what: &str, how: AsyncReads, depth: usize| {
-        println!("{how:?} {what}: {} bytes", depth.saturating_sub(kernel));
+    let mut note = |what: &str, (reads, policies): (AsyncReads, &str), depth: usize| {
+        let depth_here = depth.saturating_sub(kernel);
+        println!("{reads:?} {policies} {what}: {depth_here} bytes");
         most = most.max(depth.saturating_sub(kernel));
     };
-    for how in [AsyncReads::Auto, AsyncReads::IoUring, AsyncReads::Never] {
-        let engine = Engine::builder().memory(8 << 20).async_reads(how);
-        let engine = engine.build().unwrap();
+    for how in [
+        (AsyncReads::Auto, ""),
+        (AsyncReads::IoUring, ""),
+        (AsyncReads::Never, ""),
+        (AsyncReads::Auto, "retry=mmap-lock+pin=no+miss=baseline"),
+        (AsyncReads::Never, "retry=held+miss=both"),
+    ] {
+        let engine = Engine::builder().memory(8 << 20).async_reads(how.0);
+        let policies = how.1.parse().unwrap();
+        let engine = engine.policies(policies).build().unwrap();
         // SAFETY: nobody writes to the file.
         let map = unsafe { engine.map(&file) }.unwrap();
         note("one miss", how, depth_of(&map, &[5 << 20]));

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each model uses its part")]
 
+pub mod vma;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use softfault_engine_loom::clock::Clock;
-use softfault_engine_loom::mm::{Attributes, Backing, MmapLock};
+use softfault_engine_loom::mm::{Attributes, Backing};
 
 /// Explores every schedule of `model` with at most `preemptions` preemptions,
 /// and every value that its loads may return. Returns the number of schedules.
@@ -45,10 +47,6 @@ impl Clock for Still {
     fn now_ns(&self) -> u64 {
         0
     }
-}
-
-pub fn mmap_lock(space: u64) -> Arc<MmapLock> {
-    Arc::new(MmapLock::new(space, Arc::new(Still)))
 }
 
 /// Attributes whose parts must agree.

@@ -60,6 +60,9 @@ pub mod flag {
     pub const DEAD: u32 = 1 << 9;
     /// Pinned when it was to be forgotten: the last pin forgets it.
     pub const DOOMED: u32 = 1 << 10;
+    /// A fault on it begins the next window: Linux's PG_readahead. Cleared by
+    /// the first such fault, whoever holds the folio lock.
+    pub const MARKER: u32 = 1 << 11;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an
@@ -68,7 +71,7 @@ pub mod flag {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Folio {
-    /// Bits of [`flag`]. `LOCKED` and `WAITERS` change by themselves; all
+    /// Bits of [`flag`]. `LOCKED`, `WAITERS` and `MARKER` change by themselves; all
     /// others are changed by the holder of the folio lock.
     pub(crate) state: WaitWord,
     /// 0 free, 1 the index's, more: waiters, pins, reads under way.
@@ -233,6 +236,12 @@ impl Folio {
     pub fn try_lock(&self) -> bool {
         // Acquire pairs with the Release in `unlock`.
         self.state.fetch_or(flag::LOCKED, Ordering::Acquire) & flag::LOCKED == 0
+    }
+
+    /// Clears the marker; true if this was the first to do so.
+    pub(crate) fn take_marker(&self) -> bool {
+        // Relaxed: says who begins a window, and orders nothing.
+        self.state.fetch_and(!flag::MARKER, Ordering::Relaxed) & flag::MARKER != 0
     }
 
     /// Changes bits; the caller holds the folio lock.

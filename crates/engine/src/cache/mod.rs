@@ -27,7 +27,7 @@ use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::mm::Protection;
 use crate::mmu::MmuError;
-use crate::readahead::ReadAhead;
+use crate::readahead::{MmapMiss, ReadAhead};
 use crate::store::Store;
 use core::ops::Range;
 use sync::Arc;
@@ -75,6 +75,9 @@ pub struct PageCache {
     /// What will be touched next. Its lock is a leaf: nothing is locked while
     /// it is held.
     pub(crate) readahead: Mutex<ReadAhead>,
+    /// The same as Linux has it, for the policies that are not the default.
+    /// Its lock is a leaf too.
+    pub(crate) mmap_miss: Mutex<MmapMiss>,
     /// Folios in the index.
     pub(crate) folios: AtomicUsize,
 }
@@ -94,13 +97,14 @@ impl PageCache {
             return Err(MmuError::NoMemory);
         };
         Ok(Arc::new(Self {
-            node,
             store,
             window,
             end: AtomicU64::new(bytes),
             on_truncate,
             readahead: Mutex::new(ReadAhead::new()),
+            mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
+            node,
         }))
     }
 
@@ -127,6 +131,22 @@ impl PageCache {
     /// Address that shows byte `offset`.
     pub(crate) fn address(&self, offset: u64) -> usize {
         self.window.reservation().addr + offset as usize
+    }
+
+    /// Page of the backing that `addr` shows.
+    pub(crate) fn page(&self, addr: usize) -> u64 {
+        self.offset(addr) / PAGE_SIZE as u64
+    }
+
+    /// Pages of the backing that may be shown, a partial last one included.
+    pub(crate) fn pages(&self) -> u64 {
+        self.end().div_ceil(PAGE_SIZE as u64)
+    }
+
+    /// For read-ahead as Linux has it: windows of `pages` pages, at least four,
+    /// as `read_ahead_kb` sets them. Forgets what was counted.
+    pub fn set_ra_pages(&self, pages: u32) {
+        *self.mmap_miss.lock() = MmapMiss::new(pages);
     }
 
     /// Bytes of the backing that may be shown.

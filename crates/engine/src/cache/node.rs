@@ -17,6 +17,8 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The least budget that a node can work with, in bytes.
 pub const LEAST_BYTES: usize = 8 << 20;
+/// The largest window of read-ahead: 8 MiB, in pages.
+pub(crate) const MAX_WINDOW: u32 = 2048;
 /// A folio's metadata, as a share of the page that it is at least.
 const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
 
@@ -198,7 +200,13 @@ impl Node {
 
     /// Pages that frames may take for read-ahead.
     pub(crate) fn readahead_frames(&self) -> usize {
-        self.budget.limit() as usize / 4
+        let quarters = self.policies.miss_accounting.frame_quarters();
+        self.budget.limit() as usize / 4 * quarters
+    }
+
+    /// Pages of a window, where read-ahead is as Linux has it.
+    pub(crate) fn linux_window(&self) -> u32 {
+        (self.readahead_frames() as u32 / 4).min(MAX_WINDOW)
     }
 
     /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a

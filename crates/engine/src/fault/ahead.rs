@@ -6,7 +6,7 @@ use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
 use crate::cache::frames::CHUNK_PAGES;
-use crate::cache::node::FrameUse;
+use crate::cache::node::{FrameUse, MAX_WINDOW};
 use crate::mm::Advice;
 use crate::readahead::{Ahead, Limits, Plan, Touch};
 use crate::reclaim::Need;
@@ -14,8 +14,6 @@ use crate::store::{NO_COOKIE, Read};
 use core::ops::Range;
 use sync::Arc;
 
-/// The largest window of read-ahead: 8 MiB, in pages.
-const MAX_WINDOW: u32 = 2048;
 /// Random reads that keep a device busy.
 const QUEUE_DEPTH: u32 = 32;
 /// Reads handed to the store at a time; bounds the handler's stack.
@@ -134,6 +132,8 @@ pub(super) struct Batch<'a> {
     /// The folios of all reads, in order. The batch has a reference to each.
     folios: [u32; READS * READ_FOLIOS],
     folio_count: usize,
+    /// What the store does not take is read by this thread.
+    reads_all: bool,
     /// The store takes no more.
     full: bool,
     /// Pages whose reads were started.
@@ -156,9 +156,23 @@ impl<'a> Batch<'a> {
             count: 0,
             folios: [NO_FOLIO; READS * READ_FOLIOS],
             folio_count: 0,
+            reads_all: false,
             full: false,
             started: 0,
         }
+    }
+
+    /// From now on all that is added is read: what finds no frame takes one
+    /// that was read ahead before, and what the store does not take is read
+    /// by this thread.
+    pub(super) fn reads_all(&mut self) {
+        self.reads_all = true;
+    }
+
+    /// `add`, with a mark of its own.
+    pub(super) fn add_marked(&mut self, range: Range<usize>, mark: u32) -> bool {
+        self.mark = mark;
+        self.add(range)
     }
 
     /// Adds the pages of a range of one block. `false` when there is no room
@@ -173,6 +187,9 @@ impl<'a> Batch<'a> {
         if folio.is_err() && node.frames.counts().present < node.readahead_frames() / 2 {
             // Memory is full of mapped pages: read-ahead gets its share.
             node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
+            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
+        }
+        while self.reads_all && folio.is_err() && node.evict_oldest_read() > 0 {
             folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
         }
         let Ok(folio) = folio else {
@@ -248,6 +265,9 @@ impl<'a> Batch<'a> {
                 if place < started {
                     // Whoever came before the read was in flight reaps it now.
                     folio.rouse();
+                } else if self.reads_all {
+                    read::demand(cache, folio);
+                    node.put(folio);
                 } else {
                     self.full = true;
                     read::discard(node, cache, folio);
@@ -256,7 +276,11 @@ impl<'a> Batch<'a> {
                 node.put(folio);
             }
         }
-        let bytes: usize = self.reads[..started].iter().map(|read| read.bytes).sum();
+        let begun = match self.reads_all {
+            true => self.count,
+            false => started,
+        };
+        let bytes: usize = self.reads[..begun].iter().map(|read| read.bytes).sum();
         let pages = bytes / PAGE_SIZE;
         node.stats.readahead_pages.add(pages as u64);
         self.started += pages as u32;

@@ -8,13 +8,13 @@ use crate::cache::{FolioRef, PageCache};
 use core::ops::Range;
 
 /// The bits that a neighbour is chosen by.
-const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED | flag::READAHEAD;
+const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED;
 
-/// Maps the cached neighbours in the fault's block. They prove nothing about
-/// the access pattern and are not counted as hits (document 003, first patch);
-/// what the policy has read ahead is left for its own first use, by which the
-/// policy learns whether it was right.
-pub(super) fn neighbours(cache: &PageCache, addr: usize) {
+/// Maps the cached neighbours in the fault's block, except what is marked with
+/// `except`. They prove nothing about the access pattern and are not counted as
+/// hits (document 003, first patch); what the policy has read ahead is left for
+/// its own first use, by which the policy learns whether it was right.
+pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
     let node = &cache.node;
     let block = addr & !(BLOCK_BYTES - 1);
     let mut neighbours = [NO_FOLIO; BLOCK_PAGES];
@@ -23,7 +23,7 @@ pub(super) fn neighbours(cache: &PageCache, addr: usize) {
         let bucket = node.index.lock(addr, &node.folios);
         let ready = bucket.iter().filter(|folio| {
             folio.range().start & !(BLOCK_BYTES - 1) == block
-                && folio.state() & AROUND == flag::UPTODATE
+                && folio.state() & (AROUND | except) == flag::UPTODATE
         });
         for folio in ready.take(BLOCK_PAGES) {
             bucket.get(folio);

@@ -1,10 +1,11 @@
 //! A fault on a file mapping: look the page up, and branch.
 
-use super::{Fault, FaultError, FaultFlags, Wait, map, miss, read};
+use super::{Fault, FaultError, FaultFlags, Wait, filemap, map, miss, read};
 use crate::PAGE_SIZE;
 use crate::cache::folio::flag;
 use crate::cache::{FolioRef, OnTruncate, PageCache};
 use crate::mm::Advice;
+use crate::policy::MissAccounting;
 use sync::Arc;
 
 pub(super) fn fault(
@@ -17,6 +18,9 @@ pub(super) fn fault(
     let addr = addr & !(PAGE_SIZE - 1);
     if cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error {
         return Fault::Error(FaultError::BeyondEnd);
+    }
+    if cache.node.policies.miss_accounting != MissAccounting::Adaptive {
+        return filemap::fault(cache, addr, advice, flags);
     }
     let Some(folio) = cache.find(addr) else {
         if flags.read {
@@ -40,7 +44,7 @@ pub(super) fn fault(
 }
 
 /// Reports a failed read and forgets it, so that the next touch tries again.
-fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
+pub(super) fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
     let error = folio.read_error();
     if folio.try_lock() {
         if folio.is(flag::DEAD) {

@@ -10,6 +10,7 @@ use crate::mm::Advice;
 use crate::mmu::MmuError;
 use crate::readahead::Touch;
 use crate::reclaim::Need;
+use core::ops::Range;
 use sync::Arc;
 
 /// Maps an uptodate folio, then the neighbours that are cached.
@@ -20,34 +21,15 @@ pub(super) fn folio(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
-    if !folio.try_lock() {
-        return Fault::Retry(Wait::folio(cache, folio));
-    }
-    let state = folio.state();
-    if state & (flag::DEAD | flag::MAPPED | flag::ERROR) != 0 {
-        // Changed since the look-up: the touch decides again.
-        release(cache, &folio);
-        return Fault::Mapped;
-    }
-    let pages = folio.range();
-    match install(cache, &folio, 0) {
-        Ok(()) => folio.unlock(),
-        Err(error) => {
-            release(cache, &folio);
-            return match error {
-                // It was read, perhaps just now: reclaim is to take others.
-                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
-                Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
-                Refused::Mmu(error) => Fault::Error(mmu_error(error)),
-            };
-        }
-    }
+    let (state, pages) = match one(cache, folio, addr) {
+        Ok(mapped) => mapped,
+        Err(fault) => return fault,
+    };
     let stats = &cache.node.stats;
     if !flags.tried {
         stats.minor_faults.add(1);
     }
-    drop(folio);
-    around::neighbours(cache, addr);
+    around::neighbours(cache, addr, flag::READAHEAD);
     if state & flag::READAHEAD != 0 {
         let mapped = pages.start..around::run(cache, pages.clone());
         stats
@@ -56,6 +38,40 @@ pub(super) fn folio(
         ahead::touched(cache, addr, mapped, Touch::FirstUse, advice);
     }
     Fault::Mapped
+}
+
+/// Maps an uptodate folio alone; its bits before, and its pages. Or how the
+/// fault goes on.
+pub(super) fn one(
+    cache: &Arc<PageCache>,
+    folio: FolioRef<'_>,
+    addr: usize,
+) -> Result<(u32, Range<usize>), Fault> {
+    if !folio.try_lock() {
+        return Err(Fault::Retry(Wait::folio(cache, folio)));
+    }
+    let state = folio.state();
+    if state & (flag::DEAD | flag::MAPPED | flag::ERROR) != 0 {
+        // Changed since the look-up: the touch decides again.
+        release(cache, &folio);
+        return Err(Fault::Mapped);
+    }
+    let pages = folio.range();
+    match install(cache, &folio, 0) {
+        Ok(()) => {
+            folio.unlock();
+            Ok((state, pages))
+        }
+        Err(error) => {
+            release(cache, &folio);
+            Err(match error {
+                // It was read, perhaps just now: reclaim is to take others.
+                Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
+                Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
+                Refused::Mmu(error) => Fault::Error(mmu_error(error)),
+            })
+        }
+    }
 }
 
 /// What mapping a folio may take. Not less than it does: who finds so much free

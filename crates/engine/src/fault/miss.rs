@@ -3,9 +3,9 @@
 use super::wait::Wait;
 use super::{Fault, FaultError, ahead, hole};
 use crate::PAGE_SIZE;
-use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
+use crate::cache::{FolioRef, PageCache};
 use crate::mm::Advice;
 use crate::readahead::Touch;
 use crate::reclaim::Need;
@@ -18,22 +18,47 @@ use sync::Arc;
 const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
 pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Fault {
-    let node = &cache.node;
-    if node.budget.free() < HEADROOM as u64 {
-        return Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM)));
-    }
-    let within = match extent(cache, addr) {
-        Ok(Part::Hole(range)) => return hole::map(cache, addr, range),
-        Ok(Part::Data(range)) => range,
-        Err(StoreError(errno)) => return Fault::Error(FaultError::Io(errno)),
+    let most = match absent(cache, addr) {
+        Ok(most) => most,
+        Err(fault) => return fault,
     };
-    let block = addr & !(BLOCK_BYTES - 1);
-    let most = block.max(within.start)..(block + BLOCK_BYTES).min(within.end);
-    let most = cache.absent_around(addr, most);
     let plan = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice);
     let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
         ..cache.address(plan.demand.end * PAGE_SIZE as u64);
-    let mut range = demand.start.max(most.start)..demand.end.min(most.end);
+    let range = demand.start.max(most.start)..demand.end.min(most.end);
+    match self::demand(cache, addr, range) {
+        Ok(held) => {
+            ahead::issue(cache, &plan.ahead);
+            Fault::Retry(Wait::read(cache, held))
+        }
+        Err(fault) => fault,
+    }
+}
+
+/// The pages around `addr`, in its block, that are data and not cached. Or how
+/// the fault goes on: it is short of memory, or in a hole, which is mapped.
+pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {
+    if cache.node.budget.free() < HEADROOM as u64 {
+        return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
+    }
+    let within = match extent(cache, addr) {
+        Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
+        Ok(Part::Data(range)) => range,
+        Err(StoreError(errno)) => return Err(Fault::Error(FaultError::Io(errno))),
+    };
+    let block = addr & !(BLOCK_BYTES - 1);
+    let most = block.max(within.start)..(block + BLOCK_BYTES).min(within.end);
+    Ok(cache.absent_around(addr, most))
+}
+
+/// A folio of `range`, which is in one block and has `addr`: in the index,
+/// locked, to be read by the caller. Or how the fault goes on.
+pub(super) fn demand(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    mut range: Range<usize>,
+) -> Result<FolioRef<'_>, Fault> {
+    let node = &cache.node;
     debug_assert!(range.contains(&addr));
     // Others may have read a part of it meanwhile, or there are no frames in a
     // row: then the page alone.
@@ -45,17 +70,16 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
                 range = addr..addr + PAGE_SIZE;
                 continue;
             }
-            Err(need) => return Fault::Retry(Wait::memory(cache, need)),
+            Err(need) => return Err(Fault::Retry(Wait::memory(cache, need))),
         };
         if let Some(held) = cache.insert(folio) {
             node.stats.major_faults.add(1);
-            ahead::issue(cache, &plan.ahead);
-            return Fault::Retry(Wait::read(cache, held));
+            return Ok(held);
         }
         node.abandon(folio);
         if pages == 1 {
             // Somebody else inserted it, or it was truncated: look again.
-            return Fault::Mapped;
+            return Err(Fault::Mapped);
         }
         range = addr..addr + PAGE_SIZE;
     }

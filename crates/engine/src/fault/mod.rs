@@ -26,12 +26,14 @@ mod ahead;
 mod anon;
 mod around;
 mod file;
+mod filemap;
 mod hole;
 mod map;
 mod miss;
 mod pin;
 mod prefetch;
 mod read;
+mod read_around;
 mod retry;
 mod wait;
 

@@ -6,9 +6,11 @@
 //! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use super::read::{self, Completion};
+use super::read_around;
 use crate::anon::{Anonymous, FAULT_PAGES};
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, PageCache};
+use crate::readahead::Window;
 use crate::reclaim::Need;
 use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
@@ -54,6 +56,8 @@ enum Owner {
 enum Reason {
     /// The folio is ours to read, by this thread.
     Read,
+    /// The folio is ours to read, and this window around it.
+    ReadAround(Window),
     /// Somebody else reads the folio.
     Folio,
     /// Somebody else maps or evicts the folio.
@@ -64,6 +68,8 @@ enum Reason {
     Table(usize),
     /// Another fault fills this page of anonymous memory.
     Page(usize),
+    /// Nothing: this window is to be begun, with no lock in hand.
+    Ahead(Window),
 }
 
 /// How a wait ended.
@@ -81,6 +87,16 @@ impl Wait {
     /// The folio is locked by the caller, who is to read it.
     pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         Self::new(cache, Reason::Read).keeping(folio)
+    }
+
+    /// As `read`, and a window around the folio.
+    pub(super) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
+        Self::new(cache, Reason::ReadAround(window)).keeping(folio)
+    }
+
+    /// A window is to be read ahead.
+    pub(super) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
+        Self::new(cache, Reason::Ahead(window))
     }
 
     /// The folio is locked by somebody else.
@@ -159,7 +175,7 @@ impl Wait {
         }
     }
 
-    fn cache(&self) -> &PageCache {
+    fn cache(&self) -> &Arc<PageCache> {
         match &self.owner {
             Owner::File(cache) => cache,
             Owner::Anonymous(_) => unreachable!("anonymous memory has no folios"),
@@ -183,7 +199,10 @@ impl Wait {
 
     /// True if what is waited for is I/O.
     pub fn is_io(&self) -> bool {
-        matches!(self.reason, Reason::Read | Reason::Folio)
+        matches!(
+            self.reason,
+            Reason::Read | Reason::ReadAround(_) | Reason::Folio
+        )
     }
 
     /// True if the folio was read since, well or not. One that was given up
@@ -199,6 +218,17 @@ impl Wait {
         match self.reason {
             Reason::Read => {
                 read::demand(self.cache(), node.folios.get(self.folio));
+                Waited::Ready
+            }
+            Reason::ReadAround(window) => {
+                let folio = node.folios.get(self.folio);
+                match read_around::read(self.cache(), folio, &window, interrupt) {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
+                }
+            }
+            Reason::Ahead(window) => {
+                read_around::begin(self.cache(), &window);
                 Waited::Ready
             }
             Reason::Folio | Reason::Busy => {

@@ -3,6 +3,7 @@
 use crate::PAGE_SHIFT;
 use crate::anon::Anonymous;
 use crate::cache::PageCache;
+use crate::mmu::Mmu;
 use core::fmt;
 use sync::Arc;
 
@@ -32,6 +33,15 @@ impl Backing {
             Self::Anonymous(anon) => anon.addresses(),
         };
         Some((range.len() >> PAGE_SHIFT) as u64)
+    }
+
+    /// The page tables that have its pages.
+    pub(super) fn mmu(&self) -> Option<&Arc<dyn Mmu>> {
+        match self {
+            Self::None | Self::Test(_) => None,
+            Self::File(cache) => Some(&cache.node().mmu),
+            Self::Anonymous(anon) => Some(&anon.node().mmu),
+        }
     }
 }
 

@@ -8,14 +8,20 @@
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 
+use super::mmap_lock::MmapLock;
 use super::tree::{FANOUT, Node};
 use super::vma::Vma;
+use super::vma_lock::VmaLock;
+use crate::clock::Clock;
+use crate::policy::VmaLockKind;
 use crate::slab::Slab;
 
 /// The slabs that address spaces share.
 pub struct Machine {
     /// VMAs of all spaces.
     pub(super) vmas: Slab<Vma>,
+    /// Their locks, in spaces where these are apart.
+    vma_locks: Arc<Slab<VmaLock>>,
     /// Nodes of their trees.
     pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
     /// The number of the last space made.
@@ -34,25 +40,42 @@ impl Machine {
     pub fn with_max_nodes(max_vmas: u32, max_nodes: u32) -> Arc<Self> {
         Arc::new(Self {
             vmas: Slab::new(max_vmas),
+            vma_locks: Arc::new(Slab::new(max_vmas)),
             nodes: Arc::new(Slab::new(max_nodes)),
             last_space: AtomicU64::new(0),
         })
     }
 
-    /// A number that no space has had: 1 and up.
-    pub(super) fn new_space(&self) -> u64 {
+    /// The `mmap_lock` of a new space, with a number that no space has had: 1
+    /// and up. The space's VMAs must be those of this machine.
+    pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, kind: VmaLockKind) -> MmapLock {
         // Relaxed: it only has to be another each time.
-        self.last_space.fetch_add(1, Ordering::Relaxed) + 1
+        let space = self.last_space.fetch_add(1, Ordering::Relaxed) + 1;
+        let mmap_lock = MmapLock::new(space, clock);
+        match kind {
+            VmaLockKind::Refcount => mmap_lock,
+            VmaLockKind::Rwsem => {
+                let vma_locks = Arc::clone(&self.vma_locks);
+                // SAFETY: as long as the machine, which has the VMAs.
+                unsafe { mmap_lock.with_vma_locks(vma_locks) }
+            }
+        }
     }
 
-    /// Bytes that VMAs and tree nodes take up, free ones included.
+    /// Bytes that VMAs, their locks and tree nodes take up, free ones included.
     pub fn bytes(&self) -> usize {
-        self.vmas.bytes() + self.nodes.bytes()
+        self.vmas.bytes() + self.vma_locks.bytes() + self.nodes.bytes()
     }
 
     /// VMAs in use, by counting. Exact while no space changes.
     pub fn vmas_in_use(&self) -> u32 {
         self.vmas.in_use()
+    }
+
+    /// VMA locks that are apart from their VMAs, by counting. Exact while no
+    /// space changes.
+    pub fn vma_locks_in_use(&self) -> u32 {
+        self.vma_locks.in_use()
     }
 
     /// Tree nodes in use, by counting. Exact while no space changes.

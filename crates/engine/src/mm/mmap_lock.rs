@@ -24,9 +24,11 @@ use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::stat::Counter;
 
-use super::vma_lock::MAX_READERS;
+use super::vma_lock::{MAX_READERS, VmaLock};
 use crate::clock::Clock;
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
+use crate::policy::VmaLockKind;
+use crate::slab::Slab;
 
 /// The `mmap_lock` of one address space.
 pub struct MmapLock {
@@ -34,6 +36,8 @@ pub struct MmapLock {
     shared: Shared,
     /// Immutable.
     clock: Arc<dyn Clock>,
+    /// Where [`VmaLockKind::Rwsem`] has its locks from. Immutable.
+    vma_locks: Option<Arc<Slab<VmaLock>>>,
     /// Waits of writers for the readers of a VMA, of all VMAs together.
     vma_waits: WaitStats,
     /// Why faults could not lock a VMA without `mmap_lock`.
@@ -50,6 +54,8 @@ struct Shared {
     space: u64,
     /// How many readers a VMA of this space may have. Immutable.
     max_readers: u32,
+    /// What the lock of its VMAs is. Immutable.
+    kind: VmaLockKind,
 }
 
 /// How often a fault found a VMA and could not lock it.
@@ -86,11 +92,23 @@ impl MmapLock {
                 seq: AtomicU64::new(1),
                 space,
                 max_readers,
+                kind: VmaLockKind::Refcount,
             },
             clock,
+            vma_locks: None,
             vma_waits: WaitStats::new(),
             vma_misses: VmaMisses::default(),
         }
+    }
+
+    /// The same, of a space whose VMAs have semaphores out of `vma_locks`.
+    ///
+    /// # Safety
+    /// That slab lives as long as every VMA that is initialised under this lock.
+    pub unsafe fn with_vma_locks(mut self, vma_locks: Arc<Slab<VmaLock>>) -> Self {
+        self.shared.kind = VmaLockKind::Rwsem;
+        self.vma_locks = Some(vma_locks);
+        self
     }
 
     /// Takes the lock for reading: the shape of the space stays as it is.
@@ -135,6 +153,12 @@ impl MmapLock {
         self.shared.space
     }
 
+    /// What the lock of this space's VMAs is.
+    #[inline]
+    pub fn kind(&self) -> VmaLockKind {
+        self.shared.kind
+    }
+
     /// Waits for the lock itself, for reading.
     pub fn read_waits(&self) -> &WaitStats {
         self.sem.read_waits()
@@ -157,6 +181,11 @@ impl MmapLock {
 
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// For [`VmaLockKind::Rwsem`].
+    pub(super) fn vma_locks(&self) -> &Slab<VmaLock> {
+        (self.vma_locks.as_deref()).expect("a space whose VMAs have semaphores")
     }
 
     pub(super) fn max_readers(&self) -> u32 {

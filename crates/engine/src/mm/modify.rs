@@ -11,6 +11,7 @@ use core::ops::Range;
 
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range};
+use super::stale::Stale;
 use super::vma::{Attributes, Vma};
 
 impl AddressSpace {
@@ -23,6 +24,7 @@ impl AddressSpace {
     ) -> Result<(), MmError> {
         check_range(&range)?;
         let mmap = self.mmap_lock.write();
+        let mut stale = Stale::default();
         let mut at = range.start;
         let mut hole = false;
         while at < range.end {
@@ -38,6 +40,9 @@ impl AddressSpace {
             let done = if attributes == vma.attributes(&mmap) {
                 Ok(())
             } else {
+                if attributes.protection < vma.attributes(&mmap).protection {
+                    stale.add(&attributes.backing);
+                }
                 self.modify_part(&mmap, vma, &part, &change)
             };
             // With the one below, which may be changed; or with the rest of

@@ -61,7 +61,8 @@ impl AddressSpace {
             assert_eq!(vma.start(), entry.start, "the tree's key");
             assert_eq!(vma.index(), entry.vma, "the tree's value");
             assert_eq!(vma.space(), self.id(), "a VMA of another space");
-            assert_eq!(vma.refcount(), 1, "attached, and nobody reads it");
+            vma.assert_attached();
+            assert_eq!(vma.readers(), 0, "somebody reads it");
             check_range(&range).expect("a range of whole pages");
             if let Some(last) = last {
                 assert!(last.end() <= range.start, "two VMAs overlap");

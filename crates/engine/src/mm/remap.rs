@@ -5,6 +5,7 @@ use core::ops::Range;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
+use super::stale::Stale;
 
 impl AddressSpace {
     /// Moves what is mapped in `old`, whole VMAs or parts of them, to `start`.
@@ -30,11 +31,12 @@ impl AddressSpace {
         if itself || mapped.is_some_and(|vma| vma.start() < new.end) {
             return Err(MmError::Overlap);
         }
+        let mut stale = Stale::default();
         // What can fail comes first: the new VMAs, then the cut out of the old
         // ones. All of them are write-locked until the end.
         let moved = self.copy_to(&mmap, &old, start).and_then(|()| {
             // Faults under the old VMAs are over when they are out.
-            self.take_out_range(&mmap, old, |_, _| {})
+            self.take_out_range(&mmap, old, |_, attributes| stale.add(&attributes.backing))
         });
         if moved.is_err() {
             let undone = self.take_out_range(&mmap, new, |_, _| {});

@@ -26,8 +26,10 @@ use super::machine::Machine;
 use super::mmap_lock::MmapLock;
 use super::tree::{Entry, NoNodes, Tree, Walk};
 use super::vma::Vma;
+use super::vma_lock::NoVmaLock;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
+use crate::policy::VmaLockKind;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
 /// Why a verb did not do, or not wholly do, what was asked.
@@ -57,6 +59,12 @@ impl From<NoNodes> for MmError {
     }
 }
 
+impl From<NoVmaLock> for MmError {
+    fn from(_: NoVmaLock) -> Self {
+        Self::NoMemory
+    }
+}
+
 /// The mappings of one space. It must be empty when it is dropped: `exit` comes
 /// first.
 pub struct AddressSpace {
@@ -75,7 +83,17 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// An empty space. Fails with `NoMemory` only.
     pub fn new(machine: Arc<Machine>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
-        let mmap_lock = MmapLock::new(machine.new_space(), clock);
+        Self::with_lock(machine, clock, VmaLockKind::default())
+    }
+
+    /// The same, with this kind of lock in its VMAs. Spaces of one machine may
+    /// have different kinds.
+    pub fn with_lock(
+        machine: Arc<Machine>,
+        clock: Arc<dyn Clock>,
+        kind: VmaLockKind,
+    ) -> Result<Self, MmError> {
+        let mmap_lock = machine.new_mmap_lock(clock, kind);
         Ok(Self {
             tree: Tree::new(Arc::clone(&machine.nodes))?,
             lookups: LookupStats::new(),

@@ -55,7 +55,8 @@ impl AddressSpace {
         let index = self.machine.vmas.alloc().ok_or(MmError::NoMemory)?;
         let vma = self.machine.vmas.get(index);
         let start = range.start;
-        vma.init(mmap, range, attributes);
+        vma.init(mmap, range, attributes)
+            .inspect_err(|_| self.machine.vmas.free(index))?;
         // In the tree before it is attached: a lookup that finds it is sent to
         // mmap_lock, as it is afterwards, for it is write-locked from birth.
         if let Err(error) = self.tree.insert(start, index, &mut Walk::default()) {

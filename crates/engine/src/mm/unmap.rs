@@ -2,9 +2,11 @@
 
 use core::ops::Range;
 
+use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
+use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SIZE;
 use crate::anon::Removal;
@@ -58,7 +60,12 @@ impl AddressSpace {
         mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
         let mut removal = Removal::new();
+        let mut stale = Stale::default();
         self.take_out_range(mmap, range, |piece, attributes| {
+            // The zap of what is removed flushes too.
+            if !matches!(attributes.backing, Backing::Anonymous(_)) {
+                stale.add(&attributes.backing);
+            }
             removal.add(&attributes.backing, attributes.pgoff, piece.len());
             removed(piece, attributes);
         })

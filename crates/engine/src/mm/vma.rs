@@ -13,17 +13,20 @@
 //! `attach` (faults may lock it), `start_write` and changes, `detach` (the last
 //! reader has gone), `clear` (claimed by nobody; back to the slab). All of them
 //! take the space's `mmap_lock` for write; the lock itself is in
-//! [`vma_lock`](super::vma_lock).
+//! [`vma_lock`](super::vma_lock). Of its two kinds one uses `refcnt`, the other
+//! `detached` and `vm_lock`; what a kind does not use stays as in a slot that
+//! was never used.
 
 use core::ops::Range;
 
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use sync::cell::UnsafeCell;
 use sync::wait::WaitWord;
 
 use super::backing::Backing;
 use super::mmap_lock::{MmapHeld, MmapWriteGuard};
+use super::vma_lock::{NoVmaLock, VmaLock};
 use crate::slab::TypeStable;
 
 /// What a caller of `advise` expects of its accesses. The names are those of
@@ -39,8 +42,8 @@ pub enum Advice {
     Sequential,
 }
 
-/// What a mapping may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+/// What a mapping may be used for. What is greater allows more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Protection {
     /// Nothing.
     #[default]
@@ -85,14 +88,21 @@ pub struct Vma {
     /// The space's sequence when the VMA was last write-locked. Written under
     /// `mmap_lock` for write, with no reader there.
     pub(super) lock_seq: AtomicU64,
+    /// [`rwsem`](super::vma_lock::rwsem) alone: the VMA's lock, from `init` to
+    /// `clear`. Written under `mmap_lock` for write.
+    pub(super) vm_lock: AtomicPtr<VmaLock>,
     /// Place in the slab. Immutable.
     index: u32,
+    /// [`rwsem`](super::vma_lock::rwsem) alone: false from `attach` to `detach`.
+    /// Written under `mmap_lock` for write.
+    pub(super) detached: AtomicBool,
 
     /// Protected by the VMA's lock: read under a reference or under
     /// `mmap_lock`, written under the write lock.
     attributes: Attributes64,
 
-    /// The lock word; see [`vma_lock`](super::vma_lock), which alone changes it.
+    /// The lock word; see [`refcount`](super::vma_lock::refcount), which alone
+    /// changes it.
     /// W is [`WRITER`](super::vma_lock::WRITER). Its legal values:
     ///
     /// | value | the VMA is |
@@ -119,7 +129,7 @@ pub(super) struct RefcntLine(pub(super) WaitWord);
 const REAL: bool = size_of::<AtomicU32>() == 4;
 const _: () = assert!(!REAL || size_of::<Vma>() == 192);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, space) == 0);
-const _: () = assert!(!REAL || core::mem::offset_of!(Vma, index) < 64);
+const _: () = assert!(!REAL || core::mem::offset_of!(Vma, detached) < 64);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, attributes) == 64);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, refcnt) == 128);
 const _: () = assert!(!REAL || size_of::<WaitWord>() == 4);
@@ -139,7 +149,9 @@ impl TypeStable for Vma {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
             lock_seq: AtomicU64::new(0),
+            vm_lock: AtomicPtr::new(core::ptr::null_mut()),
             index,
+            detached: AtomicBool::new(true),
             attributes: Attributes64(UnsafeCell::new(Attributes::default())),
             refcnt: RefcntLine(WaitWord::new(0)),
         }
@@ -180,8 +192,14 @@ impl Vma {
     /// is detached, and counts as write-locked until `mmap` is let go.
     ///
     /// Lookups that found the slot's last VMA may read it all the time: none of
-    /// them can take a reference before `attach`.
-    pub fn init(&self, mmap: &MmapWriteGuard<'_>, range: AddressRange, attributes: Attributes) {
+    /// them can take a reference before `attach`. Fails, and claims nothing,
+    /// where the kind of lock needs memory and there is none.
+    pub fn init(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        range: AddressRange,
+        attributes: Attributes,
+    ) -> Result<(), NoVmaLock> {
         assert!(range.start < range.end, "an empty VMA: {range:x?}");
         let space = mmap.mmap_lock().space();
         // Acquire pairs with the Release in `clear`: the last claimer is
@@ -196,6 +214,9 @@ impl Vma {
         self.start.store(range.start, Relaxed);
         self.end.store(range.end, Relaxed);
         let _none = self.replace_attributes(attributes);
+        self.init_lock(mmap).inspect_err(|_| {
+            self.clear(mmap);
+        })
     }
 
     /// Gives up a detached VMA's claim and what it held; the slot can go back
@@ -204,6 +225,7 @@ impl Vma {
     pub fn clear(&self, mmap: &MmapWriteGuard<'_>) -> Attributes {
         self.assert_space(mmap);
         self.assert_detached();
+        self.clear_lock(mmap);
         let attributes = self.replace_attributes(Attributes::default());
         // Release pairs with the Acquire in `init`.
         self.space.store(NO_SPACE, Release);

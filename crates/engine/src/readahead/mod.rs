@@ -33,8 +33,7 @@
 //!
 //! Source of the problem, and of the rule that only a touch of the page itself
 //! counts as a hit: the mmap_miss series (document 003). The accounting of
-//! that series, as policies to compare with, is to stand beside this one
-//! behind the same `touch`.
+//! that series, as policies to compare with, is in `mmap_miss.rs`.
 //!
 //! Locks: none here. `ReadAhead` is protected by the lock of the page cache
 //! that owns it. No heap, no I/O, fixed size: it runs in the fault handler.
@@ -42,6 +41,7 @@
 mod accuracy;
 mod fit;
 mod history;
+mod mmap_miss;
 mod stream;
 mod window;
 
@@ -51,6 +51,7 @@ use crate::mm::vma::Advice;
 use accuracy::Accuracy;
 use fit::Fit;
 use history::{History, Proof};
+pub use mmap_miss::{Found, LOTS, MOST, MmapMiss, Window};
 use stream::Stream;
 
 /// Pages of the largest folio, and its alignment. A folio never crosses a

@@ -146,6 +146,13 @@ impl Node {
         made
     }
 
+    /// Evicts a batch of folios that nobody has mapped, those that were read
+    /// longest ago, however fresh; returns how many. Their chunks stay in the
+    /// pool.
+    pub(crate) fn evict_oldest_read(&self) -> usize {
+        self.evict(Want::Frames, 0, || false).folios
+    }
+
     /// Gives chunks back that were not wanted of late.
     fn shrink_pool(&self) -> usize {
         let keep = self.frames.wanted().max(CHUNK_PAGES);

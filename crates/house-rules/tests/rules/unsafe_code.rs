@@ -65,9 +65,15 @@ pub const IN_FEW_FILES: Rule = Rule {
 const UNSAFE_FILES: &[&str] = &[
     // The value behind a lock.
     "crates/engine/src/lock/mutex.rs",
+    // Words of anonymous pages, in memory from the system.
+    "crates/engine/src/anon/pages.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
-    "crates/engine/src/mm/vma_lock.rs",
+    "crates/engine/src/mm/vma_lock/mod.rs",
+    // A VMA's lock where it is apart: a slot that outlives the VMA.
+    "crates/engine/src/mm/vma_lock/rwsem.rs",
+    "crates/engine/src/mm/mmap_lock.rs",
+    "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",
     // A folio's way to its page cache; a window's sparse table.

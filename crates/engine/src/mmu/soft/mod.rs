@@ -20,10 +20,10 @@
 //! are numbers, nothing is mapped there; bytes are reached through a [`Core`]
 //! by `fault::read_at` and `fault::write_at`.
 //!
-//! **What a shootdown is needed for.** Zapping and forking make their own. Who
-//! changes a space (`mprotect`, `munmap`, `mremap`, `fork`) calls
-//! [`SoftMmu::flush_tlbs`] before it says that it is done, and before it gives
-//! the addresses away again: accesses that begin later see the change.
+//! **What a shootdown is needed for.** Zapping and forking make their own. The
+//! verbs that take from a space what it showed (`mprotect`, `munmap`, `mremap`)
+//! call [`Mmu::flush_tlbs`] before they let `mmap_lock` go: accesses that begin
+//! later see the change.
 //!
 //! Lock order: the list of windows, leaves (parent before child), shards of
 //! frames. None is held while anything else is waited for, except that a leaf
@@ -111,12 +111,6 @@ impl SoftMmu {
     pub fn table_pages(&self) -> usize {
         self.tables.count() as usize
     }
-
-    /// Returns when no access goes on that knows a space as it was before:
-    /// all that begin later see what was changed.
-    pub fn flush_tlbs(&self) {
-        self.tables.cores.shootdown();
-    }
 }
 
 impl From<NoFrame> for MmuError {
@@ -190,6 +184,10 @@ impl Mmu for SoftMmu {
         check(window, addr, PAGE_SIZE);
         self.tables.unshare(addr)?;
         Ok(())
+    }
+
+    fn flush_tlbs(&self) {
+        self.tables.cores.shootdown();
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

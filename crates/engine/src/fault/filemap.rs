@@ -1,0 +1,148 @@
+//! A fault on a file mapping as Linux's `mm/filemap.c` serves it: for the
+//! baselines of document 003, which `readahead::mmap_miss` counts. The default
+//! does not come here.
+//!
+//! ```text
+//!   fault ── not cached ── miss ── few misses? ──► Retry(read around)
+//!     │                        └── many ─────────► Retry(read the page)
+//!     ├─ in flight ──────────────────────────────► Retry(folio)
+//!     ├─ the marker ── begin the next window ────► Retry(ahead), then as below
+//!     └─ cached ── map it and what is cached
+//!                  around it, count hits ────────► Mapped
+//! ```
+//!
+//! Each time, what is cached of the fault's 64 KiB is mapped, read ahead or not,
+//! but for the marker; in Linux too that comes before anything else.
+
+use super::read_around;
+use super::{Fault, FaultFlags, Wait, around, file, map, miss};
+use crate::PAGE_SIZE;
+use crate::cache::folio::{BLOCK_BYTES, flag};
+use crate::cache::{FolioRef, PageCache};
+use crate::mm::Advice;
+use crate::readahead::Found;
+use sync::Arc;
+
+pub(super) fn fault(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Fault {
+    let stats = &cache.node.stats;
+    let Some(folio) = cache.find(addr) else {
+        if flags.read {
+            stats.retry_io_miss.add(1);
+        }
+        return missing(cache, addr, advice, flags);
+    };
+    let state = folio.state();
+    if state & flag::MAPPED != 0 {
+        // Somebody else's fault was faster.
+        stats.spurious.add(1);
+        return Fault::Mapped;
+    }
+    if state & flag::MARKER != 0
+        && !flags.tried
+        && let Some(ahead) = begin_next(cache, &folio, addr, advice, flags)
+    {
+        return Fault::Retry(ahead);
+    }
+    if state & flag::LOCKED != 0 {
+        map_around(cache, addr, flags);
+        return Fault::Retry(Wait::folio(cache, folio));
+    }
+    if state & flag::ERROR != 0 {
+        return file::failed(cache, &folio);
+    }
+    if let Err(fault) = map::one(cache, folio, addr) {
+        return fault;
+    }
+    if !flags.tried {
+        stats.minor_faults.add(1);
+    }
+    if state & flag::READAHEAD != 0 {
+        stats.readahead_used.add(1);
+    }
+    map_around(cache, addr, flags);
+    Fault::Mapped
+}
+
+/// Decides what to read for a page that is not cached, and locks its folio.
+fn missing(cache: &Arc<PageCache>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
+    let most = match miss::absent(cache, addr) {
+        Ok(most) => most,
+        Err(fault) => return fault,
+    };
+    let (index, file_pages) = (cache.page(addr), cache.pages());
+    // A fault that finds no memory comes back: it is counted once it has it.
+    let planned = { *cache.mmap_miss.lock() }.miss(index, advice, file_pages);
+    let range = match planned {
+        Some(window) => read_around::part(cache, &window, addr, most),
+        None => addr..addr + PAGE_SIZE,
+    };
+    let held = match miss::demand(cache, addr, range) {
+        Ok(held) => held,
+        Err(fault) => return fault,
+    };
+    map_around(cache, addr, flags);
+    let window = cache.mmap_miss.lock().miss(index, advice, file_pages);
+    Fault::Retry(match window {
+        Some(window) => Wait::read_around(cache, held, window),
+        None => Wait::read(cache, held),
+    })
+}
+
+/// The fault has met a marker: the window to begin, if it is the first to do so.
+fn begin_next(
+    cache: &Arc<PageCache>,
+    folio: &FolioRef<'_>,
+    addr: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Option<Wait> {
+    if !folio.take_marker() {
+        return None;
+    }
+    map_around(cache, addr, flags);
+    let (index, file_pages) = (cache.page(addr), cache.pages());
+    let (expected, ra_pages) = {
+        let mut state = cache.mmap_miss.lock();
+        if !folio.is(flag::LOCKED) {
+            state.hit(advice);
+        }
+        (state.expects(index), state.ra_pages())
+    };
+    if advice == Advice::Random {
+        return None;
+    }
+    let next_miss = match expected {
+        true => index + 1,
+        false => read_around::next_miss(cache, index + 1, ra_pages),
+    };
+    let mut state = cache.mmap_miss.lock();
+    let window = state.marker(index, next_miss, file_pages)?;
+    Some(Wait::ahead(cache, window))
+}
+
+/// Maps what is cached in the fault's block, and counts it as hits.
+fn map_around(cache: &PageCache, addr: usize, flags: FaultFlags) {
+    around::neighbours(cache, addr, flag::MARKER);
+    let block = addr & !(BLOCK_BYTES - 1);
+    let mut found = Found::default();
+    {
+        let bucket = cache.node.index.lock(addr, &cache.node.folios);
+        for folio in bucket.iter() {
+            let (pages, state) = (folio.range(), folio.state());
+            // Of the working set are those that refaulted.
+            let hit = state & (flag::MAPPED | flag::ACTIVE | flag::MARKER) == flag::MAPPED;
+            if hit && pages.start & !(BLOCK_BYTES - 1) == block {
+                found.pages += folio.pages() as u16;
+                found.own |= pages.contains(&addr);
+            }
+        }
+    }
+    let accounting = cache.node.policies.miss_accounting;
+    let mut state = cache.mmap_miss.lock();
+    state.mapped(found, accounting, flags.tried);
+}

@@ -1,0 +1,40 @@
+//! Translation buffers that know a space as it was.
+//!
+//! Page tables of our own belong to windows, and what a VMA shows of them is
+//! buffered by those who access the space. A verb that takes something away
+//! (`munmap`, `mprotect`, `mremap`) has it forgotten before it lets `mmap_lock`
+//! go. A zap and a fork do that by themselves.
+
+use crate::mm::Backing;
+use crate::mmu::Mmu;
+use sync::Arc;
+
+/// The page tables whose buffers are to be flushed: at the end, once for all
+/// VMAs that have the same.
+#[derive(Default)]
+pub(super) struct Stale(Option<Arc<dyn Mmu>>);
+
+impl Stale {
+    /// A VMA of this backing shows less than before, or elsewhere.
+    pub(super) fn add(&mut self, backing: &Backing) {
+        let Some(mmu) = backing.mmu() else {
+            return;
+        };
+        if !self.0.as_ref().is_some_and(|known| Arc::ptr_eq(known, mmu)) {
+            self.flush();
+            self.0 = Some(mmu.clone());
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(mmu) = self.0.take() {
+            mmu.flush_tlbs();
+        }
+    }
+}
+
+impl Drop for Stale {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,199 @@
+//! The per-VMA lock: what faults and writers of VMAs call. What the lock is, is
+//! the space's policy ([`VmaLockKind`]), the same for all its VMAs:
+//!
+//! | file | the lock is |
+//! |---|---|
+//! | [`refcount`] | one count in the VMA (document 004); the default |
+//! | [`rwsem`] | a semaphore in an allocation of its own, and a flag: its baseline |
+//!
+//! Lock rules are the same. **Readers** are faults and never wait: for reading a
+//! VMA is locked with or without `mmap_lock`. **Writers** hold `mmap_lock` for
+//! write, wait for the readers that are there, and keep others out until
+//! `mmap_lock` is let go. Whoever holds a VMA for reading must not wait for
+//! `mmap_lock`.
+
+pub mod refcount;
+pub mod rwsem;
+
+use sync::atomic::Ordering::Relaxed;
+
+pub use self::refcount::{MAX_READERS, WRITER};
+pub use self::rwsem::{NoVmaLock, VmaLock};
+use super::mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
+use super::vma::{Attributes, Vma};
+use crate::policy::VmaLockKind::{Refcount, Rwsem};
+
+/// Why a VMA could not be locked for reading. None of these is an error of the
+/// caller: it takes `mmap_lock` instead, or looks the address up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadError {
+    /// It is not, or no more, in a space's tree. Look again.
+    Detached,
+    /// It is another mapping now. Look again.
+    Reused,
+    /// It is write-locked. Go through `mmap_lock`.
+    WriteLocked,
+    /// It has all the readers that it may have. Go through `mmap_lock`.
+    Limit,
+}
+
+/// A VMA locked for reading; dropping it is `vma_end_read`.
+///
+/// While it lives the VMA stays attached, and its space, range and attributes
+/// stay as they are. Do not wait for `mmap_lock` with one in hand: its holder
+/// may be waiting for this reader.
+#[derive(Debug)]
+#[must_use]
+pub struct VmaRead<'a> {
+    vma: &'a Vma,
+    /// The semaphore that is held; `None` where the lock is the count.
+    sem: Option<&'a VmaLock>,
+}
+
+impl VmaRead<'_> {
+    /// The VMA.
+    pub fn vma(&self) -> &Vma {
+        self.vma
+    }
+
+    /// Calls `f` with the attributes.
+    pub fn with<R>(&self, f: impl FnOnce(&Attributes) -> R) -> R {
+        // SAFETY: a reference that `start_read` or `start_read_locked` vouched
+        // for; a writer waits until it is dropped.
+        unsafe { self.vma.with_attributes(f) }
+    }
+}
+
+impl Drop for VmaRead<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.sem {
+            None => refcount::end_read(self.vma),
+            Some(sem) => sem.end_read(),
+        }
+    }
+}
+
+/// Locks a VMA for reading without `mmap_lock`, if it belongs to the space of
+/// `mmap_lock` and is not write-locked. `vma` may be any slot of the slab; that
+/// it is still the mapping that was looked for is for the caller to check.
+#[inline]
+pub fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, ReadError> {
+    match mmap_lock.kind() {
+        Refcount => refcount::start_read(vma, mmap_lock),
+        Rwsem => rwsem::start_read(vma, mmap_lock),
+    }
+}
+
+/// Locks a VMA for reading under `mmap_lock` for read, which keeps writers out:
+/// the only obstacle is the limit. The VMA is attached, as all in the tree are.
+pub fn start_read_locked<'a>(
+    vma: &'a Vma,
+    mmap: &MmapReadGuard<'_>,
+) -> Result<VmaRead<'a>, ReadError> {
+    vma.assert_space(mmap);
+    let mmap_lock = mmap.mmap_lock();
+    let read = match mmap_lock.kind() {
+        Refcount => refcount::start_read_locked(vma, mmap_lock),
+        Rwsem => rwsem::start_read_locked(vma, mmap_lock),
+    };
+    if let Err(error) = read {
+        let expected = error == ReadError::Limit;
+        assert!(expected, "a VMA under mmap_lock is {error:?}");
+    }
+    read
+}
+
+impl Vma {
+    /// Makes the VMA lockable: faults may read it as soon as `mmap` is let go.
+    /// It must have been set up with `init` under the same guard.
+    pub fn attach(&self, mmap: &MmapWriteGuard<'_>) {
+        self.assert_write_locked(mmap);
+        match mmap.mmap_lock().kind() {
+            Refcount => refcount::attach(self),
+            Rwsem => rwsem::attach(self),
+        }
+    }
+
+    /// Makes the VMA unlockable, for good, and waits for its readers. It must
+    /// be write-locked under `mmap`. Then the slot can be cleared and freed.
+    pub fn detach(&self, mmap: &MmapWriteGuard<'_>) {
+        self.assert_write_locked(mmap);
+        match mmap.mmap_lock().kind() {
+            Refcount => refcount::detach(self, mmap.mmap_lock()),
+            Rwsem => rwsem::detach(self, mmap.mmap_lock()),
+        }
+    }
+
+    /// Write-locks the VMA until `mmap` is let go: waits for its readers and
+    /// keeps new ones out. Once is enough under one guard; more do nothing.
+    pub fn start_write(&self, mmap: &MmapWriteGuard<'_>) {
+        self.assert_space(mmap);
+        // Relaxed: only holders of `mmap_lock` for write store it.
+        if self.lock_seq.load(Relaxed) == mmap.seq() {
+            return;
+        }
+        match mmap.mmap_lock().kind() {
+            Refcount => refcount::start_write(self, mmap),
+            Rwsem => rwsem::start_write(self, mmap),
+        }
+    }
+
+    /// The last step of `init`: what the kind needs besides the VMA.
+    pub(super) fn init_lock(&self, mmap: &MmapWriteGuard<'_>) -> Result<(), NoVmaLock> {
+        match mmap.mmap_lock().kind() {
+            Refcount => Ok(()),
+            Rwsem => rwsem::init(self, mmap.mmap_lock()),
+        }
+    }
+
+    /// Gives it up again, for `clear`.
+    pub(super) fn clear_lock(&self, mmap: &MmapWriteGuard<'_>) {
+        match mmap.mmap_lock().kind() {
+            Refcount => {}
+            Rwsem => rwsem::clear(self, mmap.mmap_lock()),
+        }
+    }
+
+    /// Of each kind, one says so: the other never attaches the VMA.
+    fn is_attached(&self) -> bool {
+        self.refcount() != 0 || rwsem::is_attached(self)
+    }
+
+    /// Panics unless the VMA is attached. For a holder of `mmap_lock` or of a
+    /// reference; to others the answer is old at once.
+    pub fn assert_attached(&self) {
+        assert!(self.is_attached(), "VMA {} is detached", self.index());
+    }
+
+    /// Panics unless the VMA is detached. For the owner of the slot.
+    pub fn assert_detached(&self) {
+        let (index, count) = (self.index(), self.refcount());
+        assert!(!self.is_attached(), "VMA {index} is attached: {count:#x}");
+    }
+
+    /// Panics unless the VMA is write-locked under `mmap`.
+    pub fn assert_write_locked(&self, mmap: &MmapWriteGuard<'_>) {
+        self.assert_space(mmap);
+        let seq = self.lock_seq.load(Relaxed); // As in `start_write`.
+        assert!(
+            seq == mmap.seq(),
+            "VMA {} is not write-locked",
+            self.index()
+        );
+    }
+
+    /// The count as it is now, for assertions and for printing; 0 where the
+    /// lock is a semaphore.
+    pub fn refcount(&self) -> u32 {
+        self.refcnt.0.load(Relaxed)
+    }
+
+    /// Readers of an attached VMA as of now, for assertions and for printing.
+    pub fn readers(&self) -> u32 {
+        match self.refcount() & !WRITER {
+            0 => rwsem::readers(self),
+            count => count - 1,
+        }
+    }
+}

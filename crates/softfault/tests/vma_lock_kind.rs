@@ -1,0 +1,74 @@
+//! The kind of VMA lock: the first engine of a process chooses it for all.
+
+mod child;
+mod files;
+
+use std::io::ErrorKind::InvalidInput;
+
+use files::{check, made_file};
+use softfault::policy::Policies;
+use softfault::{Builder, Engine, Fallback};
+
+const MIB: usize = 1 << 20;
+
+fn builder(policies: &str) -> Builder {
+    let policies: Policies = policies.parse().unwrap();
+    Engine::builder().memory(8 * MIB).policies(policies)
+}
+
+/// Threads map, read more than the budget and unmap.
+fn use_it(engine: &Engine) {
+    let file = made_file("vma-lock-kind", 12 * MIB);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (engine, file) = (engine, &file);
+            scope.spawn(move || {
+                for round in 0..3 {
+                    // SAFETY: nobody writes to the file.
+                    let map = unsafe { engine.map(file) }.unwrap();
+                    for page in 0..map.len() / 4096 {
+                        check(&map, page * 4096 + thread + round);
+                    }
+                }
+            });
+        }
+    });
+    assert!(engine.stats().faults > 0);
+}
+
+#[test]
+fn the_first_engine_chooses_the_kind_of_vma_lock() {
+    let kinds = ["lock=rwsem", "lock=refcount"];
+    let Some(first) = child::scenario() else {
+        for kind in kinds {
+            child::succeeds("the_first_engine_chooses_the_kind_of_vma_lock", kind);
+        }
+        return;
+    };
+    let engine = builder(&first).build().unwrap();
+    use_it(&engine);
+    for kind in kinds {
+        let second = builder(kind).build();
+        if kind == first {
+            use_it(&second.unwrap());
+            continue;
+        }
+        // A fallback is for what the machine does not allow.
+        let fallback = builder(kind).fallback(Fallback::Kernel).build();
+        for refused in [second, fallback] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), InvalidInput);
+            let made = first.strip_prefix("lock=").unwrap();
+            assert_eq!(
+                error.to_string(),
+                format!("the maps of this process have VMA locks of the kind `{made}` already")
+            );
+        }
+    }
+    // What was refused has changed nothing.
+    use_it(&engine);
+    // The kind outlives its engines.
+    drop(engine);
+    let other = kinds.into_iter().find(|&kind| kind != first).unwrap();
+    assert_eq!(builder(other).build().unwrap_err().kind(), InvalidInput);
+}
