@@ -120,7 +120,10 @@ impl Budget {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    self.peak.fetch_max(charged + pages, Ordering::Relaxed);
+                    // Most charges raise nothing: look first.
+                    if self.peak.load(Ordering::Relaxed) < charged + pages {
+                        self.peak.fetch_max(charged + pages, Ordering::Relaxed);
+                    }
                     return true;
                 }
                 Err(now) => charged = now,

@@ -69,7 +69,7 @@ fn zeros_written_read_and_given_back() {
     assert_eq!(rig.touch(addr(7)), Ok(0));
     // The page, its table, the page of words, and the window's table.
     assert_eq!(rig.node.budget.charged(), before + 6);
-    let text: Vec<u8> = (0..3 * PAGE_SIZE).map(|at| (at * 7 >> 3) as u8).collect();
+    let text: Vec<u8> = (0..3 * PAGE_SIZE).map(|at| ((at * 7) >> 3) as u8).collect();
     rig.write(addr(600) + 1000, &text).unwrap();
     let mut found = vec![0; text.len()];
     rig.read(addr(600) + 1000, &mut found).unwrap();

@@ -9,6 +9,7 @@ use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::Core;
+use softfault_engine::policy::Policies;
 use softfault_oracle::{Access, AnonOp, AnonWorld, Expected, Rig, any_anon_op, play_anon};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -32,8 +33,8 @@ struct SoftWorld {
 }
 
 impl SoftWorld {
-    fn new() -> Self {
-        let rig = Rig::new(16_384);
+    fn new(policies: Policies) -> Self {
+        let rig = Rig::with_policies(16_384, policies);
         let spaces = BTreeMap::from([(0, rig.another_space())]);
         Self {
             rig,
@@ -169,8 +170,8 @@ impl AnonWorld for SoftWorld {
     }
 }
 
-fn run(ops: &[AnonOp]) {
-    let mut world = ManuallyDrop::new(SoftWorld::new());
+fn run(policies: Policies, ops: &[AnonOp]) {
+    let mut world = ManuallyDrop::new(SoftWorld::new(policies));
     let played = catch_unwind(AssertUnwindSafe(|| {
         play_anon(&mut [&mut *world], ops);
     }));
@@ -196,14 +197,15 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(config(80))]
 
     #[test]
     fn every_byte_and_page_is_the_models(
+        policies in prop_oneof![Just(""), Just("lock=rwsem+retry=mmap-lock"), Just("retry=held")],
         ops in proptest::collection::vec(any_anon_op(), 1..80),
     ) {
         let first = AnonOp::Map { space: 0, pages: 300..1500 };
         let ops: Vec<_> = std::iter::once(first).chain(ops).collect();
-        run(&ops);
+        run(policies.parse().unwrap(), &ops);
     }
 }

@@ -55,6 +55,14 @@ fn core(rig: &Rig) -> Core {
     rig.mmu.core().unwrap()
 }
 
+/// A rig of so many pages, once for each kind of VMA lock.
+fn rigs(pages: u64) -> impl Iterator<Item = Rig> {
+    let policies = ["", "lock=rwsem+retry=mmap-lock"];
+    policies
+        .into_iter()
+        .map(move |policies| Rig::with_policies(pages, policies.parse().unwrap()))
+}
+
 /// A sequence of numbers that differs by seed.
 fn random(seed: u64) -> impl FnMut() -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -84,7 +92,10 @@ fn beside(threads: u64, access: impl Fn(u64) + Sync, verb: impl FnOnce()) {
 
 #[test]
 fn what_was_unmapped_is_never_seen_again() {
-    let rig = Rig::new(8192);
+    rigs(8192).for_each(what_was_unmapped_is_never_seen_again_with);
+}
+
+fn what_was_unmapped_is_never_seen_again_with(rig: Rig) {
     const PAGES: usize = 600;
     let round = AtomicU64::new(1);
     // The round in which each thread began its access.
@@ -120,7 +131,7 @@ fn what_was_unmapped_is_never_seen_again() {
     };
     beside(3, access, || {
         let mut random = random(99);
-        for now in 1..150 {
+        for now in 1..80 {
             map(&rig, 0..PAGES);
             // In parts or whole, and the rest later.
             let cut = random() % PAGES;
@@ -145,7 +156,10 @@ fn what_was_unmapped_is_never_seen_again() {
 
 #[test]
 fn one_page_is_filled_once_whoever_comes_first() {
-    let rig = Rig::new(8192);
+    rigs(8192).for_each(one_page_is_filled_once_whoever_comes_first_with);
+}
+
+fn one_page_is_filled_once_whoever_comes_first_with(rig: Rig) {
     const PAGES: usize = 40;
     for round in 1..60 {
         map(&rig, 0..PAGES);
@@ -177,7 +191,10 @@ fn one_page_is_filled_once_whoever_comes_first() {
 
 #[test]
 fn a_fork_shows_one_moment_of_many_writers_and_stays_as_it_is() {
-    let rig = Rig::new(16_384);
+    rigs(16_384).for_each(a_fork_shows_one_moment_of_many_writers_and_stays_as_it_is_with);
+}
+
+fn a_fork_shows_one_moment_of_many_writers_and_stays_as_it_is_with(rig: Rig) {
     const WRITERS: u64 = 3;
     // Each writer has two pages, far apart, and writes the first one first.
     const APART: usize = 700;
@@ -251,7 +268,10 @@ fn a_fork_shows_one_moment_of_many_writers_and_stays_as_it_is() {
 
 #[test]
 fn nothing_is_written_while_it_may_only_be_read() {
-    let rig = Rig::new(4096);
+    rigs(4096).for_each(nothing_is_written_while_it_may_only_be_read_with);
+}
+
+fn nothing_is_written_while_it_may_only_be_read_with(rig: Rig) {
     const PAGES: usize = 8;
     map(&rig, 0..PAGES);
     let count = AtomicU64::new(0);
@@ -273,7 +293,7 @@ fn nothing_is_written_while_it_may_only_be_read() {
             let words = words.map(|word| load(&mut core, &rig.space, word));
             words.map(Result::unwrap).collect()
         };
-        for round in 0..150 {
+        for round in 0..60 {
             let first = round % 3;
             rig.protect(range(first..PAGES), Protection::Read);
             let before = all(&rig);
@@ -291,7 +311,10 @@ fn nothing_is_written_while_it_may_only_be_read() {
 
 #[test]
 fn a_word_that_moves_about_is_never_lost() {
-    let rig = Rig::new(4096);
+    rigs(4096).for_each(a_word_that_moves_about_is_never_lost_with);
+}
+
+fn a_word_that_moves_about_is_never_lost_with(rig: Rig) {
     const PAGES: usize = 20;
     map(&rig, 0..PAGES);
     // It is at one of these, whenever nobody moves it.
@@ -341,7 +364,10 @@ fn a_word_that_moves_about_is_never_lost() {
 
 #[test]
 fn a_full_budget_is_an_error_and_no_deadlock() {
-    let rig = Rig::new(2048);
+    rigs(2048).for_each(a_full_budget_is_an_error_and_no_deadlock_with);
+}
+
+fn a_full_budget_is_an_error_and_no_deadlock_with(rig: Rig) {
     const PAGES: usize = 900;
     let failed = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -155,7 +155,7 @@ impl Rig {
         let node = node.expect("a budget that is large enough");
         node.enlist();
         let machine = Machine::new(1 << 16);
-        let space = AddressSpace::new(machine.clone(), clock);
+        let space = AddressSpace::with_lock(machine.clone(), clock, policies.vma_lock);
         Self {
             machine,
             space: ManuallyDrop::new(space.expect("room for a space")),
@@ -170,7 +170,8 @@ impl Rig {
 
     /// Another space of the same machine. It has to be empty when it is dropped.
     pub fn another_space(&self) -> AddressSpace {
-        let space = AddressSpace::new(self.machine.clone(), self.node.clock.clone());
+        let (clock, kind) = (self.node.clock.clone(), self.node.policies.vma_lock);
+        let space = AddressSpace::with_lock(self.machine.clone(), clock, kind);
         space.expect("room for a space")
     }
 

@@ -45,6 +45,10 @@
 //!   zeros or somebody else's memory, as long as it was made by `fork()` and
 //!   not by a bare `clone` system call: the latter leaves a hole that the
 //!   child's own allocations may fill.
+//! - **Anonymous memory** ([`MmapMut`]) counts against the budget page by page
+//!   as it is touched, and stays until it is dropped: there is no swap yet. A
+//!   touch for which nothing more can be evicted raises SIGBUS;
+//!   [`MmapMut::populate`] gets the error as a value.
 //! - **Memory of an unmapped file** stays until the budget is needed; the next
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.

@@ -1,20 +1,82 @@
-//! Bytes that several threads may access at a time. Loom runs one thread at a
-//! time and switches only at its own operations, so plain copies do.
+//! Bytes that several threads may access at a time.
+//!
+//! The bytes themselves are plain memory: loom runs one thread at a time, and
+//! switches only at its own operations. So that it explores the orders of these
+//! accesses, each is an operation on one atomic of the model. So that it sees
+//! what is not ordered, each page has a cell: [`load`] and [`store`] may race
+//! with each other, [`clear`] and [`copy`] with nothing.
 
-/// Copies `bytes` from shared memory at `source`.
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+const PAGE: usize = 4096;
+
+/// A page, to loom.
+#[derive(Default)]
+struct Page(UnsafeCell<()>);
+
+// SAFETY: there is nothing in it; loom checks that accesses are ordered.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+loom::lazy_static! {
+    /// Makes all accesses depend on each other's order.
+    static ref TURN: AtomicU32 = AtomicU32::new(0);
+    /// By address. The standard mutex is held for no operation of loom's.
+    static ref PAGES: Mutex<HashMap<usize, Arc<Page>>> = Mutex::new(HashMap::new());
+}
+
+fn page(addr: *const u8) -> Arc<Page> {
+    // Relaxed: orders nothing that the code does not.
+    TURN.fetch_add(0, Relaxed);
+    let mut pages = PAGES.lock().unwrap();
+    pages.entry(addr as usize / PAGE).or_default().clone()
+}
+
+/// Copies `bytes` from shared memory at `source`, within a page.
 ///
 /// # Safety
 /// `source` is readable and `target` writable for `bytes`.
 pub unsafe fn load(source: *const u8, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
+    page(source).0.with(|_| {
+        // SAFETY: the caller's promise.
+        unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
+    });
 }
 
-/// Copies `bytes` to shared memory at `target`.
+/// Copies `bytes` to shared memory at `target`, within a page.
 ///
 /// # Safety
 /// As [`load`].
 pub unsafe fn store(source: *const u8, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
+    page(target).0.with(|_| {
+        // SAFETY: the caller's promise.
+        unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
+    });
+}
+
+/// Fills `bytes` at `target`, a page or less, with zeros.
+///
+/// # Safety
+/// `target` is writable for `bytes`, by the caller alone.
+pub unsafe fn clear(target: *mut u8, bytes: usize) {
+    page(target).0.with_mut(|_| {
+        // SAFETY: the caller's promise.
+        unsafe { target.write_bytes(0, bytes) };
+    });
+}
+
+/// Copies `bytes`, a page or less.
+///
+/// # Safety
+/// `source` is readable for `bytes` and written by nobody; `target` is writable
+/// for `bytes`, by the caller alone.
+pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    page(target).0.with_mut(|_| {
+        // SAFETY: the caller's promise.
+        unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
+    });
 }

@@ -39,6 +39,9 @@ pub mod thread {
 pub mod hint {
     pub use loom::hint::spin_loop;
 
+    /// A hint that means nothing here.
+    pub fn prefetch(_addr: core::ptr::NonNull<u8>, _bytes: usize) {}
+
     /// Does not ask: spinning shows loom nothing that sleeping does not.
     pub fn spin_until(_done: impl FnMut() -> bool) -> bool {
         false

@@ -1,8 +1,9 @@
 //! Bytes that several threads may read and write at a time, as those of a
 //! shared mapping: a race tears at 8 bytes, and is nothing worse.
 //!
-//! Everything is done in whole aligned words, by relaxed atomics: accesses of
-//! different sizes must not race. They order nothing.
+//! Everything shared is done in whole aligned words, by relaxed atomics:
+//! accesses of different sizes must not race. They order nothing. [`clear`] and
+//! [`copy`] are for memory that nobody else has yet.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -72,6 +73,27 @@ pub unsafe fn store(source: *const u8, target: *mut u8, bytes: usize) {
         }
         done += part;
     }
+}
+
+/// Fills `bytes` at `target` with zeros.
+///
+/// # Safety
+/// `target` is writable for `bytes`, by the caller alone.
+#[inline]
+pub unsafe fn clear(target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { target.write_bytes(0, bytes) };
+}
+
+/// Copies `bytes`.
+///
+/// # Safety
+/// `source` is readable for `bytes` and written by nobody; `target` is writable
+/// for `bytes`, by the caller alone.
+#[inline]
+pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { core::ptr::copy_nonoverlapping(source, target, bytes) };
 }
 
 #[cfg(test)]

@@ -30,6 +30,25 @@ pub mod wait;
 pub mod hint {
     pub use core::hint::spin_loop;
 
+    /// Tells the processor that `bytes` from `addr` on will be written soon: it
+    /// may fetch them meanwhile. Changes nothing, whatever is there.
+    #[inline]
+    pub fn prefetch(addr: core::ptr::NonNull<u8>, bytes: usize) {
+        const LINE: usize = 64;
+        for line in (0..bytes).step_by(LINE) {
+            let line = addr.as_ptr().wrapping_add(line);
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint; it faults nowhere.
+            unsafe {
+                core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(
+                    line.cast(),
+                );
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = line;
+        }
+    }
+
     /// Asks `done` a few times, for about as long as a short critical section
     /// on another processor lasts; true as soon as it is. For use before a
     /// sleep. Worlds where spinning cannot help do not ask at all.

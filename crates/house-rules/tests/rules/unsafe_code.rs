@@ -65,6 +65,8 @@ pub const IN_FEW_FILES: Rule = Rule {
 const UNSAFE_FILES: &[&str] = &[
     // The value behind a lock.
     "crates/engine/src/lock/mutex.rs",
+    // Words of anonymous pages, in memory from the system.
+    "crates/engine/src/anon/pages.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
     "crates/engine/src/mm/vma_lock/mod.rs",

@@ -26,6 +26,10 @@
 //! with the Release of s1, so that a3 finds the entries cleared then too, and
 //! does not buffer an old one under the new number.
 //!
+//! That a4 is a read-modify-write, and no plain store, matters for the access
+//! after it: where s2 came before a4, it is a4 that hands the Release of s2 on
+//! to the next a1.
+//!
 //! Cores that come later are no exception: taking a seat and s2 both change
 //! `seats`, and one of them comes first in the same way.
 //!

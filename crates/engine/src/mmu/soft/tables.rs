@@ -84,6 +84,16 @@ impl<const N: usize> Tables<N> {
         Some(tables)
     }
 
+    /// The cores that use them.
+    pub fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// The frames that pages and tables are in.
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
     /// Frames that are tables now.
     pub fn count(&self) -> u64 {
         self.made.get() - self.freed.get()

@@ -72,12 +72,12 @@ impl Default for Tlb {
 }
 
 impl Tlb {
+    /// What is known of a page; good or not.
     #[inline]
-    fn find(&self, place: Place, generation: u64) -> Option<&Translation> {
+    fn find(&self, place: Place) -> Option<&Translation> {
         let page = place.addr >> PAGE_SHIFT;
         let found = &self.entries[page % ENTRIES];
-        let is_it = found.page == page && found.space == place.space;
-        (is_it && found.generation == generation).then_some(found)
+        (found.page == page && found.space == place.space).then_some(found)
     }
 
     fn enter(&mut self, place: Place, generation: u64, frame: u32, writable: bool) {
@@ -97,14 +97,18 @@ impl<const N: usize> Tables<N> {
     /// nothing was done.
     #[inline]
     pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: Place, transfer: Transfer<'_>) -> bool {
-        let inside = self.cores.enter(seat);
-        match tlb.find(place, inside.generation) {
-            Some(found) if found.writable || !transfer.is_store() => {
-                self.transfer(found.frame, place.addr, transfer);
-                true
-            }
-            _ => false,
+        let Some(found) = tlb.find(place) else {
+            return false;
+        };
+        if transfer.is_store() && !found.writable {
+            return false;
         }
+        let inside = self.cores.enter(seat);
+        let good = found.generation == inside.generation;
+        if good {
+            self.transfer(found.frame, place.addr, transfer);
+        }
+        good
     }
 
     /// An access by what the tables have at `window_addr`, which is then in the
