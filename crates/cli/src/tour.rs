@@ -3,7 +3,6 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::engine::On;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
 use crate::lab::row::Row;
 use crate::lab::{Lab, command, files, table};
@@ -37,7 +36,7 @@ pub struct TourArgs {
 struct Stop {
     workload: Workload,
     say: &'static str,
-    on: &'static [On],
+    on: &'static str,
     patterns: &'static [&'static str],
     threads: usize,
 }
@@ -47,28 +46,28 @@ const STOPS: &[Stop] = &[
     Stop {
         workload: Workload::Sparse,
         say: "1 % of the file's pages is touched: read-ahead guesses wrong, and every guess is read",
-        on: &[On::Kernel, On::Softfault],
+        on: "kernel,softfault",
         patterns: &["random", "stride1021", "sequential"],
         threads: 1,
     },
     Stop {
         workload: Workload::Random,
         say: "32 threads touch random pages: pread is what the device can give",
-        on: &[On::Kernel, On::Pread, On::Softfault],
+        on: "kernel,pread,softfault",
         patterns: &[],
         threads: 32,
     },
     Stop {
         workload: Workload::Scan,
         say: "the whole file in order: what the kernel does well",
-        on: &[On::Kernel, On::Softfault],
+        on: "kernel,softfault",
         patterns: &["cold"],
         threads: 1,
     },
     Stop {
         workload: Workload::Thrash,
         say: "100 threads each map, touch and unmap a file of their own, of holes: only faults, no reading",
-        on: &[On::Kernel, On::Softfault],
+        on: "kernel,softfault",
         patterns: &[],
         threads: 100,
     },
@@ -94,7 +93,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         size::show(file_bytes),
         size::show(args.memory)
     );
-    let made = files::make_data(&args.dir, 1, file_bytes, 1, &interrupt)?;
+    let made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
     for (stop, plan) in STOPS.iter().zip(&plans) {
         eprintln!("{}: {}.", plan.workload.name(), stop.say);
@@ -136,17 +135,19 @@ fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
 
 fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
     let holes = stop.workload == Workload::Thrash;
+    let on = stop.on.split(',');
     Plan::new(&RunArgs {
         workload: stop.workload,
-        on: stop.on.to_vec(),
+        on: on.map(|on| on.parse().expect("an engine")).collect(),
         file: None,
         file_size: (!holes).then_some(file_bytes),
         dir: args.dir.clone(),
         memory: args.memory,
-        threads: Some(stop.threads),
+        threads: vec![stop.threads],
         seconds: Some(args.seconds),
         touch: None,
         pattern: stop.patterns.iter().map(|name| name.to_string()).collect(),
+        shared: false,
         files: if holes {
             vec![Files::Holes]
         } else {

@@ -12,6 +12,7 @@
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
 
+use crate::reclaim::Order;
 use core::fmt;
 use core::str::FromStr;
 
@@ -78,6 +79,21 @@ impl MissAccounting {
             Self::Adaptive => 1,
             _ => 3,
         }
+    }
+
+    /// In which order folios are evicted.
+    pub const fn eviction_order(self) -> Order {
+        match self {
+            Self::Adaptive => Order::StaleFirst,
+            _ => Order::Arrival,
+        }
+    }
+
+    /// Whether a page that was read ahead and evicted untouched is remembered
+    /// too, and counts in the refault distance: Linux leaves a shadow entry of
+    /// every page that it evicts.
+    pub const fn remembers_unused(self) -> bool {
+        !matches!(self, Self::Adaptive)
     }
 }
 

@@ -12,10 +12,11 @@ pub struct NodeStats {
     pub major_faults: Counter,
     /// Faults that found their page mapped already.
     pub spurious: Counter,
-    /// Retries that had dropped the VMA lock to wait for I/O
-    /// (`RETRY_MMAP_DROP` of document 000).
+    /// Times a fault dropped its lock to wait for I/O (`RETRY_MMAP_DROP` of
+    /// document 000). Policies that keep the lock do not count here.
     pub retry_mmap_drop: Counter,
-    /// Retries that found the folio gone again (`RETRY_IO_MISS`).
+    /// Retries that found the folio gone again which they had waited for until
+    /// it was read (`RETRY_IO_MISS`).
     pub retry_io_miss: Counter,
     /// Times a fault waited for memory.
     pub memory_waits: Counter,

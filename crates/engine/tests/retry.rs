@@ -336,3 +336,57 @@ fn an_interrupted_fault_lets_all_go() {
         rig.finish();
     }
 }
+
+/// More threads than memory has room for, and one that takes the locks for
+/// writing all the time: whatever is held over which wait, all come to their
+/// end, and reclaim finds every folio afterwards.
+#[test]
+fn nobody_waits_for_ever_with_a_lock_in_hand() {
+    const THREADS: u64 = 12;
+    const FILE: usize = 6000;
+    for (number, policies) in ALL.into_iter().enumerate() {
+        let miss = ["baseline", "p1", "p2", "both"][number % 4];
+        for (policies, queue) in [
+            (policies.to_owned(), 8),
+            (format!("{policies}+miss={miss}"), 3 * (number % 2)),
+        ] {
+            let rig = rig(PAGES, &policies);
+            let store = TestStore::with_queue(pages(FILE), queue);
+            let cache = rig.map(&store);
+            cache.set_ra_pages(64);
+            let range = cache.addresses();
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let (rig, store, range, over) = (&rig, &store, &range, &over);
+                let touchers = (0..THREADS).map(|thread| {
+                    scope.spawn(move || {
+                        let mut state = thread;
+                        for _ in 0..150 {
+                            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                            let page = (state >> 33) as usize % FILE;
+                            let found = rig.touch(range.start + page * PAGE_SIZE);
+                            assert_eq!(found, Ok(store.byte(pages(page))), "page {page}");
+                        }
+                    })
+                });
+                let touchers: Vec<_> = touchers.collect();
+                scope.spawn(move || {
+                    let mut advice = [Advice::Sequential, Advice::Normal].into_iter().cycle();
+                    while !over.load(Ordering::Relaxed) {
+                        let advice = advice.next().expect("it goes on");
+                        rig.space.madvise(range.clone(), advice).unwrap();
+                        thread::yield_now();
+                    }
+                });
+                let ends: Vec<_> = touchers.into_iter().map(|thread| thread.join()).collect();
+                over.store(true, Ordering::Relaxed);
+                assert!(ends.iter().all(Result::is_ok), "{policies}");
+            });
+            store.reap(u64::MAX, &Completion(&rig.node), 0);
+            rig.evict_all();
+            assert_eq!(cache.folio_count(), 0, "{policies}");
+            drop(cache);
+            rig.finish();
+        }
+    }
+}

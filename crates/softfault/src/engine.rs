@@ -8,10 +8,12 @@ use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions};
-use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::mm::AddressSpace;
+use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -72,9 +74,13 @@ impl Drop for Inner {
     }
 }
 
+/// What maps need of their engine.
 pub(crate) struct Managed {
+    /// Who pays.
     pub(crate) node: Arc<Node>,
-    pub(crate) process: &'static Process,
+    /// Where faults look mappings up: the process's, which all its engines
+    /// share.
+    pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
 }
@@ -175,7 +181,40 @@ impl Builder {
         })
     }
 
+    /// The policies.
+    pub(crate) fn policies_ref(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// True if another engine's budget is to pay too.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// Soft page tables for twice the budget that may ever be asked for, or
+    /// for as much of it as there is address space.
+    pub(crate) fn soft_page_tables(&self) -> Option<SoftMmu> {
+        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        let machine = crate::machine::memory_bytes();
+        let most = self.most_memory.unwrap_or(machine).max(memory);
+        let halves = core::iter::successors(Some(most), |&most| {
+            (most > memory).then(|| (most / 2).max(memory))
+        });
+        let mut sizes = halves.map(|most| most.saturating_mul(2));
+        sizes.find_map(|bytes| SoftMmu::with_memory(bytes).ok())
+    }
+
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {
+        self.over(process.dyn_mmu(), process.space().clone(), process.clock())
+    }
+
+    /// The managed part over page tables, mappings and a clock.
+    pub(crate) fn over(
+        &self,
+        mmu: Arc<dyn Mmu>,
+        space: Arc<AddressSpace>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Managed> {
         let machine = crate::machine::memory_bytes();
         let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
         let most = self.most_memory.unwrap_or(machine).max(memory);
@@ -197,15 +236,8 @@ impl Builder {
             .into_iter()
             .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
-        let node = Node::with_policies(
-            budget,
-            most,
-            process.dyn_mmu(),
-            Arc::new(frames),
-            process.clock(),
-            self.policies,
-        )
-        .map_err(error::budget)?;
+        let node = Node::with_policies(budget, most, mmu, Arc::new(frames), clock, self.policies)
+            .map_err(error::budget)?;
         node.enlist();
         let rings = match self.async_reads {
             AsyncReads::Auto => Rings::new().ok(),
@@ -214,11 +246,7 @@ impl Builder {
             AsyncReads::Never => None,
         };
         let rings = rings.map(Arc::new);
-        Ok(Managed {
-            node,
-            process,
-            rings,
-        })
+        Ok(Managed { node, space, rings })
     }
 }
 

@@ -78,7 +78,7 @@ impl Future for FaultIn<'_> {
             let answer = Arc::new(Answer::default());
             let work = Work {
                 cache: cache.clone(),
-                space: managed.process.space().clone(),
+                space: managed.space.clone(),
                 addresses,
                 answer: answer.clone(),
             };

@@ -64,6 +64,7 @@ mod map_mut;
 mod pinned;
 mod process;
 mod signal;
+pub mod soft;
 mod stats;
 pub mod store;
 mod uffd;

@@ -35,6 +35,20 @@ pub(crate) fn limit_bytes() -> usize {
     limits.fold(memory_bytes(), usize::min)
 }
 
+/// Files that this process may have open.
+pub(crate) fn open_files() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills the structure.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } {
+        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        // POSIX promises no fewer than 20.
+        _ => 20,
+    }
+}
+
 /// Bytes of a file or a block device.
 pub(crate) fn file_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     /// `BLKGETSIZE64` of `linux/fs.h`.

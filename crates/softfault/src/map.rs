@@ -296,7 +296,7 @@ impl Mmap {
         }
         let _masked = signal::masked();
         let managed = self.engine.inner.managed().expect("a managed map");
-        let advised = managed.process.space().madvise(pages, advice);
+        let advised = managed.space.madvise(pages, advice);
         advised.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room to split the map"))
     }
 

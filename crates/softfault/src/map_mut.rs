@@ -56,7 +56,7 @@ fn managed_map(engine: &Engine, len: usize) -> io::Result<MmapMut> {
         ..Attributes::default()
     };
     let addresses = anon.addresses();
-    let mapped = managed.process.space().mmap(addresses.clone(), attributes);
+    let mapped = managed.space.mmap(addresses.clone(), attributes);
     mapped.map_err(|_| no_memory("no room for another mapping"))?;
     Ok(MmapMut::new(
         engine,
@@ -169,7 +169,7 @@ impl MmapMut {
                 addr += PAGE_SIZE;
                 continue;
             }
-            match fault::handle(managed.process.space(), addr, flags, &masked.pending()) {
+            match fault::handle(&managed.space, addr, flags, &masked.pending()) {
                 Outcome::Mapped => addr += PAGE_SIZE,
                 Outcome::Interrupted => masked = masked.breathe(),
                 Outcome::Error(error) => return Err(error.into()),
@@ -205,7 +205,7 @@ impl MmapMut {
         }
         let _masked = signal::masked();
         let managed = self.engine.inner.managed().expect("a managed map");
-        let advised = managed.process.space().madvise(pages, advice);
+        let advised = managed.space.madvise(pages, advice);
         advised.map_err(|_| no_memory("no room to split the map"))
     }
 
@@ -219,7 +219,7 @@ impl MmapMut {
         let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
         if let (Some(managed), false) = (self.engine.inner.managed(), pages.is_empty()) {
             let _masked = signal::masked();
-            let unmapped = managed.process.space().munmap(pages, |_, _| {});
+            let unmapped = managed.space.munmap(pages, |_, _| {});
             unmapped.map_err(|_| FaultError::NoMemory)?;
         }
         Ok(())
@@ -293,7 +293,7 @@ impl Drop for MmapMut {
             Kind::Managed(anon) => {
                 let _masked = signal::masked();
                 let managed = self.engine.inner.managed().expect("a managed map");
-                let unmapped = managed.process.space().munmap(anon.addresses(), |_, _| {});
+                let unmapped = managed.space.munmap(anon.addresses(), |_, _| {});
                 assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
                 // A fault of somebody who has a stray pointer looks once more,
                 // and lets go: the last reference is dropped here, and not in

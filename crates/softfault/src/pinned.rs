@@ -71,7 +71,7 @@ impl<'a> Pinned<'a> {
 fn hold(map: &Mmap, addresses: Range<usize>) -> Result<(), FaultError> {
     let cache = map.cache().expect("a managed map");
     let managed = map.engine().inner.managed().expect("a managed map");
-    let space = managed.process.space();
+    let space = &managed.space;
     let mut masked = signal::masked();
     let mut from = addresses.start;
     loop {

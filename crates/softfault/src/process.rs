@@ -10,7 +10,7 @@ use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, Mmu};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// The process's part of softfault. Made once and never dropped: a late fault
 /// may look at it at any time.
@@ -82,10 +82,23 @@ fn make(kind: VmaLockKind) -> Result<&'static Process, i32> {
     // Release pairs with the Acquire in `get`.
     PROCESS.store(process, Ordering::Release);
     signal::install();
-    // SAFETY: the handlers are plain functions that live as long as the
-    // process.
-    unsafe { libc::pthread_atfork(Some(fork_prepare), Some(fork_parent), Some(fork_child)) };
+    watch_forks();
     Ok(process)
+}
+
+/// From the first call on, a child of fork knows that it is one.
+pub fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the handlers are plain functions that live as long as the
+        // process.
+        unsafe { libc::pthread_atfork(Some(fork_prepare), Some(fork_parent), Some(fork_child)) };
+    });
+}
+
+/// The clock of those who have no part in the process.
+pub fn monotonic() -> Arc<dyn Clock> {
+    Arc::new(Monotonic)
 }
 
 impl Process {
@@ -113,11 +126,11 @@ impl Process {
     pub fn note_error(&self, _addr: usize, _error: FaultError) {
         self.failed_touches.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// Touches that could not be served and raised SIGBUS.
-    pub fn failed_touches(&self) -> u64 {
-        self.failed_touches.load(Ordering::Relaxed)
-    }
+/// Touches that could not be served and raised SIGBUS, in the whole process.
+pub fn failed_touches() -> u64 {
+    get().map_or(0, |process| process.failed_touches.load(Ordering::Relaxed))
 }
 
 /// Mappings that a process may have: Linux allows 65,530 by default.
@@ -155,8 +168,9 @@ extern "C" fn fork_parent() {
 }
 
 extern "C" fn fork_child() {
-    if let (Some(process), Some(windows)) = (get(), HELD.take()) {
-        FORKED.store(true, Ordering::Relaxed);
+    let process = get();
+    FORKED.store(true, Ordering::Relaxed);
+    if let (Some(process), Some(windows)) = (process, HELD.take()) {
         process.mmu.fork_child(&windows);
     }
 }

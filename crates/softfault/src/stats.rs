@@ -1,6 +1,8 @@
 //! What happened in an engine.
 
 use crate::Engine;
+use crate::engine::Managed;
+use crate::files::Files;
 use crate::store::QueueKind;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
@@ -24,9 +26,9 @@ pub struct Stats {
     pub major_faults: u64,
     /// Touches that could not be served (in the whole process).
     pub failed_touches: u64,
-    /// Retries that had dropped the VMA lock to wait for I/O.
+    /// Times a fault dropped its lock to wait for I/O.
     pub retry_mmap_drop: u64,
-    /// Retries that found the folio gone again.
+    /// Retries that found the folio gone again which had been read.
     pub retry_io_miss: u64,
     /// Times a fault waited for memory.
     pub memory_waits: u64,
@@ -92,11 +94,19 @@ impl Stats {
                 ..Self::default()
             };
         };
-        let (node, space) = (&managed.node, managed.process.space());
+        Self::of(managed, &engine.inner.files)
+    }
+
+    /// The numbers of what maps need and of the maps.
+    pub(crate) fn of(managed: &Managed, files: &Files) -> Self {
+        if crate::process::is_forked_child() {
+            return Self::default();
+        }
+        let (node, space) = (&managed.node, &managed.space);
         let counted = &node.stats;
         let pages = |pages: u64| pages * PAGE_SIZE as u64;
         let locks = space.lock_stats();
-        let (windows, idle_windows) = engine.inner.files.counts();
+        let (windows, idle_windows) = files.counts();
         Self {
             memory_bytes: pages(node.budget.limit()),
             resident_bytes: pages(node.budget.charged()),
@@ -107,7 +117,7 @@ impl Stats {
                 + counted.anonymous_faults.get(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
-            failed_touches: managed.process.failed_touches(),
+            failed_touches: crate::process::failed_touches(),
             retry_mmap_drop: counted.retry_mmap_drop.get(),
             retry_io_miss: counted.retry_io_miss.get(),
             memory_waits: counted.memory_waits.get(),

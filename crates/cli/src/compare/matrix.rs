@@ -1,94 +1,130 @@
-//! What was read and how long it took, in the shape of document 003's matrix, and what it cost.
+//! What was read and how long it took, in the shape of document 003's matrix and its ablation, and what it
+//! cost.
 
-use super::pairs::{Pair, Sides};
-use super::{plain, titled};
-use crate::results::Row;
-use crate::results::figure;
+use super::cases::Cases;
+use super::cells::{heading, headings, plain, shown, titled, with_changes};
 use crate::results::group::Group;
+use crate::results::{Row, figure, on};
 use crate::size;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// `GiB read/elapsed seconds` before and after, then CPU and peak.
-pub fn table(sides: &Sides) -> String {
-    let mut matrix = plain(&["workload", "threads", "before", "after"], 1);
-    let mut costs = plain(
-        &[
-            "workload",
-            "threads",
-            "CPU/page before",
-            "after",
-            "change",
-            "peak before",
-            "after",
-            "change",
-        ],
-        1,
-    );
-    for pair in &sides.pairs {
-        let Pair { before, after } = pair;
-        let (name, threads) = (sides.name(pair), before.key.threads.to_string());
-        let line = [
-            name.clone(),
-            threads.clone(),
-            cell(before, after),
-            cell(after, before),
-        ];
-        matrix.add_row(line);
-        let mut line = vec![name, threads];
-        line.extend(both(pair, Row::cpu_per_access_us, |us| {
-            format!("{} us", figure::show(us))
-        }));
-        line.extend(both(
-            pair,
-            |row| Some(row.peak_bytes? as f64),
-            |bytes| size::show(bytes as u64),
-        ));
-        costs.add_row(line);
+/// `GiB read/elapsed seconds` of each case, then CPU and peak.
+pub fn tables(cases: &Cases) -> String {
+    let mut text = String::new();
+    let names: Vec<&str> = cases.names.iter().map(String::as_str).collect();
+    let variants = on::variants(&names).into_iter();
+    let variants: Vec<_> = variants.map(|(at, name)| (at, name.to_owned())).collect();
+    if variants.len() < cases.names.len() {
+        let columns = cases.names.iter().enumerate();
+        let columns: Vec<_> = columns.map(|(at, name)| (at, heading(name))).collect();
+        let columns = match cases.is_two() {
+            true => vec![(0, "before".to_owned()), (1, "after".to_owned())],
+            false => columns,
+        };
+        text += &matrix(cases, &columns, "GiB read / elapsed seconds, medians");
     }
-    let mut groups = (sides.pairs.iter()).flat_map(|pair| [&pair.before, &pair.after]);
-    let given_up = match groups.any(|group| group.gave_up() > 0) {
-        true => "; + was given up, and has what it had done",
-        false => "",
-    };
-    titled(
-        &format!("GiB read / elapsed seconds, medians{given_up}"),
-        &matrix,
-    ) + &titled(
-        "CPU time for a page touched, and peak of memory, medians",
-        &costs,
-    )
+    if !variants.is_empty() {
+        text += &matrix(
+            cases,
+            &variants,
+            "Miss accounting: GiB read / elapsed seconds, medians",
+        );
+    }
+    text + &costs(cases)
 }
 
-/// As few places as tell the two sides apart, and not fewer than three.
-fn cell(group: &Group, other: &Group) -> String {
-    let read = |group: &Group| group.count(|row| row.bytes_read).map(|bytes| bytes / GIB);
-    let least = [read(group), read(other)]
-        .into_iter()
-        .flatten()
-        .filter(|gib| *gib > 0.0);
-    let places = match least.fold(f64::INFINITY, f64::min) {
+fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
+    let mut header = vec!["workload".to_owned(), "threads".to_owned()];
+    header.extend(columns.iter().map(|(_, name)| name.clone()));
+    let mut table = plain(&header, 1);
+    for line in &cases.lines {
+        let groups: Vec<Option<&Group>> = (columns.iter())
+            .map(|(at, _)| line.groups[*at].as_ref())
+            .collect();
+        // Memory without a file is not read.
+        if line.first().key.is_anonymous() || groups.iter().all(Option::is_none) {
+            continue;
+        }
+        let places = places(&groups);
+        let mut row = vec![line.name.clone(), line.first().key.threads.to_string()];
+        row.extend((0..groups.len()).map(|at| {
+            cell(
+                groups[at],
+                groups[0].filter(|_| at > 0),
+                places,
+                columns.len() > 2,
+            )
+        }));
+        table.add_row(row);
+    }
+    if table.row_count() == 0 {
+        return String::new();
+    }
+    let ratio = match columns.len() > 2 {
+        true => format!(
+            "; in brackets, bytes against {}",
+            columns[0].1.replace('\n', "")
+        ),
+        false => String::new(),
+    };
+    titled(&format!("{title}{ratio}"), &table)
+}
+
+fn gib(group: &Group) -> Option<f64> {
+    group.count(|row| row.bytes_read).map(|bytes| bytes / GIB)
+}
+
+/// As few places as tell the cases apart, and not fewer than three.
+fn places(groups: &[Option<&Group>]) -> usize {
+    let read = groups.iter().flatten().filter_map(|group| gib(group));
+    match read.filter(|gib| *gib > 0.0).fold(f64::INFINITY, f64::min) {
         gib if gib < 0.01 => 6,
         _ => 3,
-    };
-    let gib = read(group).map_or("-".into(), |gib| format!("{gib:.places$} GiB"));
-    let seconds = group.median(|row| Some(row.elapsed_s));
-    let seconds = seconds.map_or("-".into(), |s| format!("{s:.3}s"));
-    let mark = if group.gave_up() > 0 { "+" } else { "" };
-    format!("{gib}/{seconds}{mark}")
+    }
 }
 
-/// Before, after and change of a figure.
-fn both(
-    pair: &Pair,
-    figure: impl Fn(&Row) -> Option<f64>,
-    show: impl Fn(f64) -> String,
-) -> [String; 3] {
-    let [before, after] = [&pair.before, &pair.after].map(|group| group.median(&figure));
-    let change = match (before, after) {
-        (Some(before), Some(after)) => figure::change(before, after),
-        _ => "N/A".into(),
+fn cell(group: Option<&Group>, first: Option<&Group>, places: usize, ratios: bool) -> String {
+    let text = group.filter(|group| !group.runs.is_empty()).map(|group| {
+        let read = gib(group).map_or("-".into(), |gib| format!("{gib:.places$} GiB"));
+        let seconds = group.median(|row| Some(row.elapsed_s));
+        let seconds = seconds.map_or("-".into(), |s| format!("{s:.3}s"));
+        format!("{read}/{seconds}")
+    });
+    let ratio = first.and_then(gib).filter(|first| ratios && *first > 0.0);
+    let ratio = ratio
+        .zip(group.and_then(gib))
+        .map(|(first, gib)| gib / first);
+    let ratio = ratio.map_or(String::new(), |ratio| format!(" ({ratio:.4})"));
+    shown(group, text.map(|text| text + &ratio))
+}
+
+/// CPU time and memory.
+fn costs(cases: &Cases) -> String {
+    let table = |title: &str, figure: fn(&Row) -> Option<f64>, show: fn(f64) -> String| {
+        let mut header = vec!["workload".to_owned(), "threads".to_owned()];
+        header.extend(headings(cases, &cases.names, ["before", "after"]));
+        let mut table = plain(&header, 1);
+        for line in &cases.lines {
+            let figures = line.figures(|group| group.median(figure));
+            if figures.iter().flatten().count() > 0 {
+                let mut row = vec![line.name.clone(), line.first().key.threads.to_string()];
+                row.extend(with_changes(line, &figures, show));
+                table.add_row(row);
+            }
+        }
+        match table.row_count() {
+            0 => String::new(),
+            _ => titled(title, &table),
+        }
     };
-    let show = |value: Option<f64>| value.map_or("-".into(), &show);
-    [show(before), show(after), change]
+    let cpu = |us| format!("{} us", figure::show(us));
+    let peak = |row: &Row| row.peak_bytes.map(|bytes| bytes as f64);
+    table(
+        "CPU time for a page touched, medians",
+        Row::cpu_per_access_us,
+        cpu,
+    ) + &table("Peak of memory, medians", peak, |bytes| {
+        size::show(bytes as u64)
+    })
 }

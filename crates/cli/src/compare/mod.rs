@@ -1,146 +1,218 @@
-//! `softfault lab compare`: two sides of the lab's results against each other, as text in the shapes that
-//! the mailing lists use.
+//! `softfault lab compare`: the lab's results side by side, as text in the shapes that the mailing lists
+//! use: two files, or two engines or policies of one file, or all of them.
 //!
-//! `pairs` matches the rows, `rates`, `matrix`, `thrash` and `waits` print a table each.
+//! `cases` matches the rows; `rates` (document 004), `matrix` (003), `rounds` (000) and `waits` (002) print
+//! the tables, with what they share in `cells`.
 
+mod cases;
+mod cells;
 mod matrix;
-mod pairs;
 mod rates;
-mod thrash;
+mod rounds;
 mod waits;
 
 use crate::error::Error;
 use crate::lab::command;
-use crate::results::{self, Row};
+use crate::results::{self, Row, on};
+use cases::Cases;
 use clap::Args;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-use pairs::Sides;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `lab compare`.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Rows belong together if workload, pattern, engine, threads, length of the files and memory are \
-        the same; rows that only one side has are named. Figures are medians over the runs, except where \
-        it says Hmean (the harmonic mean of the runs' rates) or Avg (the mean; the longest wait is that of \
-        all runs).\n\n\
+    after_long_help = "With one file and no names, all engines and policies that it has stand side by side, each against \
+        the first; --before NAME makes NAME the first, --before NAME --after NAME compares two alone. With \
+        two files, each engine is compared with itself, or --before of the first file with --after of the \
+        second.\n\n\
+        Rows belong together if workload, pattern, threads, length of the files and memory are the same; \
+        rows that only one side has are named. Figures are medians over the runs, except where it says \
+        Hmean (the harmonic mean of the runs' rates) or Avg (the mean), and except in the table of \
+        rounds, which has a line for each run.\n\n\
         *  12.34%* marks a change of a rate that is beyond the noise between runs: Welch's t-test on the \
-        times per page or round, two-sided, p < 0.05. It takes two runs or more on each side (lab run \
-        --repeat); (  12.34%) is a change that is not shown to be more than noise. One mark in twenty is \
-        chance."
+        times per fault, page or round, two-sided, p < 0.05. (  12.34%) is a change that is not shown to be \
+        more than noise. ?  12.34%? cannot be told: a side has a single run (lab run --repeat), or a run that \
+        was given up or did nothing. One mark in twenty is chance.\n\n\
+        A figure with + has a run behind it that was given up, and counts what that had done; one with ! \
+        has a run that failed and is left out."
 )]
 pub struct CompareArgs {
     /// What `lab run --json` wrote, before; `-` is stdin
     #[arg(value_name = "BEFORE.json")]
-    before: PathBuf,
-    /// The same, after; without it, --on says which engines of the one file to compare
+    before_file: PathBuf,
+    /// The same, after; without it, the engines and policies of the one file are compared
     #[arg(value_name = "AFTER.json")]
-    after: Option<PathBuf>,
-    /// One engine: compare only its rows; two: the first one's rows before, the second one's after
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    after_file: Option<PathBuf>,
+    /// The engine, with its policies, that the others are compared with
+    #[arg(long, value_name = "ON")]
+    before: Option<String>,
+    /// The engine, with its policies, to compare with it
+    #[arg(long, value_name = "ON", requires = "before")]
+    after: Option<String>,
+    /// Compare these alone
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "after"
+    )]
     on: Vec<String>,
-    /// Leave out the tables of waits for locks
+    /// Leave out the tables of waits
     #[arg(long)]
     no_waits: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), Error> {
-    let on: Vec<&str> = args.on.iter().map(String::as_str).collect();
-    if on.len() > 2 || (args.after.is_none() && on.len() != 2) {
-        return Err(Error::input(
-            "two sides are compared: two files, or one file and --on BEFORE,AFTER",
-        ));
+    let before = results::read(&args.before_file)?;
+    let text = match &args.after_file {
+        None => text(&one_file(args, &before)?, args.no_waits),
+        Some(path) => text(
+            &two_files(args, &before, &results::read(path)?, path)?,
+            args.no_waits,
+        ),
+    };
+    command::print(&text)
+}
+
+/// The engines and policies of one file.
+fn one_file<'a>(args: &CompareArgs, rows: &'a [Row]) -> Result<Cases<'a>, Error> {
+    let path = &args.before_file;
+    let there = engines(rows);
+    let mut cases: Vec<&str> = Vec::new();
+    let only: Vec<&str> = match &args.after {
+        Some(after) => vec![after],
+        None if args.on.is_empty() => there.clone(),
+        None => args.on.iter().map(String::as_str).collect(),
+    };
+    for engine in args.before.as_deref().into_iter().chain(only) {
+        must_have(engine, rows, path)?;
+        if !cases.iter().any(|case| on::same(case, engine)) {
+            cases.push(engine);
+        }
     }
-    let before = results::read(&args.before)?;
-    let read = args.after.as_deref().map(results::read).transpose()?;
-    let after = read.as_ref().unwrap_or(&before);
-    let after_path = args.after.as_deref().unwrap_or(&args.before);
-    for (engine, rows, path) in [
-        (on.first(), &before, args.before.as_path()),
-        (on.last(), after, after_path),
-    ] {
-        if let Some(engine) = engine {
+    match cases[..] {
+        [] | [_] => Err(Error::input(format_args!(
+            "nothing to compare with {}: {} has {}",
+            cases.join(""),
+            path.display(),
+            there.join(", ")
+        ))),
+        [before, after] => {
+            let names = [before.to_owned(), after.to_owned()];
+            some(Cases::two(rows, rows, Some([before, after]), &[], names))
+        }
+        _ => Ok(Cases::all(rows, &cases)),
+    }
+}
+
+/// The engines of two files, each with itself or the one with the other.
+fn two_files<'a>(
+    args: &CompareArgs,
+    before: &'a [Row],
+    after: &'a [Row],
+    after_path: &Path,
+) -> Result<Cases<'a>, Error> {
+    let paths = [args.before_file.as_path(), after_path];
+    let names = file_names(paths);
+    let engines = match (&args.before, &args.after) {
+        (Some(before), Some(after)) => Some([&before[..], &after[..]]),
+        (None, _) => None,
+        (Some(_), None) => {
+            let why = "with two files, --before and --after go together";
+            return Err(Error::input(why));
+        }
+    };
+    let only: Vec<&str> = args.on.iter().map(String::as_str).collect();
+    for (side, (rows, path)) in [before, after].into_iter().zip(paths).enumerate() {
+        let named = engines.iter().map(|engines| engines[side]);
+        for engine in named.chain(only.iter().copied()) {
             must_have(engine, rows, path)?;
         }
     }
-    let names = match (&args.after, &on[..]) {
-        (None, &[before, after]) => [before.into(), after.into()],
-        (_, &[before, after]) => {
-            let [a, b] = file_names(&args.before, after_path);
-            [format!("{before} ({a})"), format!("{after} ({b})")]
-        }
-        _ => file_names(&args.before, after_path),
+    let names = match engines {
+        None => names,
+        Some([before, after]) => [
+            format!("{before} ({})", names[0]),
+            format!("{after} ({})", names[1]),
+        ],
     };
-    let sides = Sides::new(&before, after, &on, names);
-    if sides.pairs.is_empty() {
-        return Err(Error::input(format_args!(
+    some(Cases::two(before, after, engines, &only, names))
+}
+
+/// The cases, if they share anything.
+fn some(cases: Cases) -> Result<Cases, Error> {
+    match cases.lines.is_empty() {
+        false => Ok(cases),
+        true => Err(Error::input(format_args!(
             "nothing to compare, the sides share no row: {}",
-            sides.first_of_each().join("; ")
-        )));
+            cases.first_of_each().join("; ")
+        ))),
     }
-    command::print(&text(&sides, args.no_waits))
 }
 
 /// All tables, and what is not in them.
-fn text(sides: &Sides, no_waits: bool) -> String {
-    let [before, after] = &sides.names;
-    let mut text = format!("before: {before}\nafter:  {after}\n");
-    text += &rates::table(sides);
-    text += &matrix::table(sides);
-    text += &thrash::table(sides);
+fn text(cases: &Cases, no_waits: bool) -> String {
+    let mut text = match &cases.names[..] {
+        [before, after] => format!("before: {before}\nafter:  {after}\n"),
+        [first, ..] => format!("each against {first}\n"),
+        [] => unreachable!("there are two or more"),
+    };
+    text += &rates::table(cases);
+    text += &matrix::tables(cases);
+    text += &rounds::tables(cases);
     if !no_waits {
-        text += &waits::tables(sides);
+        text += &waits::tables(cases);
     }
-    let lonely = sides.lonely();
-    if !lonely.is_empty() {
+    let marks: String = (cases.lines.iter())
+        .flat_map(|line| line.groups.iter().flatten())
+        .map(|group| group.mark())
+        .collect();
+    let meanings = [
+        ('+', "given up: what the run had done when it was killed"),
+        ('!', "some runs failed, and are left out"),
+    ];
+    let mut first = "\n";
+    for (mark, meaning) in meanings.iter().filter(|(mark, _)| marks.contains(*mark)) {
+        text += &format!("{first}{mark}     {meaning}\n");
+        first = "";
+    }
+    if !cases.lonely.is_empty() {
         text += "\nNot compared:\n";
-        for line in lonely {
+        for line in &cases.lonely {
             text += &format!("  {line}\n");
         }
     }
     text
 }
 
+/// What the rows were measured on, in order of appearance.
+fn engines(rows: &[Row]) -> Vec<&str> {
+    let mut engines: Vec<&str> = Vec::new();
+    for row in rows {
+        if !engines.iter().any(|engine| on::same(engine, &row.on)) {
+            engines.push(&row.on);
+        }
+    }
+    engines
+}
+
 fn must_have(engine: &str, rows: &[Row], path: &Path) -> Result<(), Error> {
-    if rows.iter().any(|row| row.on == engine) {
+    if rows.iter().any(|row| on::same(&row.on, engine)) {
         return Ok(());
     }
-    let mut there: Vec<&str> = rows.iter().map(|row| row.on.as_str()).collect();
-    there.sort_unstable();
-    there.dedup();
     Err(Error::input(format_args!(
         "{} has no rows on {engine}: it has {}",
         path.display(),
-        there.join(", ")
+        engines(rows).join(", ")
     )))
 }
 
 /// The files' names without `.json`, with their folders if they are alike otherwise.
-fn file_names(before: &Path, after: &Path) -> [String; 2] {
+fn file_names(paths: [&Path; 2]) -> [String; 2] {
     let short = |path: &Path| path.file_stem().map(|stem| stem.display().to_string());
-    match (short(before), short(after)) {
-        (Some(before), Some(after)) if before != after => [before, after],
-        _ => [before, after].map(|path| path.display().to_string()),
+    match paths.map(short) {
+        [Some(before), Some(after)] if before != after => [before, after],
+        _ => paths.map(|path| path.display().to_string()),
     }
-}
-
-/// A table without lines: text columns left, figures right.
-fn plain(header: &[&str], text_columns: usize) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header);
-    for at in text_columns..header.len() {
-        let column = table.column_mut(at).expect("a column of the header");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// A table under its title.
-fn titled(title: &str, table: &Table) -> String {
-    format!("\n{title}\n\n{}\n", table.trim_fmt())
 }

@@ -1,19 +1,39 @@
-//! Speeds, in the shape of mmtests' comparisons.
+//! Speeds, in the shape of mmtests' comparisons, which is that of document 004.
 
-use super::pairs::{Pair, Sides};
-use super::{plain, titled};
+use super::cases::{Cases, Line};
+use super::cells::{heading, plain, shown, titled};
 use crate::results::Row;
-use crate::results::stats::{harmonic_mean, rates_differ};
+use crate::results::group::{Group, Rate, speed_of};
+use crate::results::stats::{Verdict, harmonic_mean, judge};
 
-/// A line for each pair that has rates.
-pub fn table(sides: &Sides) -> String {
-    let [before, after] = &sides.names;
-    let mut table = plain(&["", "", before, "", after, ""], 2);
-    let mut few_runs = false;
-    for pair in &sides.pairs {
-        if let Some(line) = line(sides, pair) {
-            few_runs |= pair.before.runs.len().min(pair.after.runs.len()) < 2;
-            table.add_row(line);
+/// Rates that have lines of their own, as document 004 calls them.
+const NAMED: [(&str, Rate); 3] = [
+    ("faults/cpu", Row::faults_per_cpu),
+    ("faults/sec", Row::fault_rate),
+    ("maps/sec", |row| row.maps_per_s),
+];
+
+/// A line for each rate of each work, workload by workload, rate by rate, threads going up.
+pub fn table(cases: &Cases) -> String {
+    let names = cases
+        .names
+        .iter()
+        .flat_map(|name| [heading(name), String::new()]);
+    let header: Vec<String> = [String::new(), String::new()]
+        .into_iter()
+        .chain(names)
+        .collect();
+    let mut table = plain(&header, 2);
+    let (mut starred, mut untold) = (false, false);
+    for lines in alike(&cases.lines) {
+        for (name, rate) in rates(&lines) {
+            for line in &lines {
+                if let Some(row) = row(line, &name, rate) {
+                    starred |= row.iter().any(|cell| cell.starts_with('*'));
+                    untold |= row.iter().any(|cell| cell.starts_with('?'));
+                    table.add_row(row);
+                }
+            }
         }
     }
     if table.row_count() == 0 {
@@ -23,77 +43,87 @@ pub fn table(sides: &Sides) -> String {
         "Rates, harmonic means over the runs; more is better",
         &table,
     );
-    text += match few_runs {
-        true => "\nA side with a single run is never marked: its noise is not known.\n",
-        false => "",
-    };
+    if starred || untold {
+        text += "\n";
+    }
+    if starred {
+        text += "*..*  beyond the noise between runs: Welch's t-test, two-sided, p < 0.05\n";
+    }
+    if untold {
+        text +=
+            "?..?  cannot be told: it takes two runs or more on each side, ended and above zero\n";
+    }
     text
 }
 
-fn line(sides: &Sides, pair: &Pair) -> Option<Vec<String>> {
-    let (before, after) = (
-        pair.before.values(Row::speed),
-        pair.after.values(Row::speed),
-    );
-    let (mean_before, mean_after) = (harmonic_mean(&before)?, harmonic_mean(&after)?);
-    let unit = pair.after.unit();
-    let threads = pair.before.key.threads;
-    let change = match mean_before > 0.0 {
-        true => format!("{:7.2}%", 100.0 * (mean_after / mean_before - 1.0)),
-        false => format!("{:>8}", "N/A"),
-    };
-    let change = match rates_differ(&before, &after) {
-        true => format!("*{change}*"),
-        false => format!("({change})"),
-    };
-    Some(vec![
-        "Hmean".into(),
-        format!("{} {unit}-{threads}", sides.name(pair)),
-        format!("{mean_before:.4}"),
-        "(   0.00%)".into(),
-        format!("{mean_after:.4}"),
-        change,
-    ])
+/// Lines of the same work that differ in threads, brought together, threads going up.
+fn alike<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<Vec<&'l Line<'a>>> {
+    let mut sets: Vec<Vec<&Line>> = Vec::new();
+    for line in lines {
+        match sets.iter_mut().find(|set| set[0].name == line.name) {
+            Some(set) => set.push(line),
+            None => sets.push(vec![line]),
+        }
+    }
+    for set in &mut sets {
+        set.sort_by_key(|line| line.first().key.threads);
+    }
+    sets
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::parse;
-
-    /// Two runs at each of the speeds.
-    fn rows(on: &str, speeds: &[f64]) -> Vec<Row> {
-        let row = |speed: &f64| {
-            format!(
-                r#"{{"workload":"pft","pattern":"own","on":"{on}","threads":4,"accesses":1,
-                    "elapsed_s":1,"accesses_per_s":{speed}}}"#
-            )
-        };
-        let rows: Vec<String> = speeds.iter().map(row).collect();
-        parse(&format!("[{}]", rows.join(","))).unwrap()
+/// The rates that any of the lines has; what is not about faults is told by its speed.
+fn rates(lines: &[&Line]) -> Vec<(String, Rate)> {
+    let groups = || lines.iter().flat_map(|line| line.groups.iter().flatten());
+    let any = |rate: Rate| groups().any(|group| !group.values(rate).is_empty());
+    let mut rates: Vec<(String, Rate)> = Vec::new();
+    if !any(Row::fault_rate) {
+        let (unit, speed) = speed_of(&groups().collect::<Vec<_>>());
+        rates.push((unit.into(), speed));
     }
+    let named = NAMED.iter().filter(|(_, rate)| any(*rate));
+    rates.extend(named.map(|&(name, rate)| (name.to_owned(), rate)));
+    rates
+}
 
-    fn compared(before: &[f64], after: &[f64]) -> String {
-        let (before, after) = (rows("soft", before), rows("soft", after));
-        table(&Sides::new(&before, &after, &[], ["a".into(), "b".into()]))
+/// Mean and change of each case; `None` if none has the rate.
+fn row(line: &Line, name: &str, rate: Rate) -> Option<Vec<String>> {
+    let values = |group: &Option<Group>| group.as_ref().map(|group| group.values(rate));
+    let values: Vec<Vec<f64>> = (line.groups.iter())
+        .map(|group| values(group).unwrap_or_default())
+        .collect();
+    if values.iter().all(Vec::is_empty) {
+        return None;
     }
+    let threads = line.first().key.threads;
+    let mut row = vec!["Hmean".into(), format!("{} {name}-{threads}", line.name)];
+    for (at, group) in line.groups.iter().enumerate() {
+        let mean = harmonic_mean(&values[at]);
+        row.push(shown(group.as_ref(), mean.map(|mean| format!("{mean:.4}"))));
+        row.push(match at {
+            0 => mean.map_or(String::new(), |_| "(   0.00%)".into()),
+            _ => change(line, at, &values[0], &values[at]),
+        });
+    }
+    Some(row)
+}
 
-    #[test]
-    fn changes_beyond_the_noise_are_marked_and_others_are_not() {
-        let text = compared(&[100.0, 101.0, 99.0], &[111.0, 110.0, 112.0]);
-        assert!(
-            text.contains("Hmean") && text.contains("pft own soft pages/s-4"),
-            "{text}"
-        );
-        assert!(text.contains("*  11.00%*"), "{text}");
-        let text = compared(&[100.0, 140.0, 80.0], &[111.0, 150.0, 90.0]);
-        assert!(!text.contains("%*") && text.contains("%)"), "{text}");
-        let text = compared(&[100.0], &[200.0]);
-        assert!(
-            text.contains("( 100.00%)") && text.contains("single run"),
-            "{text}"
-        );
-        let text = compared(&[0.0, 0.0], &[200.0, 201.0]);
-        assert!(text.contains("N/A)"), "{text}");
+fn change(line: &Line, at: usize, before: &[f64], after: &[f64]) -> String {
+    let (Some(mean), Some(first)) = (harmonic_mean(after), harmonic_mean(before)) else {
+        return String::new();
+    };
+    let change = match first > 0.0 {
+        true => format!("{:7.2}%", 100.0 * (mean / first - 1.0)),
+        false => format!("{:>8}", "N/A"),
+    };
+    // What was given up might have gone on otherwise than it began.
+    let sides = [&line.groups[0], &line.groups[at]];
+    let ended = sides
+        .into_iter()
+        .flatten()
+        .all(|group| group.gave_up() == 0);
+    match judge(before, after) {
+        Verdict::Differ if ended => format!("*{change}*"),
+        Verdict::Noise if ended => format!("({change})"),
+        _ => format!("?{change}?"),
     }
 }

@@ -1,84 +1,141 @@
-//! Waits for locks, in the shape of document 002's tables.
+//! Waits, in the shape of document 002's tables: for locks, and the longest of a thread.
 
-use super::pairs::{Pair, Sides};
-use super::{plain, titled};
-use crate::results::group::{Group, threads};
-use crate::results::{Lock, RANGES, figure};
+use super::cases::{Cases, Line};
+use super::cells::{count, headings, plain, titled, with_changes};
+use crate::results::group::Group;
+use crate::results::{LONGEST_WAITS, Lock, RANGES, figure};
 use std::collections::BTreeSet;
 
-/// The locks' names for readers: as a heading, and before a metric.
+/// The locks' names for readers: in a heading, and before a metric.
 const NAMES: &[(&str, &str, &str)] = &[
-    ("mmap_lock_read", "mmap_lock, read", "Read Lock"),
-    ("mmap_lock_write", "mmap_lock, write", "Write Lock"),
-    ("vma_lock", "VMA locks", "VMA Lock"),
+    (
+        "mmap_lock_read",
+        "Read Lock Waiting Time Distribution of mmap_lock",
+        "Read",
+    ),
+    (
+        "mmap_lock_write",
+        "Write Lock Waiting Time Distribution of mmap_lock",
+        "Write",
+    ),
+    (
+        "vma_lock",
+        "Waiting Time Distribution of VMA locks",
+        "VMA Lock",
+    ),
 ];
 
-/// The tables of every pair whose rows have locks on both sides.
-pub fn tables(sides: &Sides) -> String {
-    let mut text = String::new();
-    for pair in &sides.pairs {
-        for lock in locks(pair) {
-            let of = format!("{}, {}", sides.name(pair), threads(pair.before.key.threads));
-            text += &lock_tables(pair, lock, &of);
+/// The tables of all work whose rows tell of waits.
+pub fn tables(cases: &Cases) -> String {
+    let of = |line: &Line| acquisitions(cases, line) + &longest(cases, line);
+    cases.lines.iter().map(of).collect()
+}
+
+/// How often locks were taken and how long that took, then a distribution for each.
+fn acquisitions(cases: &Cases, line: &Line) -> String {
+    let locks = locks(line);
+    if locks.is_empty() {
+        return String::new();
+    }
+    // The kernel tells nobody of its locks.
+    let (names, line) = &cases.narrowed(line, |group| group.lock_mean(locks[0], |_| 0.0).is_some());
+    let columns = headings(cases, names, ["Before (Avg)", "After (Avg)"]);
+    let header = |first: &str| -> Vec<String> {
+        std::iter::once(first.to_owned())
+            .chain(columns.clone())
+            .collect()
+    };
+    let mut metrics = plain(&header("Metric"), 1);
+    let mut distributions = String::new();
+    for &lock in &locks {
+        let known = NAMES.iter().find(|(name, ..)| *name == lock);
+        let other = format!("Waiting Time Distribution of {lock}");
+        let (heading, metric) = known.map_or((&other[..], lock), |&(_, heading, metric)| {
+            (heading, metric)
+        });
+        // `Read Lock Count`, but `Read Total Wait`, as the document has it.
+        let counted = format!("{} Lock Count", metric.trim_end_matches(" Lock"));
+        let mean = |figure: fn(&Lock) -> f64| line.figures(|group| group.lock_mean(lock, figure));
+        let longest = |group: &Group| {
+            let us = |lock: &Lock| lock.wait_max_us;
+            group.median(|row| Some(us(row.locks.as_ref()?.get(lock)?)))
+        };
+        let mut add = |name: String, figures: Vec<Option<f64>>, show: fn(f64) -> String| {
+            let mut row = vec![name];
+            row.extend(with_changes(line, &figures, show));
+            metrics.add_row(row);
+        };
+        add(counted, mean(|lock| lock.count as f64), count);
+        add(
+            format!("{metric} Total Wait (us)"),
+            mean(|lock| lock.wait_total_us),
+            count,
+        );
+        let avg = mean(|lock| lock.wait_total_us / lock.count.max(1) as f64);
+        add(format!("{metric} Avg Wait (us)"), avg, |us| {
+            format!("{us:.2}")
+        });
+        add(
+            format!("{metric} Longest Wait (us)"),
+            line.figures(longest),
+            |us| format!("{us:.2}"),
+        );
+
+        // Of a lock that nobody ever waited for a microsecond the lines above say all.
+        let waited = |lock: &Lock| lock.wait_ranges[1..].iter().sum::<u64>() as f64;
+        if mean(waited).into_iter().flatten().all(|waits| waits == 0.0) {
+            continue;
+        }
+        let mut ranges = plain(&header("Range (us)"), 1);
+        for (at, range) in RANGES.iter().enumerate() {
+            let waits =
+                line.figures(|group| group.lock_mean(lock, |lock| lock.wait_ranges[at] as f64));
+            let mut row = vec![range.to_string()];
+            row.extend(with_changes(line, &waits, count));
+            ranges.add_row(row);
+        }
+        distributions += &titled(&format!("{heading}: {}", line.title()), &ranges);
+    }
+    titled(
+        &format!("Lock Acquisitions And Wait Time: {}", line.title()),
+        &metrics,
+    ) + &distributions
+}
+
+/// The locks that two cases or more tell of and that one has taken.
+fn locks<'l>(line: &'l Line) -> Vec<&'l str> {
+    let groups = || line.groups.iter().flatten();
+    let mut locks: BTreeSet<&str> = groups().flat_map(Group::locks_taken).collect();
+    let tells =
+        |group: &&Group, lock: &str| group.lock_mean(lock, |lock| lock.count as f64).is_some();
+    locks.retain(|lock| groups().filter(|group| tells(group, lock)).count() > 1);
+    locks.into_iter().collect()
+}
+
+/// The longest that any thread was kept waiting, by what it did.
+fn longest(cases: &Cases, line: &Line) -> String {
+    let any =
+        |group: &Group| (LONGEST_WAITS.iter()).any(|(_, of)| group.longest_wait(*of).is_some());
+    let (names, line) = &cases.narrowed(line, any);
+    let mut header = vec!["Longest (us)".to_owned()];
+    header.extend(headings(cases, names, ["Before", "After"]));
+    let mut table = plain(&header, 1);
+    for (name, of) in LONGEST_WAITS {
+        let waits = line.figures(|group| group.longest_wait(of));
+        if waits.iter().flatten().count() > 0 {
+            let mut row = vec![name.to_owned()];
+            row.extend(with_changes(line, &waits, figure::show));
+            table.add_row(row);
         }
     }
-    text
-}
-
-/// The locks that both sides tell of and that one has taken.
-fn locks<'a>(pair: &'a Pair) -> BTreeSet<&'a str> {
-    let (before, after) = (pair.before.locks_taken(), pair.after.locks_taken());
-    let told =
-        |group: &Group, lock: &str| group.lock_mean(lock, |lock| lock.count as f64).is_some();
-    let mut locks: BTreeSet<&str> = before.union(&after).copied().collect();
-    locks.retain(|lock| told(&pair.before, lock) && told(&pair.after, lock));
-    locks
-}
-
-fn lock_tables(pair: &Pair, lock: &str, of: &str) -> String {
-    let known = NAMES.iter().find(|(name, ..)| *name == lock);
-    let (heading, metric) = known.map_or((lock, lock), |&(_, heading, metric)| (heading, metric));
-    let mut metrics = plain(&["Metric", "Before (Avg)", "After (Avg)", "Change"], 1);
-    let mut line = |name: &str, places: usize, (before, after): (f64, f64)| {
-        let show = |value: f64| match places {
-            0 => figure::whole(value.round() as u64),
-            _ => format!("{value:.places$}"),
-        };
-        metrics.add_row([
-            format!("{metric} {name}"),
-            show(before),
-            show(after),
-            figure::change(before, after),
-        ]);
-    };
-    line("Count", 0, both(pair, lock, |lock| lock.count as f64));
-    line(
-        "Total Wait (us)",
-        0,
-        both(pair, lock, |lock| lock.wait_total_us),
-    );
-    let mean = |lock: &Lock| lock.wait_total_us / lock.count.max(1) as f64;
-    line("Avg Wait (us)", 2, both(pair, lock, mean));
-    let longest = [&pair.before, &pair.after].map(|group| group.longest_wait_us(lock));
-    line("Longest Wait (us)", 2, longest.into());
-    let mut ranges = plain(&["Range (us)", "Before (Avg)", "After (Avg)", "Change"], 1);
-    for (at, range) in RANGES.iter().enumerate() {
-        let (before, after) = both(pair, lock, |lock| lock.wait_ranges[at] as f64);
-        let change = match (before, after) {
-            (0.0, 0.0) => "N/A".into(),
-            _ => figure::change(before, after),
-        };
-        let [before, after] = [before, after].map(|n| figure::whole(n.round() as u64));
-        ranges.add_row([range.to_string(), before, after, change]);
+    match table.row_count() {
+        0 => String::new(),
+        _ => titled(
+            &format!(
+                "Longest waits: {}, medians of the runs' longest",
+                line.title()
+            ),
+            &table,
+        ),
     }
-    titled(&format!("Waits for {heading}: {of}"), &metrics)
-        + &titled(
-            &format!("Waiting Time Distribution of {heading}: {of}"),
-            &ranges,
-        )
-}
-
-fn both(pair: &Pair, lock: &str, value: impl Fn(&Lock) -> f64) -> (f64, f64) {
-    let of = |group: &Group| group.lock_mean(lock, &value).unwrap_or(0.0);
-    (of(&pair.before), of(&pair.after))
 }

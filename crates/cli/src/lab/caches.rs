@@ -23,6 +23,9 @@ struct CacheStat {
 /// Drops `files` from the page cache, and the whole system's caches if `system`; a note for the row
 /// where one of the two was not possible.
 pub fn drop_caches(files: &[LabFile], system: bool) -> Option<String> {
+    if files.is_empty() {
+        return None;
+    }
     for file in files {
         // SAFETY: posix_fadvise on a descriptor that the file owns, with no pointer.
         unsafe { libc::posix_fadvise(file.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };

@@ -4,7 +4,7 @@
 use super::counters::{Blame, Counters};
 use super::engine;
 use super::job::{Job, Work};
-use super::work::{Bench, random, scan, sparse, thrash};
+use super::work::{Bench, pft, random, scan, sparse, spf, storm, thrash, warm_start};
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
         return refuse("the parent is gone");
     }
     // SAFETY: the parent made the descriptor for this many threads and nothing here owns it yet.
-    let counters = match unsafe { Counters::inherited(job.counters, job.threads) } {
+    let counters = match unsafe { Counters::inherited(job.counters, job.all_threads()) } {
         Ok(counters) => counters,
         Err(e) => return refuse(&format!("no counters: {e}")),
     };
@@ -53,6 +53,10 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Random => random::run(&bench),
         Work::Scan(pass) => scan::run(&bench, pass),
         Work::Thrash => thrash::run(&bench),
+        Work::WarmStart { rounds } => warm_start::run(&bench, rounds),
+        Work::Pft { shared, bytes } => pft::run(&bench, shared, bytes),
+        Work::Spf { bytes } => spf::run(&bench, bytes),
+        Work::Storm => storm::run(&bench),
     }
     .map_err(|text| (Blame::Run, text))
 }

@@ -23,6 +23,9 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let interrupt = Interrupt::catch()?;
     let rows = Lab::new(&interrupt).run(&plan)?;
     let mut text = format!("{}\n", table::table(&rows));
+    if let Some(waits) = table::waits(&rows) {
+        text += &format!("{waits}\n");
+    }
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
@@ -53,9 +56,7 @@ pub fn first_failure(rows: &[Row]) -> Result<(), Error> {
         None => Ok(()),
         Some((row, error)) => Err(Error::failed(format_args!(
             "{} {} on {}: {error}",
-            row.workload,
-            row.pattern,
-            row.on.name()
+            row.workload, row.pattern, row.on
         ))),
     }
 }

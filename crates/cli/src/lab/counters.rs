@@ -7,6 +7,7 @@
 
 use super::stats::{EngineStats, WORDS};
 use super::usage::Usage;
+use super::waits::WAITED;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io;
@@ -49,13 +50,22 @@ struct Header {
     error: [AtomicU8; ERROR_BYTES],
 }
 
-/// One thread's counters, alone on their cache line.
+/// One thread's counters, alone on their cache lines.
 #[repr(C, align(64))]
 pub struct Slot {
     /// Pages touched.
     pub accesses: AtomicU64,
     /// Rounds completed.
     pub rounds: AtomicU64,
+    /// Pairs of mapping and unmapping.
+    pub maps: AtomicU64,
+    /// Wall clock of populations, in nanoseconds; of those that all threads do together one thread
+    /// counts it.
+    pub populate_ns: AtomicU64,
+    /// User and system time of this thread's populations, in nanoseconds.
+    pub populate_cpu_ns: AtomicU64,
+    /// The longest wait of each kind in nanoseconds, in `Waited`'s order.
+    pub longest_ns: [AtomicU64; WAITED],
 }
 
 /// The region, as child or parent sees it. All fields immutable.

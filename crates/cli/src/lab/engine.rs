@@ -1,101 +1,117 @@
-//! What the lab runs on, behind one face: kernel mmap in three moods, and softfault. `pread` is no map
-//! and reads by itself (`reader`).
+//! What the lab's workloads use of an engine, behind one face. `pread` is no map and reads by itself
+//! (`reader`).
 
-use super::on_softfault;
+use super::on::On;
 use super::stats::EngineStats;
-use clap::ValueEnum;
-use memmap2::{Advice, Mmap};
-use serde::{Deserialize, Serialize};
+use super::{on_kernel, on_soft, on_softfault};
+use memmap2::Advice;
+use softfault::soft::SoftFork;
 use std::fs::File;
 use std::io;
+use std::ptr::NonNull;
 
-/// What a row was measured on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum On {
-    /// Kernel mmap as it is.
-    Kernel,
-    /// Kernel mmap with MADV_RANDOM.
-    KernelRandom,
-    /// Kernel mmap with MADV_SEQUENTIAL.
-    KernelSequential,
-    /// O_DIRECT reads by as many threads: what the device can give.
-    Pread,
-    /// This project's engine.
-    Softfault,
-}
-
-impl On {
-    /// The name in arguments, tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::KernelRandom => "kernel-random",
-            Self::KernelSequential => "kernel-sequential",
-            Self::Pread => "pread",
-            Self::Softfault => "softfault",
-        }
-    }
-
-    /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
-    /// softfault keeps its budget by its own means, and the limit above it lets the group's peak show
-    /// where it does not; pread has no cache to bound.
-    pub fn limit(self, memory: u64) -> Option<u64> {
-        match self {
-            Self::Kernel | Self::KernelRandom | Self::KernelSequential => Some(memory),
-            Self::Softfault => Some(memory + (1 << 30)),
-            Self::Pread => None,
-        }
-    }
-}
-
-/// Something that maps files.
+/// Something that maps files and anonymous memory.
 pub trait Engine: Sync {
     /// Maps the whole of `file` for reading.
     fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>>;
+
+    /// Maps `bytes` bytes of zeros for reading and writing.
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>>;
+
+    /// Forks what the maps are in: the process, whose child exits at once, or a space.
+    fn fork(&self) -> io::Result<Forked> {
+        // SAFETY: the child calls nothing but _exit, which is allowed whatever the parent's threads held.
+        match unsafe { libc::fork() } {
+            // SAFETY: _exit has no preconditions.
+            0 => unsafe { libc::_exit(0) },
+            child if child < 0 => Err(io::Error::last_os_error()),
+            child => Ok(Forked::Process(child)),
+        }
+    }
 
     /// What it has counted, if it counts.
     fn stats(&self) -> Option<EngineStats>;
 }
 
+/// What came of a fork.
+pub enum Forked {
+    /// A child process.
+    Process(i32),
+    /// A second space in this process.
+    Space(Box<SoftFork>),
+}
+
+impl Forked {
+    /// Waits for a child process to end, or drops a space.
+    pub fn end(self) -> Result<(), String> {
+        let child = match self {
+            Self::Process(child) => child,
+            Self::Space(space) => {
+                drop(space);
+                return Ok(());
+            }
+        };
+        let mut status = 0;
+        // SAFETY: `status` is live; the child is ours and nobody else waits for it.
+        while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(format!("cannot wait for a child of fork: {error}"));
+            }
+        }
+        match status {
+            0 => Ok(()),
+            _ => Err(format!("a child of fork ended with status {status:#x}")),
+        }
+    }
+}
+
 /// A file mapped for reading.
 pub trait Mapping: Send + Sync {
-    /// The file's bytes. They must not change while they are looked at: the lab's files do not.
-    fn bytes(&self) -> &[u8];
+    /// The file's bytes, where loads reach them; otherwise `read_at` does. They must not change while
+    /// they are looked at: the lab's files do not.
+    fn bytes(&self) -> Option<&[u8]>;
+
+    /// Fills `buffer` with the bytes from `offset` on, which the mapping must have.
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes().expect("what loads do not reach reads itself");
+        buffer.copy_from_slice(&bytes[offset..offset + buffer.len()]);
+        Ok(())
+    }
+}
+
+/// Anonymous memory that several threads write to, each its own bytes.
+pub trait Anonymous: Send + Sync {
+    /// Its first byte, where loads and stores reach it; otherwise `read_byte` and `write_byte` do.
+    fn start(&self) -> Option<NonNull<u8>>;
+
+    /// Reads one byte.
+    fn read_byte(&self, offset: usize) -> io::Result<u8> {
+        let start = self.start().expect("what loads do not reach reads itself");
+        // SAFETY: callers stay within the length that they asked for.
+        Ok(unsafe { start.add(offset).read_volatile() })
+    }
+
+    /// Writes one byte.
+    fn write_byte(&self, offset: usize, byte: u8) -> io::Result<()> {
+        let start = self
+            .start()
+            .expect("what stores do not reach writes itself");
+        // SAFETY: as in `read_byte`; no two threads write to the same byte.
+        unsafe { start.add(offset).write_volatile(byte) };
+        Ok(())
+    }
 }
 
 /// The engine behind `on` with a budget of `memory` bytes; `None` for pread. The error is the caller's to
 /// act on: a budget that is too small, a machine that does not allow it.
 pub fn build(on: On, memory: u64) -> Result<Option<Box<dyn Engine>>, String> {
     Ok(match on {
-        On::Kernel => Some(Box::new(Kernel(None))),
-        On::KernelRandom => Some(Box::new(Kernel(Some(Advice::Random)))),
-        On::KernelSequential => Some(Box::new(Kernel(Some(Advice::Sequential)))),
+        On::Kernel => Some(on_kernel::build(None)),
+        On::KernelRandom => Some(on_kernel::build(Some(Advice::Random))),
+        On::KernelSequential => Some(on_kernel::build(Some(Advice::Sequential))),
         On::Pread => None,
-        On::Softfault => Some(on_softfault::build(memory)?),
+        On::Softfault(policies) => Some(on_softfault::build(memory, policies)?),
+        On::Soft(policies) => Some(on_soft::build(memory, policies)?),
     })
-}
-
-/// Kernel mmap with an advice.
-struct Kernel(Option<Advice>);
-
-impl Engine for Kernel {
-    fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
-        // SAFETY: the lab's files are not written to while they are mapped.
-        let map = unsafe { Mmap::map(file) }?;
-        if let Some(advice) = self.0 {
-            map.advise(advice)?;
-        }
-        Ok(Box::new(map))
-    }
-
-    fn stats(&self) -> Option<EngineStats> {
-        None
-    }
-}
-
-impl Mapping for Mmap {
-    fn bytes(&self) -> &[u8] {
-        self
-    }
 }

@@ -21,6 +21,8 @@ use std::path::Path;
 const CHUNK_PAGES: u64 = 256;
 /// Written bytes between two syncs: bounds the dirty memory, and makes the bar tell the disk's speed.
 const SYNC_BYTES: u64 = 64 << 20;
+/// The largest file of a warm start.
+const MIXED_MAX: u64 = 8 << 20;
 
 /// What a touched page must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,19 +80,18 @@ pub fn open(path: &Path) -> Result<LabFile, Error> {
     LabFile::inheritable(file, bytes, contents).map_err(|e| fail(&e))
 }
 
-/// Makes `count` files of `bytes` bytes each in `dir`, of data that `seed` determines; shows a bar.
+/// Makes files of these sizes in `dir`, of data that `seed` determines; shows a bar.
 pub fn make_data(
     dir: &Path,
-    count: usize,
-    bytes: u64,
+    sizes: &[u64],
     seed: u64,
     interrupt: &Interrupt,
 ) -> Result<Vec<LabFile>, Error> {
-    let total = bytes * count as u64;
+    let total = sizes.iter().sum();
     let fail = |e: io::Error| cannot_make(dir, total, e);
     let mut files = Vec::new();
     // Room for all of them first: a full disk is told before minutes of writing.
-    for _ in 0..count {
+    for &bytes in sizes {
         interrupt.check()?;
         let file = tempfile::tempfile_in(dir).map_err(fail)?;
         reserve(&file, bytes).map_err(fail)?;
@@ -98,16 +99,41 @@ pub fn make_data(
     }
     let bar = byte_bar(total, "making files");
     let mut made = Vec::new();
-    for (number, file) in files.into_iter().enumerate() {
+    let mut unsynced = 0;
+    for (number, (file, &bytes)) in files.into_iter().zip(sizes).enumerate() {
         let fill = Fill {
             seed: super::fill::mix(seed.wrapping_add(number as u64)),
             bytes,
         };
         write_data(&file, fill, &bar, interrupt, &fail)?;
+        unsynced += bytes;
+        if unsynced >= SYNC_BYTES || number + 1 == sizes.len() {
+            sync_all_files(&file).map_err(fail)?;
+            unsynced = 0;
+        }
         made.push(LabFile::reopened(&file, bytes, Contents::Filled(fill)).map_err(fail)?);
     }
     bar.finish_and_clear();
     Ok(made)
+}
+
+/// Sizes of a warm start's files, `total` bytes in all: evenly spread over the orders of magnitude
+/// between the smallest and the largest, in an order that `seed` determines.
+pub fn mixed_sizes(total: u64, seed: u64) -> Vec<u64> {
+    let (low, high) = (PAGE as f64, (total / 4).clamp(PAGE, MIXED_MAX) as f64);
+    let orders = (high / low).ln();
+    let mean = match orders > 0.0 {
+        true => (high - low) / orders,
+        false => low,
+    };
+    let count = (total as f64 / mean).round().max(1.0) as u64;
+    let size = |number: u64| {
+        let bytes = low * (orders * (number as f64 + 0.5) / count as f64).exp();
+        (bytes as u64).next_multiple_of(PAGE)
+    };
+    let mut numbers: Vec<u64> = (0..count).collect();
+    numbers.sort_by_key(|&number| super::fill::mix(seed ^ super::fill::mix(number)));
+    numbers.into_iter().map(size).collect()
 }
 
 /// Makes a file of known data that stays, for many runs with `--file`. It appears under its name only once
@@ -132,6 +158,7 @@ pub fn make_named(path: &Path, bytes: u64, seed: u64, interrupt: &Interrupt) -> 
     };
     let bar = byte_bar(bytes, "making files");
     write_data(file.as_file(), fill, &bar, interrupt, &fail)?;
+    file.as_file().sync_all().map_err(fail)?;
     bar.finish_and_clear();
     let kept = file.persist_noclobber(path).map(drop);
     kept.map_err(|e| Error::input(format_args!("{}: {}", path.display(), e.error)))
@@ -230,5 +257,38 @@ fn write_data(
             unsynced = 0;
         }
     }
-    file.sync_all().map_err(fail)
+    Ok(())
+}
+
+/// Writes to the disk what is unwritten on `file`'s file system: one wait for many small files.
+fn sync_all_files(file: &File) -> io::Result<()> {
+    // SAFETY: syncfs on a descriptor that `file` owns, with no pointer.
+    match unsafe { libc::syncfs(file.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_sizes_are_of_all_orders_and_near_their_total() {
+        let sizes = mixed_sizes(1 << 30, 1);
+        let total: u64 = sizes.iter().sum();
+        assert!((0.98..1.02).contains(&(total as f64 / (1 << 30) as f64)));
+        let within = |low: u64, high: u64| {
+            let count = sizes.iter().filter(|&&bytes| low <= bytes && bytes < high);
+            count.count() as f64 / sizes.len() as f64
+        };
+        // Each of the eleven doublings has its eleventh.
+        assert!((0.07..0.11).contains(&within(64 << 10, 128 << 10)));
+        assert!((0.07..0.11).contains(&within(1 << 20, 2 << 20)));
+        assert!(sizes.iter().all(|bytes| bytes.is_multiple_of(PAGE)));
+        assert!(sizes.iter().all(|&bytes| bytes <= MIXED_MAX));
+        assert_eq!(sizes, mixed_sizes(1 << 30, 1));
+        assert_ne!(sizes, mixed_sizes(1 << 30, 2));
+        assert_eq!(mixed_sizes(PAGE, 1), [PAGE]);
+    }
 }

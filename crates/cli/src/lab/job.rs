@@ -1,7 +1,7 @@
 //! One run's order, as the parent writes it to its child's stdin.
 
-use super::engine::On;
 use super::files::Contents;
+use super::on::On;
 use serde::{Deserialize, Serialize};
 
 /// Order of a sparse walk's accesses. Over `pages` pages, access i goes to page ...
@@ -42,6 +42,38 @@ pub enum Work {
     Scan(Pass),
     /// Each thread maps its own file, touches all of it and unmaps, until the time is over.
     Thrash,
+    /// Threads of low priority map, touch and unmap the files, beside one of high priority and one that
+    /// forks.
+    WarmStart {
+        /// So many times in all; without, until the time is over.
+        rounds: Option<u64>,
+    },
+    /// Threads populate anonymous memory until the time is over.
+    Pft {
+        /// One mapping for all, or one each.
+        shared: bool,
+        /// Bytes for each thread.
+        bytes: u64,
+    },
+    /// Threads map anonymous memory, touch a few pages and unmap, until the time is over.
+    Spf {
+        /// Bytes of each mapping.
+        bytes: u64,
+    },
+    /// One thread maps and unmaps the second file, the others touch random pages of the first, until the
+    /// time is over.
+    Storm,
+}
+
+impl Work {
+    /// Threads beside the workers: the last ones by number.
+    pub fn bystanders(self) -> usize {
+        match self {
+            Self::WarmStart { .. } => 2,
+            Self::Storm => 1,
+            _ => 0,
+        }
+    }
 }
 
 /// A file that the child inherits.
@@ -68,12 +100,20 @@ pub struct Job {
     pub on: On,
     /// The engine's budget in bytes.
     pub memory: u64,
-    /// By how many threads.
+    /// By how many workers; bystanders are not among them.
     pub threads: usize,
     /// For how long, where the work has no end of its own.
     pub seconds: f64,
     /// Seed of random orders.
     pub seed: u64,
-    /// One file, or one for each thread of a thrash.
+    /// One file, one for each thread of a thrash, a warm start's many, a storm's large and small one; none
+    /// where the memory is anonymous.
     pub files: Vec<JobFile>,
+}
+
+impl Job {
+    /// All threads that count.
+    pub fn all_threads(&self) -> usize {
+        self.threads + self.work.bystanders()
+    }
 }

@@ -1,15 +1,18 @@
 //! The lab's engine over the softfault library.
 
-use super::engine::{Engine, Mapping};
+use super::engine::{Anonymous, Engine, Mapping};
 use super::stats::{EngineStats, LockWaits};
-use softfault::{Mmap, WaitSnapshot};
+use super::stored::Stored;
+use softfault::policy::Policies;
+use softfault::{Mmap, Stats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 
-/// An engine with a budget of `memory` bytes, or why the library refuses it.
-pub fn build(memory: u64) -> Result<Box<dyn Engine>, String> {
+/// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
+pub fn build(memory: u64, policies: Policies) -> Result<Box<dyn Engine>, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    match softfault::Engine::builder().memory(memory).build() {
+    let builder = softfault::Engine::builder().memory(memory);
+    match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
         Err(e) => Err(format!("softfault: {e}")),
     }
@@ -23,22 +26,30 @@ impl Engine for OnSoftfault {
         Ok(Box::new(unsafe { self.0.map(file) }?))
     }
 
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
+        Ok(Box::new(Stored::over(self.0.map_anon(bytes)?)))
+    }
+
     fn stats(&self) -> Option<EngineStats> {
-        let stats = self.0.stats();
-        let waits = stats.waits;
-        Some(EngineStats {
-            retry_mmap_drop: stats.retry_mmap_drop,
-            retry_io_miss: stats.retry_io_miss,
-            readahead_pages: stats.readahead_pages,
-            readahead_used: stats.readahead_used,
-            locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
-        })
+        Some(engine_stats(&self.0.stats()))
     }
 }
 
 impl Mapping for Mmap {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+/// What the lab tells of an engine's numbers.
+pub fn engine_stats(stats: &Stats) -> EngineStats {
+    let waits = &stats.waits;
+    EngineStats {
+        retry_mmap_drop: stats.retry_mmap_drop,
+        retry_io_miss: stats.retry_io_miss,
+        readahead_pages: stats.readahead_pages,
+        readahead_used: stats.readahead_used,
+        locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
     }
 }
 

@@ -1,27 +1,30 @@
 //! One run's figures, as the JSON has them.
 
-use super::engine::On;
-use super::plan::{Pattern, Plan};
+use super::on::On;
+use super::plan::{Pattern, Plan, Workload};
 use super::stats::{EngineStats, LockRows};
 use super::supervise::Outcome;
+use super::waits::LongestWaits;
 use serde::Serialize;
 
 /// A row; `None` (null) where a figure does not apply or the machine does not tell it.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// `sparse`, `random`, `scan` or `thrash`.
+    /// Its name on the command line.
     pub workload: &'static str,
     /// The order, pass or kind of files.
     pub pattern: String,
-    /// What it ran on.
+    /// What it ran on, policies that are not the default included.
     pub on: On,
     /// Which of the repeats, from 1.
     pub run: u32,
-    /// Threads that touched pages.
+    /// Threads that touched pages; those that stand beside them (of high priority, forking, mapping) are
+    /// not counted.
     pub threads: usize,
     /// Seed of the data and of random orders.
     pub seed: u64,
-    /// Length of the file, or of all a thrash's files together.
+    /// Length of the file the touches go to, of all files where there are many, or of the anonymous memory
+    /// of all threads.
     pub file_bytes: u64,
     /// The budget.
     pub memory_bytes: u64,
@@ -37,12 +40,22 @@ pub struct Row {
     pub elapsed_s: f64,
     /// Touched pages a second.
     pub accesses_per_s: Option<f64>,
-    /// Thrash: files mapped, touched whole and unmapped.
+    /// Thrash and warm start: files mapped, touched and unmapped.
     pub rounds: Option<u64>,
-    /// Thrash: rounds a second.
+    /// Rounds a second.
     pub rounds_per_s: Option<f64>,
-    /// Thrash: rounds of the thread that had the fewest.
+    /// Rounds of the thread that had the fewest.
     pub min_rounds: Option<u64>,
+    /// Anonymous memory: pages touched for the first time since they were mapped.
+    pub faults: Option<u64>,
+    /// The same a second; of pft a second of populating, mapping and unmapping left out.
+    pub faults_per_s: Option<f64>,
+    /// The same a second of user and system time; of pft, of the populating threads' while they populate.
+    pub faults_per_cpu: Option<f64>,
+    /// Storm and spf: pairs of mapping and unmapping a second.
+    pub maps_per_s: Option<f64>,
+    /// The longest single operations, where they are timed.
+    pub longest_waits: Option<LongestWaits>,
     /// Bytes read from storage, by /proc/self/io.
     pub bytes_read: Option<u64>,
     /// User and system time of all threads.
@@ -73,7 +86,9 @@ pub struct Row {
 pub struct Circumstances {
     /// Which of the repeats, from 1.
     pub run: u32,
-    /// Length of all files.
+    /// Threads that touched pages.
+    pub threads: usize,
+    /// Length of what they touched.
     pub file_bytes: u64,
     /// Whether a memory cgroup bounded the run.
     pub limited: bool,
@@ -98,12 +113,28 @@ impl Row {
         let done = outcome.done;
         let in_rounds = plan.workload.has_rounds();
         let usage = outcome.usage;
+        let faults = plan.workload.has_faults().then_some(done.accesses);
+        // The time in which they happened: of pft that of the populations alone.
+        let (wall_s, cpu_s) = match plan.workload {
+            Workload::Pft => (
+                Some(done.populate_ns as f64 / 1e9),
+                Some(done.populate_cpu_ns as f64 / 1e9),
+            ),
+            _ => (
+                Some(elapsed_s),
+                usage.map(|usage| usage.cpu_us as f64 / 1e6),
+            ),
+        };
+        let faults_per = |time: Option<f64>| {
+            let time = time.filter(|time| *time > 0.0)?;
+            Some(faults? as f64 / time)
+        };
         Self {
             workload: plan.workload.name(),
             pattern: pattern.name.clone(),
             on,
             run: at.run,
-            threads: plan.threads,
+            threads: at.threads,
             seed: plan.seed,
             file_bytes: at.file_bytes,
             memory_bytes: plan.memory,
@@ -116,6 +147,11 @@ impl Row {
             rounds: in_rounds.then_some(done.rounds),
             rounds_per_s: rate(done.rounds).filter(|_| in_rounds),
             min_rounds: in_rounds.then_some(done.min_rounds),
+            faults,
+            faults_per_s: faults_per(wall_s),
+            faults_per_cpu: faults_per(cpu_s),
+            maps_per_s: rate(done.maps).filter(|_| plan.workload.has_maps()),
+            longest_waits: LongestWaits::of(done.longest_ns),
             bytes_read: usage.and_then(|usage| usage.bytes_read),
             cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
             peak_bytes: outcome.peak_bytes,
@@ -131,8 +167,16 @@ impl Row {
         }
     }
 
-    /// The figure that engines are compared by: rounds a second, or touched pages a second.
-    pub fn speed(&self) -> f64 {
-        self.rounds_per_s.or(self.accesses_per_s).unwrap_or(0.0)
+    /// The figure that engines are compared by: mappings, rounds, faults or touched pages a second. The
+    /// unit says which.
+    pub fn speed(&self) -> (f64, &'static str) {
+        let touches = (self.accesses_per_s, "pages/s");
+        let (speed, unit) = match (self.rounds_per_s, self.faults_per_s, self.maps_per_s) {
+            (Some(_), _, _) => (self.rounds_per_s, "rounds/s"),
+            (None, Some(_), Some(_)) => (self.maps_per_s, "maps/s"),
+            (None, Some(_), None) => (self.faults_per_s, "faults/s"),
+            _ => touches,
+        };
+        (speed.unwrap_or(0.0), unit)
     }
 }

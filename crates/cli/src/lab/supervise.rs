@@ -2,6 +2,7 @@
 //! signal asks for the end.
 
 use super::counters::{Blame, Counters, now_ns};
+use super::done::Done;
 use super::group::Group;
 use super::job::Job;
 use super::usage::Usage;
@@ -11,40 +12,10 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The hidden subcommand that a child is started with.
 pub const CHILD_COMMAND: &str = "lab-child";
-
-/// What a child has done so far.
-#[derive(Clone, Copy, Debug)]
-pub struct Done {
-    /// Pages touched.
-    pub accesses: u64,
-    /// Rounds completed.
-    pub rounds: u64,
-    /// The fewest rounds of any thread.
-    pub min_rounds: u64,
-}
-
-impl Done {
-    /// Reads the threads' counters.
-    pub fn of(counters: &Counters) -> Self {
-        let mut done = Self {
-            accesses: 0,
-            rounds: 0,
-            min_rounds: u64::MAX,
-        };
-        for slot in counters.slots() {
-            let rounds = slot.rounds.load(Ordering::Relaxed);
-            done.accesses += slot.accesses.load(Ordering::Relaxed);
-            done.rounds += rounds;
-            done.min_rounds = done.min_rounds.min(rounds);
-        }
-        done
-    }
-}
 
 /// How a run went.
 #[derive(Debug)]
@@ -119,14 +90,14 @@ pub fn run(
             break status;
         }
         if Instant::now() >= end {
-            return Ok(abandon(guard, counters));
+            return Ok(abandon(guard, job, counters));
         }
         watch.wait(end);
         tick();
     };
     // The terminal's Ctrl-C reaches the child as well.
     interrupt.check()?;
-    outcome(&mut guard, status, counters)
+    outcome(&mut guard, status, job, counters)
 }
 
 fn spawn() -> Result<Child, Error> {
@@ -141,7 +112,12 @@ fn spawn() -> Result<Child, Error> {
 }
 
 /// The figures of a child that ended by itself.
-fn outcome(guard: &mut Guard, status: ExitStatus, counters: &Counters) -> Result<Outcome, Error> {
+fn outcome(
+    guard: &mut Guard,
+    status: ExitStatus,
+    job: &Job,
+    counters: &Counters,
+) -> Result<Outcome, Error> {
     let error = match counters.error() {
         Some((Blame::Input, text)) => return Err(Error::Input(text)),
         Some((Blame::Run, text)) => Some(text),
@@ -154,7 +130,7 @@ fn outcome(guard: &mut Guard, status: ExitStatus, counters: &Counters) -> Result
     let started = counters.started();
     Ok(Outcome {
         elapsed_ns: started.map_or(0, |at| counters.ended().saturating_sub(at)),
-        done: Done::of(counters),
+        done: Done::of(counters, job.threads),
         usage,
         peak_bytes: guard.peak(),
         gave_up: false,
@@ -163,12 +139,12 @@ fn outcome(guard: &mut Guard, status: ExitStatus, counters: &Counters) -> Result
 }
 
 /// Takes the figures of a child that does not end, and kills it.
-fn abandon(guard: Guard, counters: &Counters) -> Outcome {
+fn abandon(guard: Guard, job: &Job, counters: &Counters) -> Outcome {
     let started = counters.started();
     let usage = Usage::of_child(guard.child.id()).filter(|_| started.is_some());
     let outcome = Outcome {
         elapsed_ns: started.map_or(0, |at| now_ns().saturating_sub(at)),
-        done: Done::of(counters),
+        done: Done::of(counters, job.threads),
         usage: usage.map(|usage| usage.since(counters.before())),
         peak_bytes: guard.peak(),
         gave_up: true,

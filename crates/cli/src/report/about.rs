@@ -24,16 +24,19 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     (
         "warm-start",
-        "A program's start: threads map, fault and read many files of mixed size while memory is short.",
+        "A program's start: threads map, fault and read many files of mixed size while memory is short, and \
+         one of them has high priority. Whoever waits for a lock waits for those who hold it.",
     ),
     (
         "pft",
-        "Threads populate anonymous memory: nothing but faults.",
+        "Threads populate anonymous memory, each a range of its own or all of them one that they share: \
+         nothing but faults.",
     ),
     ("spf", "Many threads map and touch small ranges in a loop."),
     (
         "storm",
-        "One thread maps and unmaps in a loop while others fault on files.",
+        "One thread maps and unmaps in a loop while others fault on random pages of files: how far each \
+         keeps the other waiting.",
     ),
 ];
 

@@ -38,6 +38,8 @@ pub struct Chart<'a> {
     pub limit: Option<(f64, String)>,
     /// A tick's label.
     pub tick: fn(f64) -> String,
+    /// Figures of charts that this one is to be compared with: its scale holds them too.
+    pub beside: Vec<f64>,
     /// Whether figures are bytes beside a limit: linear, in powers of two.
     pub bytes: bool,
 }
@@ -93,7 +95,8 @@ impl Chart<'_> {
         let values = bars().filter_map(|bar| bar.value);
         let most = bars().filter_map(|bar| bar.spread.map(|(_, most)| most));
         let limit = self.limit.iter().map(|(value, _)| *value);
-        let all = values.chain(most).chain(limit);
+        let beside = self.beside.iter().copied();
+        let all = values.chain(most).chain(limit).chain(beside);
         match self.bytes {
             true => Scale::of_bytes(all),
             false => Scale::over(all),

@@ -5,7 +5,7 @@ use crate::results::figure;
 use crate::results::group::Group;
 use crate::size;
 
-/// A command for each workload, file, memory and number of threads.
+/// A command for each workload, file and memory; numbers of threads share one if all else is the same.
 pub fn commands(groups: &[Group]) -> Vec<String> {
     let mut alike: Vec<Vec<&Group>> = Vec::new();
     for group in groups {
@@ -19,10 +19,22 @@ pub fn commands(groups: &[Group]) -> Vec<String> {
             None => alike.push(vec![group]),
         }
     }
-    alike.iter().map(|groups| command(groups)).collect()
+    let mut commands: Vec<([String; 2], Vec<String>)> = Vec::new();
+    for groups in alike {
+        let (around, threads) = (command(&groups), groups[0].key.threads.to_string());
+        match commands.iter_mut().find(|(other, _)| *other == around) {
+            Some((_, counts)) => counts.push(threads),
+            None => commands.push((around, vec![threads])),
+        }
+    }
+    let text = |([before, after], threads): ([String; 2], Vec<String>)| {
+        format!("{before} --threads {}{after}", threads.join(","))
+    };
+    commands.into_iter().map(text).collect()
 }
 
-fn command(groups: &[&Group]) -> String {
+/// What stands before and after `--threads N`.
+fn command(groups: &[&Group]) -> [String; 2] {
     let key = groups[0].key;
     let rows = || groups.iter().flat_map(|group| group.runs.iter().copied());
     let mut on: Vec<&str> = Vec::new();
@@ -37,40 +49,36 @@ fn command(groups: &[&Group]) -> String {
             patterns.push(group.key.pattern);
         }
     }
-    let in_rounds = rows().any(|row| row.rounds.is_some());
-    let mut text = format!("softfault lab run {} --on {}", key.workload, on.join(","));
-    let mut add = |option: &str, value: &str| text += &format!(" {option} {value}");
+    let mut before = format!("softfault lab run {} --on {}", key.workload, on.join(","));
+    let mut after = String::new();
+    let add = |text: &mut String, option: &str, value: &str| *text += &format!(" {option} {value}");
     match key.workload {
-        "sparse" | "scan" => add("--pattern", &patterns.join(",")),
-        "thrash" => add("--files", &patterns.join(",")),
+        "sparse" | "scan" | "pft" => add(&mut before, "--pattern", &patterns.join(",")),
+        "thrash" => add(&mut before, "--files", &patterns.join(",")),
         _ => {}
     }
-    match key.file_bytes {
-        0 => {}
-        bytes if in_rounds && key.threads > 0 => {
-            add("--file-size", &size::argument(bytes / key.threads))
-        }
-        bytes => add("--file-size", &size::argument(bytes)),
+    let bytes = key.thread_bytes().unwrap_or(key.file_bytes);
+    if bytes > 0 {
+        add(&mut before, "--file-size", &size::argument(bytes));
     }
     if key.memory_bytes > 0 {
-        add("--memory", &size::argument(key.memory_bytes));
+        add(&mut before, "--memory", &size::argument(key.memory_bytes));
     }
-    add("--threads", &key.threads.to_string());
     if let Some(touch) = touched(key.workload, rows()) {
-        add("--touch", &figure::show(touch));
+        add(&mut after, "--touch", &figure::show(touch));
     }
     if let Some(seconds) = lasted(key.workload, rows()) {
-        add("--seconds", &seconds.to_string());
+        add(&mut after, "--seconds", &seconds.to_string());
     }
     let repeat = groups
         .iter()
         .map(|group| group.runs.len() + group.failed)
         .max();
-    add("--repeat", &repeat.unwrap_or(1).to_string());
+    add(&mut after, "--repeat", &repeat.unwrap_or(1).to_string());
     if let Some(seed) = rows().find_map(|row| row.seed) {
-        add("--seed", &seed.to_string());
+        add(&mut after, "--seed", &seed.to_string());
     }
-    text
+    [before, after]
 }
 
 /// Percent of the pages that a sparse run touched, unless it is the usual one.
@@ -83,7 +91,7 @@ fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Optio
 
 /// How long timed runs were to last: none is shorter than what was asked for.
 fn lasted<'a>(workload: &str, rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
-    let timed = ["random", "thrash"].contains(&workload);
+    let timed = ["random", "thrash", "pft", "spf", "storm"].contains(&workload);
     let ended = rows
         .filter(|row| timed && !row.gave_up)
         .map(|row| row.elapsed_s);

@@ -35,6 +35,9 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     cards.extend(near_device(&duels(groups, ours, "pread")));
     cards.extend(slowest(&against_base));
     if cards.len() < 5 {
+        cards.extend(calmest(groups, engines, ours));
+    }
+    if cards.len() < 5 {
         // Two policies: the first one is what the other is measured against.
         let mut policies = engines.names().filter(|name| name.starts_with("softfault"));
         let first = policies.next().unwrap_or(ours);
@@ -78,7 +81,8 @@ impl<'a> Duel<'a> {
     /// Our speed over theirs, where both have one.
     fn ratio(&self) -> Option<f64> {
         let (ours, theirs) = (self.ours.speed()?, self.theirs.speed()?);
-        (ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
+        let alike = self.ours.unit() == self.theirs.unit();
+        (alike && ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
 
     /// What they read for a byte used over what we read for it.
@@ -112,7 +116,15 @@ impl<'a> Duel<'a> {
 
 fn speed(group: &Group) -> (f64, String) {
     let speed = group.speed().unwrap_or(0.0);
-    (speed, format!("{} {}", figure::show(speed), group.unit()))
+    let given_up = if group.gave_up() > 0 {
+        ", given up"
+    } else {
+        ""
+    };
+    (
+        speed,
+        format!("{} {}{given_up}", figure::show(speed), group.unit()),
+    )
 }
 
 /// What the other one could not end at all.
@@ -149,7 +161,11 @@ fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     let (ratio, duel) = extreme(duels, |duel| duel.read_ratio(), 1.0)?;
     let read = |group: &Group| {
         let read = group.median(Row::read_per_used).unwrap_or(0.0);
-        (read, format!("{} × the bytes used", figure::show(read)))
+        let given_up = group.given_up();
+        (
+            read,
+            format!("{} × the bytes used{given_up}", figure::show(read)),
+        )
     };
     (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
 }
@@ -164,6 +180,30 @@ fn near_device<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     let mut card = duel.card(ratio, "of the speed of direct reads", &speed);
     card.big = format!("{} %", figure::show(100.0 * ratio));
     Some(card)
+}
+
+/// How much shorter the longest wait of a thread of high priority is than on the first policy, or else on
+/// the kernel.
+fn calmest<'a>(groups: &'a [Group<'a>], engines: &Engines, ours: &str) -> Option<Card<'a>> {
+    let wait = |group: &Group| group.longest_wait(|waits| waits.priority_touch_us);
+    let waited = |on: &&str| {
+        groups
+            .iter()
+            .any(|group| group.on == *on && wait(group).is_some())
+    };
+    let policies = engines
+        .names()
+        .filter(|name| name.starts_with("softfault:"));
+    let theirs = policies.chain(["kernel"]).find(waited)?;
+    let against = duels(groups, ours, theirs);
+    let ratio = |duel: &Duel| Some(wait(duel.theirs)? / wait(duel.ours).filter(|us| *us > 0.0)?);
+    let (ratio, duel) = extreme(&against, ratio, 1.0)?;
+    let text = |group: &Group| {
+        let us = wait(group).unwrap_or(0.0);
+        (us, figure::seconds(us / 1e6))
+    };
+    let what = "shorter, the longest wait of the thread of high priority";
+    (ratio > 1.0).then(|| duel.card(ratio, what, &text))
 }
 
 /// The row that speaks for us least.

@@ -17,59 +17,82 @@ const HEIGHT: f64 = 220.0;
 /// Pixels between two labels' middles.
 const APART: f64 = 17.0;
 
-/// The chart as a card.
-pub fn draw(title: &str, caption: &str, lines: &[Line], engines: &Engines) -> Markup {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let scale = Scale::over(points().map(|(_, speed)| *speed));
-    let mut threads: Vec<u64> = points().map(|(threads, _)| *threads).collect();
-    threads.sort_unstable();
-    threads.dedup();
-    let ends = (threads[0] as f64, threads[threads.len() - 1] as f64);
-    // A step to the right is a factor too: threads are measured as 1, 2, 4, 8.
-    let x = |threads: u64| 100.0 * (threads as f64 / ends.0).ln() / (ends.1 / ends.0).ln();
-    let y = |speed: f64| 100.0 - scale.at(speed);
-    let named = apart(
-        lines
-            .iter()
-            .map(|line| y(line.points[line.points.len() - 1].1)),
-    );
-    html! {
-        figure.card.wide {
-            figcaption {
-                strong { (title) }
-                span.caption {
-                    (caption)
-                    @if scale.log { " · log scale" }
+/// A chart. All fields immutable.
+pub struct Lines<'a> {
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    pub caption: String,
+    /// One for each engine.
+    pub lines: Vec<Line<'a>>,
+    /// Holds all points; those of other charts too, where they are to be compared.
+    pub scale: Scale,
+    /// Whether it has the page's whole width.
+    pub wide: bool,
+}
+
+/// Letters of a name that find room at the end of its line.
+const ROOM: usize = 15;
+
+impl Lines<'_> {
+    /// The chart as a card.
+    pub fn draw(&self, engines: &Engines) -> Markup {
+        let Self { lines, scale, .. } = self;
+        let points = lines.iter().flat_map(|line| &line.points);
+        let mut threads: Vec<u64> = points.map(|(threads, _)| *threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let ends = (threads[0] as f64, threads[threads.len() - 1] as f64);
+        // A step to the right is a factor too: threads are measured as 1, 2, 4, 8.
+        let x = |threads: u64| 100.0 * (threads as f64 / ends.0).ln() / (ends.1 / ends.0).ln();
+        let y = |speed: f64| 100.0 - scale.at(speed);
+        // Long names, and those of narrow charts, stand below.
+        let keyed = !self.wide || lines.iter().any(|line| line.on.chars().count() > ROOM);
+        let last = |line: &Line| y(line.points[line.points.len() - 1].1);
+        let named = apart(lines.iter().map(last));
+        html! {
+            figure.card.wide[self.wide] {
+                figcaption {
+                    strong { (self.title) }
+                    span.caption {
+                        (self.caption)
+                        @if scale.log { " · log scale" }
+                    }
                 }
-            }
-            div.plot {
-                div.field {
-                    svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true" {
-                        @for tick in scale.ticks() {
-                            line.rule x1="0" x2="100" y1=(y(tick)) y2=(y(tick)) {}
-                        }
-                        @for line in lines {
-                            polyline class=(engines.class(line.on)) points=(path(line, &x, &y)) {}
-                        }
-                    }
-                    @for tick in scale.ticks() {
-                        span.tick-y style=(format!("top:{:.2}%", y(tick))) { (short(tick)) }
-                    }
-                    @for &threads in &labelled(&threads, &x) {
-                        span.tick-x style=(format!("left:{:.2}%", x(threads))) { (threads) }
-                    }
-                    @for (line, name_at) in lines.iter().zip(named) {
-                        @for &(threads, speed) in &line.points {
-                            span.point style=(format!("left:{:.2}%;top:{:.2}%", x(threads), y(speed))) {
-                                (engines.mark(line.on))
+                div.plot.keyed[keyed] {
+                    div.field {
+                        svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true" {
+                            @for tick in scale.ticks() {
+                                line.rule x1="0" x2="100" y1=(y(tick)) y2=(y(tick)) {}
+                            }
+                            @for line in lines {
+                                polyline class=(engines.class(line.on)) points=(path(line, &x, &y)) {}
                             }
                         }
-                        span.line-name style=(format!("top:{name_at:.2}%")) {
-                            (engines.mark(line.on)) (line.on)
+                        @for tick in scale.ticks() {
+                            span.tick-y style=(format!("top:{:.2}%", y(tick))) { (short(tick)) }
+                        }
+                        @for &threads in &labelled(&threads, &x) {
+                            span.tick-x style=(format!("left:{:.2}%", x(threads))) { (threads) }
+                        }
+                        @for (line, name_at) in lines.iter().zip(named) {
+                            @for &(threads, speed) in &line.points {
+                                span.point style=(format!("left:{:.2}%;top:{:.2}%", x(threads), y(speed))) {
+                                    (engines.mark(line.on))
+                                }
+                            }
+                            @if !keyed {
+                                span.line-name style=(format!("top:{name_at:.2}%")) {
+                                    (engines.mark(line.on)) (line.on)
+                                }
+                            }
                         }
                     }
+                    div.axis-name { "threads" }
                 }
-                div.axis-name { "threads" }
+                @if keyed {
+                    ul.key { @for line in lines { li { (engines.name(line.on)) } } }
+                }
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   rows ─► groups ─► headline      the most telling ratios
-//!                 └─► section       a workload: bars, lines, waits, table
+//!                 └─► section       a workload: threads (lines), miss (a matrix), charts (bars), waits,
+//!                                   table
 //!   machine, commands ─► page       around them
 //! ```
 //! `bars` and `lines` draw; `engines` says which colour and mark each engine has, always the same; what
@@ -10,15 +11,18 @@
 
 mod about;
 mod bars;
+mod charts;
 mod commands;
 mod engines;
 mod headline;
 mod lines;
 mod machine;
+mod miss;
 mod page;
 mod scale;
 mod section;
 mod table;
+mod threads;
 mod waits;
 
 use crate::error::Error;

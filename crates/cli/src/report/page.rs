@@ -3,8 +3,8 @@
 use super::About;
 use super::engines::Engines;
 use super::{commands, headline, machine, section};
-use crate::results::Row;
 use crate::results::group::{Group, group};
+use crate::results::{Row, on};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Nothing is fetched, nothing runs: the page keeps to itself even if a name in the rows were hostile.
@@ -30,8 +30,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
                     p.project { "softfault lab" }
                     h1 { (about.title) }
                     p.lead {
-                        "Files mapped into memory that is too small for them: what the same work costs on "
-                        "each engine. " (rows.len()) " runs"
+                        "Page faults under a memory budget: what the same work costs on each engine. " (rows.len()) " runs"
                         @if groups.iter().any(|group| group.runs.len() > 1) {
                             ", medians; the thin line on a bar spans the runs"
                         }
@@ -54,18 +53,10 @@ pub fn page(rows: &[Row], about: &About) -> String {
 
 /// What the engines are, for a reader who does not know the lab.
 fn legend(engines: &Engines) -> Markup {
-    let what = |on: &str| match on {
-        "kernel" => "mmap as it is",
-        "kernel-random" => "mmap with MADV_RANDOM",
-        "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
-        "pread" => "direct reads, no map: what the device gives",
-        "softfault" => "faults served in user space",
-        _ => "",
-    };
     html! {
         ul.legend {
             @for on in engines.names() {
-                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (what(on)) } } }
+                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (on::words(on)) } } }
             }
         }
     }

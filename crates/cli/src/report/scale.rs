@@ -6,7 +6,11 @@ use crate::size;
 /// From this factor on a linear scale hides the small ones.
 const LOG_FROM: f64 = 20.0;
 
+/// Steps of a decade that are factors of about two apart.
+const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
+
 /// Where a figure lies, in percent of the way. All fields immutable.
+#[derive(Clone, Copy)]
 pub struct Scale {
     /// Whether each step is a factor.
     pub log: bool,
@@ -44,6 +48,20 @@ impl Scale {
         }
     }
 
+    /// A scale for lines, that need not begin below their lowest point.
+    pub fn of_lines(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let least = values.clone().filter(|value| *value > 0.0);
+        let least = least.fold(f64::INFINITY, f64::min);
+        let mut scale = Self::over(values);
+        if scale.log {
+            let decade = 10f64.powf(least.log10().floor());
+            let below = STEPS.map(|step| step * decade).into_iter();
+            let below = below.filter(|start| *start <= least * 1.0001);
+            scale.low = below.fold(decade, f64::max);
+        }
+        scale
+    }
+
     /// A scale of bytes from zero.
     pub fn of_bytes(values: impl Iterator<Item = f64>) -> Self {
         Self {
@@ -67,6 +85,17 @@ impl Scale {
     /// Figures to mark on the way, five at most.
     pub fn ticks(&self) -> Vec<f64> {
         if self.log {
+            let decades = (self.high / self.low).log10();
+            let (first, last) = (
+                self.low.log10().floor() as i32,
+                self.high.log10().floor() as i32,
+            );
+            // Of few decades there is room for steps within them.
+            if decades < 2.0 {
+                let steps = (first..=last).flat_map(|n| STEPS.map(|step| step * 10f64.powi(n)));
+                let inside = |tick: &f64| *tick >= self.low * 0.999 && *tick <= self.high * 1.001;
+                return steps.filter(inside).collect();
+            }
             let (first, last) = (self.low.log10().round() as i32, self.high.log10() as i32);
             let step = ((last - first) / 4 + 1).max(1) as usize;
             return (first..=last)
@@ -112,6 +141,16 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A tick's label of microseconds: `10 ms`.
+pub fn of_us(value: f64) -> String {
+    let (value, unit) = match value {
+        _ if value >= 1e6 => (value / 1e6, "s"),
+        _ if value >= 1e3 => (value / 1e3, "ms"),
+        _ => (value, "µs"),
+    };
+    format!("{} {unit}", short(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +177,15 @@ mod tests {
     }
 
     #[test]
+    fn lines_have_the_height_to_themselves() {
+        let scale = Scale::of_lines([23_000.0, 560_000.0].into_iter());
+        assert!(scale.log && scale.at(23_000.0) < 10.0);
+        assert_eq!(scale.ticks(), [2e4, 5e4, 1e5, 2e5, 5e5]);
+        let wide = Scale::of_lines([60.0, 9e5].into_iter());
+        assert_eq!(wide.ticks(), [1e2, 1e3, 1e4, 1e5]);
+    }
+
+    #[test]
     fn nothing_has_a_scale_too() {
         let scale = Scale::over([0.0].into_iter());
         assert_eq!(scale.at(0.0), 0.0);
@@ -156,6 +204,10 @@ mod tests {
         assert_eq!(
             [0.0, 0.01, 0.5, 25.0, 1000.0, 2500.0, 1e6].map(short),
             ["0", "0.01", "0.5", "25", "1k", "2.5k", "1M"]
+        );
+        assert_eq!(
+            [0.0, 0.1, 10.0, 2500.0, 1e7].map(of_us),
+            ["0 µs", "0.1 µs", "10 µs", "2.5 ms", "10 s"]
         );
     }
 }

@@ -1,14 +1,10 @@
 //! A workload's part of the page: what it does, its charts, its table.
 
 use super::about::about;
-use super::bars::{Bar, Bars, Chart};
 use super::engines::Engines;
-use super::lines::{self, Line};
-use super::scale::{bytes, short};
-use super::{table, waits};
+use super::scale::bytes;
+use super::{miss, table, waits};
 use crate::results::group::{Group, threads};
-use crate::results::{PAGE, Row, figure};
-use crate::size;
 use maud::{Markup, html};
 
 /// The groups of one workload over the same file and memory.
@@ -27,7 +23,7 @@ pub fn sections<'a>(groups: &'a [Group<'a>]) -> Vec<Section<'a>> {
             let first = section.groups[0].key;
             section.workload == group.key.workload
                 && first.memory_bytes == group.key.memory_bytes
-                && file_bytes(section.groups[0]) == file_bytes(group)
+                && bytes_of(section.groups[0]) == bytes_of(group)
         };
         match sections.iter_mut().find(like) {
             Some(section) => section.groups.push(group),
@@ -48,21 +44,13 @@ pub fn sections<'a>(groups: &'a [Group<'a>]) -> Vec<Section<'a>> {
     sections
 }
 
-/// Length of one file: in rounds each thread has its own.
-fn file_bytes(group: &Group) -> u64 {
-    let rounds = group.runs.iter().any(|row| row.rounds.is_some());
-    match rounds && group.key.threads > 0 {
-        true => group.key.file_bytes / group.key.threads,
-        false => group.key.file_bytes,
-    }
-}
-
 impl<'a> Section<'a> {
     /// The section.
     pub fn draw(&self, engines: &Engines) -> Markup {
-        let charts = [self.speed(), self.read(), self.cpu(), self.peak()];
-        let waits = waits::cards(&self.groups, engines);
-        let open = waits.len() <= 2;
+        let lines = self.over_threads();
+        let charts = self.charts(!lines.is_empty());
+        let (waits, quiet) = waits::cards(&self.groups, engines);
+        let open = waits.len() <= 3 || self.workload == "warm-start";
         html! {
             section {
                 h2 { (self.workload) }
@@ -71,13 +59,17 @@ impl<'a> Section<'a> {
                     span.setting { (self.setting()) }
                 }
                 div.cards {
-                    @for lines in self.over_threads() { (lines::draw(&lines.0, &lines.1, &lines.2, engines)) }
+                    @for lines in &lines { (lines.draw(engines)) }
+                    @if let Some(matrix) = miss::matrix(&self.groups, engines) { (matrix) }
                     @for chart in charts.iter().filter(|chart| !chart.is_empty()) { (chart.draw(engines)) }
                 }
-                @if !waits.is_empty() {
+                @if !(waits.is_empty() && quiet.is_empty()) {
                     details open[open] {
                         summary { "How long locks were waited for" }
                         div.cards { @for card in &waits { (card) } }
+                        @if !quiet.is_empty() {
+                            p.about.quiet { "Taken, and never waited for as long as a microsecond: " (quiet.join("; ")) "." }
+                        }
                     }
                 }
                 details open {
@@ -113,12 +105,12 @@ impl<'a> Section<'a> {
             (least, most) => format!("medians of {least} to {most} runs"),
         };
         let mut parts = Vec::new();
-        if first.key.file_bytes > 0 {
-            let each = match file_bytes(first) == first.key.file_bytes {
-                true => "",
-                false => " for each thread",
-            };
-            parts.push(format!("file {}{each}", bytes(file_bytes(first) as f64)));
+        let shown = |n: u64| bytes(n as f64);
+        match (first.key.thread_bytes(), first.key.is_anonymous()) {
+            _ if first.key.file_bytes == 0 => {}
+            (Some(each), true) => parts.push(format!("{} of memory for each thread", shown(each))),
+            (Some(each), false) => parts.push(format!("file {} for each thread", shown(each))),
+            (None, _) => parts.push(format!("file {}", shown(first.key.file_bytes))),
         }
         if first.key.memory_bytes > 0 {
             parts.push(format!("memory {}", bytes(first.key.memory_bytes as f64)));
@@ -131,179 +123,6 @@ impl<'a> Section<'a> {
             .collect();
         format!("{}.", capital(&parts.join(", ")))
     }
-
-    /// A label for each pattern and number of threads, as far as they differ.
-    fn labels(&self) -> Vec<(String, Vec<&'a Group<'a>>)> {
-        let key = self.groups[0].key;
-        let one_count = self
-            .groups
-            .iter()
-            .all(|group| group.key.threads == key.threads);
-        let one_pattern = self
-            .groups
-            .iter()
-            .all(|group| group.key.pattern == key.pattern);
-        let mut labels: Vec<(String, Vec<&Group>)> = Vec::new();
-        for &group in &self.groups {
-            let key = group.key;
-            let label = match (one_count, one_pattern) {
-                (true, _) => key.pattern.to_owned(),
-                (false, true) => threads(key.threads),
-                (false, false) => format!("{}, {}", key.pattern, threads(key.threads)),
-            };
-            match labels.iter_mut().find(|(other, _)| *other == label) {
-                Some((_, groups)) => groups.push(group),
-                None => labels.push((label, vec![group])),
-            }
-        }
-        labels
-    }
-
-    fn chart(
-        &self,
-        title: &str,
-        caption: &str,
-        figure: fn(&Row) -> Option<f64>,
-        text: fn(&Group, f64) -> String,
-        tick: fn(f64) -> String,
-    ) -> Chart<'a> {
-        let bar = |group: &&'a Group<'a>| {
-            let values = group.values(figure);
-            let value = group.median(figure);
-            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = values.iter().copied().fold(0.0, f64::max);
-            Bar {
-                on: group.on,
-                value,
-                spread: (values.len() > 1 && most > least).then_some((least, most)),
-                text: match value {
-                    Some(value) => text(group, value),
-                    None if group.runs.is_empty() => "failed".into(),
-                    None => "not known".into(),
-                },
-                gave_up: group.gave_up() > 0,
-            }
-        };
-        let bars = |(label, groups): (String, Vec<&'a Group<'a>>)| Bars {
-            label,
-            bars: groups.iter().map(bar).collect(),
-        };
-        Chart {
-            title: title.into(),
-            caption: caption.into(),
-            groups: self.labels().into_iter().map(bars).collect(),
-            limit: None,
-            tick,
-            bytes: false,
-        }
-    }
-
-    fn speed(&self) -> Chart<'a> {
-        let unit = self.groups.iter().find(|group| !group.runs.is_empty());
-        let caption = match unit.map(|group| group.unit()) {
-            Some("rounds/s") => "rounds a second; more is better",
-            _ => "pages touched a second; more is better",
-        };
-        let text = |group: &Group, value: f64| {
-            let given_up = if group.gave_up() > 0 {
-                ", given up"
-            } else {
-                ""
-            };
-            format!("{} /s{given_up}", figure::show(value))
-        };
-        self.chart("Speed", caption, Row::speed, text, short)
-    }
-
-    fn read(&self) -> Chart<'a> {
-        let caption = "bytes read from the disk for each byte of the pages touched; less is better";
-        let text = |_: &Group, value: f64| format!("{} ×", figure::show(value));
-        // Of holes nothing is read.
-        let mut chart = self.chart(
-            "Read for a byte used",
-            caption,
-            Row::read_per_used,
-            text,
-            short,
-        );
-        let nothing = |bars: &Bars| bars.bars.iter().all(|bar| bar.value.unwrap_or(0.0) == 0.0);
-        chart.groups.retain(|bars| !nothing(bars));
-        chart
-    }
-
-    fn cpu(&self) -> Chart<'a> {
-        let caption = "processor time for a page touched, in µs; less is better";
-        let text = |_: &Group, value: f64| format!("{} µs", figure::show(value));
-        self.chart(
-            "CPU for a page",
-            caption,
-            Row::cpu_per_access_us,
-            text,
-            short,
-        )
-    }
-
-    fn peak(&self) -> Chart<'a> {
-        let caption = "the most memory at any time, page cache and page tables included";
-        let text = |_: &Group, value: f64| size::show(value as u64);
-        let figure = |row: &Row| row.peak_bytes.map(|bytes| bytes as f64);
-        let mut chart = self.chart("Peak of memory", caption, figure, text, bytes);
-        chart.bytes = true;
-        let budget = self.groups[0].key.memory_bytes as f64;
-        if budget >= PAGE {
-            chart.limit = Some((budget, "the budget:".into()));
-        }
-        chart
-    }
-
-    /// A chart for each pattern that was measured with several numbers of threads: title, caption, lines.
-    fn over_threads(&self) -> Vec<(String, String, Vec<Line<'a>>)> {
-        let mut charts: Vec<(&str, Vec<Line>)> = Vec::new();
-        for group in &self.groups {
-            let Some(speed) = group.speed() else { continue };
-            let at = match charts
-                .iter()
-                .position(|(pattern, _)| *pattern == group.key.pattern)
-            {
-                Some(at) => at,
-                None => {
-                    charts.push((group.key.pattern, Vec::new()));
-                    charts.len() - 1
-                }
-            };
-            let lines = &mut charts[at].1;
-            let point = (group.key.threads, speed);
-            match lines.iter_mut().find(|line| line.on == group.on) {
-                Some(line) => line.points.push(point),
-                None => lines.push(Line {
-                    on: group.on,
-                    points: vec![point],
-                }),
-            }
-        }
-        let unit = self
-            .speed()
-            .caption
-            .split(';')
-            .next()
-            .unwrap_or("")
-            .to_owned();
-        let mut finished = Vec::new();
-        for (pattern, mut lines) in charts {
-            lines.retain(|line| line.points.len() > 1 && line.points[0].0 > 0);
-            for line in &mut lines {
-                line.points.sort_unstable_by_key(|(threads, _)| *threads);
-            }
-            if !lines.is_empty() {
-                let title = match pattern == self.workload {
-                    true => "Speed over threads".into(),
-                    false => format!("Speed over threads: {pattern}"),
-                };
-                finished.push((title, unit.clone(), lines));
-            }
-        }
-        finished
-    }
 }
 
 fn capital(text: &str) -> String {
@@ -312,4 +131,9 @@ fn capital(text: &str) -> String {
         .next()
         .map(|letter| letter.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
+}
+
+/// What sections are told apart by: length of what is touched, by each thread if it is its own.
+fn bytes_of(group: &Group) -> u64 {
+    group.key.thread_bytes().unwrap_or(group.key.file_bytes)
 }

@@ -6,9 +6,11 @@ use crate::results::{Row, figure};
 use crate::size;
 use maud::{Markup, html};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 12] = [
     "speed",
     "ratio",
+    "faults/CPU s",
+    "maps",
     "time",
     "read",
     "read/used",
@@ -24,11 +26,15 @@ const DASH: &str = "–";
 
 /// The table; ratios are against the first engine of the same row.
 pub fn table(groups: &[&Group], engines: &Engines) -> Markup {
-    // A column that no engine here has says nothing.
+    // A column that no engine here has says nothing, and of memory without a file nothing is read.
+    let nothing = |text: &str| match groups[0].key.is_anonymous() {
+        true => [DASH, "0", "0 B", "0 ×"].contains(&text),
+        false => text == DASH,
+    };
     let lines: Vec<_> = (groups.iter())
         .map(|group| figures(group, groups[first_like(groups, group)]))
         .collect();
-    let has = |at: &usize| lines.iter().any(|line| line[*at] != DASH);
+    let has = |at: &usize| lines.iter().any(|line| !nothing(&line[*at]));
     let columns: Vec<usize> = (0..HEADER.len()).filter(has).collect();
     let remarks = groups.iter().any(|group| !group.remarks().is_empty());
     html! {
@@ -69,8 +75,8 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     let count = |count: Option<f64>| or_dash(count.map(|n| figure::whole(n.round() as u64)));
     let speed = group.speed();
     let ratio = match (speed, first.speed()) {
-        (Some(speed), Some(first)) if first > 0.0 => {
-            Some(format!("{} ×", figure::show(speed / first)))
+        (Some(speed), Some(base)) if base > 0.0 && group.unit() == first.unit() => {
+            Some(format!("{} ×", figure::show(speed / base)))
         }
         _ => None,
     };
@@ -81,6 +87,12 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     [
         or_dash(speed.map(|speed| format!("{} {}", figure::show(speed), group.unit()))),
         or_dash(ratio),
+        count(group.median(Row::faults_per_cpu)),
+        or_dash(
+            group
+                .median(|row| row.maps_per_s)
+                .map(|maps| format!("{} /s", figure::show(maps))),
+        ),
         or_dash(group.median(|row| Some(row.elapsed_s)).map(figure::seconds)),
         bytes(group.count(|row| row.bytes_read)),
         or_dash(
@@ -96,6 +108,12 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
         bytes(group.count(|row| row.peak_bytes)),
         or_dash(used.map(|percent| format!("{} %", figure::show(percent)))),
         count(group.count(|row| row.retry_mmap_drop)),
-        count(group.count(|row| row.retry_io_miss)),
+        or_dash(group.count(|row| row.retry_io_miss).map(|gone| {
+            let percent = group
+                .median(Row::miss_per_drop)
+                .filter(|percent| *percent > 0.0);
+            let percent = percent.map(|percent| format!(", {} %", figure::show(percent)));
+            figure::whole(gone.round() as u64) + &percent.unwrap_or_default()
+        })),
     ]
 }

@@ -27,15 +27,16 @@ const NAMES: [(&str, &str); 3] = [
     ("vma_lock", "VMA locks"),
 ];
 
-/// A card for each pattern, number of threads and lock that was taken at all.
-pub fn cards(groups: &[&Group], engines: &Engines) -> Vec<Markup> {
+/// A card for each pattern, number of threads and lock that was waited for; and the names of those that
+/// were taken, but never waited for as long as a microsecond.
+pub fn cards(groups: &[&Group], engines: &Engines) -> (Vec<Markup>, Vec<String>) {
     let mut keys = Vec::new();
     for group in groups {
         if !keys.contains(&group.key) {
             keys.push(group.key);
         }
     }
-    let mut cards = Vec::new();
+    let (mut cards, mut quiet) = (Vec::new(), Vec::new());
     for key in keys {
         let like: Vec<&Group> = groups
             .iter()
@@ -45,12 +46,13 @@ pub fn cards(groups: &[&Group], engines: &Engines) -> Vec<Markup> {
         let locks: BTreeSet<&str> = like.iter().flat_map(|group| group.locks_taken()).collect();
         for lock in locks {
             let label = format!("{}, {}", key.pattern, threads(key.threads));
-            if let Some(chart) = chart(&like, lock, &label) {
-                cards.push(chart.draw(engines));
+            match chart(&like, lock, &label) {
+                Some(chart) => cards.push(chart.draw(engines)),
+                None => quiet.push(format!("{} ({label})", name(lock))),
             }
         }
     }
-    cards
+    (cards, quiet)
 }
 
 fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<'a>> {
@@ -62,6 +64,9 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
     let waits =
         |group: &Group, at: usize| group.lock_mean(lock, |lock| lock.wait_ranges[at] as f64);
     let last = (0..RANGES.len()).rfind(|&at| taken().any(|group| waits(group, at) > Some(0.0)))?;
+    if last == 0 {
+        return None;
+    }
     // One empty range shows that the others are empty.
     let shown = (last + 2).min(RANGES.len());
     let bar = |group: &'a Group<'a>, at: usize| {
@@ -70,7 +75,10 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
             on: group.on,
             value: Some(waits),
             spread: None,
-            text: figure::show(waits),
+            text: match waits.fract() == 0.0 {
+                true => figure::whole(waits as u64),
+                false => figure::show(waits),
+            },
             gave_up: false,
         }
     };
@@ -83,16 +91,22 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
         format!("{wait} on {}", group.on)
     };
     let longest: Vec<String> = taken().map(longest).collect();
-    let name = NAMES.iter().find(|(name, _)| *name == lock);
     Some(Chart {
-        title: format!("{}: {label}", name.map_or(lock, |(_, name)| name)),
+        title: format!("{}: {label}", name(lock)),
         caption: format!(
             "acquisitions of a run by how long they waited; longest {}",
             longest.join(", ")
         ),
         groups: (0..shown).map(bars).collect(),
         limit: None,
+        beside: Vec::new(),
         tick: short,
         bytes: false,
     })
+}
+
+/// A lock's name for readers.
+fn name(lock: &str) -> &str {
+    let known = NAMES.iter().find(|(name, _)| *name == lock);
+    known.map_or(lock, |(_, name)| name)
 }

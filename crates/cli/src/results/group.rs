@@ -53,6 +53,17 @@ impl<'a> Key<'a> {
         }
     }
 
+    /// Whether no file is mapped.
+    pub fn is_anonymous(&self) -> bool {
+        self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
+    }
+
+    /// Length of what each thread has for itself; `None` where all have the same files.
+    pub fn thread_bytes(&self) -> Option<u64> {
+        let own = ["thrash", "pft", "spf"].contains(&self.workload);
+        self.file_bytes.checked_div(self.threads).filter(|_| own)
+    }
+
     /// All of it, for a reader.
     pub fn describe(&self) -> String {
         let Self {
@@ -60,12 +71,17 @@ impl<'a> Key<'a> {
             memory_bytes,
             ..
         } = *self;
-        let (name, threads) = (self.name(), threads(self.threads));
-        let file = size::show(file_bytes);
-        format!(
-            "{name}, {threads}, file {file}, memory {}",
-            size::show(memory_bytes)
-        )
+        let mut text = format!("{}, {}", self.name(), threads(self.threads));
+        let what = match self.is_anonymous() {
+            true => "touched",
+            false => "file",
+        };
+        for (what, bytes) in [(what, file_bytes), ("memory", memory_bytes)] {
+            if bytes > 0 {
+                text += &format!(", {what} {}", size::show(bytes));
+            }
+        }
+        text
     }
 }
 
@@ -98,6 +114,24 @@ pub fn group<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Group<'a>> {
         }
     }
     groups
+}
+
+/// A rate of a row.
+pub type Rate = fn(&Row) -> Option<f64>;
+
+/// What `groups` are compared by: rounds if one has them, else faults, else touched pages; the unit, and
+/// the figure.
+pub fn speed_of(groups: &[&Group]) -> (&'static str, Rate) {
+    let any = |rate: Rate| {
+        let mut runs = groups.iter().flat_map(|group| &group.runs);
+        runs.any(|row| rate(row).is_some())
+    };
+    let rounds: Rate = |row| row.rounds_per_s;
+    match () {
+        _ if any(rounds) => ("rounds/s", rounds),
+        _ if any(Row::fault_rate) => ("faults/s", Row::fault_rate),
+        _ => ("pages/s", |row| row.accesses_per_s),
+    }
 }
 
 impl Group<'_> {
@@ -147,15 +181,32 @@ impl Group<'_> {
 
     /// The unit of its speed.
     pub fn unit(&self) -> &'static str {
-        match self.runs.iter().any(|row| row.rounds_per_s.is_some()) {
-            true => "rounds/s",
-            false => "pages/s",
+        speed_of(&[self]).0
+    }
+
+    /// Words behind a figure of runs of which one was given up.
+    pub fn given_up(&self) -> &'static str {
+        match self.gave_up() {
+            0 => "",
+            _ => ", given up",
         }
     }
 
     /// How many runs were given up.
     pub fn gave_up(&self) -> usize {
         self.runs.iter().filter(|row| row.gave_up).count()
+    }
+
+    /// What stands behind each of its figures: `+` if a run was given up, `!` if one failed.
+    pub fn mark(&self) -> String {
+        let marks = [("+", self.gave_up()), ("!", self.failed)];
+        let marks = marks.into_iter().filter(|(_, runs)| *runs > 0);
+        marks.map(|(mark, _)| mark).collect()
+    }
+
+    /// The middle of the runs' longest waits of a kind.
+    pub fn longest_wait(&self, of: super::LongestWait) -> Option<f64> {
+        self.median(|row| of(row.longest_waits.as_ref()?))
     }
 
     /// What a reader must know beside the figures.

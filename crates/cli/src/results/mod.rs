@@ -5,6 +5,7 @@
 
 pub mod figure;
 pub mod group;
+pub mod on;
 pub mod stats;
 
 use crate::error::Error;
@@ -32,6 +33,7 @@ pub struct Row {
     pub workload: String,
     pub pattern: String,
     pub on: String,
+    pub run: Option<u32>,
     pub threads: u64,
     pub seed: Option<u64>,
     #[serde(default)]
@@ -48,6 +50,9 @@ pub struct Row {
     pub accesses_per_s: Option<f64>,
     pub rounds: Option<u64>,
     pub rounds_per_s: Option<f64>,
+    pub faults_per_s: Option<f64>,
+    pub faults_per_cpu: Option<f64>,
+    pub maps_per_s: Option<f64>,
     pub bytes_read: Option<u64>,
     pub cpu_s: Option<f64>,
     pub peak_bytes: Option<u64>,
@@ -56,6 +61,7 @@ pub struct Row {
     pub readahead_pages: Option<u64>,
     pub readahead_used: Option<u64>,
     pub locks: Option<BTreeMap<String, Lock>>,
+    pub longest_waits: Option<LongestWaits>,
     #[serde(default)]
     pub notes: Vec<String>,
     pub error: Option<String>,
@@ -73,6 +79,33 @@ pub struct Lock {
     /// Waits in each of `RANGES`.
     pub wait_ranges: [u64; RANGES.len()],
 }
+
+/// The longest time that a run's threads were kept waiting, in microseconds; `None` of what it did not do.
+#[derive(Clone, Debug, Deserialize)]
+pub struct LongestWaits {
+    /// Any touch.
+    pub touch_us: Option<f64>,
+    /// A touch of the one with high priority.
+    pub priority_touch_us: Option<f64>,
+    pub map_us: Option<f64>,
+    pub unmap_us: Option<f64>,
+    pub fork_us: Option<f64>,
+}
+
+/// A wait of `LongestWaits`.
+pub type LongestWait = fn(&LongestWaits) -> Option<f64>;
+
+/// All of `LongestWaits` with their names for readers, what document 002 is about first.
+pub const LONGEST_WAITS: [(&str, LongestWait); 5] = [
+    ("High-priority touch", |waits| waits.priority_touch_us),
+    ("Unmap", |waits| waits.unmap_us),
+    ("Fork", |waits| waits.fork_us),
+    ("Touch", |waits| waits.touch_us),
+    ("Map", |waits| waits.map_us),
+];
+
+/// Workloads that are nothing but faults: compared by these, not by pages touched.
+const OF_FAULTS: [&str; 2] = ["pft", "spf"];
 
 /// The rows of a result file; `-` is stdin. The errors name the file and what is wrong with it.
 pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
@@ -117,21 +150,45 @@ impl Row {
             ("elapsed_s", Some(self.elapsed_s)),
             ("accesses_per_s", self.accesses_per_s),
             ("rounds_per_s", self.rounds_per_s),
+            ("faults_per_s", self.faults_per_s),
+            ("faults_per_cpu", self.faults_per_cpu),
+            ("maps_per_s", self.maps_per_s),
             ("cpu_s", self.cpu_s),
         ];
         let wrong = |(_, figure): &(_, Option<f64>)| figure.is_some_and(|figure| figure < 0.0);
         let locks = self.locks.iter().flat_map(BTreeMap::values);
         let mut waits = locks.flat_map(|lock| [lock.wait_total_us, lock.wait_max_us]);
+        let longest = LONGEST_WAITS
+            .iter()
+            .filter_map(|(_, of)| of(self.longest_waits.as_ref()?));
+        let below = longest.into_iter().any(|wait| wait < 0.0);
         match figures.into_iter().find(wrong) {
             Some((name, _)) => Some(name),
-            None => waits.any(|wait| wait < 0.0).then_some("a lock's wait"),
+            None if waits.any(|wait| wait < 0.0) => Some("a lock's wait"),
+            None => below.then_some("a longest wait"),
         }
     }
 
-    /// What it is compared by: rounds a second, or touched pages a second. Zero is a speed (a run that
-    /// was given up before it had done anything), `None` is none.
+    /// What it is compared by: rounds a second, faults a second, or touched pages a second. Zero is a
+    /// speed (a run that was given up before it had done anything), `None` is none.
     pub fn speed(&self) -> Option<f64> {
-        self.rounds_per_s.or(self.accesses_per_s)
+        self.rounds_per_s
+            .or(self.fault_rate())
+            .or(self.accesses_per_s)
+    }
+
+    /// Faults a second, if it is them that the workload is about.
+    pub fn fault_rate(&self) -> Option<f64> {
+        self.faults_per_s.filter(|_| self.is_of_faults())
+    }
+
+    /// Faults a second of CPU time, likewise.
+    pub fn faults_per_cpu(&self) -> Option<f64> {
+        self.faults_per_cpu.filter(|_| self.is_of_faults())
+    }
+
+    fn is_of_faults(&self) -> bool {
+        OF_FAULTS.contains(&&self.workload[..])
     }
 
     /// Bytes read for each byte of the pages touched.

@@ -18,19 +18,34 @@ pub fn harmonic_mean(rates: &[f64]) -> Option<f64> {
     (!rates.is_empty()).then(|| rates.len() as f64 / times)
 }
 
-/// Whether the rates differ by more than the noise between runs: Welch's t-test, two-sided, on the times
-/// per unit of work (what a harmonic mean averages). One run on a side says nothing, and a rate of zero
-/// has no time.
-pub fn rates_differ(before: &[f64], after: &[f64]) -> bool {
-    let times = |rates: &[f64]| rates.iter().map(|rate| 1.0 / rate).collect::<Vec<_>>();
-    let zero = before.iter().chain(after).any(|&rate| rate <= 0.0);
-    !zero && differ(&times(before), &times(after))
+/// What can be said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Chance alone would rarely bring it about.
+    Differ,
+    /// It may be noise.
+    Noise,
+    /// The runs do not tell.
+    CannotTell,
 }
 
-fn differ(before: &[f64], after: &[f64]) -> bool {
-    if before.len() < 2 || after.len() < 2 {
-        return false;
+/// Whether the rates differ by more than the noise between runs: Welch's t-test, two-sided, on the times
+/// per unit of work (what a harmonic mean averages). One run on a side tells nothing, and a rate of zero
+/// has no time.
+pub fn judge(before: &[f64], after: &[f64]) -> Verdict {
+    let times = |rates: &[f64]| rates.iter().map(|rate| 1.0 / rate).collect::<Vec<_>>();
+    let zero = before.iter().chain(after).any(|&rate| rate <= 0.0);
+    if zero || before.len().min(after.len()) < 2 {
+        return Verdict::CannotTell;
     }
+    match differ(&times(before), &times(after)) {
+        true => Verdict::Differ,
+        false => Verdict::Noise,
+    }
+}
+
+/// Welch's t-test; two values or more a side.
+fn differ(before: &[f64], after: &[f64]) -> bool {
     let ((mean_a, error_a), (mean_b, error_b)) = (mean(before), mean(after));
     let error = error_a + error_b;
     if error == 0.0 {
@@ -87,15 +102,27 @@ mod tests {
         ];
         assert!(differ(&a, &b));
         assert!(!differ(&a[..3], &b[..3]));
-        assert!(rates_differ(&[100.0, 101.0, 99.0], &[110.0, 111.0, 109.0]));
-        assert!(!rates_differ(&[100.0, 130.0, 80.0], &[110.0, 140.0, 90.0]));
+        use Verdict::{Differ, Noise};
+        assert_eq!(judge(&[100.0, 101.0, 99.0], &[110.0, 111.0, 109.0]), Differ);
+        assert_eq!(judge(&[100.0, 130.0, 80.0], &[110.0, 140.0, 90.0]), Noise);
+    }
+
+    /// The level is p < 0.05: with t(4) = 2.776, three runs a side that spread by d (deviation d) differ
+    /// from 2.267 d on.
+    #[test]
+    fn the_level_is_where_students_table_has_it() {
+        let around = |mean: f64| [mean - 1.0, mean, mean + 1.0];
+        assert!(!differ(&around(10.0), &around(12.26)));
+        assert!(differ(&around(10.0), &around(12.28)));
     }
 
     #[test]
     fn one_run_zero_rates_and_equal_runs_are_judged_without_a_spread() {
-        assert!(!rates_differ(&[1.0], &[1000.0, 1001.0]));
-        assert!(!rates_differ(&[0.0, 0.0], &[1000.0, 1001.0]));
-        assert!(rates_differ(&[2.0, 2.0], &[3.0, 3.0]));
-        assert!(!rates_differ(&[2.0, 2.0], &[2.0, 2.0]));
+        use Verdict::{CannotTell, Differ, Noise};
+        assert_eq!(judge(&[1.0], &[1000.0, 1001.0]), CannotTell);
+        assert_eq!(judge(&[], &[1000.0, 1001.0]), CannotTell);
+        assert_eq!(judge(&[0.0, 0.0], &[1000.0, 1001.0]), CannotTell);
+        assert_eq!(judge(&[2.0, 2.0], &[3.0, 3.0]), Differ);
+        assert_eq!(judge(&[2.0, 2.0], &[2.0, 2.0]), Noise);
     }
 }

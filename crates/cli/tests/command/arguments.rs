@@ -157,6 +157,65 @@ fn wrong_arguments_are_one_line_and_code_2() {
 }
 
 #[test]
+fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
+    let dir = directory();
+    for (on, words) in [
+        (
+            "windows",
+            &["windows", "kernel-random", "pread", "softfault:POLICY"][..],
+        ),
+        ("kernel,", &["softfault"]),
+        ("kernel:pin=no", &["kernel has no policies"]),
+        ("softfault:pin=maybe", &["one of no, yes, not `maybe`"]),
+        ("softfault:pin", &["NAME=VALUE"]),
+        ("softfault:sync=x", &["lock, retry, pin and miss"]),
+        ("kernel,softfault,kernel", &["--on has kernel twice"]),
+        (
+            "softfault,softfault:pin=yes+lock=refcount",
+            &["--on has softfault twice"],
+        ),
+    ] {
+        for word in words {
+            let run = ["lab", "run", "sparse", "--on", on];
+            refused(softfault(&run).current_dir(dir.path()), word);
+        }
+    }
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn what_a_workload_has_no_use_for_is_refused() {
+    let dir = directory();
+    for (arguments, word) in [
+        ("warm-start --on pread", "pread maps nothing"),
+        ("pft --on kernel,pread", "pread maps nothing"),
+        ("spf --on pread", "pread maps nothing"),
+        ("storm --on pread", "pread maps nothing"),
+        ("pft --on kernel-random", "anonymous memory"),
+        ("spf --on kernel-sequential", "anonymous memory"),
+        ("pft --file /etc/passwd", "--file"),
+        ("spf --file /etc/passwd", "--file"),
+        ("warm-start --file /etc/passwd", "--file"),
+        ("storm --pattern own", "--pattern"),
+        ("pft --pattern mine", "own or shared"),
+        ("pft --pattern own --shared", "--shared"),
+        ("spf --shared", "--shared is for pft"),
+        ("pft --touch 3", "--touch"),
+        ("storm --files data", "--files"),
+        ("pft --threads 1,0", "--threads"),
+        ("pft --threads 1,2,1", "--threads has 1 twice"),
+        ("pft --threads 1,x", "x"),
+        ("pft --file-size 65M --memory 128M", "half of --memory"),
+        ("spf --file-size 8M --memory 64M", "half of --memory"),
+    ] {
+        let mut run = softfault(&["lab", "run"]);
+        run.args(arguments.split(' ')).current_dir(dir.path());
+        refused(&mut run, word);
+    }
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named() {
     let dir = directory();
     let empty = dir.path().join("empty");
@@ -218,6 +277,19 @@ fn help_is_no_error() {
         assert_eq!((code, err.as_str()), (0, ""));
         assert!(!out.is_empty());
         assert!(!out.contains("lab-child"), "the hidden command shows");
+    }
+    let (_, out, _) = finish(&mut softfault_plain(&["lab", "run", "--help"]));
+    for word in [
+        "warm-start",
+        "pft",
+        "spf",
+        "storm",
+        "kernel-sequential",
+        "softfault:POLICIES",
+        "retry=vma-lock|mmap-lock|held",
+        "miss=adaptive|baseline|p1|p2|both",
+    ] {
+        assert!(out.contains(word), "{word}: {out}");
     }
 }
 

@@ -133,6 +133,27 @@ fn while_threads_are_stuck_in_reads() {
 }
 
 #[test]
+fn while_threads_map_and_fork() {
+    for arguments in [
+        "warm-start --on kernel,softfault --file-size 32M --memory 24M",
+        "storm --on softfault --file-size 32M --memory 24M",
+        "pft --on kernel --file-size 1M",
+        "spf --on softfault --memory 24M",
+    ] {
+        let dir = directory();
+        let mut command = softfault(&["lab", "run"]);
+        command.args(arguments.split(' '));
+        command.args(["--threads", "4", "--seconds", "100000", "--dir"]);
+        let mut lab = start(command.arg(dir.path()));
+        let process = lab.id();
+        let child = until(&mut lab, || worker(process));
+        signal(process, libc::SIGINT);
+        assert_interrupted(lab, 130, dir.path());
+        assert!(!lives(child));
+    }
+}
+
+#[test]
 fn a_killed_command_takes_its_child_with_it_and_the_next_one_its_cgroups() {
     let dir = directory();
     let mut lab = start(&mut thrash(dir.path()));

@@ -62,12 +62,31 @@
     if (name.scrollWidth > name.clientWidth) wrong.push(`"${name.innerText}" is cut off`);
   }
 
+  const light = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+  // `color(srgb 1 0.5 0)` of a mixture, `rgb(255, 128, 0)` of a colour.
+  const parts = (colour) => {
+    const figures = colour.match(/[\d.]+/g).map(Number);
+    return colour.startsWith('rgb') ? figures.map((part) => part / 255) : figures;
+  };
+  const tints = new Set();
+  for (const cell of document.querySelectorAll('.tinted')) {
+    const style = getComputedStyle(cell);
+    tints.add(style.backgroundColor);
+    if (colourless(style.backgroundColor)) { wrong.push(`"${cell.innerText}" is not tinted`); continue; }
+    const [a, b] = [style.color, style.backgroundColor].map((colour) => luminance(parts(colour)));
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) wrong.push(`"${cell.innerText}" is hard to read: ${contrast.toFixed(2)}`);
+  }
+
   // The page is in a frame, since a window has a least width that is more than a phone's.
   const verdict = JSON.stringify({
     width: innerWidth,
     dark: matchMedia('(prefers-color-scheme: dark)').matches,
     texts: boxes.length,
     bars: bars.length,
+    lines: document.querySelectorAll('polyline').length,
+    tints: tints.size,
     wrong,
   });
   parent.postMessage(verdict, '*');

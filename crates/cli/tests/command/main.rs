@@ -14,6 +14,7 @@ mod softfault_rows;
 mod sum;
 mod tour;
 mod unprivileged;
+mod workloads;
 
 use serde_json::Value;
 use std::path::Path;

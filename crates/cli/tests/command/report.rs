@@ -20,9 +20,19 @@ pub fn page(dir: &Path, results: &[String]) -> String {
 
 /// All stored results.
 pub fn all() -> Vec<String> {
-    ["random", "sparse", "thrash", "edges"]
-        .map(|name| stored(&format!("{name}.json")))
-        .into()
+    [
+        "random",
+        "sparse",
+        "thrash",
+        "edges",
+        "miss-accounting",
+        "retries",
+        "warm-start",
+        "pft",
+        "storm",
+    ]
+    .map(|name| stored(&format!("{name}.json")))
+    .into()
 }
 
 #[test]
@@ -63,6 +73,45 @@ fn figures_are_there_with_their_units() {
         "--touch 10",
         "Linux",
         "cgroup v1",
+    ] {
+        let words = page.replace("<span>", "").replace("</span>", "");
+        assert!(words.contains(text), "no {text}");
+    }
+}
+
+#[test]
+fn policies_and_workloads_have_their_charts() {
+    let dir = directory();
+    let names = ["miss-accounting", "retries", "warm-start", "pft", "storm"];
+    let page = page(
+        dir.path(),
+        &names.map(|name| stored(&format!("{name}.json"))),
+    );
+    for text in [
+        // The matrix, in document 003's words.
+        "Read for a byte used, by what counts as a hit",
+        "<strong>P2-only</strong><br>softfault:miss=p2",
+        ">2,048 ×</td>",
+        // Document 000's ratio, and what did not end.
+        "Waited in vain",
+        "45.0 %",
+        "437,017, 45.0 %",
+        "0.0556 /s, given up",
+        "given up 1 of 2, failed 1 of 2",
+        // Waits of threads and for locks.
+        "Longest wait: high-priority touch",
+        "130 ms",
+        "VMA locks: mixed, 16 threads",
+        "10.5 ×",
+        // Faults over threads, and what they cost.
+        "Speed over threads: own",
+        "Faults for CPU time over threads: shared",
+        "64\u{a0}MiB\u{a0}of\u{a0}memory\u{a0}for\u{a0}each\u{a0}thread",
+        "Maps",
+        "30,500 /s",
+        // What a policy is, and how to measure it again.
+        "a fault keeps its VMA lock over I/O",
+        "--threads 1,21,56",
     ] {
         let words = page.replace("<span>", "").replace("</span>", "");
         assert!(words.contains(text), "no {text}");

@@ -132,16 +132,12 @@ fn nothing_overlaps_overflows_or_lacks_its_colour() {
         let verdict: Value = serde_json::from_str(&verdict.replace("&amp;", "&")).unwrap();
         assert_eq!(verdict["width"], view.width, "{}", view.name);
         assert_eq!(verdict["dark"], view.dark, "{}", view.name);
-        assert!(
-            verdict["texts"].as_u64() > Some(300),
-            "{}: {verdict}",
-            view.name
-        );
-        assert!(
-            verdict["bars"].as_u64() > Some(60),
-            "{}: {verdict}",
-            view.name
-        );
+        // Five engines' lines in each of pft's four charts, and those of random; the matrix goes from what
+        // is read in vain a thousandfold to what is not.
+        for (what, least) in [("texts", 1000), ("bars", 200), ("lines", 22), ("tints", 4)] {
+            let found = verdict[what].as_u64();
+            assert!(found >= Some(least), "{}: {what}: {found:?}", view.name);
+        }
         let wrong = verdict["wrong"].as_array().unwrap();
         assert!(wrong.is_empty(), "{}: {wrong:#?}", view.name);
     }

@@ -23,6 +23,11 @@ const FIELDS: &[(&str, bool)] = &[
     ("rounds", true),
     ("rounds_per_s", true),
     ("min_rounds", true),
+    ("faults", true),
+    ("faults_per_s", true),
+    ("faults_per_cpu", true),
+    ("maps_per_s", true),
+    ("longest_waits", true),
     ("bytes_read", true),
     ("cpu_s", false),
     ("peak_bytes", true),
@@ -37,7 +42,8 @@ const FIELDS: &[(&str, bool)] = &[
     ("error", true),
 ];
 
-fn lab(workload: &str, dir: &Path, more: &[&str]) -> Vec<Value> {
+/// The rows of a run that must succeed and leave nothing behind, with every field.
+pub fn lab(workload: &str, dir: &Path, more: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["lab", "run", workload, "--dir", dir.to_str().unwrap()];
     arguments.extend_from_slice(more);
     let rows = rows(&arguments);
@@ -73,7 +79,8 @@ fn check_limit(row: &Value) {
     }
 }
 
-fn number(row: &Value, field: &str) -> f64 {
+/// A figure that a row must have.
+pub fn number(row: &Value, field: &str) -> f64 {
     row[field]
         .as_f64()
         .unwrap_or_else(|| panic!("{field} is no number: {row}"))

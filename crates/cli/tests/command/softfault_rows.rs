@@ -93,3 +93,31 @@ fn thrash() {
         assert_eq!(row["accesses"].as_u64().unwrap(), rounds * 256);
     }
 }
+
+#[test]
+fn policies_are_engines_of_their_own() {
+    let dir = directory();
+    let dir = dir.path().to_str().unwrap();
+    let on = "softfault:retry=mmap-lock+pin=no,softfault:miss=p1,softfault,softfault:pin=no+retry=held,\
+              softfault:lock=rwsem";
+    let mut arguments = vec!["lab", "run", "random", "--on", on, "--dir", dir];
+    arguments.extend("--file-size 64M --memory 24M --threads 8 --seconds 0.3".split(' '));
+    let rows = rows(&arguments);
+    let names: Vec<_> = rows.iter().map(|row| row["on"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "softfault:retry=mmap-lock+pin=no",
+            "softfault:miss=p1",
+            "softfault",
+            "softfault:retry=held+pin=no",
+            "softfault:lock=rwsem",
+        ]
+    );
+    for row in &rows {
+        assert!(
+            row["error"].is_null() && row["accesses"].as_u64() > Some(0),
+            "{row}"
+        );
+    }
+}

@@ -17,27 +17,32 @@ use softfault_engine_loom::mm::{Attributes, MmapLock, MmapWriteGuard, ReadError,
 use softfault_engine_loom::policy::VmaLockKind;
 use softfault_engine_loom::slab::{Slab, TypeStable};
 
-const ADDR: usize = 0x1000;
+pub const ADDR: usize = 0x1000;
 
 /// What the spaces of a model share. It outlives their VMAs: each model joins
 /// its threads.
-struct World {
+pub struct World {
     /// Where the VMAs have their locks from, if these are apart.
     vma_locks: Option<Arc<Slab<VmaLock>>>,
 }
 
 impl World {
-    fn new(kind: VmaLockKind) -> Self {
+    pub fn new(kind: VmaLockKind) -> Self {
         Self {
             vma_locks: (kind == VmaLockKind::Rwsem).then(|| Arc::new(Slab::new(2))),
         }
     }
 
-    fn mmap_lock(&self, space: u64) -> Arc<MmapLock> {
+    /// Of the kind that has them.
+    pub fn vma_locks(&self) -> &Slab<VmaLock> {
+        self.vma_locks.as_deref().unwrap()
+    }
+
+    pub fn mmap_lock(&self, space: u64) -> Arc<MmapLock> {
         self.with_max_readers(space, MAX_READERS)
     }
 
-    fn with_max_readers(&self, space: u64, max_readers: u32) -> Arc<MmapLock> {
+    pub fn with_max_readers(&self, space: u64, max_readers: u32) -> Arc<MmapLock> {
         let lock = MmapLock::with_max_readers(space, Arc::new(Still), max_readers);
         Arc::new(match &self.vma_locks {
             None => lock,
@@ -48,25 +53,25 @@ impl World {
 }
 
 /// Asserts that nobody reads the VMA, which is attached.
-fn idle(vma: &Vma) {
+pub fn idle(vma: &Vma) {
     vma.assert_attached();
     assert_eq!(vma.readers(), 0);
 }
 
-fn attach(vma: &Vma, mmap: &MmapWriteGuard<'_>, start: usize, mark: u64) {
+pub fn attach(vma: &Vma, mmap: &MmapWriteGuard<'_>, start: usize, mark: u64) {
     vma.init(mmap, start..start + 0x1000, attributes(mark))
         .unwrap();
     vma.attach(mmap);
 }
 
-fn detach(vma: &Vma, mmap: &MmapWriteGuard<'_>) -> Attributes {
+pub fn detach(vma: &Vma, mmap: &MmapWriteGuard<'_>) -> Attributes {
     vma.start_write(mmap);
     vma.detach(mmap);
     vma.clear(mmap)
 }
 
 /// A VMA at `ADDR` of the space, marked 1.
-fn attached(lock: &MmapLock) -> Arc<Vma> {
+pub fn attached(lock: &MmapLock) -> Arc<Vma> {
     let vma = Arc::new(Vma::new_slot(0));
     attach(&vma, &lock.write(), ADDR, 1);
     vma
@@ -74,7 +79,7 @@ fn attached(lock: &MmapLock) -> Arc<Vma> {
 
 /// A fault at `addr` whose lookup found `vma`: locks it and expects one of
 /// `marks` in it. True if it could be locked.
-fn fault(vma: &Vma, lock: &MmapLock, addr: usize, marks: &[u64]) -> bool {
+pub fn fault(vma: &Vma, lock: &MmapLock, addr: usize, marks: &[u64]) -> bool {
     let Ok(read) = try_lock_at(vma, lock, addr) else {
         return false;
     };

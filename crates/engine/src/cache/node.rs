@@ -117,7 +117,7 @@ impl Node {
             folios: Slab::new(most as u32),
             index,
             frames,
-            lists: Lists::new(),
+            lists: Lists::new(policies.miss_accounting.eviction_order()),
             ghosts,
             batches,
             stats: NodeStats::default(),

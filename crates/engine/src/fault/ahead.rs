@@ -189,7 +189,7 @@ impl<'a> Batch<'a> {
             node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
             folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
         }
-        while self.reads_all && folio.is_err() && node.evict_oldest_read() > 0 {
+        while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
             folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
         }
         let Ok(folio) = folio else {

@@ -2,7 +2,7 @@
 //! and [`RetryPin`].
 //!
 //! ```text
-//!   lock=        first wait           second wait          after that
+//!   retry=       first wait           second wait          after that
 //!   vma-lock     drops the VMA lock   drops the VMA lock   and so on
 //!   held         keeps the VMA lock   keeps it             and so on
 //!   mmap-lock    drops the VMA lock;  keeps mmap_lock      and so on
@@ -19,8 +19,8 @@
 //!
 //! **Waiting with a lock in hand** cannot deadlock, because nobody on whom a
 //! fault waits takes `mmap_lock` or a VMA lock before he is done:
-//! - a folio's lock is held by one who reads it (who has no lock any more, or
-//!   is here too), by a completion (delivered by whoever reaps, this thread
+//! - a folio's lock is held by one who reads it (and comes back for a lock only
+//!   when he has), by a completion (delivered by whoever reaps, this thread
 //!   too), by a fault that maps it and by reclaim, truncate and unpin, none of
 //!   which waits for anything but leaf locks with it in hand;
 //! - memory comes from reclaim, which this thread does itself and which tries

@@ -184,6 +184,9 @@ impl Node {
                 self.stats.evicted.add(folio.pages() as u64);
             } else {
                 self.stats.readahead_dropped.add(folio.pages() as u64);
+                if self.policies.miss_accounting.remembers_unused() {
+                    self.ghosts.remember(folio.range().start, folio.pages());
+                }
                 if folio.is(flag::READAHEAD) {
                     cache.readahead.lock().unused(folio.pages() as u32);
                 }

@@ -52,11 +52,14 @@ const EMPTY: Queue = Queue {
 /// All lists of a node.
 pub struct Lists {
     inner: Mutex<Inner>,
+    /// Immutable.
+    order: Order,
 }
 
 struct Inner {
     queues: [Queue; 3],
-    /// Pages put on the mapped lists so far, wrapping.
+    /// Pages put on the mapped lists so far, wrapping; on all lists, where the
+    /// order is that of arrival.
     clock: u32,
 }
 
@@ -71,6 +74,17 @@ pub struct ListPages {
     pub active: usize,
 }
 
+/// In which order folios go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// What is read ahead goes first once it is stale, and last before.
+    StaleFirst,
+    /// Whatever came first goes first, mapped or not, as on Linux's one list
+    /// of inactive pages. For the baselines of read-ahead, whose hits depend
+    /// on what is left of older windows.
+    Arrival,
+}
+
 /// What reclaim is after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -80,20 +94,15 @@ pub enum Want {
     Frames,
 }
 
-impl Default for Lists {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Lists {
     /// Empty lists.
-    pub fn new() -> Self {
+    pub fn new(order: Order) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 queues: [EMPTY; 3],
                 clock: 0,
             }),
+            order,
         }
     }
 
@@ -112,7 +121,7 @@ impl Lists {
             List::Inactive
         };
         unlink(&mut inner.queues, folios, folio);
-        if list != List::Readahead {
+        if list != List::Readahead || self.order == Order::Arrival {
             inner.clock = inner.clock.wrapping_add(folio.pages() as u32);
         }
         folio.listed_at.store(inner.clock, Ordering::Relaxed);
@@ -138,7 +147,11 @@ impl Lists {
         let mut inner = self.inner.lock();
         let (mut count, mut pages) = (0, 0);
         while count < out.len() && pages < target {
-            let Some(id) = inner.next(folios, want, stale) else {
+            let next = match (want, self.order) {
+                (Want::Any, Order::Arrival) => inner.oldest(folios),
+                _ => inner.next(folios, want, stale),
+            };
+            let Some(id) = next else {
                 break;
             };
             let folio = folios.get(id);
@@ -174,6 +187,16 @@ impl Lists {
 }
 
 impl Inner {
+    /// The folio that came first.
+    fn oldest(&self, folios: &Slab<Folio>) -> Option<u32> {
+        let heads = self.queues.iter().filter(|queue| queue.folios > 0);
+        let age = |id: &u32| {
+            let listed_at = folios.get(*id).listed_at.load(Ordering::Relaxed);
+            self.clock.wrapping_sub(listed_at)
+        };
+        heads.map(|queue| queue.head).max_by_key(age)
+    }
+
     /// Which folio goes next.
     fn next(&self, folios: &Slab<Folio>, want: Want, stale: u32) -> Option<u32> {
         let [readahead, inactive, active] = &self.queues;

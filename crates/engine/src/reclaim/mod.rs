@@ -21,7 +21,7 @@ pub mod lists;
 pub use evict::Batches;
 pub(crate) use evict::Sweep;
 pub use ghost::Ghosts;
-pub use lists::{ListPages, Lists, Want};
+pub use lists::{ListPages, Lists, Order, Want};
 
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
@@ -146,11 +146,10 @@ impl Node {
         made
     }
 
-    /// Evicts a batch of folios that nobody has mapped, those that were read
-    /// longest ago, however fresh; returns how many. Their chunks stay in the
-    /// pool.
-    pub(crate) fn evict_oldest_read(&self) -> usize {
-        self.evict(Want::Frames, 0, || false).folios
+    /// Evicts a batch of the folios that came first, mapped or not, however
+    /// fresh; returns how many. Chunks of frames stay in the pool.
+    pub(crate) fn evict_oldest(&self) -> usize {
+        self.evict(Want::Any, 0, || false).folios
     }
 
     /// Gives chunks back that were not wanted of late.

@@ -1,11 +1,13 @@
-//! Runs one body on N threads and measures from the moment all are ready until the last has ended.
+//! Runs one body on N workers, and on the bystanders that the workload has, and measures from the moment
+//! all are ready until the last worker has ended. Bystanders are stopped then.
 
-use super::super::counters::Slot;
+use super::super::counters::{Slot, now_ns};
 use super::super::stats::EngineStats;
 use super::super::usage::Usage;
+use super::super::waits::Waited;
 use super::Bench;
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex};
 use std::thread;
@@ -16,10 +18,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// What a body knows besides its own work.
 pub struct Member<'a> {
-    /// Which thread it is.
+    /// Which thread it is; bystanders have the last numbers.
     pub number: usize,
-    /// Its counters.
-    pub slot: &'a Slot,
+    slot: &'a Slot,
     stop: &'a AtomicBool,
 }
 
@@ -32,18 +33,54 @@ impl Member<'_> {
 
     /// Counts `accesses` more touched pages.
     pub fn count(&self, accesses: u64) {
-        // Only this thread writes its slot; the parent may read at any moment.
-        let so_far = self.slot.accesses.load(Ordering::Relaxed);
-        self.slot
-            .accesses
-            .store(so_far + accesses, Ordering::Relaxed);
+        add(&self.slot.accesses, accesses);
     }
 
     /// Counts one more round.
     pub fn count_round(&self) {
-        let so_far = self.slot.rounds.load(Ordering::Relaxed);
-        self.slot.rounds.store(so_far + 1, Ordering::Relaxed);
+        add(&self.slot.rounds, 1);
     }
+
+    /// Counts one more pair of mapping and unmapping.
+    pub fn count_map(&self) {
+        add(&self.slot.maps, 1);
+    }
+
+    /// Counts the user and system time of a population by this thread.
+    pub fn count_populate_cpu(&self, ns: u64) {
+        add(&self.slot.populate_cpu_ns, ns);
+    }
+
+    /// Counts the wall clock of a population; of one that all do together one thread counts it.
+    pub fn count_populate(&self, ns: u64) {
+        add(&self.slot.populate_ns, ns);
+    }
+
+    /// Does something, and remembers how long it took if nothing of its kind took longer.
+    pub fn timed<T>(&self, what: Waited, act: impl FnOnce() -> T) -> T {
+        let mut since = now_ns();
+        let result = act();
+        self.lap(what, &mut since);
+        result
+    }
+
+    /// The same for things in a row: `since` is when the one before ended, and becomes now.
+    pub fn lap(&self, what: Waited, since: &mut u64) {
+        let now = now_ns();
+        let longest = &self.slot.longest_ns[what as usize];
+        // Relaxed: as in `add`.
+        if now - *since > longest.load(Ordering::Relaxed) {
+            longest.store(now - *since, Ordering::Relaxed);
+        }
+        *since = now;
+    }
+}
+
+/// Adds to a counter of this thread's own slot; the parent may read it at any moment.
+fn add(counter: &AtomicU64, count: u64) {
+    // Relaxed: only this thread writes it, and it stands for itself.
+    let so_far = counter.load(Ordering::Relaxed);
+    counter.store(so_far + count, Ordering::Relaxed);
 }
 
 /// The threads' way to the start: held back until all are there.
@@ -57,7 +94,8 @@ enum Gate {
 
 enum Word {
     Ready,
-    Done(Result<(), String>),
+    /// Of a worker or not.
+    Done(bool, Result<(), String>),
 }
 
 /// Runs `body` on every thread, with stacks of `stack` bytes; stops them after `seconds`, if given, by
@@ -70,6 +108,7 @@ pub fn measure(
 ) -> Result<(), String> {
     let gate = (Mutex::new(Gate::Closed), Condvar::new());
     let stop = AtomicBool::new(false);
+    let mut workers = bench.job.threads;
     let before = OnceCell::new();
     let (tell, hear) = channel();
     let open = |to: Gate| {
@@ -89,13 +128,16 @@ pub fn measure(
                 stop: &stop,
             };
             let (tell, wait, body) = (tell.clone(), &wait, &body);
+            let works = number < workers;
             let run = move || {
                 // The hearer is gone only after an abandoned start.
                 let _ = tell.send(Word::Ready);
                 if wait() {
                     let done = body(&member);
-                    bench.counters.end_thread();
-                    let _ = tell.send(Word::Done(done));
+                    if works {
+                        bench.counters.end_thread();
+                    }
+                    let _ = tell.send(Word::Done(works, done));
                 }
             };
             let thread = thread::Builder::new().stack_size(stack);
@@ -117,7 +159,7 @@ pub fn measure(
         loop {
             let now = Instant::now();
             let over = end.is_some_and(|end| now >= end);
-            if over || result.is_err() {
+            if over || result.is_err() || workers == 0 {
                 stop.store(true, Ordering::Relaxed);
             }
             let tick = match end {
@@ -125,8 +167,11 @@ pub fn measure(
                 _ => TICK,
             };
             match hear.recv_timeout(tick) {
-                Ok(Word::Done(Err(e))) => result = result.and(Err(e)),
-                Ok(_) => {}
+                Ok(Word::Done(works, done)) => {
+                    workers -= usize::from(works);
+                    result = result.and(done);
+                }
+                Ok(Word::Ready) => {}
                 Err(RecvTimeoutError::Timeout) => publish(bench, &before),
                 // All have ended (or panicked, which the scope passes on).
                 Err(RecvTimeoutError::Disconnected) => return result,

@@ -2,13 +2,19 @@
 //! `gang::measure`, which runs it on every thread.
 
 mod gang;
+mod meeting;
+mod memory;
+pub mod pft;
 pub mod random;
 pub mod scan;
 pub mod sparse;
+pub mod spf;
+pub mod storm;
 pub mod thrash;
+pub mod warm_start;
 
 use super::counters::Counters;
-use super::engine::Engine;
+use super::engine::{Anonymous, Engine};
 use super::job::Job;
 use super::reader::Source;
 use super::stats::EngineStats;
@@ -34,7 +40,14 @@ impl Bench<'_> {
         Source::open(self.job.files[number], self.engine.is_none())
     }
 
-    /// The job's one file, mapped.
+    /// Anonymous memory.
+    fn map_anonymous(&self, bytes: u64) -> Result<Box<dyn Anonymous>, String> {
+        let engine = self.engine.expect("the plan refuses pread here");
+        let map = engine.map_anonymous(bytes as usize);
+        map.map_err(|e| format!("cannot map anonymous memory: {e}"))
+    }
+
+    /// The job's first file, mapped.
     fn source(&self) -> Result<Source, String> {
         let mut source = self.open(0)?;
         source.map(self.engine)?;

@@ -1,5 +1,5 @@
 //! The per-VMA lock: what faults and writers of VMAs call. What the lock is, is
-//! the space's policy ([`VmaLockKind`]), the same for all its VMAs:
+//! the space's policy ([`VmaLockKind`](crate::policy::VmaLockKind)), the same for all its VMAs:
 //!
 //! | file | the lock is |
 //! |---|---|

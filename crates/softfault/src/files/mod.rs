@@ -1,6 +1,8 @@
 //! The files of an engine: one window a file, shared by all maps of it, and
 //! kept after the last one is dropped until reclaim has emptied it.
 
+mod table;
+
 use crate::engine::Managed;
 use crate::error;
 use crate::store::{FileIdentity, FileStore};
@@ -13,28 +15,24 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-
-/// Windows kept for files that nobody maps. Each costs a file descriptor.
-const IDLE: usize = 256;
+use table::Table;
 
 /// The files of an engine.
-#[derive(Default)]
 pub(crate) struct Files {
-    entries: Mutex<Vec<Entry>>,
+    table: Mutex<Table>,
 }
 
-struct Entry {
-    identity: FileIdentity,
-    /// False if the file may have changed within the identity's resolution.
-    certain: bool,
-    cache: Arc<PageCache>,
-    /// Maps of it that live. 0: an idle window.
-    users: usize,
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            table: Mutex::new(Table::new(crate::machine::open_files())),
+        }
+    }
 }
 
 impl Files {
-    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The page cache for a new map of the file, with its VMA in the space.
@@ -46,17 +44,15 @@ impl Files {
     ) -> io::Result<Arc<PageCache>> {
         let now_ns = wall_clock_ns();
         let identity = FileIdentity::of(fd)?;
-        let mut entries = self.entries();
-        self.forget_changed(managed, &mut entries, &identity);
-        let known = entries
-            .iter_mut()
-            .find(|entry| entry.certain && entry.identity == identity);
-        if let Some(entry) = known {
+        let mut table = self.table();
+        table.forget_changed(&identity);
+        if let Some(entry) = table.find(&identity) {
+            let cache = entry.cache.clone();
             if entry.users == 0 {
-                map_window(managed, &entry.cache)?;
+                map_window(managed, &cache)?;
             }
-            entry.users += 1;
-            return Ok(entry.cache.clone());
+            table.open(&identity);
+            return Ok(cache);
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
@@ -67,12 +63,7 @@ impl Files {
         let cache = PageCache::new(managed.node.clone(), Arc::new(store), bytes, on_truncate)
             .map_err(reserve_error)?;
         map_window(managed, &cache)?;
-        entries.push(Entry {
-            certain: identity.certain(now_ns),
-            identity,
-            cache: cache.clone(),
-            users: 1,
-        });
+        table.add(identity, identity.certain(now_ns), cache.clone());
         Ok(cache)
     }
 
@@ -97,85 +88,35 @@ impl Files {
         let cache = PageCache::new(managed.node.clone(), store, size, on_truncate)
             .map_err(reserve_error)?;
         map_window(managed, &cache)?;
-        self.entries().push(Entry {
-            identity,
-            certain: false,
-            cache: cache.clone(),
-            users: 1,
-        });
+        self.table().add(identity, false, cache.clone());
         Ok(cache)
     }
 
     /// A map of the file was dropped.
     pub(crate) fn close(&self, managed: &Managed, cache: &Arc<PageCache>) {
-        let mut entries = self.entries();
-        let place = entries
-            .iter()
-            .position(|entry| Arc::ptr_eq(&entry.cache, cache))
-            .expect("a map's cache is in the list");
-        let entry = &mut entries[place];
-        entry.users -= 1;
-        if entry.users > 0 {
-            return;
+        let mut table = self.table();
+        if table.close(cache) {
+            let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
+            assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+            table.forget_idle();
         }
-        let unmapped = managed.process.space().munmap(cache.addresses(), |_, _| {});
-        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
-        // The newest idle window is the last to go.
-        let entry = entries.remove(place);
-        entries.push(entry);
-        self.forget_idle(&mut entries);
     }
 
     /// The file was truncated through the engine.
     pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
         let now_ns = wall_clock_ns();
         let identity = FileIdentity::of(file.as_fd())?;
-        for entry in self.entries().iter_mut() {
-            if same_file(&entry.identity, &identity) {
-                entry.cache.truncate(bytes);
-                entry.identity = identity;
-                entry.certain = identity.certain(now_ns);
-            }
+        for entry in self.table().of_file(&identity) {
+            entry.cache.truncate(bytes);
+            entry.identity = identity;
+            entry.certain = identity.certain(now_ns);
         }
         Ok(())
     }
 
     /// Maps and idle windows now.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let entries = self.entries();
-        let idle = entries.iter().filter(|entry| entry.users == 0).count();
-        (entries.len() - idle, idle)
-    }
-
-    /// Drops idle windows of this file that show what it no longer holds.
-    fn forget_changed(&self, _: &Managed, entries: &mut Vec<Entry>, now: &FileIdentity) {
-        entries.retain(|entry| {
-            let stale = entry.identity != *now || !entry.certain;
-            !(same_file(&entry.identity, now) && stale && is_idle(entry))
-        });
-    }
-
-    /// Drops idle windows that are empty or too many.
-    fn forget_idle(&self, entries: &mut Vec<Entry>) {
-        // The one that was just closed is counted, although its last map still
-        // refers to it.
-        let idle = entries.iter().filter(|entry| entry.users == 0).count();
-        let mut excess = idle.saturating_sub(IDLE);
-        // Looking at all of them at each unmapping would cost more than the
-        // empty ones do.
-        if excess == 0 && !idle.is_multiple_of(32) {
-            return;
-        }
-        entries.retain(|entry| {
-            if !is_idle(entry) {
-                return true;
-            }
-            if excess > 0 {
-                excess -= 1;
-                return false;
-            }
-            entry.cache.folio_count() > 0
-        });
+        self.table().counts()
     }
 }
 
@@ -184,19 +125,9 @@ impl Drop for Files {
         if crate::process::is_forked_child() {
             // The parent's: reads that were under way at the fork never end
             // in the child, and nothing here is the child's to give back.
-            core::mem::take(&mut *self.entries()).leak();
+            self.table().take().leak();
         }
     }
-}
-
-/// Nobody maps it and no fault is under way in it: dropping the entry drops
-/// the cache here, and not in a handler.
-fn is_idle(entry: &Entry) -> bool {
-    entry.users == 0 && Arc::strong_count(&entry.cache) == 1
-}
-
-fn same_file(one: &FileIdentity, other: &FileIdentity) -> bool {
-    (one.dev, one.ino) == (other.dev, other.ino)
 }
 
 fn wall_clock_ns() -> i64 {
@@ -213,8 +144,7 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     let addresses = cache.addresses();
     debug_assert!(addresses.start.is_multiple_of(PAGE_SIZE));
     managed
-        .process
-        .space()
+        .space
         .mmap(addresses, attributes)
         .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping"))
 }

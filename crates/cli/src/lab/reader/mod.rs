@@ -1,15 +1,19 @@
-//! One thread's way to a file's pages: through a mapping, or by O_DIRECT reads into a buffer. And the
-//! checks that what was read is what the file must hold.
+//! One thread's way to a file's pages: by loads from a mapping, by calls of one that loads do not reach,
+//! or by O_DIRECT reads into a buffer. `check` has what the bytes must be.
+
+mod buffer;
+mod check;
+
+pub use buffer::Buffer;
 
 use super::engine::{Engine, Mapping};
 use super::files::Contents;
-use super::fill::{PAGE, WORDS};
+use super::fill::PAGE;
 use super::job::JobFile;
 use std::fs::File;
-use std::hint::black_box;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// A file to read, opened anew in this process. All fields but the mapping are immutable.
 pub struct Source {
@@ -24,15 +28,6 @@ pub struct Reader<'a> {
     source: &'a Source,
     buffer: &'a mut Buffer,
 }
-
-/// What is read into where nothing is mapped; grows at the first read. Its blocks are as aligned as any
-/// device wants.
-#[derive(Default)]
-pub struct Buffer(Vec<Block>);
-
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Block([u8; PAGE as usize]);
 
 impl Source {
     /// Opens `job`'s file anew, for O_DIRECT if `direct` and that is to be had; maps nothing yet.
@@ -95,13 +90,20 @@ pub fn open_direct(path: &str) -> io::Result<Option<File>> {
     }
 }
 
-impl Reader<'_> {
+/// How a source's bytes are reached.
+enum Way<'a> {
+    /// By loads.
+    Loads(&'a [u8]),
+    /// By calls.
+    Calls(&'a dyn Mapping),
+    /// By reads of the file.
+    Reads,
+}
+
+impl<'a> Reader<'a> {
     /// Touches one page: looks at a word of it, and checks it.
     pub fn touch(&mut self, page: u64) -> Result<(), String> {
-        let contents = self.source.contents;
-        self.runs(page..page + 1, 1, |page, bytes| {
-            touch(contents, page, bytes)
-        })
+        self.touch_all(page..page + 1, 1, || ())
     }
 
     /// Touches every page of a range once, in order, and tells `touched` after each; reads `run` pages at
@@ -113,138 +115,91 @@ impl Reader<'_> {
         touched: impl Fn(),
     ) -> Result<(), String> {
         let contents = self.source.contents;
-        self.runs(pages, run, |page, bytes| {
-            touch(contents, page, bytes)?;
-            touched();
-            Ok(())
-        })
+        match self.way() {
+            Way::Calls(map) => pages.into_iter().try_for_each(|page| {
+                check::touch_by(contents, page, |offset, word| map.read_at(offset, word))?;
+                touched();
+                Ok(())
+            }),
+            way => self.runs(way, pages, run, |page, bytes| {
+                check::touch(contents, page, bytes)?;
+                touched();
+                Ok(())
+            }),
+        }
     }
 
     /// Reads every byte of a range, and checks the sum of each page.
     pub fn sum_all(&mut self, pages: Range<u64>, run: u64) -> Result<(), String> {
         let contents = self.source.contents;
-        self.runs(pages, run, |page, bytes| sum(contents, page, bytes))
+        self.runs(self.way(), pages, run, |page, bytes| {
+            check::sum(contents, page, bytes)
+        })
+    }
+
+    fn way(&self) -> Way<'a> {
+        match self.source.map.as_deref() {
+            None => Way::Reads,
+            Some(map) => match map.bytes() {
+                Some(bytes) => Way::Loads(bytes),
+                None => Way::Calls(map),
+            },
+        }
     }
 
     /// Hands each page of the range to `each`; the file's last may be partial.
     fn runs(
         &mut self,
+        way: Way,
         pages: Range<u64>,
         run: u64,
         mut each: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> Result<(), String> {
         let end = (pages.end * PAGE).min(self.source.bytes);
-        match &self.source.map {
-            Some(map) => {
-                let bytes = &map.bytes()[(pages.start * PAGE) as usize..end as usize];
-                for (page, bytes) in pages.zip(bytes.chunks(PAGE as usize)) {
-                    each(page, bytes)?;
-                }
+        if let Way::Loads(bytes) = way {
+            let bytes = &bytes[(pages.start * PAGE) as usize..end as usize];
+            for (page, bytes) in pages.zip(bytes.chunks(PAGE as usize)) {
+                each(page, bytes)?;
             }
-            None => {
-                let buffer = &mut self.buffer.0;
-                if buffer.len() < run as usize {
-                    buffer.resize(run as usize, Block([0; PAGE as usize]));
-                }
-                for first in pages.clone().step_by(run as usize) {
-                    let last = (first + run).min(pages.end);
-                    let bytes = (last * PAGE).min(end) - first * PAGE;
-                    let got = read(&self.source.file, buffer, first * PAGE, bytes)?;
-                    for (page, bytes) in (first..last).zip(got.chunks(PAGE as usize)) {
-                        each(page, bytes)?;
-                    }
-                }
+            return Ok(());
+        }
+        for first in pages.clone().step_by(run as usize) {
+            let last = (first + run).min(pages.end);
+            let bytes = (last * PAGE).min(end) - first * PAGE;
+            let got = match way {
+                Way::Calls(map) => self.buffer.read_map(map, first * PAGE, bytes),
+                _ => self
+                    .buffer
+                    .read_file(&self.source.file, first * PAGE, bytes),
+            }?;
+            for (page, bytes) in (first..last).zip(got.chunks(PAGE as usize)) {
+                each(page, bytes)?;
             }
         }
         Ok(())
     }
 }
 
-/// Reads `bytes` bytes at `offset`. Asks for whole blocks, as O_DIRECT wants, even at the file's end.
-fn read<'b>(
-    file: &File,
-    buffer: &'b mut [Block],
-    offset: u64,
-    bytes: u64,
-) -> Result<&'b [u8], String> {
-    // SAFETY: a Block is nothing but bytes.
-    let buffer = unsafe { buffer.align_to_mut::<u8>().1 };
-    let whole = bytes.next_multiple_of(PAGE) as usize;
-    let mut done = 0;
-    while (done as u64) < bytes {
-        let got = file
-            .read_at(&mut buffer[done..whole], offset + done as u64)
-            .map_err(|e| format!("cannot read at offset {offset}: {e}"))?;
-        if got == 0 {
-            return Err(format!(
-                "the file ends early, at offset {}",
-                offset + done as u64
-            ));
-        }
-        done += got;
-    }
-    Ok(&buffer[..bytes as usize])
-}
-
-fn touch(contents: Contents, page: u64, bytes: &[u8]) -> Result<(), String> {
-    let (index, expected) = match contents {
-        Contents::Filled(fill) => {
-            let index = fill.probe(page);
-            (index, fill.word(page, index))
-        }
-        Contents::Zeros => (page % WORDS, 0),
-        Contents::Unknown => {
-            // SAFETY: a page handed out has at least one byte.
-            black_box(unsafe { bytes.as_ptr().read_volatile() });
-            return Ok(());
-        }
-    };
-    assert_eq!(bytes.len() as u64, PAGE, "made files are of whole pages");
-    // SAFETY: the index is below the words of a page, and pages are aligned, mapped or in a Block.
-    let found = unsafe {
-        bytes
-            .as_ptr()
-            .cast::<u64>()
-            .add(index as usize)
-            .read_volatile()
-    };
-    match found == expected {
-        true => Ok(()),
-        false => Err(wrong(page * PAGE + index * 8, found, expected)),
-    }
-}
-
-fn sum(contents: Contents, page: u64, bytes: &[u8]) -> Result<(), String> {
-    // SAFETY: any bytes are a valid u64.
-    let (head, words, tail) = unsafe { bytes.align_to::<u64>() };
-    let found = words.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
-    let expected = match contents {
-        Contents::Filled(fill) => fill.page_sum(page),
-        Contents::Zeros => 0,
-        Contents::Unknown => {
-            black_box((
-                found,
-                head,
-                tail.iter().fold(0, |sum: u8, &b| sum.wrapping_add(b)),
-            ));
-            return Ok(());
-        }
-    };
-    match found == expected {
-        true => Ok(()),
-        false => Err(wrong(page * PAGE, found, expected)),
-    }
-}
-
-fn wrong(offset: u64, found: u64, expected: u64) -> String {
-    format!("wrong data at offset {offset}: read {found:#018x}, the file holds {expected:#018x}")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::engine::{self, On};
-    use super::super::fill::Fill;
+    use super::super::engine;
+    use super::super::fill::{Fill, WORDS};
+    use super::super::on::On;
     use super::*;
+
+    /// A mapping that loads do not reach.
+    struct Calls(Vec<u8>);
+
+    impl Mapping for Calls {
+        fn bytes(&self) -> Option<&[u8]> {
+            None
+        }
+
+        fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+            buffer.copy_from_slice(&self.0[offset..offset + buffer.len()]);
+            Ok(())
+        }
+    }
 
     const FILL: Fill = Fill {
         seed: 3,
@@ -287,6 +242,28 @@ mod tests {
             source.map(engine).unwrap();
             source.reader(&mut buffer).sum_all(0..4, 3).unwrap();
         }
+    }
+
+    #[test]
+    fn calls_read_and_check_as_loads_do() {
+        let mut words = made();
+        let called = |words: &[u64]| Source {
+            map: Some(Box::new(Calls(
+                words.iter().flat_map(|w| w.to_ne_bytes()).collect(),
+            ))),
+            ..source(&made())
+        };
+        let mut buffer = Buffer::default();
+        let right = called(&words);
+        right.reader(&mut buffer).touch(3).unwrap();
+        right.reader(&mut buffer).sum_all(0..4, 3).unwrap();
+        let at = (WORDS + FILL.probe(1)) as usize;
+        words[at] ^= 1;
+        let wrong = called(&words);
+        let error = wrong.reader(&mut buffer).touch(1).unwrap_err();
+        assert!(error.contains(&format!("offset {}:", at * 8)), "{error}");
+        assert!(wrong.reader(&mut buffer).sum_all(0..4, 3).is_err());
+        wrong.reader(&mut buffer).touch(2).unwrap();
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! What a row is measured on, by name: the kernel's mmap in three moods, direct reads, and softfault with
+//! its policies.
+//!
+//! ```text
+//!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no
+//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘
+//! ```
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use softfault::policy::Policies;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a row was measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Kernel mmap as it is.
+    Kernel,
+    /// Kernel mmap with MADV_RANDOM.
+    KernelRandom,
+    /// Kernel mmap with MADV_SEQUENTIAL.
+    KernelSequential,
+    /// O_DIRECT reads by as many threads: what the device can give.
+    Pread,
+    /// This project's engine.
+    Softfault(Policies),
+    /// The same over soft page tables: bytes are reached by calls, no fault is the kernel's.
+    Soft(Policies),
+}
+
+/// The engines, for whoever asked for another one.
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, softfault and soft";
+/// How policies are written, for the same.
+const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
+
+impl On {
+    /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
+    /// softfault keeps its budget by its own means, and the limit above it lets the group's peak show
+    /// where it does not; pread has no cache to bound.
+    pub fn limit(self, memory: u64) -> Option<u64> {
+        match self {
+            Self::Kernel | Self::KernelRandom | Self::KernelSequential => Some(memory),
+            Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
+            Self::Pread => None,
+        }
+    }
+}
+
+impl FromStr for On {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (engine, policies) = match text.split_once(':') {
+            Some((engine, policies)) => (engine, Some(policies)),
+            None => (text, None),
+        };
+        let on = match engine {
+            "kernel" => Self::Kernel,
+            "kernel-random" => Self::KernelRandom,
+            "kernel-sequential" => Self::KernelSequential,
+            "pread" => Self::Pread,
+            "softfault" | "soft" => {
+                let policies = policies.map(str::parse).transpose();
+                let policies: Option<Policies> = policies.map_err(|e| format!("{e}"))?;
+                let policies = policies.unwrap_or_default();
+                return Ok(match engine {
+                    "soft" => Self::Soft(policies),
+                    _ => Self::Softfault(policies),
+                });
+            }
+            _ => return Err(format!("engines are {ENGINES} (and {POLICIES})")),
+        };
+        match policies {
+            None => Ok(on),
+            Some(_) => Err(format!(
+                "{engine} has no policies, only softfault and soft have"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for On {
+    /// The name in arguments, tables and JSON; policies that are the default are not said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (engine, policies) = match self {
+            Self::Kernel => return f.write_str("kernel"),
+            Self::KernelRandom => return f.write_str("kernel-random"),
+            Self::KernelSequential => return f.write_str("kernel-sequential"),
+            Self::Pread => return f.write_str("pread"),
+            Self::Softfault(policies) => ("softfault", policies),
+            Self::Soft(policies) => ("soft", policies),
+        };
+        match *policies == Policies::default() {
+            true => f.write_str(engine),
+            false => write!(f, "{engine}:{policies}"),
+        }
+    }
+}
+
+impl Serialize for On {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for On {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_engines_are_the_same_thing() {
+        for name in [
+            "kernel",
+            "kernel-random",
+            "kernel-sequential",
+            "pread",
+            "softfault",
+            "softfault:retry=mmap-lock+pin=no",
+            "softfault:lock=rwsem+miss=p1",
+            "soft",
+            "soft:lock=rwsem",
+        ] {
+            let on: On = name.parse().unwrap();
+            assert_eq!(on.to_string(), name);
+            let json = serde_json::to_string(&on).unwrap();
+            assert_eq!(json, format!("\"{name}\""));
+            assert_eq!(serde_json::from_str::<On>(&json).unwrap(), on);
+        }
+    }
+
+    #[test]
+    fn policies_that_are_the_default_are_no_other_engine() {
+        for name in ["softfault:", "softfault:lock=refcount+pin=yes"] {
+            assert_eq!(name.parse(), "softfault".parse::<On>());
+        }
+    }
+
+    #[test]
+    fn what_is_no_engine_is_told_what_is_one() {
+        let error = |name: &str| name.parse::<On>().unwrap_err();
+        for word in ["kernel-random", "pread", "softfault:POLICY=VALUE"] {
+            assert!(error("windows").contains(word), "{}", error("windows"));
+        }
+        assert!(error("kernel:pin=no").contains("no policies"));
+        assert!(error("softfault:pin=maybe").contains("one of no, yes"));
+        assert!(error("softfault:sync=x").contains("lock, retry, pin and miss"));
+    }
+}

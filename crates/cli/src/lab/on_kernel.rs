@@ -1,0 +1,47 @@
+//! The lab's engine over the kernel's own mmap.
+
+use super::engine::{Anonymous, Engine, Mapping};
+use super::stats::EngineStats;
+use super::stored::Stored;
+use memmap2::{Advice, Mmap, MmapMut};
+use std::fs::File;
+use std::io;
+
+/// Kernel mmap, files with an advice.
+pub fn build(advice: Option<Advice>) -> Box<dyn Engine> {
+    Box::new(Kernel(advice))
+}
+
+struct Kernel(Option<Advice>);
+
+impl Engine for Kernel {
+    fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
+        // SAFETY: the lab's files are not written to while they are mapped.
+        let map = unsafe { Mmap::map(file) }?;
+        if let Some(advice) = self.0 {
+            map.advise(advice)?;
+        }
+        Ok(Box::new(map))
+    }
+
+    /// Without huge pages: the document counts faults of small ones.
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
+        let map = MmapMut::map_anon(bytes)?;
+        match map.advise(Advice::NoHugePage) {
+            // A kernel that was built without them.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            result => result?,
+        }
+        Ok(Box::new(Stored::over(map)))
+    }
+
+    fn stats(&self) -> Option<EngineStats> {
+        None
+    }
+}
+
+impl Mapping for Mmap {
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}

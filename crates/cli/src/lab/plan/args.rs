@@ -1,0 +1,101 @@
+//! The arguments of `lab run` and `lab make`, as they are typed.
+
+use super::pattern::Files;
+use super::workload::Workload;
+use crate::lab::on::On;
+use crate::size;
+use clap::Args;
+use std::path::PathBuf;
+
+/// What is worth saying after the list of arguments.
+const AFTER: &str = "\
+Engines:
+  kernel              the kernel's mmap
+  kernel-random       the same with MADV_RANDOM
+  kernel-sequential   the same with MADV_SEQUENTIAL
+  pread               O_DIRECT reads by as many threads: what the device can give
+  softfault           this project's engine
+  softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
+Policies, the default first:
+  lock=refcount|rwsem              what the lock of a mapping is
+  retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
+  pin=yes|no                       whether it holds the page that it waited for
+  miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit";
+
+/// Arguments of `lab run`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct RunArgs {
+    /// What to run
+    pub workload: Workload,
+    /// Engines to run it on (see below); ratios are against the first
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "kernel,softfault"
+    )]
+    pub on: Vec<On>,
+    /// A file to read; what is read is checked if `lab make` made it
+    #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
+    pub file: Option<PathBuf>,
+    /// Length of the file to make, or of what is mapped [default: 4G; thrash: 16M for each thread;
+    /// warm-start: four times --memory in all; pft: 64M for each thread; spf: 64K]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub file_size: Option<u64>,
+    /// Where to make files; they have no name and vanish with the command
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// The budget: softfault's own, and the kernel's cgroup limit
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
+    pub memory: u64,
+    /// Threads; of several numbers each is a row [default: sparse and scan 1, random 32, thrash 500,
+    /// warm-start and storm 16, spf 8, pft 1,2,4]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// How long timed workloads run [default: 10, thrash 20, pft and spf 5; warm-start ends when its
+    /// work is done]
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<f64>,
+    /// Part of the file's pages that sparse touches [default: 1]
+    #[arg(long, value_name = "PERCENT")]
+    pub touch: Option<f64>,
+    /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
+    /// scan: cold, warm, remap [default: all]; pft: own, shared [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub pattern: Vec<String>,
+    /// pft: one mapping for all threads; the same as --pattern shared
+    #[arg(long, conflicts_with = "pattern")]
+    pub shared: bool,
+    /// What thrash's files hold [default: data]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub files: Vec<Files>,
+    /// Runs of each row
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repeat: u32,
+    /// Seed of the data and of random orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120]
+    #[arg(long, value_name = "SECONDS")]
+    pub give_up: Option<f64>,
+    /// Write all single runs as a JSON array; `-` is stdout (the table then goes to stderr)
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// Leave the rest of the system's caches alone: drop only the file's own pages before a run
+    #[arg(long)]
+    pub keep_system_caches: bool,
+}
+
+/// Arguments of `lab make`.
+#[derive(Args, Debug)]
+pub struct MakeArgs {
+    /// The file to make; it must not be there yet
+    pub path: PathBuf,
+    /// Its length
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size::parse)]
+    pub file_size: u64,
+    /// Seed of its data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}

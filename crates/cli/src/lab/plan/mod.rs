@@ -1,0 +1,193 @@
+//! What a lab run is to do: the arguments, checked and with their defaults filled in.
+//!
+//! `args` is what is typed, `workload` what each workload takes and refuses, `pattern` its variants.
+
+mod args;
+mod pattern;
+mod workload;
+
+pub use args::{MakeArgs, RunArgs};
+pub use pattern::{Files, Pattern};
+pub use workload::Workload;
+
+use super::fill::PAGE;
+use super::on::On;
+use crate::error::Error;
+use crate::size;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Below this not even an empty process fits into a cgroup and does anything.
+const MEMORY_MIN: u64 = 4 << 20;
+/// Page numbers are below 2^32, so that products of two are words.
+pub const FILE_MAX: u64 = PAGE << 32;
+/// More threads than any machine here makes sense of.
+const THREADS_MAX: usize = 10_000;
+
+/// Where the file comes from.
+#[derive(Clone, Debug)]
+pub enum FileFrom {
+    /// The caller has it.
+    Path(PathBuf),
+    /// It is made, of so many bytes.
+    Made(u64),
+}
+
+/// A checked plan. All fields immutable.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What to run.
+    pub workload: Workload,
+    /// Its patterns.
+    pub patterns: Vec<Pattern>,
+    /// On which engines; none twice.
+    pub on: Vec<On>,
+    /// Over which file, or so many bytes of memory.
+    pub file: FileFrom,
+    /// Where files are made.
+    pub dir: PathBuf,
+    /// Budget in bytes.
+    pub memory: u64,
+    /// Numbers of threads, each a row.
+    pub threads: Vec<usize>,
+    /// Whether runs end with their time.
+    pub timed: bool,
+    /// Length of timed runs.
+    pub seconds: f64,
+    /// Percent of the pages that sparse touches.
+    pub touch: f64,
+    /// Runs of each row.
+    pub repeat: u32,
+    /// Seed.
+    pub seed: u64,
+    /// When a run is killed.
+    pub give_up: Duration,
+    /// Whether the whole system's caches are dropped before a run.
+    pub drop_system_caches: bool,
+}
+
+impl Plan {
+    /// Checks the arguments and fills in the defaults.
+    pub fn new(args: &RunArgs) -> Result<Self, Error> {
+        let workload = args.workload;
+        let refuse = |text: &str| Err(Error::input(text));
+        if args.memory < MEMORY_MIN {
+            let min = size::show(MEMORY_MIN);
+            return Err(Error::input(format_args!(
+                "--memory must be at least {min}"
+            )));
+        }
+        workload.refuse_strangers(args)?;
+        check_engines(workload, &args.on)?;
+        let touch = args.touch.unwrap_or(1.0);
+        if !(touch > 0.0 && touch <= 100.0) {
+            return refuse("--touch must be above 0 and at most 100");
+        }
+        let defaults = workload.defaults(args.memory);
+        let threads = match args.threads.is_empty() {
+            true => defaults.threads.to_vec(),
+            false => args.threads.clone(),
+        };
+        let possible = |threads: &usize| (1..=THREADS_MAX).contains(threads);
+        if !threads.iter().all(possible) {
+            return Err(Error::input(format_args!(
+                "--threads must be 1 to {THREADS_MAX}"
+            )));
+        }
+        if let Some(twice) = twice(&threads) {
+            return Err(Error::input(format_args!("--threads has {twice} twice")));
+        }
+        if args.repeat == 0 {
+            return refuse("--repeat must be at least 1");
+        }
+        let seconds_given = args.seconds.or(defaults.timed.then_some(defaults.seconds));
+        let give_up = args
+            .give_up
+            .or(seconds_given.map(|s| 3.0 * s))
+            .unwrap_or(120.0);
+        let seconds = args.seconds.unwrap_or(defaults.seconds);
+        for (name, value) in [("--seconds", seconds), ("--give-up", give_up)] {
+            if !(value > 0.0 && value <= 1e6) {
+                return Err(Error::input(format_args!(
+                    "{name} must be above 0 and at most 1000000"
+                )));
+            }
+        }
+        let file = match &args.file {
+            Some(path) => FileFrom::Path(path.clone()),
+            None if args.dir.is_dir() => {
+                let bytes = whole_pages(args.file_size.unwrap_or(defaults.file_bytes))?;
+                FileFrom::Made(in_memory(args, bytes, &threads)?)
+            }
+            None => {
+                let dir = args.dir.display();
+                return Err(Error::input(format_args!("{dir} is not a directory")));
+            }
+        };
+        Ok(Self {
+            workload,
+            patterns: pattern::patterns(args)?,
+            on: args.on.clone(),
+            file,
+            dir: args.dir.clone(),
+            memory: args.memory,
+            threads,
+            timed: seconds_given.is_some(),
+            seconds,
+            touch,
+            repeat: args.repeat,
+            seed: args.seed,
+            give_up: Duration::from_secs_f64(give_up),
+            drop_system_caches: !args.keep_system_caches,
+        })
+    }
+
+    /// Bytes that a row with so many threads is over, where the workload reads no file.
+    pub fn anonymous_bytes(&self, threads: usize) -> Option<u64> {
+        match self.file {
+            FileFrom::Made(bytes) if self.workload.is_anonymous() => Some(bytes * threads as u64),
+            _ => None,
+        }
+    }
+}
+
+fn check_engines(workload: Workload, on: &[On]) -> Result<(), Error> {
+    if let Some(on) = twice(on) {
+        return Err(Error::input(format_args!("--on has {on} twice")));
+    }
+    on.iter().try_for_each(|&on| workload.refuse_engine(on))
+}
+
+/// Something that is there more than once.
+fn twice<T: PartialEq>(all: &[T]) -> Option<&T> {
+    let (_, twice) = (all.iter().enumerate()).find(|(at, one)| all[..*at].contains(one))?;
+    Some(twice)
+}
+
+/// Bytes of anonymous memory for each thread: nothing holds what does not fit. Half of the budget, since
+/// page tables and threads need some too.
+fn in_memory(args: &RunArgs, bytes: u64, threads: &[usize]) -> Result<u64, Error> {
+    if !args.workload.is_anonymous() {
+        return Ok(bytes);
+    }
+    let most = args.memory / 2 / *threads.iter().max().expect("at least one") as u64;
+    match bytes <= most {
+        true => Ok(bytes),
+        false if args.file_size.is_none() && most >= PAGE => Ok(most / PAGE * PAGE),
+        false => Err(Error::input(format_args!(
+            "--file-size: for each thread {} of anonymous memory, and all in half of --memory",
+            size::show(bytes)
+        ))),
+    }
+}
+
+/// Made files are of whole pages: what is asked for is rounded up.
+pub fn whole_pages(bytes: u64) -> Result<u64, Error> {
+    match bytes.checked_next_multiple_of(PAGE) {
+        Some(bytes) if bytes <= FILE_MAX => Ok(bytes),
+        _ => Err(Error::input(format_args!(
+            "--file-size must be at most {}",
+            size::show(FILE_MAX)
+        ))),
+    }
+}

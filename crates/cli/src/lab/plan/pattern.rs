@@ -1,0 +1,158 @@
+//! Patterns: the variants of a workload, each a row.
+
+use super::args::RunArgs;
+use super::workload::Workload;
+use super::{FileFrom, Plan};
+use crate::error::Error;
+use crate::lab::files::LabFile;
+use crate::lab::job::{Order, Pass, Work};
+use clap::ValueEnum;
+
+/// Times that a warm start goes through as many files as there are.
+const PASSES: u64 = 2;
+
+/// What the files of a thrash are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Files {
+    /// Random data on the disk.
+    Data,
+    /// Nothing: no reading, only faults.
+    Holes,
+}
+
+/// One pattern: its name in rows, and what the child does. Immutable.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// The name.
+    pub name: String,
+    /// Filled in for the file at hand: a sparse walk's accesses depend on its length.
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Sparse(Order),
+    Random,
+    Scan(Pass),
+    Thrash(Files),
+    WarmStart,
+    Pft { shared: bool },
+    Spf,
+    Storm,
+}
+
+/// The patterns that `args` asks for.
+pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
+    let one = |name: &str, kind| Ok(vec![named(name, kind)]);
+    match args.workload {
+        Workload::Sparse => {
+            let all = "random,stride1021,stride2053,stride4099,sequential";
+            parsed(&args.pattern, all, sparse_kind)
+        }
+        Workload::Scan => parsed(&args.pattern, "cold,warm,remap", scan_kind),
+        Workload::Pft if args.shared => one("shared", Kind::Pft { shared: true }),
+        Workload::Pft => parsed(&args.pattern, "own,shared", pft_kind),
+        Workload::Thrash => {
+            let files = match args.files.is_empty() {
+                true => &[Files::Data],
+                false => &args.files[..],
+            };
+            let pattern = |&files: &Files| match files {
+                Files::Data => named("data", Kind::Thrash(files)),
+                Files::Holes => named("holes", Kind::Thrash(files)),
+            };
+            Ok(files.iter().map(pattern).collect())
+        }
+        Workload::Random => one("random", Kind::Random),
+        Workload::WarmStart => one("mixed", Kind::WarmStart),
+        Workload::Spf => one("spf", Kind::Spf),
+        Workload::Storm => one("storm", Kind::Storm),
+    }
+}
+
+fn named(name: &str, kind: Kind) -> Pattern {
+    Pattern {
+        name: name.into(),
+        kind,
+    }
+}
+
+/// Patterns by name; without any, those of `defaults`.
+fn parsed(
+    names: &[String],
+    defaults: &str,
+    kind: fn(&str) -> Result<Kind, Error>,
+) -> Result<Vec<Pattern>, Error> {
+    let pattern = |name: &str| kind(name).map(|kind| named(name, kind));
+    match names.is_empty() {
+        true => defaults.split(',').map(pattern).collect(),
+        false => names.iter().map(|name| pattern(name)).collect(),
+    }
+}
+
+fn sparse_kind(name: &str) -> Result<Kind, Error> {
+    let stride = name.strip_prefix("stride").and_then(|n| n.parse().ok());
+    match (name, stride) {
+        ("random", _) => Ok(Kind::Sparse(Order::Random)),
+        ("sequential", _) => Ok(Kind::Sparse(Order::Stride(1))),
+        (_, Some(stride)) if stride > 0 => Ok(Kind::Sparse(Order::Stride(stride))),
+        _ => Err(no_pattern("sparse", name, "random, sequential or strideN")),
+    }
+}
+
+fn scan_kind(name: &str) -> Result<Kind, Error> {
+    match name {
+        "cold" => Ok(Kind::Scan(Pass::Cold)),
+        "warm" => Ok(Kind::Scan(Pass::Warm)),
+        "remap" => Ok(Kind::Scan(Pass::Remap)),
+        _ => Err(no_pattern("scan", name, "cold, warm or remap")),
+    }
+}
+
+fn pft_kind(name: &str) -> Result<Kind, Error> {
+    match name {
+        "own" => Ok(Kind::Pft { shared: false }),
+        "shared" => Ok(Kind::Pft { shared: true }),
+        _ => Err(no_pattern("pft", name, "own or shared")),
+    }
+}
+
+fn no_pattern(workload: &str, name: &str, known: &str) -> Error {
+    Error::input(format_args!("{workload} has no pattern `{name}`: {known}"))
+}
+
+impl Pattern {
+    /// What the child does, over these files.
+    pub fn work(&self, plan: &Plan, files: &[LabFile]) -> Work {
+        let bytes = match plan.file {
+            FileFrom::Made(bytes) => bytes,
+            FileFrom::Path(_) => 0,
+        };
+        match self.kind {
+            Kind::Sparse(order) => {
+                let pages = files[0].pages();
+                Work::Sparse {
+                    order,
+                    accesses: ((pages as f64 * plan.touch / 100.0) as u64).clamp(1, pages),
+                }
+            }
+            Kind::Random => Work::Random,
+            Kind::Scan(pass) => Work::Scan(pass),
+            Kind::Thrash(_) => Work::Thrash,
+            Kind::WarmStart => Work::WarmStart {
+                rounds: (!plan.timed).then_some(PASSES * files.len() as u64),
+            },
+            Kind::Pft { shared } => Work::Pft { shared, bytes },
+            Kind::Spf => Work::Spf { bytes },
+            Kind::Storm => Work::Storm,
+        }
+    }
+
+    /// What the files of a thrash hold; `None` for the others.
+    pub fn files(&self) -> Option<Files> {
+        match self.kind {
+            Kind::Thrash(files) => Some(files),
+            _ => None,
+        }
+    }
+}

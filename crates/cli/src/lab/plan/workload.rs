@@ -1,0 +1,146 @@
+//! The workloads: their names, what they take by default, and what they have no use for.
+
+use super::args::RunArgs;
+use crate::error::Error;
+use crate::lab::on::On;
+use clap::ValueEnum;
+
+/// What threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Touch 1 % of a file's pages once, in one of several orders.
+    Sparse,
+    /// Touch uniformly random pages for a time.
+    Random,
+    /// Read the whole file: cold, warm (second pass) and remapped.
+    Scan,
+    /// Each thread maps its own file, touches every page and unmaps, for a time.
+    Thrash,
+    /// An application's start: background threads map, touch and unmap many files of mixed size, beside
+    /// one of high priority and one that forks.
+    WarmStart,
+    /// Page fault test: threads populate anonymous memory, one mapping each or one for all, for a time.
+    Pft,
+    /// Threads map a little anonymous memory, touch some of it and unmap, for a time.
+    Spf,
+    /// One thread maps and unmaps a small file all the time, the others touch random pages of a large one.
+    Storm,
+}
+
+/// What a workload takes where the caller does not say.
+pub struct Defaults {
+    /// Each a row.
+    pub threads: &'static [usize],
+    /// Length of a run that ends with its time.
+    pub seconds: f64,
+    /// Whether it ends with its time unless told otherwise.
+    pub timed: bool,
+    /// `--file-size`.
+    pub file_bytes: u64,
+}
+
+impl Workload {
+    /// The name in arguments, tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sparse => "sparse",
+            Self::Random => "random",
+            Self::Scan => "scan",
+            Self::Thrash => "thrash",
+            Self::WarmStart => "warm-start",
+            Self::Pft => "pft",
+            Self::Spf => "spf",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// Whether its speed is told in rounds.
+    pub fn has_rounds(self) -> bool {
+        matches!(self, Self::Thrash | Self::WarmStart)
+    }
+
+    /// Whether every page that it touches is a fault.
+    pub fn has_faults(self) -> bool {
+        self.is_anonymous()
+    }
+
+    /// Whether its speed is told in mappings too.
+    pub fn has_maps(self) -> bool {
+        matches!(self, Self::Spf | Self::Storm)
+    }
+
+    /// Whether it reads no file.
+    pub fn is_anonymous(self) -> bool {
+        matches!(self, Self::Pft | Self::Spf)
+    }
+
+    /// What it takes by default with a budget of `memory` bytes.
+    pub fn defaults(self, memory: u64) -> Defaults {
+        let (threads, seconds, timed, file_bytes): (&[usize], _, _, _) = match self {
+            Self::Sparse | Self::Scan => (&[1], 10.0, false, 4 << 30),
+            Self::Random => (&[32], 10.0, true, 4 << 30),
+            Self::Thrash => (&[500], 20.0, true, 16 << 20),
+            Self::WarmStart => (&[16], 10.0, false, memory.saturating_mul(4)),
+            Self::Pft => (&[1, 2, 4], 5.0, true, 64 << 20),
+            Self::Spf => (&[8], 5.0, true, 64 << 10),
+            Self::Storm => (&[16], 10.0, true, 4 << 30),
+        };
+        Defaults {
+            threads,
+            seconds,
+            timed,
+            file_bytes,
+        }
+    }
+
+    /// Refuses arguments that only other workloads have a use for.
+    pub fn refuse_strangers(self, args: &RunArgs) -> Result<(), Error> {
+        let of = |all: &[Self]| all.contains(&self);
+        let wrong = [
+            (
+                args.touch.is_some() && !of(&[Self::Sparse]),
+                "--touch is for sparse",
+            ),
+            (
+                !args.files.is_empty() && !of(&[Self::Thrash]),
+                "--files is for thrash",
+            ),
+            (
+                !args.pattern.is_empty() && !of(&[Self::Sparse, Self::Scan, Self::Pft]),
+                "--pattern is for sparse, scan and pft",
+            ),
+            (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
+            (
+                args.file.is_some() && of(&[Self::Thrash]),
+                "--file is not for thrash: each thread has a file of its own",
+            ),
+            (
+                args.file.is_some() && of(&[Self::WarmStart]),
+                "--file is not for warm-start: it makes many",
+            ),
+            (
+                args.file.is_some() && self.is_anonymous(),
+                "--file is not for pft and spf: they touch anonymous memory",
+            ),
+        ];
+        match wrong.into_iter().find(|(is, _)| *is) {
+            Some((_, why)) => Err(Error::input(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses an engine that it makes no sense on.
+    pub fn refuse_engine(self, on: On) -> Result<(), Error> {
+        let name = self.name();
+        let why = match on {
+            On::Pread if matches!(self, Self::WarmStart | Self::Pft | Self::Spf | Self::Storm) => {
+                "is about mapping, and pread maps nothing"
+            }
+            On::KernelRandom | On::KernelSequential if self.is_anonymous() => {
+                "touches anonymous memory, for which no advice about reading means anything"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::input(format_args!("--on {on}: {name} {why}")))
+    }
+}

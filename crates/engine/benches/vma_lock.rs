@@ -1,0 +1,100 @@
+//! What a fault pays for its VMA: `lock_vma` and `vma_end_read`, with either
+//! kind of lock, by one thread and by two, which have a VMA each or share one.
+//!
+//! `cargo bench -p softfault-engine --bench vma_lock`. The kinds take turns, so
+//! that a noisy moment of the machine falls on both; each figure is the median
+//! of the samples. Without `--bench` it takes one short sample of each, to see
+//! that it works.
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine};
+use softfault_engine::policy::VmaLockKind;
+use softfault_engine::{Clock, PAGE_SIZE};
+use sync::Arc;
+
+const KINDS: [VmaLockKind; 2] = [VmaLockKind::Refcount, VmaLockKind::Rwsem];
+
+/// Nobody waits here.
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// Address of a VMA that no other merges with.
+fn address(vma: usize) -> usize {
+    (1 + vma) * 16 * PAGE_SIZE
+}
+
+/// A space of two VMAs.
+fn space(kind: VmaLockKind) -> AddressSpace {
+    let space = AddressSpace::with_lock(Machine::new(16), Arc::new(Still), kind).unwrap();
+    for vma in 0..2 {
+        let attributes = Attributes {
+            backing: Backing::Test(vma as u64),
+            ..Attributes::default()
+        };
+        let range = address(vma)..address(vma) + 8 * PAGE_SIZE;
+        space.mmap(range, attributes).unwrap();
+    }
+    space
+}
+
+/// Nanoseconds that `lock_vma` and the end of the read take a thread on
+/// average, where thread `t` locks the VMA `vmas[t]`.
+fn sample(kind: VmaLockKind, vmas: &[usize], rounds: u32) -> f64 {
+    let space = space(kind);
+    let start = Barrier::new(vmas.len());
+    let total: f64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (vmas.iter())
+            .map(|&vma| {
+                let (space, start) = (&space, &start);
+                scope.spawn(move || {
+                    let address = std::hint::black_box(address(vma));
+                    start.wait();
+                    let begin = Instant::now();
+                    for _ in 0..rounds {
+                        drop(std::hint::black_box(space.lock_vma(address)));
+                    }
+                    begin.elapsed().as_nanos() as f64
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    let taken = space.lock_stats().lookups;
+    assert_eq!(taken.hits, u64::from(rounds) * vmas.len() as u64);
+    space.exit(|_, _| {});
+    total / vmas.len() as f64 / f64::from(rounds)
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+fn main() {
+    let real = std::env::args().any(|argument| argument == "--bench");
+    let (samples, rounds) = if real { (15, 1_000_000) } else { (1, 1_000) };
+    println!("ns for lock_vma and vma_end_read, median of {samples}");
+    println!("{:32}  refcount     rwsem", "");
+    let cases: [(&str, &[usize]); 3] = [
+        ("one thread", &[0]),
+        ("two threads, a VMA each", &[0, 1]),
+        ("two threads, one VMA", &[0, 0]),
+    ];
+    for (name, vmas) in cases {
+        let mut taken = KINDS.map(|_| Vec::new());
+        for _ in 0..samples {
+            for (kind, taken) in KINDS.into_iter().zip(&mut taken) {
+                taken.push(sample(kind, vmas, rounds));
+            }
+        }
+        let [refcount, rwsem] = taken.map(median);
+        println!("{name:32}  {refcount:8.1}  {rwsem:8.1}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Snapshots.
+
+use super::{SoftEngine, SoftMap, SoftMapMut, clip};
+use crate::FaultError;
+use core::mem::ManuallyDrop;
+use softfault_engine::anon::ForkError;
+use softfault_engine::mm::AddressSpace;
+use std::io;
+
+/// All maps of an engine as they were at one moment. Anonymous memory is
+/// copied, page by page, when either side writes; files are shared.
+///
+/// A map is named by the engine's own handle, which has to live.
+pub struct SoftFork {
+    engine: SoftEngine,
+    /// Left as it is in a child process: its locks may be held for ever.
+    space: ManuallyDrop<AddressSpace>,
+}
+
+impl SoftFork {
+    pub(super) fn new(engine: &SoftEngine) -> io::Result<Self> {
+        let inner = &engine.inner;
+        let space = AddressSpace::with_lock(
+            inner.machine.clone(),
+            crate::process::monotonic(),
+            inner.options.policies_ref().vma_lock,
+        );
+        let no_memory = |why| io::Error::new(io::ErrorKind::OutOfMemory, why);
+        let space = space.map_err(|_| no_memory("no room for another space"))?;
+        let forked = inner.managed.space.fork(&space);
+        forked.map_err(|error| {
+            no_memory(match error {
+                ForkError::Budget => "the budget has no room for a copy of all anonymous memory",
+                ForkError::Mmu(_) => "the machine has no memory for page tables",
+                ForkError::Mappings => "no room for the mappings of another space",
+            })
+        })?;
+        Ok(Self {
+            engine: engine.clone(),
+            space: ManuallyDrop::new(space),
+        })
+    }
+
+    /// Copies bytes of a file out, as [`SoftMap::read_at`] does.
+    pub fn read_file_at(
+        &self,
+        map: &SoftMap,
+        buffer: &mut [u8],
+        offset: usize,
+    ) -> Result<usize, FaultError> {
+        let addresses = clip(map.start(), map.len(), offset, buffer.len());
+        let count = addresses.len();
+        self.engine
+            .read(&self.space, addresses.start, &mut buffer[..count])?;
+        Ok(count)
+    }
+
+    /// Copies bytes of anonymous memory out, as they are on this side.
+    pub fn read_at(
+        &self,
+        map: &SoftMapMut,
+        buffer: &mut [u8],
+        offset: usize,
+    ) -> Result<usize, FaultError> {
+        let addresses = clip(map.start(), map.len(), offset, buffer.len());
+        let count = addresses.len();
+        self.engine
+            .read(&self.space, addresses.start, &mut buffer[..count])?;
+        Ok(count)
+    }
+
+    /// Copies bytes into anonymous memory, on this side.
+    pub fn write_at(
+        &self,
+        map: &SoftMapMut,
+        bytes: &[u8],
+        offset: usize,
+    ) -> Result<usize, FaultError> {
+        let addresses = clip(map.start(), map.len(), offset, bytes.len());
+        let count = addresses.len();
+        self.engine
+            .write(&self.space, addresses.start, &bytes[..count])?;
+        Ok(count)
+    }
+}
+
+impl core::fmt::Debug for SoftFork {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftFork").finish_non_exhaustive()
+    }
+}
+
+impl Drop for SoftFork {
+    fn drop(&mut self) {
+        if crate::process::is_forked_child() {
+            return;
+        }
+        self.space.exit(|_, _| {});
+        // SAFETY: it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.space) };
+    }
+}

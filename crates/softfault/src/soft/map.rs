@@ -1,0 +1,133 @@
+//! Files.
+
+use super::{SoftEngine, SoftPinned, clip};
+use crate::map::offsets;
+use crate::{Advice, FaultError, Residency};
+use core::ops::{Range, RangeBounds};
+use softfault_engine::cache::PageCache;
+use softfault_engine::store::NO_COOKIE;
+use softfault_engine::{PAGE_SIZE, fault, mm};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A file, mapped for reading.
+pub struct SoftMap {
+    pub(super) engine: SoftEngine,
+    pub(super) cache: Arc<PageCache>,
+    len: usize,
+}
+
+impl SoftMap {
+    pub(super) fn new(engine: &SoftEngine, file: BorrowedFd<'_>) -> io::Result<Self> {
+        let inner = &engine.inner;
+        let on_truncate = inner.options.on_truncate;
+        let cache = inner.files.open(&inner.managed, file, on_truncate)?;
+        Ok(Self {
+            engine: engine.clone(),
+            len: cache.end() as usize,
+            cache,
+        })
+    }
+
+    /// Bytes of the file when it was mapped.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the file was empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The engine that serves it.
+    pub fn engine(&self) -> &SoftEngine {
+        &self.engine
+    }
+
+    /// Copies bytes out, starting at `offset`; returns how many there were.
+    /// Bytes show what was in the file when their page was read.
+    pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
+        let addresses = clip(self.start(), self.len, offset, buffer.len());
+        let space = &self.engine.inner.managed.space;
+        let count = addresses.len();
+        self.engine
+            .read(space, addresses.start, &mut buffer[..count])?;
+        Ok(count)
+    }
+
+    /// Brings a range into memory and keeps it there while the result lives.
+    /// Up to half of the budget can be pinned.
+    pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<SoftPinned<'_>, FaultError> {
+        SoftPinned::new(self, offsets(range, self.len))
+    }
+
+    /// Starts to read a range, as far as spare memory goes; waits for nothing.
+    pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
+        let addresses = self.addresses(&offsets(range, self.len))?;
+        fault::prefetch(&self.cache, addresses);
+        Ok(())
+    }
+
+    /// Says what to expect of all accesses.
+    pub fn advise(&self, advice: Advice) -> io::Result<()> {
+        let addresses = self.addresses(&(0..self.len))?;
+        let advice = match advice {
+            Advice::WillNeed => {
+                fault::prefetch(&self.cache, addresses);
+                return Ok(());
+            }
+            Advice::Normal => mm::Advice::Normal,
+            Advice::Random => mm::Advice::Random,
+            Advice::Sequential => mm::Advice::Sequential,
+        };
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let pages = addresses.start..addresses.end.next_multiple_of(PAGE_SIZE);
+        let advised = self.engine.inner.managed.space.madvise(pages, advice);
+        advised.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room to split the map"))
+    }
+
+    /// What of a range is in memory, by pages.
+    pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
+        let addresses = self.addresses(&offsets(range, self.len))?;
+        // Reads that are over and that nobody waited for are not under way any
+        // more.
+        let completion = fault::Completion(self.cache.node());
+        self.cache.store().reap(NO_COOKIE, &completion, 0);
+        Ok(self.cache.residency(addresses))
+    }
+
+    /// Where the engine's space, and each of its forks, shows the first byte.
+    pub(super) fn start(&self) -> usize {
+        self.cache.addresses().start
+    }
+
+    /// The addresses of a range of offsets, if it is within the map.
+    pub(super) fn addresses(&self, range: &Range<usize>) -> Result<Range<usize>, FaultError> {
+        self.engine.check()?;
+        match range.start <= range.end && range.end <= self.len {
+            true => Ok(self.start() + range.start..self.start() + range.end),
+            false => Err(FaultError::OutOfRange),
+        }
+    }
+}
+
+impl core::fmt::Debug for SoftMap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftMap").field("len", &self.len).finish()
+    }
+}
+
+impl Drop for SoftMap {
+    fn drop(&mut self) {
+        if crate::process::is_forked_child() {
+            core::mem::forget(self.cache.clone());
+            return;
+        }
+        let inner = &self.engine.inner;
+        // The list keeps the cache while this reference is dropped.
+        inner.files.close(&inner.managed, &self.cache);
+    }
+}

@@ -1,0 +1,197 @@
+//! Maps without userfaultfd: the same engine over page tables of its own.
+//!
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! let engine = softfault::Engine::builder().memory(1 << 30).build_soft()?;
+//! let map = engine.map(&std::fs::File::open("index.bin")?)?;
+//! let mut header = [0; 4096];
+//! map.read_at(&mut header, 0)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where a container closes userfaultfd, or where a load that may take a
+//! millisecond is not wanted, bytes are reached by [`SoftMap::read_at`] and
+//! [`SoftMapMut::write_at`]. What serves them (VMAs and their locks, page
+//! cache, read-ahead, reclaim, the budget) is what serves page faults; only
+//! the tables that say where a page is are soft: in memory, walked by this
+//! library, with a translation buffer for each thread. An error is always a
+//! value, and no signal is involved.
+//!
+//! A [`fork`](SoftEngine::fork) is a snapshot of all anonymous memory of an
+//! engine, taken at one moment, in this process.
+//!
+//! Not for signal handlers: locks are taken.
+
+mod anonymous;
+mod cores;
+mod fork;
+mod map;
+mod pinned;
+
+pub use anonymous::SoftMapMut;
+pub use fork::SoftFork;
+pub use map::SoftMap;
+pub use pinned::SoftPinned;
+
+use crate::engine::{Builder, Managed};
+use crate::files::Files;
+use crate::{FaultError, Stats, error, process};
+use core::ops::Range;
+use softfault_engine::cache::NodeError;
+use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
+use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::mmu::{Core, SoftMmu};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Mappings of an engine and its forks.
+const MAPPINGS: u32 = 1 << 20;
+
+/// An engine whose page tables are soft. Cheap to clone; lives as long as its
+/// last clone, map or fork.
+#[derive(Clone)]
+pub struct SoftEngine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Maps and idle windows. Dropped before `managed`.
+    files: Files,
+    managed: Managed,
+    /// The tables that `managed` has as a trait.
+    mmu: Arc<SoftMmu>,
+    /// Where VMAs come from, for forks.
+    machine: Arc<Machine>,
+    options: Builder,
+    spare: cores::Spare,
+}
+
+impl Builder {
+    /// Builds an engine over soft page tables. Settings that are about signals
+    /// and userfaultfd mean nothing here; a soft engine has a budget of its
+    /// own, so [`within`](Builder::within) is refused.
+    pub fn build_soft(self) -> io::Result<SoftEngine> {
+        process::watch_forks();
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
+        if self.is_nested() {
+            let message = "a soft engine cannot be within another engine's budget";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let no_memory = || error::budget(NodeError::NoMemory);
+        let mmu = Arc::new(self.soft_page_tables().ok_or_else(no_memory)?);
+        let spare = cores::Spare::new(&mmu).ok_or_else(no_memory)?;
+        let machine = Machine::new(MAPPINGS);
+        let clock = process::monotonic();
+        let kind = self.policies_ref().vma_lock;
+        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), kind);
+        let space = Arc::new(space.map_err(|_| no_memory())?);
+        let managed = self.over(mmu.clone(), space, clock)?;
+        Ok(SoftEngine {
+            inner: Arc::new(Inner {
+                files: Files::default(),
+                managed,
+                mmu,
+                machine,
+                options: self,
+                spare,
+            }),
+        })
+    }
+}
+
+impl SoftEngine {
+    /// Maps a whole file for reading.
+    pub fn map(&self, file: &File) -> io::Result<SoftMap> {
+        self.check()?;
+        SoftMap::new(self, file.as_fd())
+    }
+
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget as they are touched, and stay until they are dropped.
+    pub fn map_anon(&self, len: usize) -> io::Result<SoftMapMut> {
+        self.check()?;
+        SoftMapMut::new(self, len)
+    }
+
+    /// A snapshot of all maps as they are now: what is written to either side
+    /// afterwards is not seen by the other. Pages are copied when they are
+    /// written, but paid for at once: it fails where the budget has no room for
+    /// a copy of every resident page of anonymous memory.
+    pub fn fork(&self) -> io::Result<SoftFork> {
+        self.check()?;
+        SoftFork::new(self)
+    }
+
+    /// Changes the budget, and reclaims down to it.
+    pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        self.check()?;
+        let node = &self.inner.managed.node;
+        node.set_memory(bytes).map_err(error::budget)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.inner.managed, &self.inner.files)
+    }
+
+    fn check(&self) -> Result<(), FaultError> {
+        match process::is_forked_child() {
+            true => Err(FaultError::Forked),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies bytes that `space` shows at `addr` out.
+    fn read(&self, space: &AddressSpace, addr: usize, bytes: &mut [u8]) -> Result<(), FaultError> {
+        self.access(|core| read_at(core, space, addr, bytes, &NeverInterrupted))
+    }
+
+    /// Copies bytes in where `space` shows them.
+    fn write(&self, space: &AddressSpace, addr: usize, bytes: &[u8]) -> Result<(), FaultError> {
+        self.access(|core| write_at(core, space, addr, bytes, &NeverInterrupted))
+    }
+
+    fn access(
+        &self,
+        access: impl FnOnce(&mut Core) -> Result<(), Stopped>,
+    ) -> Result<(), FaultError> {
+        self.check()?;
+        match cores::with(&self.inner, access) {
+            Ok(()) => Ok(()),
+            Err(Stopped {
+                why: Stop::Error(error),
+                ..
+            }) => Err(error.into()),
+            Err(_) => unreachable!("nothing interrupts"),
+        }
+    }
+}
+
+impl Drop for SoftEngine {
+    fn drop(&mut self) {
+        if process::is_forked_child() {
+            // The parent's: locks that its threads held at the fork are never
+            // released in the child.
+            core::mem::forget(self.inner.clone());
+        }
+    }
+}
+
+impl core::fmt::Debug for SoftEngine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftEngine")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The addresses of `count` bytes from `offset` on of a map, as many as it has.
+fn clip(start: usize, len: usize, offset: usize, count: usize) -> Range<usize> {
+    let offset = offset.min(len);
+    start + offset..start + offset + count.min(len - offset)
+}

@@ -1,0 +1,92 @@
+//! Pages that stay.
+
+use super::{SoftMap, clip};
+use crate::FaultError;
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::fault::{self, NeverInterrupted, Pin};
+
+/// A range of a map that is in memory and stays there: reading it waits for
+/// nothing, and cannot fail.
+pub struct SoftPinned<'a> {
+    map: &'a SoftMap,
+    /// Offsets in the map.
+    range: Range<usize>,
+    /// Pages charged to the limit on pins.
+    pages: u64,
+}
+
+impl<'a> SoftPinned<'a> {
+    pub(super) fn new(map: &'a SoftMap, range: Range<usize>) -> Result<Self, FaultError> {
+        let addresses = map.addresses(&range)?;
+        // A folio has up to 16 pages, and both ends may be in the middle.
+        let pages = match range.is_empty() {
+            true => 0,
+            false => addresses.len().div_ceil(PAGE_SIZE) as u64 + 32,
+        };
+        let managed = &map.engine.inner.managed;
+        if !managed.node.try_pin(pages) {
+            return Err(FaultError::NoMemory);
+        }
+        let from = addresses.start;
+        match fault::pin(
+            &managed.space,
+            &map.cache,
+            addresses,
+            from,
+            &NeverInterrupted,
+        ) {
+            Pin::Done => Ok(Self { map, range, pages }),
+            Pin::Interrupted(_) => unreachable!("nothing interrupts"),
+            Pin::Failed(error) => {
+                managed.node.unpin_pages(pages);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Bytes that are pinned.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// True if nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Copies bytes out, starting at `offset` of the pinned range; returns how
+    /// many there were.
+    pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> usize {
+        let start = self.map.start() + self.range.start;
+        let addresses = clip(start, self.len(), offset, buffer.len());
+        let count = addresses.len();
+        let engine = &self.map.engine;
+        let space = &engine.inner.managed.space;
+        let read = engine.read(space, addresses.start, &mut buffer[..count]);
+        read.expect("pinned pages are there");
+        count
+    }
+}
+
+impl core::fmt::Debug for SoftPinned<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftPinned")
+            .field("range", &self.range)
+            .finish()
+    }
+}
+
+impl Drop for SoftPinned<'_> {
+    fn drop(&mut self) {
+        if crate::process::is_forked_child() {
+            return;
+        }
+        let addresses = self.map.addresses(&self.range);
+        fault::unpin(
+            &self.map.cache,
+            addresses.expect("checked when it was made"),
+        );
+        self.map.engine.inner.managed.node.unpin_pages(self.pages);
+    }
+}

@@ -1,0 +1,212 @@
+//! The engine over soft page tables, on real files: what it shows is what the
+//! file holds and what was written, under the budget.
+
+mod files;
+
+use files::{byte_at, made_file};
+use softfault::soft::SoftEngine;
+use softfault::{Advice, Engine, FaultError, LEAST_MEMORY};
+use std::fs::File;
+use std::io::ErrorKind;
+
+const PAGE: usize = 4096;
+
+fn engine(memory: usize) -> SoftEngine {
+    let builder = Engine::builder().memory(memory).most_memory(4 * memory);
+    builder.build_soft().unwrap()
+}
+
+fn file(bytes: usize) -> File {
+    made_file("soft", bytes)
+}
+
+#[test]
+fn a_file_larger_than_the_budget_is_what_it_is() {
+    let bytes = 3 * LEAST_MEMORY + 1234;
+    let file = file(bytes);
+    let engine = engine(LEAST_MEMORY);
+    let map = engine.map(&file).unwrap();
+    assert_eq!(map.len(), bytes);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let map = &map;
+            scope.spawn(move || {
+                let mut buffer = vec![0; 10_000];
+                let mut at = thread * 77_777;
+                for _ in 0..2_000 {
+                    let count = map.read_at(&mut buffer, at).unwrap();
+                    assert_eq!(count, (bytes - at).min(10_000));
+                    let expected = (at..at + count).map(byte_at);
+                    assert!(buffer[..count].iter().copied().eq(expected), "at {at}");
+                    at = (at * 7 + 40_961) % bytes;
+                }
+            });
+        }
+    });
+    assert_eq!(map.read_at(&mut [0; 10], bytes + 5), Ok(0));
+    let stats = engine.stats();
+    assert!(stats.peak_bytes <= LEAST_MEMORY as u64, "{stats:?}");
+    assert!(stats.evicted > 0 && stats.major_faults > 0, "{stats:?}");
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    let file = file(2 * LEAST_MEMORY);
+    let engine = engine(LEAST_MEMORY);
+    let map = engine.map(&file).unwrap();
+    let pinned = map.pin(3 * PAGE + 5..9 * PAGE).unwrap();
+    for at in (0..map.len()).step_by(PAGE) {
+        map.read_at(&mut [0], at).unwrap();
+    }
+    assert_eq!(map.residency(3 * PAGE..9 * PAGE).unwrap().mapped, 6);
+    let mut buffer = [0; 2 * PAGE];
+    assert_eq!(pinned.read_at(&mut buffer, PAGE), 2 * PAGE);
+    let first = 4 * PAGE + 5;
+    assert!(
+        buffer
+            .iter()
+            .copied()
+            .eq((first..).take(2 * PAGE).map(byte_at))
+    );
+    assert_eq!(map.pin(0..map.len()).unwrap_err(), FaultError::NoMemory);
+    assert_eq!(
+        map.pin(0..map.len() + 1).unwrap_err(),
+        FaultError::OutOfRange
+    );
+}
+
+#[test]
+fn two_maps_of_a_file_share_its_pages_and_a_third_finds_them() {
+    let file = file(64 * PAGE);
+    // A file that has just changed may change again within one time stamp.
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    let engine = engine(LEAST_MEMORY);
+    let (one, two) = (engine.map(&file).unwrap(), engine.map(&file).unwrap());
+    one.advise(Advice::Random).unwrap();
+    one.read_at(&mut [0; PAGE], 10 * PAGE).unwrap();
+    let read = engine.stats().bytes_read;
+    two.read_at(&mut [0; PAGE], 10 * PAGE).unwrap();
+    drop((one, two));
+    let three = engine.map(&file).unwrap();
+    three.read_at(&mut [0; PAGE], 10 * PAGE).unwrap();
+    assert_eq!(engine.stats().bytes_read, read);
+}
+
+#[test]
+fn anonymous_memory_is_zeros_until_written_and_given_back() {
+    let engine = engine(LEAST_MEMORY);
+    let before = engine.stats().resident_bytes;
+    let map = engine.map_anon(300 * PAGE + 17).unwrap();
+    let mut buffer = [1; 3 * PAGE];
+    assert_eq!(map.read_at(&mut buffer, 5 * PAGE), Ok(3 * PAGE));
+    assert!(buffer.iter().all(|&byte| byte == 0));
+    assert_eq!(map.write_at(&[7; 5000], 100 * PAGE - 50), Ok(5000));
+    assert_eq!(map.write_at(&[7; 100], 300 * PAGE), Ok(17));
+    assert_eq!(map.read_at(&mut buffer, 100 * PAGE - 51), Ok(3 * PAGE));
+    assert_eq!(
+        (buffer[0], buffer[1], buffer[5000], buffer[5001]),
+        (0, 7, 7, 0)
+    );
+    assert!(map.resident_bytes() >= 6 * PAGE);
+    drop(map);
+    assert_eq!(engine.stats().resident_bytes, before);
+}
+
+#[test]
+fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
+    let engine = engine(LEAST_MEMORY);
+    let map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut written = 0;
+    let error = loop {
+        match map.write_at(&[written as u8 | 1], written * PAGE) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, FaultError::NoMemory);
+    assert!(written * PAGE > LEAST_MEMORY / 2, "{written} pages");
+    let mut byte = [0];
+    for page in 0..written {
+        map.read_at(&mut byte, page * PAGE).unwrap();
+        assert_eq!(byte[0], page as u8 | 1);
+    }
+}
+
+#[test]
+fn a_fork_is_a_snapshot_of_one_moment() {
+    let file = file(40 * PAGE);
+    let engine = engine(2 * LEAST_MEMORY);
+    let (map, anon) = (
+        engine.map(&file).unwrap(),
+        engine.map_anon(50 * PAGE).unwrap(),
+    );
+    for page in 0..50 {
+        anon.write_at(&[page as u8], page * PAGE).unwrap();
+    }
+    let fork = engine.fork().unwrap();
+    anon.write_at(&[99], 3 * PAGE).unwrap();
+    fork.write_at(&anon, &[88], 4 * PAGE).unwrap();
+    let mut byte = [0; 1];
+    for page in 0..50 {
+        fork.read_at(&anon, &mut byte, page * PAGE).unwrap();
+        assert_eq!(byte[0], if page == 4 { 88 } else { page as u8 });
+        anon.read_at(&mut byte, page * PAGE).unwrap();
+        assert_eq!(byte[0], if page == 3 { 99 } else { page as u8 });
+    }
+    assert_eq!(fork.read_file_at(&map, &mut byte, 7 * PAGE), Ok(1));
+    assert_eq!(byte[0], byte_at(7 * PAGE));
+    let later = engine.map_anon(PAGE).unwrap();
+    assert_eq!(
+        fork.read_at(&later, &mut byte, 0),
+        Err(FaultError::OutOfRange)
+    );
+    let resident = engine.stats().resident_bytes;
+    drop(fork);
+    assert!(engine.stats().resident_bytes <= resident - 50 * PAGE as u64);
+}
+
+#[test]
+fn a_fork_that_cannot_be_paid_for_is_refused_and_leaves_nothing() {
+    let engine = engine(LEAST_MEMORY);
+    let anon = engine.map_anon(LEAST_MEMORY * 5 / 8).unwrap();
+    for at in (0..anon.len()).step_by(PAGE) {
+        anon.write_at(&[3], at).unwrap();
+    }
+    let resident = engine.stats().resident_bytes;
+    assert_eq!(engine.fork().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(engine.stats().resident_bytes, resident);
+    anon.write_at(&[4], 0).unwrap();
+}
+
+#[test]
+fn a_budget_of_another_engine_cannot_pay() {
+    let Ok(parent) = Engine::builder().memory(2 * LEAST_MEMORY).build() else {
+        return; // userfaultfd is closed here
+    };
+    let nested = Engine::builder().memory(LEAST_MEMORY).within(&parent);
+    let refused = nested.build_soft().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_child_of_fork_is_told_and_harms_nobody() {
+    let file = file(PAGE);
+    let engine = engine(LEAST_MEMORY);
+    let map = engine.map(&file).unwrap();
+    map.read_at(&mut [0], 0).unwrap();
+    // SAFETY: the child calls nothing but this library, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let told = map.read_at(&mut [0], 0) == Err(FaultError::Forked)
+            && engine.map(&file).is_err()
+            && engine.clone().fork().is_err();
+        drop((map, engine));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if told { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(status, 0);
+    map.read_at(&mut [0], 0).unwrap();
+}
