@@ -340,8 +340,8 @@ fn an_access_that_stops_says_how_far_it_got() {
     rig.with_core(|core| {
         let read = fault::read_at(core, &rig.space, from, &mut found, &NeverInterrupted);
         assert_eq!(read, error(2 * PAGE_SIZE - 100, FaultError::NotMapped));
-        for at in 0..2 * PAGE_SIZE - 100 {
-            assert_eq!(found[at], store.byte((6 * PAGE_SIZE + 100 + at) as u64));
+        for (at, byte) in found[..2 * PAGE_SIZE - 100].iter().enumerate() {
+            assert_eq!(*byte, store.byte((6 * PAGE_SIZE + 100 + at) as u64));
         }
         let written = fault::write_at(core, &rig.space, from, &[1], &NeverInterrupted);
         assert_eq!(written, error(0, FaultError::Protection));
