@@ -47,7 +47,7 @@ impl Soft {
     }
 
     fn zap(&self, addr: usize) {
-        self.0.zap(&[addr..addr + PAGE_SIZE]);
+        self.0.zap(std::slice::from_ref(&(addr..addr + PAGE_SIZE)));
     }
 
     /// Reads as an access does: by the buffer, or by the tables.
@@ -214,7 +214,7 @@ fn both_sides_copy_what_they_share() {
         assert_eq!(soft.read(&mut core, parent), Some(b'b'));
         assert_eq!(soft.read(&mut core, child), Some(b'c'));
         // Each frame is freed once.
-        soft.0.zap(&[0..4 * SPAN]);
+        soft.0.zap(std::slice::from_ref(&(0..4 * SPAN)));
     });
 }
 

@@ -1,16 +1,18 @@
 //! Random operations over the engine with the soft page tables: every byte is
-//! the model's, the budget is kept, and nothing is left at the end.
+//! the model's, the budget is kept, and nothing is left at the end. Every map is
+//! in two spaces, at two addresses.
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
-use softfault_engine::mm::{Advice, Attributes, Backing, Protection};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::policy::Policies;
 use softfault_engine::{PAGE_SHIFT, PAGE_SIZE, Store};
 use softfault_oracle::{MapAdvice, Model, Op, Rig, Setting, TestStore, Touched, World};
 use softfault_oracle::{any_op, play};
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -25,6 +27,9 @@ struct Map {
 
 struct SoftWorld {
     rig: Rig,
+    /// Has every map too, at another address: whatever is asked, both answer
+    /// alike.
+    twin: ManuallyDrop<AddressSpace>,
     store: Arc<TestStore>,
     maps: BTreeMap<usize, Map>,
 }
@@ -37,6 +42,21 @@ impl Map {
     fn pages(&self, bytes: &Range<u64>) -> Range<usize> {
         let addresses = self.addresses(bytes);
         addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE)
+    }
+}
+
+/// How far above the windows the twin has the maps.
+const TWIN: usize = 1 << 46;
+
+fn in_twin(range: &Range<usize>) -> Range<usize> {
+    range.start + TWIN..range.end + TWIN
+}
+
+impl SoftWorld {
+    fn unmap_pages(&self, pages: Range<usize>) {
+        let unmapped = self.twin.munmap(in_twin(&pages), |_, _| {});
+        unmapped.expect("a mapping that is there");
+        self.rig.unmap(pages);
     }
 }
 
@@ -60,16 +80,26 @@ impl World for SoftWorld {
             protection: Protection::Read,
             ..Attributes::default()
         };
+        let twin = self.twin.mmap(in_twin(&pages), attributes.clone());
+        twin.unwrap();
         self.rig.space.mmap(pages, attributes).unwrap();
     }
 
     fn unmap(&mut self, map: usize) {
         let map = self.maps.remove(&map).unwrap();
-        self.rig.unmap(map.pages(&(0..map.len as u64)));
+        self.unmap_pages(map.pages(&(0..map.len as u64)));
     }
 
     fn read(&self, map: usize, at: u64, bytes: &mut [u8]) -> Touched {
-        match self.rig.read(self.maps[&map].start + at as usize, bytes) {
+        let addr = self.maps[&map].start + at as usize;
+        let mut again = vec![0; bytes.len()];
+        let twin = self.rig.read_in(&self.twin, addr + TWIN, &mut again);
+        let read = self.rig.read(addr, bytes);
+        assert_eq!(read, twin);
+        if read.is_ok() {
+            assert_eq!(bytes, again);
+        }
+        match read {
             Ok(()) => Touched::Done,
             Err(FaultError::BeyondEnd) => Touched::Beyond,
             Err(FaultError::NotMapped) => Touched::Unmapped,
@@ -90,7 +120,7 @@ impl World for SoftWorld {
     }
 
     fn unmap_part(&mut self, map: usize, bytes: Range<u64>) -> bool {
-        self.rig.unmap(self.maps[&map].pages(&bytes));
+        self.unmap_pages(self.maps[&map].pages(&bytes));
         true
     }
 
@@ -101,6 +131,7 @@ impl World for SoftWorld {
         };
         // An error means that a part was unmapped before.
         let pages = self.maps[&map].pages(&bytes);
+        let _in_part = self.twin.mprotect(in_twin(&pages), protection);
         self.rig.protect(pages, protection);
         true
     }
@@ -186,7 +217,9 @@ impl World for SoftWorld {
     }
 
     fn check(&self) {
-        self.rig.space.validate(&self.rig.space.mmap_lock().read());
+        for space in [&self.rig.space, &self.twin] {
+            space.validate(&space.mmap_lock().read());
+        }
     }
 }
 
@@ -208,6 +241,7 @@ fn run(setting: Setting, queue: usize, policies: Policies, ops: &[Op]) {
         store.punch(hole.clone());
     }
     let mut world = SoftWorld {
+        twin: ManuallyDrop::new(rig.another_space()),
         rig,
         store,
         maps: BTreeMap::new(),
@@ -220,6 +254,7 @@ fn run(setting: Setting, queue: usize, policies: Policies, ops: &[Op]) {
         std::mem::forget(world);
         resume_unwind(panic);
     }
+    ManuallyDrop::into_inner(world.twin).exit(|_, _| {});
     world.rig.finish();
 }
 

@@ -237,8 +237,18 @@ impl Rig {
 
     /// Reads bytes.
     pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<(), FaultError> {
+        self.read_in(&self.space, addr, bytes)
+    }
+
+    /// Reads bytes of another space.
+    pub fn read_in(
+        &self,
+        space: &AddressSpace,
+        addr: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), FaultError> {
         self.with_core(|core| {
-            fault::read_at(core, &self.space, addr, bytes, &NeverInterrupted).map_err(error)
+            fault::read_at(core, space, addr, bytes, &NeverInterrupted).map_err(error)
         })
     }
 

@@ -177,7 +177,7 @@ fn attempt(
         *done = core.miss(place, bytes, way, shown.window_addr, shown.may_write);
         *done
     };
-    if walk() {
+    if !shown.is_missing && walk() {
         return Fault::Mapped;
     }
     let fault = once(vma, addr, flags);
@@ -191,15 +191,20 @@ fn attempt(
 struct Shown {
     window_addr: usize,
     may_write: bool,
+    /// Known to be missing a moment ago: not worth a walk.
+    is_missing: bool,
 }
 
 /// What a VMA with these attributes shows, so many bytes after its start.
 fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
     let pgoff = attributes.pgoff;
-    let window_addr = match &attributes.backing {
+    let (window_addr, is_missing) = match &attributes.backing {
         Backing::None | Backing::Test(_) => return Err(FaultError::NotMapped),
-        Backing::File(cache) => cache.window.address(pgoff, distance),
-        Backing::Anonymous(anon) => anon.window.address(pgoff, distance),
+        Backing::File(cache) => (cache.window.address(pgoff, distance), false),
+        Backing::Anonymous(anon) => {
+            let addr = anon.window.address(pgoff, distance);
+            (addr, !anon.is_resident(addr))
+        }
     };
     let may_write = match (attributes.protection, way) {
         (Protection::ReadWrite, _) => true,
@@ -211,5 +216,6 @@ fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, Fa
     Ok(Shown {
         window_addr,
         may_write,
+        is_missing,
     })
 }

@@ -1,0 +1,402 @@
+//! The soft page tables by themselves: what tables cost and when they go,
+//! frames, addresses of windows; and accesses that stop half-way.
+
+use softfault_engine::anon::Anonymous;
+use softfault_engine::fault::{self, FaultError, Interrupt, NeverInterrupted, Stop, Stopped};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
+use softfault_engine::mmu::soft::frames::{Chain, Frames};
+use softfault_engine::mmu::{MmuError, Reservation, SoftMmu, TABLE_SPAN};
+use softfault_engine::{Mmu, PAGE_SIZE};
+use softfault_oracle::{Rig, TestStore};
+use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::slice::from_ref;
+use std::sync::Mutex;
+
+const GIB: usize = 1 << 30;
+
+fn reserve(mmu: &SoftMmu, bytes: usize) -> Reservation {
+    mmu.reserve(bytes, Protection::ReadWrite).unwrap()
+}
+
+fn pages(window: &Reservation, pages: Range<usize>) -> Range<usize> {
+    window.addr + pages.start * PAGE_SIZE..window.addr + pages.end * PAGE_SIZE
+}
+
+fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
+    let mut byte = 0;
+    // SAFETY: a byte to write to.
+    unsafe { mmu.read(addr, &mut byte, 1) }.then_some(byte)
+}
+
+fn copy(mmu: &SoftMmu, window: &Reservation, addr: usize, source: &[u8]) -> Result<(), MmuError> {
+    // SAFETY: the source is as long as it says; the test keeps to the window.
+    unsafe { mmu.copy(window, addr, source.as_ptr(), source.len()) }
+}
+
+#[test]
+fn tables_come_with_pages_and_go_with_them() {
+    let mmu = SoftMmu::new();
+    let window = reserve(&mmu, 4 * GIB);
+    assert_eq!(mmu.table_pages(), 1, "the root");
+    mmu.fill(&window, window.addr, PAGE_SIZE).unwrap();
+    assert_eq!(mmu.table_pages(), 4, "one of each level");
+    mmu.fill(&window, window.addr + PAGE_SIZE, PAGE_SIZE)
+        .unwrap();
+    assert_eq!(mmu.table_pages(), 4);
+    mmu.zero(&window, window.addr + TABLE_SPAN, PAGE_SIZE)
+        .unwrap();
+    assert_eq!(mmu.table_pages(), 5, "another leaf");
+    mmu.fill(&window, window.addr + 3 * GIB, PAGE_SIZE).unwrap();
+    assert_eq!(mmu.table_pages(), 7, "another leaf, and what leads to it");
+    assert_eq!(mmu.present_pages(), 4);
+    mmu.zap(&[pages(&window, 0..1)]);
+    assert_eq!(mmu.table_pages(), 7, "the leaf has a page left");
+    mmu.zap(&[pages(&window, 1..2), pages(&window, 512..513)]);
+    assert_eq!(mmu.table_pages(), 5, "two leaves went");
+    assert_eq!(mmu.present_pages(), 1);
+    mmu.release(window);
+    assert_eq!(mmu.table_pages(), 1, "all that served the window");
+}
+
+#[test]
+fn tables_that_serve_a_neighbour_stay() {
+    let mmu = SoftMmu::new();
+    let windows = [(); 3].map(|()| reserve(&mmu, TABLE_SPAN));
+    for window in &windows {
+        mmu.fill(window, window.addr, PAGE_SIZE).unwrap();
+    }
+    assert_eq!(mmu.table_pages(), 3 + 3);
+    let [below, middle, above] = windows;
+    let addr = middle.addr;
+    mmu.release(middle);
+    assert_eq!(mmu.table_pages(), 3 + 2);
+    assert_eq!(byte(&mmu, below.addr), Some(0));
+    assert_eq!(byte(&mmu, above.addr), Some(0));
+    assert_eq!(byte(&mmu, addr), None);
+    mmu.release(above);
+    assert_eq!(mmu.table_pages(), 3 + 1);
+    mmu.release(below);
+    assert_eq!(mmu.table_pages(), 1);
+}
+
+#[test]
+fn a_sparse_terabyte_costs_what_it_uses() {
+    let mmu = SoftMmu::new();
+    let window = reserve(&mmu, 1 << 40);
+    for step in 0..64 {
+        mmu.fill(&window, window.addr + step * 16 * GIB, PAGE_SIZE)
+            .unwrap();
+    }
+    // The window crosses into a third table of level 2.
+    assert!(mmu.table_pages() <= 1 + 3 + 64 + 64);
+    assert_eq!(mmu.present_pages(), 64);
+    mmu.release(window);
+    assert_eq!(mmu.table_pages(), 1);
+    assert_eq!(mmu.present_pages(), 0);
+}
+
+#[test]
+fn windows_are_apart_and_their_addresses_are_used_again() {
+    let mmu = SoftMmu::new();
+    let sizes = [1, TABLE_SPAN, TABLE_SPAN + 1, 5 * TABLE_SPAN, PAGE_SIZE];
+    let windows = sizes.map(|bytes| reserve(&mmu, bytes));
+    let mut spans = BTreeSet::new();
+    for (window, bytes) in windows.iter().zip(sizes) {
+        assert!(window.addr > 0 && window.addr.is_multiple_of(TABLE_SPAN));
+        assert_eq!(window.bytes, bytes.next_multiple_of(PAGE_SIZE));
+        let first = window.addr / TABLE_SPAN;
+        for span in first..first + window.bytes.div_ceil(TABLE_SPAN) {
+            assert!(spans.insert(span), "a leaf serves one window");
+        }
+    }
+    let third = windows[2].clone();
+    mmu.release(third.clone());
+    assert_eq!(reserve(&mmu, 2 * TABLE_SPAN).addr, third.addr);
+    let too_much = mmu.reserve(1 << 47, Protection::Read);
+    assert_eq!(too_much, Err(MmuError::NoMemory));
+}
+
+#[test]
+fn what_is_there_is_left_as_it_is() {
+    let mmu = SoftMmu::new();
+    let window = mmu.reserve(64 * PAGE_SIZE, Protection::Read).unwrap();
+    let source: Vec<u8> = (0..40).flat_map(|page| [page; PAGE_SIZE]).collect();
+    mmu.zero(&window, window.addr + 3 * PAGE_SIZE, 2 * PAGE_SIZE)
+        .unwrap();
+    copy(&mmu, &window, window.addr, &source).unwrap();
+    copy(&mmu, &window, window.addr, &source[PAGE_SIZE..]).unwrap();
+    mmu.zero(&window, window.addr, 64 * PAGE_SIZE).unwrap();
+    for page in 0..64 {
+        let expected = match page {
+            3 | 4 => 0,
+            0..40 => page as u8,
+            _ => 0,
+        };
+        assert_eq!(byte(&mmu, window.addr + page * PAGE_SIZE), Some(expected));
+    }
+    let all = window.range();
+    mmu.zap(from_ref(&all));
+    assert_eq!(byte(&mmu, window.addr + PAGE_SIZE), None);
+}
+
+#[test]
+fn frames_run_out_and_come_back() {
+    // The page of zeros, the root, three tables, and 27 pages.
+    let mmu = SoftMmu::with_memory(32 * PAGE_SIZE).unwrap();
+    let window = reserve(&mmu, TABLE_SPAN);
+    for round in 0..3 {
+        mmu.fill(&window, window.addr, 27 * PAGE_SIZE).unwrap();
+        let more = window.addr + 27 * PAGE_SIZE;
+        let refused = mmu.fill(&window, more, PAGE_SIZE);
+        assert_eq!(refused, Err(MmuError::NoMemory), "round {round}");
+        mmu.zap(&[pages(&window, 5..6)]);
+        mmu.fill(&window, more, PAGE_SIZE).unwrap();
+        let all = window.range();
+        mmu.zap(from_ref(&all));
+        assert_eq!(mmu.present_pages(), 0);
+    }
+}
+
+#[test]
+fn a_frame_has_one_owner_at_a_time() {
+    const THREADS: usize = 4;
+    const PAGES: usize = 300;
+    let frames = Frames::new((PAGES + 1) * PAGE_SIZE, 3).unwrap();
+    let owned = Mutex::new(BTreeSet::new());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (frames, owned) = (&frames, &owned);
+            scope.spawn(move || {
+                for round in 0..400 {
+                    let mut taken = vec![0; 1 + (round * 7 + thread) % 60];
+                    if !frames.alloc(&mut taken) {
+                        continue;
+                    }
+                    for &frame in &taken {
+                        assert!(owned.lock().unwrap().insert(frame));
+                    }
+                    for &frame in &taken {
+                        assert!(owned.lock().unwrap().remove(&frame));
+                    }
+                    if round % 2 == 0 {
+                        taken.iter().for_each(|&frame| frames.put(frame));
+                    } else {
+                        let mut chain = Chain::default();
+                        taken.iter().for_each(|&frame| chain.push(frames, frame));
+                        frames.free(chain);
+                    }
+                }
+            });
+        }
+    });
+    let mut all = vec![0; PAGES];
+    assert!(frames.alloc(&mut all), "none was lost");
+    assert_eq!(BTreeSet::from_iter(all.iter().copied()).len(), PAGES);
+    assert_eq!(frames.alloc_one(), None);
+    // The last of two references frees it.
+    frames.get(all[0]);
+    frames.put(all[0]);
+    assert_eq!(frames.alloc_one(), None);
+    frames.put(all[0]);
+    assert_eq!(frames.alloc_one(), Some(all[0]));
+}
+
+#[test]
+fn forks_share_frames_until_they_are_written_to() {
+    // Room for the tables and one copy of the pages, and a bit.
+    let mmu = SoftMmu::with_memory((2 + 4 + 40) * PAGE_SIZE).unwrap();
+    let parent = reserve(&mmu, TABLE_SPAN);
+    copy(&mmu, &parent, parent.addr, &[7; 30 * PAGE_SIZE]).unwrap();
+    mmu.zero(&parent, parent.addr + 100 * PAGE_SIZE, PAGE_SIZE)
+        .unwrap();
+    let child = reserve(&mmu, TABLE_SPAN);
+    mmu.fork(&parent, &child).unwrap();
+    assert_eq!(mmu.present_pages(), 2 * 31);
+    for page in 0..30 {
+        assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
+    }
+    for page in 0..9 {
+        mmu.unshare(&child, child.addr + page * PAGE_SIZE).unwrap();
+    }
+    mmu.unshare(&child, child.addr + 100 * PAGE_SIZE).unwrap();
+    let refused = mmu.unshare(&child, child.addr + 20 * PAGE_SIZE);
+    assert_eq!(refused, Err(MmuError::NoMemory));
+    // What only one side has is not copied.
+    for page in 0..9 {
+        mmu.unshare(&parent, parent.addr + page * PAGE_SIZE)
+            .unwrap();
+    }
+    mmu.release(parent);
+    for page in 9..30 {
+        mmu.unshare(&child, child.addr + page * PAGE_SIZE).unwrap();
+        assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
+    }
+    // More shared pages than one shootdown is for.
+    mmu.release(child);
+    assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
+}
+
+#[test]
+fn many_shared_frames_are_zapped_on_both_sides() {
+    const PAGES: usize = 500;
+    let mmu = SoftMmu::with_memory((PAGES + 12) * PAGE_SIZE).unwrap();
+    for _ in 0..3 {
+        let parent = reserve(&mmu, TABLE_SPAN);
+        mmu.fill(&parent, parent.addr, PAGES * PAGE_SIZE).unwrap();
+        let child = reserve(&mmu, TABLE_SPAN);
+        mmu.fork(&parent, &child).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| mmu.zap(from_ref(&parent.range())));
+            scope.spawn(|| mmu.zap(from_ref(&child.range())));
+        });
+        mmu.release(parent);
+        mmu.release(child);
+        assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
+    }
+}
+
+#[test]
+fn cores_are_bounded_and_come_back() {
+    let rig = Rig::new(4096);
+    let cores: Vec<_> = std::iter::from_fn(|| rig.mmu.core()).collect();
+    assert_eq!(cores.len(), 1024);
+    drop(cores);
+    assert!(rig.mmu.core().is_some());
+    rig.finish();
+}
+
+#[test]
+fn a_file_is_shown_at_several_addresses_of_several_spaces() {
+    let rig = Rig::new(4096);
+    let store = TestStore::new(64 << 12);
+    let cache = rig.map(&store);
+    let other = ManuallyDrop::new(rig.another_space());
+    let show = |space: &AddressSpace, addr: usize, first: usize, count: usize| {
+        let attributes = Attributes {
+            backing: Backing::File(cache.clone()),
+            pgoff: first as u64,
+            protection: Protection::Read,
+            ..Attributes::default()
+        };
+        let range = addr..addr + count * PAGE_SIZE;
+        space.mmap(range, attributes).unwrap();
+    };
+    let (one, two) = (1 << 45, 5 << 40);
+    show(&rig.space, one, 10, 20);
+    show(&other, two, 0, 64);
+    let in_other = |page: usize| {
+        rig.with_core(|core| {
+            let addr = two + page * PAGE_SIZE + 5;
+            fault::touch(core, &other, addr, &NeverInterrupted)
+        })
+    };
+    for page in 0..20 {
+        let expected = store.byte(((10 + page) * PAGE_SIZE + 5) as u64);
+        assert_eq!(rig.touch(one + page * PAGE_SIZE + 5), Ok(expected));
+        assert_eq!(in_other(10 + page), Ok(expected));
+    }
+    assert_eq!(
+        rig.mmu.present_pages(),
+        cache.residency(cache.addresses()).mapped
+    );
+    // One address is taken away, the others stay, and none is mixed up.
+    rig.unmap(one..one + 20 * PAGE_SIZE);
+    assert_eq!(rig.touch(one + 5), Err(FaultError::NotMapped));
+    assert_eq!(in_other(10), Ok(store.byte((10 * PAGE_SIZE + 5) as u64)));
+    show(&rig.space, one, 0, 20);
+    assert_eq!(rig.touch(one + 5), Ok(store.byte(5)));
+    ManuallyDrop::into_inner(other).exit(|_, _| {});
+    drop(cache);
+    rig.finish();
+}
+
+struct Now;
+
+impl Interrupt for Now {
+    fn pending(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_access_that_stops_says_how_far_it_got() {
+    let rig = Rig::new(4096);
+    let store = TestStore::with_queue(64 << 12, 8);
+    let cache = rig.map(&store);
+    let start = cache.addresses().start;
+    rig.touch(start).unwrap();
+    let error = |done, error| {
+        Err(Stopped {
+            done,
+            why: Stop::Error(error),
+        })
+    };
+    // A hole between two mappings.
+    rig.unmap(start + 8 * PAGE_SIZE..start + 9 * PAGE_SIZE);
+    let mut found = vec![0; 4 * PAGE_SIZE];
+    let from = start + 6 * PAGE_SIZE + 100;
+    rig.with_core(|core| {
+        let read = fault::read_at(core, &rig.space, from, &mut found, &NeverInterrupted);
+        assert_eq!(read, error(2 * PAGE_SIZE - 100, FaultError::NotMapped));
+        for (at, byte) in found[..2 * PAGE_SIZE - 100].iter().enumerate() {
+            assert_eq!(*byte, store.byte((6 * PAGE_SIZE + 100 + at) as u64));
+        }
+        let written = fault::write_at(core, &rig.space, from, &[1], &NeverInterrupted);
+        assert_eq!(written, error(0, FaultError::Protection));
+        let beyond = usize::MAX - 10;
+        let read = fault::read_at(core, &rig.space, beyond, &mut [0; 40], &NeverInterrupted);
+        assert_eq!(read, error(0, FaultError::NotMapped));
+    });
+    // A read under way that is waited for, and an interruption.
+    rig.evict_all();
+    let rest = start + 16 * PAGE_SIZE..start + 64 * PAGE_SIZE;
+    rig.space.madvise(rest, Advice::Random).unwrap();
+    rig.touch(start + 31 * PAGE_SIZE).unwrap();
+    store.close();
+    fault::prefetch(&cache, start + 32 * PAGE_SIZE..start + 48 * PAGE_SIZE);
+    let mut found = vec![0; 40 * PAGE_SIZE];
+    let from = start + 32 * PAGE_SIZE - 10;
+    let read = rig.with_core(|core| fault::read_at(core, &rig.space, from, &mut found, &Now));
+    let why = Stop::Interrupted;
+    assert_eq!(read, Err(Stopped { done: 10, why }));
+    store.open();
+    rig.read(start + 9 * PAGE_SIZE, &mut found).unwrap();
+    for (at, byte) in found.iter().enumerate() {
+        assert_eq!(*byte, store.byte((9 * PAGE_SIZE + at) as u64));
+    }
+    drop(cache);
+    rig.finish();
+}
+
+#[test]
+fn a_write_goes_over_pages_and_mappings() {
+    let rig = Rig::new(4096);
+    let start = 3 << 40;
+    for (part, count) in [(0, 3), (3, 2), (5, 600)] {
+        let anon = Anonymous::new(rig.node.clone(), count * PAGE_SIZE).unwrap();
+        let attributes = Attributes {
+            backing: Backing::Anonymous(anon),
+            protection: Protection::ReadWrite,
+            ..Attributes::default()
+        };
+        let range = start + part * PAGE_SIZE..start + (part + count) * PAGE_SIZE;
+        rig.space.mmap(range, attributes).unwrap();
+    }
+    for (at, bytes) in [
+        (1, 3),
+        (4095, 2),
+        (2 * PAGE_SIZE + 7, 5 * PAGE_SIZE),
+        (0, 8),
+    ] {
+        let text: Vec<u8> = (0..bytes).map(|byte| (byte * 31 + at) as u8).collect();
+        rig.write(start + at, &text).unwrap();
+        let mut found = vec![0; bytes];
+        rig.read(start + at, &mut found).unwrap();
+        assert_eq!(found, text);
+    }
+    rig.space.exit(|_, _| {});
+    assert_eq!(rig.mmu.present_pages(), 0);
+    rig.finish();
+}
