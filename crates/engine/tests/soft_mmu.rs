@@ -204,6 +204,29 @@ fn a_frame_has_one_owner_at_a_time() {
 }
 
 #[test]
+fn what_one_thread_frees_the_next_one_takes() {
+    const SHARDS: usize = 2;
+    const PAGES: usize = 1000;
+    let frames = Frames::new(100 * PAGES * PAGE_SIZE, SHARDS).unwrap();
+    // Shards are chosen by processor: threads come to several of them.
+    for _ in 0..20 {
+        std::thread::scope(|scope| {
+            let mut taken = vec![0; PAGES];
+            assert!(frames.alloc(&mut taken));
+            let frames = &frames;
+            scope.spawn(move || {
+                let mut chain = Chain::default();
+                taken.iter().for_each(|&frame| chain.push(frames, frame));
+                frames.free(chain);
+            });
+        });
+    }
+    // What shards keep, and what they took fresh and have not used.
+    let slack = SHARDS * 3 * 32;
+    assert!(frames.used() <= PAGES + slack, "{}", frames.used());
+}
+
+#[test]
 fn forks_share_frames_until_they_are_written_to() {
     // Room for the tables and one copy of the pages, and a bit.
     let mmu = SoftMmu::with_memory((2 + 4 + 40) * PAGE_SIZE).unwrap();

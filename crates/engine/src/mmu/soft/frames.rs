@@ -8,11 +8,13 @@
 //!
 //! Frame 0 is the page of zeros that all holes show; it is never written to.
 //! The others are free, or fresh (never used), or somebody's. Free ones form
-//! lists through their notes, one list a shard; a shard is what the processors
-//! with one number modulo [`SHARDS`] take from and give to. A shard that has
-//! run dry takes another's whole list.
+//! lists through their notes: a short one in each shard, which is what the
+//! processors with one number modulo [`SHARDS`] take from and give to, and the
+//! depot for the rest. A shard that has run dry takes a few from the depot, and
+//! fresh ones only when that is empty: what was ever used is what was used at
+//! one time, and what shards keep ([`KEPT`] each).
 //!
-//! Lock rules: a shard's lock is a leaf, and so never held with another's.
+//! Lock rules: a shard's lock, then the depot's; never two shards'.
 
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
@@ -28,8 +30,10 @@ pub const ZEROS: u32 = 0;
 const FREE: u32 = 1 << 31;
 /// Shards of the product.
 pub const SHARDS: usize = 16;
-/// Fresh frames that a shard takes at a time.
+/// Frames that a shard takes at a time, from the depot or fresh.
 const BATCH: u32 = 32;
+/// Free frames that a shard keeps at most.
+const KEPT: u32 = 2 * BATCH;
 
 /// What is known of a frame.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub struct Frames {
     /// Frames from here on are in no shard yet.
     fresh: AtomicU32,
     shards: Box<[Shard]>,
+    /// Free frames that no shard keeps.
+    depot: Shard,
 }
 
 // SAFETY: the memory is owned; who uses which page is said by notes, which are
@@ -80,6 +86,8 @@ pub struct Chain {
     head: u32,
     /// The last one, if there is one.
     tail: u32,
+    /// How many there are.
+    count: u32,
 }
 
 impl Chain {
@@ -95,6 +103,7 @@ impl Chain {
             self.tail = frame;
         }
         self.head = frame;
+        self.count += 1;
     }
 
     /// True if there are none.
@@ -113,6 +122,7 @@ impl Chain {
         assert!(link & FREE != 0, "free frame {frame} is in use");
         word.store(1, Relaxed);
         self.head = link & !FREE;
+        self.count -= 1;
         Some(frame)
     }
 
@@ -128,6 +138,7 @@ impl Chain {
             self.tail = other.tail;
         }
         self.head = other.head;
+        self.count += other.count;
     }
 }
 
@@ -150,7 +161,14 @@ impl Frames {
             count: count as u32,
             fresh: AtomicU32::new(ZEROS + 1),
             shards: (0..shards).map(shard).collect(),
+            depot: shard(0),
         })
+    }
+
+    /// Frames that were ever used: those take up memory.
+    pub fn used(&self) -> usize {
+        // Relaxed: a count for people.
+        self.fresh.load(Relaxed) as usize - 1
     }
 
     /// Takes a frame for each place of `taken`, or none. Each has one
@@ -187,7 +205,21 @@ impl Frames {
 
     #[inline]
     fn take(&self, stock: &mut Stock) -> Option<u32> {
-        stock.free.pop(self).or_else(|| self.take_fresh(stock))
+        stock.free.pop(self).or_else(|| self.take_more(stock))
+    }
+
+    /// The same where the shard has no free frame.
+    fn take_more(&self, stock: &mut Stock) -> Option<u32> {
+        let mut depot = self.depot.0.lock();
+        let first = depot.free.pop(self);
+        for _ in 1..BATCH {
+            let Some(frame) = depot.free.pop(self) else {
+                break;
+            };
+            stock.free.push(self, frame);
+        }
+        drop(depot);
+        first.or_else(|| self.take_fresh(stock))
     }
 
     fn take_fresh(&self, stock: &mut Stock) -> Option<u32> {
@@ -210,7 +242,8 @@ impl Frames {
         Some(frame)
     }
 
-    /// The stock of shard `own` is used up: takes from the others.
+    /// Shard `own`, the depot and what is fresh are used up: takes what the
+    /// other shards keep.
     #[cold]
     fn alloc_from_others(&self, own: usize, taken: &mut [u32], mut got: usize) -> bool {
         for step in 0..self.shards.len() {
@@ -223,10 +256,6 @@ impl Frames {
                 got += 1;
             }
             if got == taken.len() {
-                // The rest of the list too, or every frame would come this way.
-                let rest = core::mem::take(&mut stock.free);
-                drop(stock);
-                self.free(rest);
                 return true;
             }
         }
@@ -239,7 +268,12 @@ impl Frames {
     /// Gives a list of frames back.
     pub fn free(&self, chain: Chain) {
         let own = sync::cpu() % self.shards.len();
-        self.shards[own].0.lock().free.splice(self, chain);
+        let mut stock = self.shards[own].0.lock();
+        if stock.free.count + chain.count <= KEPT {
+            stock.free.splice(self, chain);
+        } else {
+            self.depot.0.lock().free.splice(self, chain);
+        }
     }
 
     /// Another reference to a frame that the caller has one to.
