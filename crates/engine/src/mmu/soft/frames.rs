@@ -126,6 +126,30 @@ impl Chain {
         Some(frame)
     }
 
+    /// Takes the first `count` frames off, or as many as there are, in order:
+    /// neighbours in memory stay so, which the processor's own prefetching
+    /// likes.
+    fn take_front(&mut self, frames: &Frames, count: u32) -> Chain {
+        if self.count <= count {
+            return core::mem::take(self);
+        }
+        let mut last = self.head;
+        for _ in 1..count {
+            // Relaxed, here and below: as in `push`.
+            last = frames.note(last).word.load(Relaxed) & !FREE;
+        }
+        let front = Chain {
+            head: self.head,
+            tail: last,
+            count,
+        };
+        let word = &frames.note(last).word;
+        self.head = word.load(Relaxed) & !FREE;
+        self.count -= count;
+        word.store(FREE | ZEROS, Relaxed);
+        front
+    }
+
     /// Puts all of `other` in front.
     fn splice(&mut self, frames: &Frames, other: Chain) {
         if other.head == ZEROS {
@@ -210,16 +234,8 @@ impl Frames {
 
     /// The same where the shard has no free frame.
     fn take_more(&self, stock: &mut Stock) -> Option<u32> {
-        let mut depot = self.depot.0.lock();
-        let first = depot.free.pop(self);
-        for _ in 1..BATCH {
-            let Some(frame) = depot.free.pop(self) else {
-                break;
-            };
-            stock.free.push(self, frame);
-        }
-        drop(depot);
-        first.or_else(|| self.take_fresh(stock))
+        stock.free = self.depot.0.lock().free.take_front(self, BATCH);
+        stock.free.pop(self).or_else(|| self.take_fresh(stock))
     }
 
     fn take_fresh(&self, stock: &mut Stock) -> Option<u32> {
