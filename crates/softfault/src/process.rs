@@ -2,8 +2,7 @@
 //! SIGBUS handler, and the fork handlers.
 
 use crate::signal;
-use crate::uffd::UffdMmu;
-use core::ops::Range;
+use crate::uffd::{UffdMmu, Windows};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, Machine};
@@ -154,7 +153,7 @@ impl Clock for Monotonic {
 thread_local! {
     /// The list of windows, held by the forking thread between prepare and
     /// parent or child. Ordinary code: fork handlers are not signal handlers.
-    static HELD: Cell<Option<MutexGuard<'static, Vec<Range<usize>>>>> = const { Cell::new(None) };
+    static HELD: Cell<Option<MutexGuard<'static, Windows>>> = const { Cell::new(None) };
 }
 
 extern "C" fn fork_prepare() {

@@ -19,6 +19,9 @@ use table::Table;
 
 /// The files of an engine.
 pub(crate) struct Files {
+    /// Held for look-ups and for entering VMAs. Windows are made and dropped
+    /// without it: a thread of low priority that is preempted over a system
+    /// call must not keep the others from mapping.
     table: Mutex<Table>,
 }
 
@@ -44,14 +47,13 @@ impl Files {
     ) -> io::Result<Arc<PageCache>> {
         let now_ns = wall_clock_ns();
         let identity = FileIdentity::of(fd)?;
-        let mut table = self.table();
-        table.forget_changed(&identity);
-        if let Some(entry) = table.find(&identity) {
-            let cache = entry.cache.clone();
-            if entry.users == 0 {
-                map_window(managed, &cache)?;
-            }
-            table.open(&identity);
+        let (known, changed) = {
+            let mut table = self.table();
+            let changed = table.forget_changed(&identity);
+            (find_and_open(managed, &mut table, &identity)?, changed)
+        };
+        drop(changed);
+        if let Some(cache) = known {
             return Ok(cache);
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
@@ -62,6 +64,13 @@ impl Files {
             .map_err(|error| io::Error::from_raw_os_error(error.0))?;
         let cache = PageCache::new(managed.node.clone(), Arc::new(store), bytes, on_truncate)
             .map_err(reserve_error)?;
+        let mut table = self.table();
+        // Somebody else may have opened it meanwhile. Then ours goes, once the
+        // table is unlocked.
+        if let Some(known) = find_and_open(managed, &mut table, &identity)? {
+            drop(table);
+            return Ok(known);
+        }
         map_window(managed, &cache)?;
         table.add(identity, identity.certain(now_ns), cache.clone());
         Ok(cache)
@@ -98,7 +107,9 @@ impl Files {
         if table.close(cache) {
             let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
             assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
-            table.forget_idle();
+            let idle = table.forget_idle();
+            drop(table);
+            drop(idle);
         }
     }
 
@@ -133,6 +144,23 @@ impl Drop for Files {
 fn wall_clock_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// The window that shows this version of the file, with one user more.
+fn find_and_open(
+    managed: &Managed,
+    table: &mut Table,
+    identity: &FileIdentity,
+) -> io::Result<Option<Arc<PageCache>>> {
+    let Some(entry) = table.find(identity) else {
+        return Ok(None);
+    };
+    let cache = entry.cache.clone();
+    if entry.users == 0 {
+        map_window(managed, &cache)?;
+    }
+    table.open(identity);
+    Ok(Some(cache))
 }
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {

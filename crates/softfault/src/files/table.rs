@@ -111,27 +111,31 @@ impl Table {
         true
     }
 
-    /// Drops idle windows of a file that do not show this version of it.
-    pub(super) fn forget_changed(&mut self, now: &FileIdentity) {
+    /// Takes out idle windows of a file that do not show this version of it.
+    pub(super) fn forget_changed(&mut self, now: &FileIdentity) -> Vec<Entry> {
+        let mut gone = Vec::new();
         let stale = |entry: &Entry| entry.identity != *now || !entry.certain;
-        self.drop_idle_of(key(now), stale);
+        self.take_idle_of(key(now), stale, &mut gone);
+        gone
     }
 
-    /// Drops idle windows that are too many or, now and then, empty.
-    pub(super) fn forget_idle(&mut self) {
+    /// Takes out idle windows that are too many or, now and then, empty.
+    pub(super) fn forget_idle(&mut self) -> Vec<Entry> {
+        let mut gone = Vec::new();
         while self.idle.len() > self.most_idle {
             // One that a fault still looks at stays, and counts no more.
             let (since, file) = self.idle.pop_first().expect("there are some");
-            self.drop_idle_of(file, |entry| entry.idle_since == since);
+            self.take_idle_of(file, |entry| entry.idle_since == since, &mut gone);
         }
         if self.idle.len() < self.next_sweep {
-            return;
+            return gone;
         }
         let files: Vec<FileKey> = self.idle.values().copied().collect();
         for file in files {
-            self.drop_idle_of(file, |entry| entry.cache.folio_count() == 0);
+            self.take_idle_of(file, |entry| entry.cache.folio_count() == 0, &mut gone);
         }
         self.next_sweep = (2 * self.idle.len()).max(FIRST_SWEEP);
+        gone
     }
 
     /// Maps and idle windows now.
@@ -149,13 +153,19 @@ impl Table {
         files.into_values().flatten().collect()
     }
 
-    fn drop_idle_of(&mut self, file: FileKey, which: impl Fn(&Entry) -> bool) {
+    fn take_idle_of(
+        &mut self,
+        file: FileKey,
+        which: impl Fn(&Entry) -> bool,
+        gone: &mut Vec<Entry>,
+    ) {
         let Some(entries) = self.files.get_mut(&file) else {
             return;
         };
         for entry in entries.extract_if(.., |entry| is_idle(entry) && which(entry)) {
             self.idle.remove(&entry.idle_since);
             self.windows.remove(&address(&entry.cache));
+            gone.push(entry);
         }
         if entries.is_empty() {
             self.files.remove(&file);
@@ -163,8 +173,8 @@ impl Table {
     }
 }
 
-/// Nobody maps it and no fault is under way in it: dropping the entry drops
-/// the cache here, and not in a handler.
+/// Nobody maps it and no fault is under way in it: who drops the entry drops
+/// the cache, and not a handler.
 fn is_idle(entry: &Entry) -> bool {
     entry.users == 0 && Arc::strong_count(&entry.cache) == 1
 }

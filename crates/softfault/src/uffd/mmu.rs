@@ -1,6 +1,8 @@
 //! [`Mmu`] over userfaultfd.
 
 use super::abi::{self, Progress};
+use super::released::Released;
+use super::spare::Spare;
 use super::zap::Zap;
 use core::ops::Range;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -8,11 +10,15 @@ use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// File descriptors that windows are spread over, at most.
 const DESCRIPTORS: usize = 16;
 const CLOSED: c_int = -1;
+
+/// Windows by their start: the end, and what they are for.
+pub type Windows = BTreeMap<usize, (usize, Protection)>;
 
 /// The real page tables of the process.
 pub struct UffdMmu {
@@ -21,8 +27,9 @@ pub struct UffdMmu {
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
-    windows: Mutex<Vec<Range<usize>>>,
+    windows: Mutex<Windows>,
     released: Released,
+    spare: Spare,
     zap: Zap,
 }
 
@@ -32,15 +39,16 @@ impl UffdMmu {
         let mmu = Self {
             descriptors: [const { AtomicI32::new(CLOSED) }; DESCRIPTORS],
             made: AtomicUsize::new(0),
-            windows: Mutex::new(Vec::new()),
+            windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
+            spare: Spare::default(),
             zap: Zap::new(),
         };
         mmu.descriptor(0)?;
         Ok(mmu)
     }
 
-    fn windows(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+    fn windows(&self) -> MutexGuard<'_, Windows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,13 +92,13 @@ impl UffdMmu {
     }
 
     /// Keeps the list of windows still while the process forks.
-    pub fn fork_prepare(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+    pub fn fork_prepare(&self) -> MutexGuard<'_, Windows> {
         self.windows()
     }
 
     /// In the child: nothing of the parent's is to be touched through what was
     /// inherited, and every window answers with SIGSEGV.
-    pub fn fork_child(&self, windows: &[Range<usize>]) {
+    pub fn fork_child(&self, windows: &Windows) {
         for slot in &self.descriptors {
             let fd = slot.swap(CLOSED, Ordering::Relaxed);
             if fd != CLOSED {
@@ -99,13 +107,13 @@ impl UffdMmu {
             }
         }
         self.zap.fork_child();
-        for window in windows {
+        for (&start, &(end, _)) in windows {
             // SAFETY: the place is empty (the window was not inherited), and
             // NOREPLACE leaves alone what somebody may have put there.
             unsafe {
                 libc::mmap(
-                    window.start as *mut c_void,
-                    window.end - window.start,
+                    start as *mut c_void,
+                    end - start,
                     libc::PROT_NONE,
                     libc::MAP_PRIVATE
                         | libc::MAP_ANONYMOUS
@@ -173,6 +181,11 @@ fn finish(bytes: usize, mut step: impl FnMut(usize) -> Progress) -> Result<(), M
 
 impl Mmu for UffdMmu {
     fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
+        if let Some(window) = self.spare.take(bytes, protection) {
+            let range = window.range();
+            self.windows().insert(range.start, (range.end, protection));
+            return Ok(window);
+        }
         let token = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
         // Where descriptors have run out, the first one serves all.
         let (token, fd) = match self.descriptor(token) {
@@ -204,7 +217,7 @@ impl Mmu for UffdMmu {
             unmap(range);
             return Err(system(errno));
         }
-        self.windows().push(range);
+        self.windows().insert(range.start, (range.end, protection));
         Ok(Reservation {
             addr: start,
             bytes,
@@ -214,10 +227,21 @@ impl Mmu for UffdMmu {
 
     fn release(&self, window: Reservation) {
         let range = window.range();
-        let mut windows = self.windows();
-        windows.retain(|other| *other != range);
+        let forgotten = self.windows().remove(&range.start);
+        let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);
-        unmap(range);
+        // Empty already, unless somebody has lost count: the next to have the
+        // window must not see what was in it.
+        // SAFETY: a window whose owner has given it back.
+        let emptied = unsafe {
+            let start = range.start as *mut c_void;
+            libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
+        };
+        let goes = match emptied {
+            true => self.spare.keep(window, protection),
+            false => Some(range),
+        };
+        goes.into_iter().for_each(unmap);
     }
 
     unsafe fn copy(
@@ -259,41 +283,5 @@ impl Mmu for UffdMmu {
         // caller vouches for the target.
         unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, target, bytes) };
         true
-    }
-}
-
-/// The windows given back last.
-#[derive(Default)]
-struct Released {
-    slots: [ReleasedSlot; 8],
-    next: AtomicUsize,
-}
-
-#[derive(Default)]
-struct ReleasedSlot {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    /// Touches that were repeated because of it.
-    repeated: AtomicUsize,
-}
-
-/// Touches repeated for one window: far more than there are late faults.
-const REPEATS: usize = 4096;
-
-impl Released {
-    fn push(&self, range: &Range<usize>) {
-        let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
-        slot.end.store(0, Ordering::Release);
-        slot.start.store(range.start, Ordering::Release);
-        slot.repeated.store(0, Ordering::Release);
-        slot.end.store(range.end, Ordering::Release);
-    }
-
-    fn contains(&self, addr: usize) -> bool {
-        self.slots.iter().any(|slot| {
-            addr < slot.end.load(Ordering::Acquire)
-                && slot.start.load(Ordering::Acquire) <= addr
-                && slot.repeated.fetch_add(1, Ordering::Relaxed) < REPEATS
-        })
     }
 }

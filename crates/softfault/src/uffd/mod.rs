@@ -9,7 +9,9 @@
 
 mod abi;
 mod mmu;
+mod released;
+mod spare;
 mod zap;
 
 pub use abi::{errno, set_errno};
-pub use mmu::UffdMmu;
+pub use mmu::{UffdMmu, Windows};

@@ -1,0 +1,47 @@
+//! Windows that were given back, kept for the next of their size.
+//!
+//! Making one takes half a dozen system calls, all of which write the kernel's
+//! `mmap_lock`: programs that map and unmap in a loop would spend their time
+//! there. A spare window stays registered and has no pages.
+
+use core::ops::Range;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::Reservation;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Spare windows at most: address space, and a mapping of the kernel's each.
+const MOST: usize = 32;
+/// The largest that are kept.
+const LARGEST: usize = 64 << 20;
+
+/// Spare windows, the last given back at the end.
+#[derive(Default)]
+pub struct Spare {
+    windows: Mutex<Vec<(Reservation, Protection)>>,
+}
+
+impl Spare {
+    fn windows(&self) -> MutexGuard<'_, Vec<(Reservation, Protection)>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A window of so many bytes and this protection, if there is one.
+    pub fn take(&self, bytes: usize, protection: Protection) -> Option<Reservation> {
+        let mut windows = self.windows();
+        let fits =
+            |(window, its): &(Reservation, Protection)| window.bytes == bytes && *its == protection;
+        let place = windows.iter().rposition(fits)?;
+        Some(windows.remove(place).0)
+    }
+
+    /// Keeps a window that has no pages. Returns the addresses of one that has
+    /// to go instead.
+    pub fn keep(&self, window: Reservation, protection: Protection) -> Option<Range<usize>> {
+        if window.bytes > LARGEST {
+            return Some(window.range());
+        }
+        let mut windows = self.windows();
+        windows.push((window, protection));
+        (windows.len() > MOST).then(|| windows.remove(0).0.range())
+    }
+}
