@@ -73,7 +73,7 @@ pub(crate) fn closed(errno: i32) -> io::Error {
         io::ErrorKind::Unsupported,
         format!(
             "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
-             Fallback::Kernel maps plainly instead"
+             Fallback::Kernel maps plainly instead, Builder::build_soft serves calls without it"
         ),
     )
 }

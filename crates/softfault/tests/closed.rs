@@ -4,7 +4,7 @@
 
 mod files;
 
-use files::{check, made_file};
+use files::{byte_at, check, made_file};
 use softfault::{Engine, Fallback, Mmap};
 use std::process::Command;
 
@@ -80,6 +80,15 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert!(engine.stats().kernel_fallback);
     assert_eq!(&map.pin(4096..8192).unwrap()[..], &map[4096..8192]);
     map.advise(softfault::Advice::Random).unwrap();
+
+    // Soft page tables need nothing of it, and keep to a budget.
+    let soft = Engine::builder().memory(8 << 20).build_soft().unwrap();
+    let map = soft.map(&file).unwrap();
+    let mut page = [0; 4096];
+    for offset in (0..map.len()).step_by(page.len()) {
+        map.read_at(&mut page, offset).unwrap();
+        assert!((0..page.len()).all(|at| page[at] == byte_at(offset + at)));
+    }
 }
 
 #[test]

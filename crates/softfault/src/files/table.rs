@@ -5,8 +5,9 @@ use softfault_engine::cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Idle windows at which it is first looked whether some are empty.
-const FIRST_SWEEP: usize = 64;
+/// Idle windows that are looked at, whether they are empty, when one is closed:
+/// more than come, and so few that no unmap takes long.
+const LOOKED_AT: usize = 4;
 /// The most windows kept for files that nobody maps: each is a mapping, of
 /// which Linux allows 65,530.
 const MOST_IDLE: usize = 16 << 10;
@@ -36,8 +37,8 @@ pub(super) struct Table {
     idle: BTreeMap<u64, FileKey>,
     /// Windows that became idle so far.
     closed: u64,
-    /// Idle windows at which it is looked again whether some are empty.
-    next_sweep: usize,
+    /// The idle window that is looked at next, or the first one after it.
+    next: u64,
     /// Idle windows at most: each costs a file descriptor.
     most_idle: usize,
 }
@@ -50,7 +51,7 @@ impl Table {
             windows: HashMap::new(),
             idle: BTreeMap::new(),
             closed: 0,
-            next_sweep: FIRST_SWEEP,
+            next: 0,
             most_idle: (open_files / 4).min(MOST_IDLE),
         }
     }
@@ -119,7 +120,7 @@ impl Table {
         gone
     }
 
-    /// Takes out idle windows that are too many or, now and then, empty.
+    /// Takes out idle windows that are too many, and a few that are empty.
     pub(super) fn forget_idle(&mut self) -> Vec<Entry> {
         let mut gone = Vec::new();
         while self.idle.len() > self.most_idle {
@@ -127,14 +128,16 @@ impl Table {
             let (since, file) = self.idle.pop_first().expect("there are some");
             self.take_idle_of(file, |entry| entry.idle_since == since, &mut gone);
         }
-        if self.idle.len() < self.next_sweep {
-            return gone;
+        let looked_at = self.idle.range(self.next..).take(LOOKED_AT);
+        let looked_at: Vec<_> = looked_at.map(|(&since, &file)| (since, file)).collect();
+        self.next = match looked_at.last() {
+            Some((since, _)) if looked_at.len() == LOOKED_AT => since + 1,
+            _ => 0,
+        };
+        for (since, file) in looked_at {
+            let empty = |entry: &Entry| entry.idle_since == since && entry.cache.folio_count() == 0;
+            self.take_idle_of(file, empty, &mut gone);
         }
-        let files: Vec<FileKey> = self.idle.values().copied().collect();
-        for file in files {
-            self.take_idle_of(file, |entry| entry.cache.folio_count() == 0, &mut gone);
-        }
-        self.next_sweep = (2 * self.idle.len()).max(FIRST_SWEEP);
         gone
     }
 
