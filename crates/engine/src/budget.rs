@@ -18,9 +18,12 @@ pub struct Subscription<'a> {
 
 impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
-    /// `timeout_ns` have passed.
-    pub fn wait(self, timeout_ns: u64) {
-        self.budget.released.wait(self.seen, Some(timeout_ns));
+    /// `timeout_ns` have passed. True if some has.
+    pub fn wait(self, timeout_ns: u64) -> bool {
+        let released = &self.budget.released;
+        released.wait(self.seen, Some(timeout_ns));
+        // Relaxed: whoever looks for the memory looks at the budget.
+        released.load(Ordering::Relaxed) != self.seen
     }
 }
 

@@ -76,6 +76,7 @@ impl Anonymous {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory);
         };
+        node.anonymous.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Self {
             node,
             window,
@@ -141,5 +142,6 @@ impl Drop for Anonymous {
         self.window.uncharge_table(budget);
         self.pages.uncharge(budget);
         self.node.mmu.release(self.window.reservation().clone());
+        self.node.anonymous.fetch_sub(1, Ordering::Relaxed);
     }
 }

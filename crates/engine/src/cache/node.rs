@@ -55,6 +55,8 @@ pub struct Node {
     pub(crate) batches: Batches,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
+    /// Anonymous windows there are. Relaxed: asked where nothing moves.
+    pub(crate) anonymous: AtomicUsize,
     /// Pages that are pinned: never more than half of the budget.
     pinned: AtomicU64,
     /// Pages that the budget may be raised to. Immutable.
@@ -123,6 +125,7 @@ impl Node {
             stats: NodeStats::default(),
             policies,
             used: AtomicUsize::new(0),
+            anonymous: AtomicUsize::new(0),
             pinned: AtomicU64::new(0),
             most,
             fixed: fixed as u64,

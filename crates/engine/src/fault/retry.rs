@@ -57,6 +57,8 @@ pub(super) struct Retry<'a> {
     /// Waits for memory in a row, up to the last one, that found none to be
     /// had.
     futile: u32,
+    /// The last of those, in which nobody got any.
+    standstill: u32,
 }
 
 impl<'a> Retry<'a> {
@@ -84,7 +86,7 @@ impl<'a> Retry<'a> {
 
     /// True if there is no use in waiting again.
     pub(super) fn gives_up(&self, wait: &Wait) -> bool {
-        wait.is_hopeless(self.futile)
+        wait.is_hopeless(self.futile, self.standstill)
     }
 
     /// Waits, with or without the lock. `false` if interrupted: then nothing is
@@ -121,9 +123,10 @@ impl<'a> Retry<'a> {
         }
         let waited = wait.wait(interrupt);
         self.read = waited == Waited::Ready && wait.has_read();
-        self.futile = match waited {
-            Waited::NoRoom => self.futile + 1,
-            _ => 0,
+        (self.futile, self.standstill) = match waited {
+            Waited::NoRoom => (self.futile + 1, 0),
+            Waited::Standstill => (self.futile + 1, self.standstill + 1),
+            Waited::Ready | Waited::Interrupted => (0, 0),
         };
         let drops = io && wait.node().policies.retry_pin == RetryPin::No;
         self.waited = (!drops).then_some(wait);

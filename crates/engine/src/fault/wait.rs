@@ -17,7 +17,8 @@ use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
 const SLICE_NS: u64 = 10_000_000;
-/// Waits for memory, of a slice each, after which it is not to be had.
+/// Slices in a row in which no memory came back to anybody, after which it is
+/// not to be had: a second.
 const PATIENCE: u32 = 100;
 
 /// Tells a waiting fault that something else wants its thread: a pending
@@ -79,6 +80,8 @@ pub enum Waited {
     Ready,
     /// Look again, but there was no room to be made.
     NoRoom,
+    /// The same, and nothing at all came back in a whole slice.
+    Standstill,
     /// Something else wants the thread.
     Interrupted,
 }
@@ -183,17 +186,20 @@ impl Wait {
     }
 
     /// True if this is for memory that will not come, after `futile` waits in a
-    /// row that made none. Anonymous pages cannot be evicted: where nothing
-    /// else is left, a fault ends and does not hang. One for a file waits as
-    /// long as anybody may give memory back: a reader, an unpin.
-    pub(super) fn is_hopeless(&self, futile: u32) -> bool {
+    /// row that made none, the last `standstill` of which saw none come back.
+    /// Anonymous pages cannot be evicted: where nothing else is left, a fault
+    /// ends and does not hang. One for a file waits as long as anybody may give
+    /// memory back: a reader, an unpin.
+    pub(super) fn is_hopeless(&self, futile: u32, standstill: u32) -> bool {
         let Reason::Memory(need) = self.reason else {
             return false;
         };
         let node = self.node();
         match self.owner {
-            Owner::Anonymous(_) => futile >= PATIENCE || futile > 0 && node.has_nothing_left(need),
-            Owner::File(_) => futile >= PATIENCE && node.holds_anonymous_only(),
+            Owner::Anonymous(_) => {
+                standstill >= PATIENCE || futile > 0 && node.has_nothing_left(need)
+            }
+            Owner::File(_) => standstill >= PATIENCE && node.holds_anonymous_only(),
         }
     }
 
@@ -248,14 +254,16 @@ impl Wait {
                 if let Owner::File(cache) = &self.owner {
                     cache.store.reap(NO_COOKIE, &Completion(node), 0);
                 }
-                let made = node.make_room(need);
-                if !made {
-                    subscription.wait(SLICE_NS);
-                }
-                match (interrupt.pending(), made) {
-                    (true, _) => Waited::Interrupted,
-                    (false, true) => Waited::Ready,
-                    (false, false) => Waited::NoRoom,
+                let waited = if node.make_room(need) {
+                    Waited::Ready
+                } else if subscription.wait(SLICE_NS) {
+                    Waited::NoRoom
+                } else {
+                    Waited::Standstill
+                };
+                match interrupt.pending() {
+                    true => Waited::Interrupted,
+                    false => waited,
                 }
             }
             Reason::Table(addr) => {

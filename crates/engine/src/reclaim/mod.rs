@@ -25,6 +25,7 @@ pub use lists::{ListPages, Lists, Order, Want};
 
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
+use sync::atomic::Ordering;
 
 /// What there is not enough of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +89,10 @@ impl Node {
     /// reader or an unpin: anonymous memory.
     pub(crate) fn holds_anonymous_only(&self) -> bool {
         let frames = self.frames.counts().present;
-        self.lists.mapped_pages() == 0 && self.pinned_pages() == 0 && frames <= CHUNK_PAGES
+        self.anonymous.load(Ordering::Relaxed) > 0
+            && self.lists.mapped_pages() == 0
+            && self.pinned_pages() == 0
+            && frames <= CHUNK_PAGES
     }
 
     fn has_room(&self, need: Need) -> bool {
