@@ -102,8 +102,11 @@ impl Node {
             }
         }
         let pages = self.evict_claimed(&mut batch, claimed);
-        // Folios and frames are waited for too, and may cost no page.
-        self.budget.notify_release();
+        // Folios and frames are waited for too, and may cost no page. A batch
+        // of none is no news: who waits would take it for memory.
+        if claimed > 0 {
+            self.budget.notify_release();
+        }
         Evicted {
             looked_at: isolated,
             folios: claimed,
