@@ -150,7 +150,7 @@ pub fn all(root: &Path) -> Result<Vec<Mutation>, String> {
 
 /// Copies what is needed to build the workspace at `from` to `to`, leaving
 /// files that are the same already untouched (a build there then knows that
-/// they are).
+/// they are), and taking away what has gone.
 pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for name in ["Cargo.toml", "Cargo.lock"] {
@@ -162,6 +162,16 @@ pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_dir() {
         fs::create_dir_all(to)?;
+        for entry in fs::read_dir(to)? {
+            let entry = entry?;
+            if from.join(entry.file_name()).exists() {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             copy(&entry.path(), &to.join(entry.file_name()))?;

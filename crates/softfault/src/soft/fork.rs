@@ -48,11 +48,7 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let addresses = clip(map.start(), map.len(), offset, buffer.len());
-        let count = addresses.len();
-        self.engine
-            .read(&self.space, addresses.start, &mut buffer[..count])?;
-        Ok(count)
+        self.read(map.start(), map.len(), buffer, offset)
     }
 
     /// Copies bytes of anonymous memory out, as they are on this side.
@@ -62,7 +58,18 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let addresses = clip(map.start(), map.len(), offset, buffer.len());
+        self.read(map.start(), map.len(), buffer, offset)
+    }
+
+    /// Copies bytes out of a map of `len` bytes at `start`.
+    fn read(
+        &self,
+        start: usize,
+        len: usize,
+        buffer: &mut [u8],
+        offset: usize,
+    ) -> Result<usize, FaultError> {
+        let addresses = clip(start, len, offset, buffer.len());
         let count = addresses.len();
         self.engine
             .read(&self.space, addresses.start, &mut buffer[..count])?;
