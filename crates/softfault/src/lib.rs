@@ -26,6 +26,11 @@
 //! maps and for anonymous ones ([`MmapMut`]), over an engine with a default
 //! budget.
 //!
+//! Where userfaultfd is closed, or errors are wanted as values everywhere,
+//! [`soft`] is the same engine by calls, over page tables of its own.
+//! [`Builder::policies`] switches it back to what Linux did before the series
+//! of patches that it follows, for measuring.
+//!
 //! # What is different from mmap
 //!
 //! - **System calls.** `write(fd, &map[..])` on a part that is not in memory

@@ -8,7 +8,8 @@ use std::io;
 
 pub const CHECK: Check = Check {
     name: NAME,
-    costs: "no map can be served; Fallback::Kernel maps with the kernel's mmap, without a budget",
+    costs: "no map can be served; Fallback::Kernel maps with the kernel's mmap, without a budget, and \
+            Builder::build_soft serves calls",
     run: |place| match serve(place) {
         Ok(found) => Tried::ok(found),
         Err(e) => Tried::missing(format!("no: {}", plain(&e)), mend(&e)),

@@ -6,7 +6,8 @@ use std::io;
 
 pub const CHECK: Check = Check {
     name: "userfaultfd",
-    costs: "no map can be served; Fallback::Kernel maps with the kernel's mmap, without a budget",
+    costs: "no map can be served; Fallback::Kernel maps with the kernel's mmap, without a budget, and \
+            Builder::build_soft serves calls",
     run: |_| match uffd::open() {
         Ok(_) => Tried::ok(format!("opened for faults of user mode{}", sysctl())),
         Err(e) => refused(&e),
