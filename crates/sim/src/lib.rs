@@ -1,0 +1,1 @@
+//! The documents' workloads on simulated machines of N cores.

@@ -1,0 +1,5 @@
+//! Not this world's yet: the std world's items.
+
+pub mod topology;
+
+pub use softfault_sync_std::*;
