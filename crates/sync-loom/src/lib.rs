@@ -21,6 +21,7 @@ pub mod atomic {
 pub use std::sync::Arc;
 
 pub mod bytes;
+pub mod model;
 pub mod pages;
 pub mod stat;
 pub mod wait;
@@ -60,7 +61,7 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
-/// The processor that the caller runs on: always the same.
+/// The processor that the caller runs on: 0 until the model moves it.
 pub fn cpu() -> usize {
-    0
+    model::cpu()
 }
