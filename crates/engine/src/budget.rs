@@ -3,7 +3,9 @@
 //! tables beneath.
 //!
 //! A charge is taken before the memory is, and given back after it is gone.
-//! Budgets nest: a charge counts against every ancestor.
+//! Budgets nest: a charge counts against every ancestor. So what stops a charge
+//! may come back anywhere in the family, and who waits for memory waits at the
+//! outermost budget, which everything that comes back comes to.
 
 use crate::lock::Mutex;
 use sync::Arc;
@@ -12,7 +14,8 @@ use sync::wait::WaitWord;
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
-    budget: &'a Budget,
+    /// The outermost budget.
+    root: &'a Budget,
     seen: u32,
 }
 
@@ -20,7 +23,7 @@ impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
     /// `timeout_ns` have passed. True if some has.
     pub fn wait(self, timeout_ns: u64) -> bool {
-        let released = &self.budget.released;
+        let released = &self.root.released;
         released.wait(self.seen, Some(timeout_ns));
         // Relaxed: whoever looks for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
@@ -29,7 +32,8 @@ impl Subscription<'_> {
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        self.budget.waiters.fetch_sub(1, Ordering::AcqRel);
+        // Relaxed: who still sees it wakes nobody, at the cost of a call.
+        self.root.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -41,9 +45,10 @@ pub struct Budget {
     charged: AtomicU64,
     /// The most that was ever charged. A statistic.
     peak: AtomicU64,
-    /// Raised by one when pages come back and somebody waits for that.
+    /// Raised by one when pages come back and somebody waits for that. Used in
+    /// an outermost budget only, as `waiters` is.
     released: WaitWord,
-    /// Subscriptions alive.
+    /// Subscriptions alive in the family.
     waiters: AtomicU64,
     /// Immutable.
     parent: Option<Arc<Budget>>,
@@ -102,6 +107,8 @@ impl Budget {
         match &self.parent {
             Some(parent) if !parent.try_charge(pages, reserve) => {
                 self.uncharge_here(pages);
+                // It may have stopped another for a moment.
+                self.notify_release();
                 false
             }
             _ => true,
@@ -139,40 +146,56 @@ impl Budget {
         if pages == 0 {
             return;
         }
-        self.uncharge_here(pages);
-        if let Some(parent) = &self.parent {
-            parent.uncharge(pages);
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            budget.uncharge_here(pages);
+            next = budget.parent.as_deref();
         }
+        self.notify_release();
     }
 
     fn uncharge_here(&self, pages: u64) {
-        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
-        // sees the pages come back, or we see that it waits.
-        let before = self.charged.fetch_sub(pages, Ordering::AcqRel);
+        // Relaxed: `notify_release`, which follows, shows it to who waits.
+        let before = self.charged.fetch_sub(pages, Ordering::Relaxed);
         assert!(
             before >= pages,
             "budget: more pages given back than charged"
         );
-        self.notify_release();
     }
 
     /// Wakes those who wait for memory: pages or frames came back.
     pub fn notify_release(&self) {
+        let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees what came back, or we see that it waits.
-        if self.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
-            self.released.fetch_add(1, Ordering::Release);
-            self.released.wake(u32::MAX);
+        if root.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+            root.wake_all();
         }
+    }
+
+    fn wake_all(&self) {
+        // Release pairs with the Acquire in `subscribe`.
+        self.released.fetch_add(1, Ordering::Release);
+        self.released.wake(u32::MAX);
+    }
+
+    fn root(&self) -> &Budget {
+        let mut root = self;
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        root
     }
 
     /// Announces that the caller is about to wait for memory. It tries once
     /// more, and then waits or drops the subscription.
     pub fn subscribe(&self) -> Subscription<'_> {
-        self.waiters.fetch_add(1, Ordering::AcqRel);
+        let root = self.root();
+        // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
+        root.waiters.fetch_add(1, Ordering::AcqRel);
         Subscription {
-            seen: self.released.load(Ordering::Acquire),
-            budget: self,
+            seen: root.released.load(Ordering::Acquire),
+            root,
         }
     }
 
@@ -242,9 +265,9 @@ impl Budget {
     /// Changes the limit. Lowering it evicts nothing by itself: the owner
     /// reclaims until [`excess`](Self::excess) is zero.
     pub fn set_limit(&self, pages: u64) {
+        // Relaxed: `wake_all` shows it to who waits.
         self.limit.store(pages, Ordering::Relaxed);
-        self.released.fetch_add(1, Ordering::Release);
-        self.released.wake(u32::MAX);
+        self.root().wake_all();
     }
 
     /// Pages charged now.
