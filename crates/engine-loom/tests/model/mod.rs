@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each model uses its part")]
 
 pub mod completed;
+pub mod engine;
 pub mod vma;
 
 use std::sync::Arc;
