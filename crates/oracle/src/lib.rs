@@ -14,6 +14,7 @@ mod op;
 mod play;
 mod rig;
 mod store;
+mod together;
 
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonOp, AnonWorld, Expected};
 pub use anon::{any_anon_op, play_anon};
@@ -22,3 +23,4 @@ pub use op::{MapAdvice, Op, Setting, any_op};
 pub use play::{Touched, World, play};
 pub use rig::{Rig, TestFrames};
 pub use store::{TestStore, byte_at};
+pub use together::together;

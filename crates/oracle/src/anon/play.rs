@@ -2,6 +2,7 @@
 
 use super::model::{AnonModel, Expected};
 use super::op::{ARENA_PAGES, AnonOp};
+use crate::together::together;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{MmError, Protection};
@@ -293,18 +294,16 @@ fn run_threads(
     }
     for world in worlds {
         let whole = world.is_whole();
-        std::thread::scope(|scope| {
-            for plan in &plans {
-                scope.spawn(move || {
-                    let mut way = world.access();
-                    for step in plan {
-                        if step.expected == Expected::Done || whole {
-                            run(&mut *way, space, step);
-                        }
+        together(plans.iter().map(|plan| {
+            move || {
+                let mut way = world.access();
+                for step in plan {
+                    if step.expected == Expected::Done || whole {
+                        run(&mut *way, space, step);
                     }
-                });
+                }
             }
-        });
+        }));
     }
 }
 

@@ -1,0 +1,3 @@
+//! Scenarios.
+
+mod first;
