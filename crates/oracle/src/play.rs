@@ -249,6 +249,8 @@ fn one(model: &mut Model, worlds: &mut [&mut dyn World], op: &Op) {
                 world.evict();
             }
         }
+        // On spaces.
+        _ => {}
     }
 }
 

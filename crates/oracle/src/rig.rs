@@ -180,6 +180,13 @@ impl Rig {
         assert_eq!(self.node.budget.excess(), 0, "{:?}", self.node.budget);
     }
 
+    /// The same while others use the memory: it may not be kept yet.
+    pub fn change_memory(&self, pages: u64) {
+        self.most.fetch_max(pages, Ordering::Relaxed);
+        let set = self.node.set_memory(pages as usize * PAGE_SIZE);
+        set.expect("a budget that the parent has");
+    }
+
     /// Maps the whole of a store.
     pub fn map<S: Store + 'static>(&self, store: &Arc<S>) -> Arc<PageCache> {
         self.map_with(store, OnTruncate::Error)

@@ -43,8 +43,9 @@ struct Inner {
     holes: Vec<Range<u64>>,
     /// Pages whose read fails, with which errno.
     fails: BTreeMap<u64, i32>,
-    /// No read ends while it is closed.
+    /// No read ends while it is closed, except so many.
     closed: bool,
+    released: usize,
     in_flight: Vec<InFlight>,
     /// Reads that wait in `read`.
     blocked: usize,
@@ -75,6 +76,7 @@ impl TestStore {
                 holes: Vec::new(),
                 fails: BTreeMap::new(),
                 closed: false,
+                released: 0,
                 in_flight: Vec::new(),
                 blocked: 0,
                 read_pages: Vec::new(),
@@ -138,6 +140,11 @@ impl TestStore {
         self.change(|inner| inner.closed = false);
     }
 
+    /// Lets so many reads end although the store is closed.
+    pub fn release(&self, reads: usize) {
+        self.change(|inner| inner.released += reads);
+    }
+
     /// Gives the file another length. What comes back after it was cut off is
     /// zeros.
     pub fn set_len(&self, len: u64) {
@@ -188,6 +195,15 @@ impl Inner {
             return 0;
         }
         byte_at(self.seed, offset)
+    }
+
+    /// True if a read may end now: it does.
+    fn may_end(&mut self) -> bool {
+        if self.closed && self.released > 0 {
+            self.released -= 1;
+            return true;
+        }
+        !self.closed
     }
 
     fn is_hole(&self, page: u64) -> bool {
@@ -253,7 +269,7 @@ impl Store for TestStore {
         drop(inner);
         self.tell();
         inner = self.lock();
-        while inner.closed {
+        while !inner.may_end() {
             inner = self.wait_for_change(inner, None).0;
         }
         inner.blocked -= 1;
@@ -275,7 +291,7 @@ impl Store for TestStore {
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
         let mut inner = self.lock();
         loop {
-            while !inner.closed && !inner.in_flight.is_empty() {
+            while !inner.in_flight.is_empty() && inner.may_end() {
                 let InFlight(read) = inner.in_flight.remove(0);
                 // SAFETY: lent until the completion, which is next.
                 let result = unsafe { inner.fill(read.offset, read.buffer, read.bytes) };

@@ -1,3 +1,3 @@
 //! Scenarios.
 
-mod first;
+mod drawn;
