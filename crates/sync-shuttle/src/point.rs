@@ -3,6 +3,7 @@
 //! All of it is of the real thread that runs the schedule: shuttle's threads are
 //! its coroutines, so that a plain cell is enough.
 
+use core::panic::Location;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ pub(crate) struct Sleeper {
     pub(crate) task: usize,
     /// Tells this sleep from the next one of the same thread.
     pub(crate) ticket: u64,
-    /// Shuttle takes who waits with a timeout for runnable; the scheduler runs
-    /// it only once it was woken, or to let its time be up.
+    /// Its time may be up.
     pub(crate) timed: bool,
     pub(crate) woken: bool,
-    pub(crate) thread: shuttle::thread::Thread,
+    /// Where it fell asleep.
+    pub(crate) at: &'static Location<'static>,
 }
 
 thread_local! {
@@ -84,4 +85,14 @@ pub(crate) fn count_stall() {
 
 pub(crate) fn stalls() -> u64 {
     STALLS.get()
+}
+
+/// Who sleeps where, in words.
+pub(crate) fn asleep() -> String {
+    with_sleepers(|sleepers| {
+        let sleepers = sleepers.iter().filter(|sleeper| !sleeper.woken);
+        let all =
+            sleepers.map(|sleeper| format!("thread {} sleeps at {}", sleeper.task, sleeper.at));
+        all.collect::<Vec<_>>().join(", ")
+    })
 }

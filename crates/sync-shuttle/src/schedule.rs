@@ -190,23 +190,26 @@ impl<I: Iterator<Item = u64>> Scheduler for Seeded<I> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        let all = || runnable.iter().map(|task| usize::from(task.id()));
-        let asleep = with_sleepers(|sleepers| {
-            let asleep = sleepers
-                .iter()
-                .filter(|sleeper| sleeper.timed && !sleeper.woken);
-            asleep.map(|sleeper| sleeper.task).collect::<Vec<_>>()
-        });
         let current = current.map(usize::from);
-        let mut able: Vec<usize> = all().filter(|task| !asleep.contains(task)).collect();
+        let mut able: Vec<usize> = runnable.iter().map(|task| task.id().into()).collect();
+        // Those whose time may be up, the longest-waiting first.
+        let mut timed = Vec::new();
+        with_sleepers(|sleepers| {
+            for sleeper in sleepers.iter().filter(|sleeper| !sleeper.woken) {
+                able.retain(|&task| task != sleeper.task);
+                timed.extend(sleeper.timed.then_some(sleeper.task));
+            }
+        });
         if able.is_empty() {
-            // Time passes for the one that has slept longest.
+            let Some(&longest) = timed.first() else {
+                panic!("deadlock: {}", point::asleep());
+            };
             point::count_stall();
-            able = vec![asleep[0]];
-        } else if !asleep.is_empty() && self.timeouts > 0 && self.random.below(64) == 0 {
+            able.push(longest);
+        } else if !timed.is_empty() && self.timeouts > 0 && self.random.below(64) == 0 {
             self.timeouts -= 1;
             self.explored.timeouts += 1;
-            able = vec![asleep[self.random.below(asleep.len() as u64) as usize]];
+            able = vec![timed[self.random.below(timed.len() as u64) as usize]];
         }
         let chosen = match able[..] {
             [one] => one,

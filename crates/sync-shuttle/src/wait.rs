@@ -13,6 +13,7 @@
 use crate::atomic::AtomicU32;
 use crate::point::{self, Sleeper, point, with_sleepers};
 use core::ops::Deref;
+use core::panic::Location;
 use std::time::Duration;
 
 /// An `AtomicU32` that a thread can wait on.
@@ -32,6 +33,7 @@ impl WaitWord {
 
     /// Sleeps while the word holds `expected`, until woken, or, with a timeout,
     /// until the schedule says that the time is up.
+    #[track_caller]
     pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
         point();
         // No scheduling point from here until asleep.
@@ -39,24 +41,18 @@ impl WaitWord {
             return;
         }
         let ticket = point::next_ticket();
-        let timed = timeout_ns.is_some();
         let sleeper = Sleeper {
             word: self.key(),
             task: point::current(),
             ticket,
-            timed,
+            timed: timeout_ns.is_some(),
             woken: false,
-            thread: shuttle::thread::current(),
+            at: Location::caller(),
         };
         with_sleepers(|sleepers| sleepers.push(sleeper));
-        if timed {
-            // Runnable to shuttle; not chosen before it is woken or time is up.
-            shuttle::thread::sleep(Duration::ZERO);
-        } else {
-            while !is_woken(ticket) {
-                shuttle::thread::park();
-            }
-        }
+        // Runnable to shuttle; our scheduler does not choose it before it was
+        // woken or its time is up.
+        shuttle::thread::sleep(Duration::ZERO);
         with_sleepers(|sleepers| sleepers.retain(|sleeper| sleeper.ticket != ticket));
     }
 
@@ -65,24 +61,12 @@ impl WaitWord {
     pub fn wake(&self, count: u32) {
         point();
         let key = self.key();
-        let parked: Vec<_> = with_sleepers(|sleepers| {
+        with_sleepers(|sleepers| {
             let asleep = |sleeper: &&mut Sleeper| sleeper.word == key && !sleeper.woken;
             let woken = sleepers.iter_mut().filter(asleep).take(count as usize);
-            let parked = woken.filter_map(|sleeper| {
-                sleeper.woken = true;
-                (!sleeper.timed).then(|| sleeper.thread.clone())
-            });
-            parked.collect()
+            woken.for_each(|sleeper| sleeper.woken = true);
         });
-        parked.iter().for_each(shuttle::thread::Thread::unpark);
     }
-}
-
-fn is_woken(ticket: u64) -> bool {
-    with_sleepers(|sleepers| {
-        let mut sleepers = sleepers.iter();
-        sleepers.any(|sleeper| sleeper.ticket == ticket && sleeper.woken)
-    })
 }
 
 impl Deref for WaitWord {

@@ -32,10 +32,7 @@ fn fault_against_prefetch() {
         "fault_against_prefetch",
         4_000,
         &stage,
-        vec![
-            map_file(0, 0..8, 0),
-            advise(0, 0..8, MapAdvice::Random),
-        ],
+        vec![map_file(0, 0..8, 0), advise(0, 0..8, MapAdvice::Random)],
         vec![
             vec![read(0, 0..3)],
             vec![read(0, 2..4)],

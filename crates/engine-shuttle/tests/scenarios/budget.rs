@@ -1,14 +1,14 @@
 //! A fault against a budget that changes, and anonymous memory where none is
 //! left.
 
-use crate::scene::{advise, map_file, map_zeros, read, short_of_memory, write};
+use crate::scene::{advise, directed, map_file, map_zeros, read, short_of_memory, write};
 use softfault_oracle::{MapAdvice, Op, Stage};
 
 #[test]
 fn fault_against_budget_change() {
     let mut stage = Stage::default();
     (stage.pages, stage.free) = (8, Some(40));
-    short_of_memory(
+    directed(
         "fault_against_budget_change",
         4_000,
         &stage,

@@ -1,7 +1,7 @@
 //! A fault against reclaim: of all there is, and of what it needs itself, where
 //! too little memory is left for all pages at a time.
 
-use crate::scene::{advise, directed, map_file, read, short_of_memory};
+use crate::scene::{advise, directed, map_file, read};
 use softfault_oracle::{MapAdvice, Op, Stage};
 
 #[test]
@@ -26,7 +26,7 @@ fn fault_against_reclaim() {
 fn faults_short_of_memory() {
     let mut stage = Stage::default();
     (stage.pages, stage.free) = (8, Some(42));
-    short_of_memory(
+    directed(
         "faults_short_of_memory",
         4_000,
         &stage,

@@ -74,7 +74,12 @@ pub fn short_of_memory(
     setup: Vec<Op>,
     lists: Vec<Vec<Op>>,
 ) {
-    play(Explore::new(name, schedules).may_stall(), stage, setup, lists);
+    play(
+        Explore::new(name, schedules).may_stall(),
+        stage,
+        setup,
+        lists,
+    );
 }
 
 fn play(explore: Explore, stage: &Stage, setup: Vec<Op>, lists: Vec<Vec<Op>>) {
