@@ -129,7 +129,7 @@ fn a_panic_goes_on_in_the_caller() {
             thread.join().expect("it ends");
         })
     }));
-    let panic = result.err().expect("the panic came through");
+    let panic = result.expect_err("the panic came through");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
     // The next one is not disturbed.
     machine::run(Config::new(full(2), 3, 0), || sync::work(1)).expect("it ends");

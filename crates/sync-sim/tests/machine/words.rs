@@ -3,36 +3,25 @@
 use crate::program::{Lock, bare, full};
 use softfault_sync_sim as sync;
 use std::sync::{Arc, Mutex};
-use sync::atomic::Ordering::*;
-use sync::cell::UnsafeCell;
+use sync::atomic::{AtomicU64, Ordering::*};
 use sync::machine::{self, Config};
 use sync::wait::WaitWord;
-
-struct Shared {
-    lock: Lock,
-    /// Protected by `lock`.
-    value: UnsafeCell<u64>,
-}
 
 #[test]
 fn a_lock_excludes() {
     for seed in 0..10 {
         let ran = machine::run(Config::new(full(3), 4, seed), || {
-            let shared = Arc::new(Shared {
-                lock: Lock::default(),
-                value: UnsafeCell::new(0),
-            });
+            let shared = Arc::new((Lock::default(), AtomicU64::new(0)));
             let start = |_| {
                 let shared = shared.clone();
                 machine::spawn_named("", 0, move || {
+                    let (lock, value) = &*shared;
                     for _ in 0..30 {
-                        shared.lock.lock();
-                        // SAFETY: the lock is held.
-                        let seen = shared.value.with(|value| unsafe { *value });
+                        lock.lock();
+                        let seen = value.load(Relaxed);
                         sync::work(700);
-                        // SAFETY: as above.
-                        shared.value.with_mut(|value| unsafe { *value = seen + 1 });
-                        shared.lock.unlock();
+                        value.store(seen + 1, Relaxed);
+                        lock.unlock();
                     }
                 })
             };
@@ -40,8 +29,7 @@ fn a_lock_excludes() {
             for thread in threads {
                 thread.join().expect("it ends");
             }
-            // SAFETY: nobody else is left.
-            shared.value.with(|value| unsafe { *value })
+            shared.1.load(Relaxed)
         });
         assert_eq!(ran.expect("nobody waits for ever").0, 7 * 30);
     }
