@@ -1,0 +1,4 @@
+//! The workloads on small machines.
+
+mod pft;
+mod small;
