@@ -17,6 +17,7 @@
 
 pub mod job;
 pub mod outcome;
+mod random;
 mod rig;
 mod workload;
 mod world;

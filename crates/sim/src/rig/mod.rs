@@ -1,9 +1,14 @@
 //! A process on the simulated machine: a budget, a space, page tables, files.
 
 mod anonymous;
+mod disk;
+mod files;
 mod frames;
+mod ring;
+mod store;
 
 pub use anonymous::AnonymousMap;
+pub use files::{FileMap, Files};
 
 use crate::job::Job;
 use crate::world;
@@ -38,12 +43,14 @@ pub struct Rig {
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
     soft: Arc<SoftMmu>,
+    /// What can be mapped.
+    pub files: Files,
     clock: Arc<dyn Clock>,
 }
 
 impl Rig {
-    /// As the job says.
-    pub fn new(job: &Job) -> Result<Arc<Self>, String> {
+    /// As the job says, with files of these sizes.
+    pub fn new(job: &Job, files: &[u64]) -> Result<Arc<Self>, String> {
         let no_memory = || "no address space for the simulated memory".to_owned();
         let memory = job.memory as usize;
         let soft = SoftMmu::with_memory(memory.saturating_mul(2)).map_err(|_| no_memory())?;
@@ -75,6 +82,7 @@ impl Rig {
             space: ManuallyDrop::new(space),
             machine,
             soft,
+            files: Files::new(job, files),
             clock,
         }))
     }
@@ -115,8 +123,11 @@ impl Rig {
     /// Takes everything down again; the run has ended well.
     pub fn finish(self: Arc<Self>) {
         let rig = Arc::into_inner(self).expect("all threads have ended");
-        let Self { node, space, .. } = rig;
+        let Self {
+            node, space, files, ..
+        } = rig;
         let space = ManuallyDrop::into_inner(space);
+        files.close();
         space.exit(|_, _| {});
         node.delist();
     }

@@ -1,7 +1,7 @@
 //! The threads of a run: they begin at one moment, work until the time is over,
 //! and say what they did.
 
-use super::meeting::{Meeting, Seat};
+use super::meeting::Meeting;
 use super::tally::{Tally, Waited};
 use crate::job::{Job, Progress};
 use crate::outcome::Trouble;
@@ -38,6 +38,8 @@ pub struct Member {
     pub core: Core,
     /// What it did.
     pub tally: Tally,
+    /// Whether the disk has bad pages.
+    pub errors_expected: bool,
     end_ns: u64,
     stop: Arc<AtomicBool>,
 }
@@ -57,6 +59,19 @@ impl Member {
         let result = act(self);
         self.tally.longest(what, world::now_ns() - since);
         result
+    }
+
+    fn work(mut self, counts: bool, body: Body) -> Result<Tally, String> {
+        let cpu_ns = world::cpu_ns();
+        let done = body(&mut self);
+        if counts {
+            self.tally.ended_ns = world::now_ns();
+            self.tally.cpu_ns = world::cpu_ns() - cpu_ns;
+        }
+        if done.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        done.map(|()| self.tally)
     }
 }
 
@@ -80,14 +95,24 @@ pub fn run(
     let start = Arc::new(Meeting::new(job, tasks.len() + 1));
     let duration_ns = job.duration_ns();
     let mut threads = Vec::new();
+    let errors_expected = job.io_errors_per_million > 0;
     for task in tasks {
         let (rig, stop, start) = (rig.clone(), stop.clone(), start.clone());
         let run = move || {
-            let done = thread(&rig, &stop, &start, duration_ns, task.works, task.body);
-            if done.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
-            done
+            let seat = start.seat();
+            let core = rig.core()?;
+            let Some(met) = seat.meet(0, || false) else {
+                return Ok(Tally::default());
+            };
+            let member = Member {
+                rig,
+                core,
+                tally: Tally::default(),
+                errors_expected,
+                end_ns: met.at_ns + duration_ns,
+                stop,
+            };
+            member.work(task.works, task.body)
         };
         threads.push(world::spawn_named(&task.name, task.nice, run));
     }
@@ -125,33 +150,4 @@ pub fn run(
         elapsed_ns: tally.ended_ns.saturating_sub(began_ns),
         tally,
     })
-}
-
-fn thread(
-    rig: &Arc<Rig>,
-    stop: &Arc<AtomicBool>,
-    start: &Meeting,
-    duration_ns: u64,
-    works: bool,
-    body: Body,
-) -> Result<Tally, String> {
-    let seat: Seat<'_> = start.seat();
-    let core = rig.core()?;
-    let Some(met) = seat.meet(0, || false) else {
-        return Ok(Tally::default());
-    };
-    let mut member = Member {
-        rig: rig.clone(),
-        core,
-        tally: Tally::default(),
-        end_ns: met.at_ns + duration_ns,
-        stop: stop.clone(),
-    };
-    let cpu_ns = world::cpu_ns();
-    body(&mut member)?;
-    if works {
-        member.tally.ended_ns = world::now_ns();
-        member.tally.cpu_ns = world::cpu_ns() - cpu_ns;
-    }
-    Ok(member.tally)
 }

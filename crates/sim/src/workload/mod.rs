@@ -4,13 +4,18 @@
 mod gang;
 mod meeting;
 mod pft;
+mod spf;
+mod storm;
 mod tally;
+mod thrash;
+mod touch;
+mod warm_start;
 
-use crate::job::{Job, Progress, Workload};
+use crate::job::{Job, PAGE, Progress, Workload};
 use crate::outcome::{LockRow, Mode, Outcome, Trouble};
 use crate::rig::Rig;
 use crate::world::{self, Config};
-use gang::Measured;
+use gang::{Measured, Task};
 use softfault_engine::lock::WaitSnapshot;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -46,13 +51,48 @@ pub fn run_watched(
 pub(crate) fn set_sizes(job: &mut Job) {
     match job.workload {
         Workload::Pft => pft::set_sizes(job),
-        _ => pft::set_sizes(job),
+        Workload::Thrash => thrash::set_sizes(job),
+        Workload::WarmStart => warm_start::set_sizes(job),
+        Workload::Spf => spf::set_sizes(job),
+        Workload::Storm => storm::set_sizes(job),
     }
 }
 
 /// Whether the sizes of a job suit its workload.
-pub(crate) fn check(_job: &Job) -> Result<(), Trouble> {
-    Ok(())
+pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
+    let pages = |what: &str, bytes: u64| match bytes > 0 && bytes.is_multiple_of(PAGE) {
+        true => Ok(()),
+        false => Err(Trouble::Job(format!(
+            "a {what} of {bytes} bytes: no whole pages"
+        ))),
+    };
+    match job.workload {
+        Workload::Pft | Workload::Spf => pages("region", job.region),
+        Workload::Thrash => pages("file", job.file),
+        Workload::Storm => pages("file", job.file).and_then(|()| storm::check(job)),
+        Workload::WarmStart if job.files == 0 => Err(Trouble::Job("no files".to_owned())),
+        Workload::WarmStart => Ok(()),
+    }
+}
+
+/// The sizes of the files that a job's threads use.
+fn files(job: &Job) -> Vec<u64> {
+    match job.workload {
+        Workload::Pft | Workload::Spf => Vec::new(),
+        Workload::Thrash => thrash::files(job),
+        Workload::WarmStart => warm_start::files(job),
+        Workload::Storm => storm::files(job),
+    }
+}
+
+fn tasks(job: &Job) -> Vec<Task> {
+    match job.workload {
+        Workload::Pft => pft::tasks(job),
+        Workload::Thrash => thrash::tasks(job),
+        Workload::WarmStart => warm_start::tasks(job),
+        Workload::Spf => spf::tasks(job),
+        Workload::Storm => storm::tasks(job),
+    }
 }
 
 /// What is counted, at one moment.
@@ -94,11 +134,8 @@ impl Counts {
 
 /// The whole run, on the machine.
 fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Outcome, Trouble> {
-    let rig = Rig::new(job).map_err(Trouble::Job)?;
-    let tasks = match job.workload {
-        Workload::Pft => pft::tasks(job, &rig),
-        other => return Err(Trouble::Job(format!("{other} is to come"))),
-    };
+    let rig = Rig::new(job, &files(job)).map_err(Trouble::Job)?;
+    let tasks = tasks(job);
     let before = Cell::new(Counts::default());
     let measured = gang::run(job, &rig, tasks, watch, || before.set(Counts::of(&rig)))?;
     let outcome = outcome(job, measured, before.get(), Counts::of(&rig));

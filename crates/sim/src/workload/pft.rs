@@ -18,7 +18,7 @@ use super::gang::{Member, Task};
 use super::meeting::Meeting;
 use super::tally::Waited;
 use crate::job::{Job, PAGE};
-use crate::rig::{AnonymousMap, Rig};
+use crate::rig::AnonymousMap;
 use crate::world;
 use softfault_engine::lock::Mutex;
 use std::ops::Range;
@@ -50,7 +50,7 @@ struct Test {
 }
 
 /// The threads.
-pub fn tasks(job: &Job, _rig: &Rig) -> Vec<Task> {
+pub fn tasks(job: &Job) -> Vec<Task> {
     let pages = job.region / PAGE;
     let test = Arc::new(Test {
         shared: job.shared,

@@ -61,7 +61,32 @@ pub fn topology() -> Topology {
     }
 }
 
-/// A short run.
+/// A short run, of sizes that take a moment.
 pub fn job(workload: Workload, cores: usize) -> Job {
-    Job::new(workload, topology(), cores, cores)
+    let threads = 2 * cores;
+    let mut job = Job::new(workload, topology(), cores, threads);
+    job.patience = 5.0;
+    match workload {
+        Workload::Pft => {
+            job.region = 256 << 10;
+            job.seconds = 0.001;
+        }
+        Workload::Spf => job.seconds = 0.001,
+        Workload::Thrash => {
+            job.memory = 8 << 20;
+            job.file = (32 << 20) / threads as u64;
+            job.seconds = 0.02;
+        }
+        Workload::Storm => {
+            job.memory = 8 << 20;
+            job.file = 32 << 20;
+            job.seconds = 0.01;
+        }
+        Workload::WarmStart => {
+            job.memory = 16 << 20;
+            job.files = 60;
+            job.seconds = 0.03;
+        }
+    }
+    job
 }
