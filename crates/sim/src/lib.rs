@@ -19,6 +19,7 @@ pub mod job;
 pub mod outcome;
 mod random;
 mod rig;
+mod uffd;
 mod workload;
 mod world;
 
@@ -27,5 +28,5 @@ pub use outcome::{LockRow, Longest, Mode, Outcome, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
+pub use sync::machine::{Heap, HotLine, Report};
 pub use workload::{run, run_watched};
-pub use world::{HotLine, Report};

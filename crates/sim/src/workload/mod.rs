@@ -14,7 +14,8 @@ mod warm_start;
 use crate::job::{Job, PAGE, Progress, Workload};
 use crate::outcome::{LockRow, Mode, Outcome, Trouble};
 use crate::rig::Rig;
-use crate::world::{self, Config};
+use crate::uffd::KernelWaits;
+use crate::world::{self, Config, Report};
 use gang::{Measured, Task};
 use softfault_engine::lock::WaitSnapshot;
 use std::cell::Cell;
@@ -42,9 +43,7 @@ pub fn run_watched(
     };
     let ran = world::run(config, || measure(job, watch));
     let (outcome, report) = ran.map_err(|stuck| Trouble::Stuck(stuck.to_string()))?;
-    let mut outcome = outcome?;
-    outcome.report = report;
-    Ok(outcome)
+    outcome.map(|outcome| Outcome { report, ..outcome })
 }
 
 /// Fills in the sizes of a job that its workload has by default.
@@ -108,6 +107,7 @@ struct Counts {
     mmap_read: WaitSnapshot,
     mmap_write: WaitSnapshot,
     vma_write: WaitSnapshot,
+    kernel: Option<KernelWaits>,
 }
 
 impl Counts {
@@ -128,6 +128,7 @@ impl Counts {
             mmap_read: locks.mmap_read,
             mmap_write: locks.mmap_write,
             vma_write: locks.vma_write,
+            kernel: rig.kernel_waits(),
         }
     }
 }
@@ -158,6 +159,18 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         mode,
         waits: since(after, before),
     };
+    let (read, write) = (Mode::Read, Mode::Write);
+    let mut locks = vec![
+        row("mmap_lock", read, after.mmap_read, before.mmap_read),
+        row("mmap_lock", write, after.mmap_write, before.mmap_write),
+        row("vma_lock", write, after.vma_write, before.vma_write),
+    ];
+    if let (Some(after), Some(before)) = (after.kernel, before.kernel) {
+        let (mmap, signal) = ("kernel mmap_lock", "kernel signal");
+        locks.push(row(mmap, read, after.mmap_read, before.mmap_read));
+        locks.push(row(mmap, write, after.mmap_write, before.mmap_write));
+        locks.push(row(signal, write, after.signal, before.signal));
+    }
     Outcome {
         faults,
         elapsed_ns,
@@ -171,18 +184,16 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         bytes_read: after.bytes_read - before.bytes_read,
         read_errors: after.read_errors - before.read_errors,
         evicted: after.evicted - before.evicted,
-        locks: vec![
-            row("mmap_lock", Mode::Read, after.mmap_read, before.mmap_read),
-            row(
-                "mmap_lock",
-                Mode::Write,
-                after.mmap_write,
-                before.mmap_write,
-            ),
-            row("vma_lock", Mode::Write, after.vma_write, before.vma_write),
-        ],
+        locks,
         longest: tally.longest,
-        report: world::Report::default(),
+        report: Report {
+            elapsed_ns: 0,
+            operations: 0,
+            switches: 0,
+            digest: 0,
+            hot: Vec::new(),
+            trace: None,
+        },
     }
 }
 
