@@ -1,6 +1,6 @@
 //! Lists of operations that are drawn.
 
-use softfault_oracle::{Draw, Random, Stage, play_spaces};
+use softfault_oracle::{Draw, Random, Reads, Stage, play_spaces};
 use sync::explore;
 
 fn drawn(name: &'static str, schedules: u64, draw: Draw, stage: fn(Stage, &mut Random) -> Stage) {
@@ -11,7 +11,7 @@ fn drawn(name: &'static str, schedules: u64, draw: Draw, stage: fn(Stage, &mut R
             pages: draw.pages,
             file_pages: draw.file_pages as u64,
             queue: [0, 2, 8][random.below(3)],
-            held_reads: [None, Some(1), Some(4)][random.below(3)],
+            reads: [Reads::AtOnce, Reads::OneByOne(1), Reads::OneByOne(4)][random.below(3)],
             ..Stage::default()
         };
         let stage = stage(base.with_policies_of(seed), &mut random);

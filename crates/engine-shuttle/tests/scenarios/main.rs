@@ -5,6 +5,7 @@ mod budget;
 mod drawn;
 mod fork;
 mod protect;
+mod reads;
 mod reclaim;
 mod remap;
 mod scene;

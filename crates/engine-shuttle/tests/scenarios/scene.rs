@@ -3,7 +3,7 @@
 use core::ops::Range;
 use softfault_engine_shuttle::PAGE_SIZE;
 use softfault_engine_shuttle::mm::Protection;
-use softfault_oracle::{MapAdvice, Op, Random, Stage, play_spaces};
+use softfault_oracle::{MapAdvice, Op, Random, Reads, Stage, play_spaces};
 use sync::explore::Explore;
 
 pub fn read(space: u8, pages: Range<usize>) -> Op {
@@ -88,7 +88,7 @@ fn play(explore: Explore, stage: &Stage, setup: Vec<Op>, lists: Vec<Vec<Op>>) {
         let mut random = Random::new(seed);
         let stage = Stage {
             queue: [0, 4][random.below(2)],
-            held_reads: [None, Some(2)][random.below(2)],
+            reads: [Reads::AtOnce, Reads::OneByOne(2)][random.below(2)],
             ..stage.clone().with_policies_of(seed)
         };
         play_spaces(&stage, &setup, &lists);
