@@ -1,0 +1,5 @@
+//! The workloads on small machines.
+
+mod all;
+mod pft;
+mod small;
