@@ -19,6 +19,7 @@ pub mod job;
 pub mod outcome;
 mod random;
 mod rig;
+mod uffd;
 mod workload;
 mod world;
 
