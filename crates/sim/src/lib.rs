@@ -25,6 +25,7 @@ pub mod outcome;
 pub mod preset;
 mod random;
 mod rig;
+mod uffd;
 pub mod vary;
 mod workload;
 mod world;

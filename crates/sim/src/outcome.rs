@@ -35,7 +35,7 @@ impl fmt::Display for Mode {
 #[derive(Debug, Clone, Copy)]
 pub struct LockRow {
     /// `mmap_lock`, `vma_lock`, and with the kernel's page tables
-    /// `kernel signal`, `kernel mmap_lock` and `userfaultfd`.
+    /// `kernel mmap_lock` and `kernel signal`.
     pub name: &'static str,
     /// How it was taken.
     pub mode: Mode,

@@ -86,6 +86,11 @@ pub fn sleep_until_ns(at: u64) {
     std::thread::sleep(Duration::from_nanos(at.saturating_sub(now_ns())));
 }
 
+/// Takes time from the other processors: there are none here.
+pub fn interrupt_others(_ns: u64) -> usize {
+    0
+}
+
 /// A thread with a name and a nice value.
 pub fn spawn_named<T: Send + 'static>(
     name: &str,

@@ -10,13 +10,14 @@ mod store;
 pub use anonymous::AnonymousMap;
 pub use files::{FileMap, Files};
 
-use crate::job::Job;
+use crate::job::{Job, MmuKind};
+use crate::uffd::{KernelWaits, UffdMmu};
 use crate::world;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Machine};
-use softfault_engine::mmu::{Core, SoftMmu};
+use softfault_engine::mmu::{Core, Mmu, SoftMmu};
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::mem::ManuallyDrop;
 use sync::Arc;
@@ -33,6 +34,14 @@ impl Clock for VirtualClock {
     }
 }
 
+/// A thread's way to the bytes.
+pub enum View {
+    /// A core of the soft page tables.
+    Soft(Core),
+    /// Loads and stores.
+    Real(Arc<UffdMmu>),
+}
+
 /// What the threads of a workload share.
 pub struct Rig {
     /// What pays.
@@ -43,6 +52,8 @@ pub struct Rig {
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
     soft: Arc<SoftMmu>,
+    /// Over the soft tables, where the kernel's are simulated.
+    uffd: Option<Arc<UffdMmu>>,
     /// What can be mapped.
     pub files: Files,
     clock: Arc<dyn Clock>,
@@ -56,13 +67,21 @@ impl Rig {
         let soft = SoftMmu::with_memory(memory.saturating_mul(2)).map_err(|_| no_memory())?;
         let soft = Arc::new(soft);
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock);
+        let uffd = match job.mmu {
+            MmuKind::Soft => None,
+            MmuKind::Uffd => Some(Arc::new(UffdMmu::new(job, &soft, &clock))),
+        };
+        let mmu: Arc<dyn Mmu> = match &uffd {
+            Some(uffd) => uffd.clone(),
+            None => soft.clone(),
+        };
         let policies = job.policies;
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = frames::Frames::new(memory / 4 * quarters).ok_or_else(no_memory)?;
         let node = Node::with_policies(
             Budget::new((memory / PAGE_SIZE) as u64),
             memory,
-            soft.clone(),
+            mmu,
             Arc::new(frames),
             clock.clone(),
             policies,
@@ -82,20 +101,29 @@ impl Rig {
             space: ManuallyDrop::new(space),
             machine,
             soft,
+            uffd,
             files: Files::new(job, files),
             clock,
         }))
     }
 
     /// A thread's way to the bytes.
-    pub fn core(&self) -> Result<Core, String> {
-        self.soft
-            .core()
-            .ok_or_else(|| "more threads than page tables know cores".to_owned())
+    pub fn view(&self) -> Result<View, String> {
+        match &self.uffd {
+            Some(uffd) => Ok(View::Real(uffd.clone())),
+            None => match self.soft.core() {
+                Some(core) => Ok(View::Soft(core)),
+                None => Err("more threads than page tables know cores".to_owned()),
+            },
+        }
     }
 
     /// Reads an aligned word.
-    pub fn read(&self, core: &mut Core, addr: usize) -> Result<u64, FaultError> {
+    pub fn read(&self, view: &mut View, addr: usize) -> Result<u64, FaultError> {
+        let core = match view {
+            View::Soft(core) => core,
+            View::Real(uffd) => return uffd.load(&self.space, addr),
+        };
         let mut word = [0; 8];
         let read = fault::read_at(core, &self.space, addr, &mut word, &NeverInterrupted);
         read.map_err(error)?;
@@ -103,13 +131,28 @@ impl Rig {
     }
 
     /// Writes an aligned word.
-    pub fn write(&self, core: &mut Core, addr: usize, word: u64) -> Result<(), FaultError> {
+    pub fn write(&self, view: &mut View, addr: usize, word: u64) -> Result<(), FaultError> {
+        let core = match view {
+            View::Soft(core) => core,
+            View::Real(uffd) => return uffd.store(&self.space, addr, word),
+        };
         let word = word.to_ne_bytes();
         fault::write_at(core, &self.space, addr, &word, &NeverInterrupted).map_err(error)
     }
 
+    /// What the kernel beneath counted, if there is one.
+    pub fn kernel_waits(&self) -> Option<KernelWaits> {
+        self.uffd.as_ref().map(|uffd| uffd.kernel().waits())
+    }
+
     /// Another space that shows what this one shows now, given up again.
+    /// With the kernel's page tables it is the process that forks, whose
+    /// windows are not for the child.
     pub fn fork(&self) -> Result<(), String> {
+        if let Some(uffd) = &self.uffd {
+            uffd.kernel().fork();
+            return Ok(());
+        }
         let kind = self.node.policies.vma_lock;
         let child = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), kind);
         let child = child.map_err(|_| "no room for another space".to_owned())?;
@@ -124,11 +167,18 @@ impl Rig {
     pub fn finish(self: Arc<Self>) {
         let rig = Arc::into_inner(self).expect("all threads have ended");
         let Self {
-            node, space, files, ..
+            node,
+            space,
+            files,
+            uffd,
+            ..
         } = rig;
         let space = ManuallyDrop::into_inner(space);
         files.close();
         space.exit(|_, _| {});
+        if let Some(uffd) = uffd {
+            uffd.close();
+        }
         node.delist();
     }
 }

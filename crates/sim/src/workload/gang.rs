@@ -5,10 +5,9 @@ use super::meeting::Meeting;
 use super::tally::{Tally, Waited};
 use crate::job::{Job, Progress};
 use crate::outcome::Trouble;
-use crate::rig::Rig;
+use crate::rig::{Rig, View};
 use crate::world;
 use core::sync::atomic::{AtomicBool, Ordering};
-use softfault_engine::mmu::Core;
 use std::ops::ControlFlow;
 use sync::Arc;
 
@@ -35,7 +34,7 @@ pub struct Member {
     /// What the threads share.
     pub rig: Arc<Rig>,
     /// The thread's way to the bytes.
-    pub core: Core,
+    pub view: View,
     /// What it did.
     pub tally: Tally,
     /// Whether the disk has bad pages.
@@ -100,13 +99,13 @@ pub fn run(
         let (rig, stop, start) = (rig.clone(), stop.clone(), start.clone());
         let run = move || {
             let seat = start.seat();
-            let core = rig.core()?;
+            let view = rig.view()?;
             let Some(met) = seat.meet(0, || false) else {
                 return Ok(Tally::default());
             };
             let member = Member {
                 rig,
-                core,
+                view,
                 tally: Tally::default(),
                 errors_expected,
                 end_ns: met.at_ns + duration_ns,

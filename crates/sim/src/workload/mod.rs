@@ -14,6 +14,7 @@ mod warm_start;
 use crate::job::{Job, PAGE, Progress, Workload};
 use crate::outcome::{LockRow, Mode, Outcome, Trouble};
 use crate::rig::Rig;
+use crate::uffd::KernelWaits;
 use crate::world::{self, Config};
 use gang::{Measured, Task};
 use softfault_engine::lock::WaitSnapshot;
@@ -108,6 +109,7 @@ struct Counts {
     mmap_read: WaitSnapshot,
     mmap_write: WaitSnapshot,
     vma_write: WaitSnapshot,
+    kernel: Option<KernelWaits>,
 }
 
 impl Counts {
@@ -128,6 +130,7 @@ impl Counts {
             mmap_read: locks.mmap_read,
             mmap_write: locks.mmap_write,
             vma_write: locks.vma_write,
+            kernel: rig.kernel_waits(),
         }
     }
 }
@@ -158,6 +161,18 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         mode,
         waits: since(after, before),
     };
+    let (read, write) = (Mode::Read, Mode::Write);
+    let mut locks = vec![
+        row("mmap_lock", read, after.mmap_read, before.mmap_read),
+        row("mmap_lock", write, after.mmap_write, before.mmap_write),
+        row("vma_lock", write, after.vma_write, before.vma_write),
+    ];
+    if let (Some(after), Some(before)) = (after.kernel, before.kernel) {
+        let (mmap, signal) = ("kernel mmap_lock", "kernel signal");
+        locks.push(row(mmap, read, after.mmap_read, before.mmap_read));
+        locks.push(row(mmap, write, after.mmap_write, before.mmap_write));
+        locks.push(row(signal, write, after.signal, before.signal));
+    }
     Outcome {
         faults,
         elapsed_ns,
@@ -171,16 +186,7 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         bytes_read: after.bytes_read - before.bytes_read,
         read_errors: after.read_errors - before.read_errors,
         evicted: after.evicted - before.evicted,
-        locks: vec![
-            row("mmap_lock", Mode::Read, after.mmap_read, before.mmap_read),
-            row(
-                "mmap_lock",
-                Mode::Write,
-                after.mmap_write,
-                before.mmap_write,
-            ),
-            row("vma_lock", Mode::Write, after.vma_write, before.vma_write),
-        ],
+        locks,
         longest: tally.longest,
         report: world::Report::default(),
     }

@@ -139,7 +139,7 @@ fn populate(
     let rig = member.rig.clone();
     for page in pages.clone() {
         let addr = place(start, page, round);
-        let written = rig.write(&mut member.core, addr, page + 1);
+        let written = rig.write(&mut member.view, addr, page + 1);
         written.map_err(|error| format!("cannot write page {page}: {error:?}"))?;
     }
     member.tally.populated.pages += pages.end - pages.start;
@@ -154,7 +154,7 @@ fn check(member: &mut Member, start: usize, round: u64, pages: Range<u64>) -> Re
     for page in pages.step_by(CHECKED) {
         let places = [(round, page + 1), (round + WORDS - 1, 0)];
         for (place_of, expected) in places {
-            let word = rig.read(&mut member.core, place(start, page, place_of));
+            let word = rig.read(&mut member.view, place(start, page, place_of));
             let word = word.map_err(|error| format!("cannot read page {page}: {error:?}"))?;
             if word != expected {
                 return Err(format!(

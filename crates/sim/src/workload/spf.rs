@@ -41,11 +41,11 @@ fn maps(member: &mut Member, pages: u64) -> Result<(), String> {
         for number in 0..touched {
             let addr = map.start() + (number * pages / touched * PAGE) as usize;
             let written = member.timed(Waited::Touch, |member| {
-                member.rig.write(&mut member.core, addr, round + 1)
+                member.rig.write(&mut member.view, addr, round + 1)
             });
-            let word = written.and_then(|()| member.rig.read(&mut member.core, addr));
+            let word = written.and_then(|()| member.rig.read(&mut member.view, addr));
             let next = word.and_then(|word| {
-                let next = member.rig.read(&mut member.core, addr + 8)?;
+                let next = member.rig.read(&mut member.view, addr + 8)?;
                 Ok((word, next))
             });
             let found = next.map_err(|error| format!("cannot use a page: {error:?}"))?;

@@ -11,7 +11,7 @@ impl Member {
     /// as failed where the disk has bad ones, and is an error elsewhere.
     pub fn touch(&mut self, map: &FileMap, page: u64, what: Waited) -> Result<(), String> {
         let since = world::now_ns();
-        let read = self.rig.read(&mut self.core, map.address(page));
+        let read = self.rig.read(&mut self.view, map.address(page));
         self.tally.longest(what, world::now_ns() - since);
         self.tally.touches += 1;
         match read {
