@@ -19,6 +19,11 @@ use clap::{Parser, Subcommand};
 use error::Error;
 use std::process::ExitCode;
 
+/// Simulated threads take memory from their machine, so that lines are shared there as they would be here;
+/// all others take the system's.
+#[global_allocator]
+static HEAP: softfault_sim::Heap = softfault_sim::Heap;
+
 /// Page faults served in user space, under a fixed memory budget.
 #[derive(Parser)]
 #[command(name = "softfault", version)]

@@ -15,7 +15,7 @@ use sync::Arc;
 const TICKS: u64 = 200;
 
 /// What a thread does, from the moment when all are ready.
-pub type Body = Box<dyn FnOnce(&mut Member) -> Result<(), String> + Send>;
+pub type Body = Box<dyn FnOnce(&mut Member) -> Result<(), String>>;
 
 /// A thread to be.
 pub struct Task {

@@ -15,7 +15,7 @@ use crate::job::{Job, PAGE, Progress, Workload};
 use crate::outcome::{LockRow, Mode, Outcome, Trouble};
 use crate::rig::Rig;
 use crate::uffd::KernelWaits;
-use crate::world::{self, Config};
+use crate::world::{self, Config, Report};
 use gang::{Measured, Task};
 use softfault_engine::lock::WaitSnapshot;
 use std::cell::Cell;
@@ -43,9 +43,7 @@ pub fn run_watched(
     };
     let ran = world::run(config, || measure(job, watch));
     let (outcome, report) = ran.map_err(|stuck| Trouble::Stuck(stuck.to_string()))?;
-    let mut outcome = outcome?;
-    outcome.report = report;
-    Ok(outcome)
+    outcome.map(|outcome| Outcome { report, ..outcome })
 }
 
 /// Fills in the sizes of a job that its workload has by default.
@@ -188,7 +186,14 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         evicted: after.evicted - before.evicted,
         locks,
         longest: tally.longest,
-        report: world::Report::default(),
+        report: Report {
+            elapsed_ns: 0,
+            operations: 0,
+            switches: 0,
+            digest: 0,
+            hot: Vec::new(),
+            trace: None,
+        },
     }
 }
 

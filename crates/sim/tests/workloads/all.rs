@@ -1,6 +1,7 @@
 //! What holds for every workload.
 
 use crate::small;
+use softfault_sim::MmuKind::{Soft, Uffd};
 use softfault_sim::{Job, MmuKind, Trouble, Workload, run, run_watched};
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -8,9 +9,11 @@ use std::ops::ControlFlow;
 #[test]
 fn each_does_something_on_every_number_of_cores() {
     for workload in Workload::ALL {
-        for cores in [1, 4, 16] {
-            let outcome = run(&small::job(workload, cores)).unwrap();
-            let what = format!("{workload} on {cores} cores: {outcome:?}");
+        for (cores, mmu) in [(1, Soft), (4, Uffd), (16, Soft)] {
+            let mut job = small::job(workload, cores);
+            job.mmu = mmu;
+            let outcome = run(&job).unwrap();
+            let what = format!("{workload} on {cores} cores, {mmu}: {outcome:?}");
             assert!(outcome.faults > 0 && outcome.touches > 0, "{what}");
             assert!(outcome.elapsed_ns > 0 && outcome.cpu_ns > 0, "{what}");
             assert_eq!((outcome.failed_touches, outcome.read_errors), (0, 0));
@@ -23,12 +26,44 @@ fn each_does_something_on_every_number_of_cores() {
 }
 
 #[test]
+fn the_same_job_is_the_same_run() {
+    for workload in Workload::ALL {
+        for mmu in [Soft, Uffd] {
+            let mut job = small::job(workload, 4);
+            job.mmu = mmu;
+            let digest = |job: &Job| {
+                let report = run(job).unwrap().report;
+                (report.digest, report.operations, report.elapsed_ns)
+            };
+            let first = digest(&job);
+            assert_eq!(first, digest(&job), "{workload} {mmu}");
+            job.seed += 1;
+            assert_ne!(first.0, digest(&job).0, "{workload} {mmu}");
+        }
+    }
+}
+
+#[test]
+fn the_kernel_beneath_costs() {
+    let mut job = small::job(Workload::Pft, 4);
+    let soft = run(&job).unwrap();
+    job.mmu = Uffd;
+    let uffd = run(&job).unwrap();
+    assert!(uffd.faults_per_cpu() < soft.faults_per_cpu());
+    let signal = uffd.locks.iter().find(|row| row.name == "kernel signal");
+    // Four times a fault.
+    assert!(signal.unwrap().waits.count >= 4 * uffd.faults);
+    assert!(soft.locks.iter().all(|row| !row.name.starts_with("kernel")));
+}
+
+#[test]
 fn every_policy_comes_to_its_end() {
     for workload in [Workload::Thrash, Workload::WarmStart, Workload::Storm] {
         for retry in ["vma-lock", "mmap-lock", "held"] {
             for pin in ["yes", "no"] {
-                for lock in ["refcount", "rwsem"] {
+                for (lock, mmu) in [("refcount", Soft), ("rwsem", Uffd)] {
                     let mut job = small::job(workload, 4);
+                    job.mmu = mmu;
                     let policies = format!("retry={retry}+pin={pin}+lock={lock}");
                     job.policies = policies.parse().unwrap();
                     let outcome = run(&job);
