@@ -35,6 +35,6 @@ pub use outcome::{LockRow, Longest, Mode, Outcome, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
+pub use sync::machine::{Heap, HotLine, Report};
 pub use sync::topology;
 pub use workload::{run, run_watched};
-pub use world::{HotLine, Report};

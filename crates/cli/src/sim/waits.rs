@@ -62,8 +62,8 @@ fn thrash(documents: &Documents) -> String {
         ]);
     }
     let title = format!(
-        "Document {}: {} ({})",
-        document.document, document.machine, document.source
+        "Document {}: {}, {} s ({})",
+        document.document, document.machine, document.seconds, document.source
     );
     titled(&title, &table)
 }

@@ -356,14 +356,18 @@ impl Machine {
     pub unsafe fn in_order(this: *mut Self) {
         // SAFETY: the caller's promise.
         unsafe {
-            loop {
+            while (*this).now >= (*this).limit {
                 let machine = &mut *this;
                 if machine.now >= machine.cpus[usize::from(machine.cpu)].look_at {
                     Self::look(this);
-                } else if machine.now >= machine.next {
+                }
+                if (*this).now >= (*this).next {
                     Self::hand_over(this);
-                } else {
-                    return;
+                    // Resumed, it is the first of its moment: those who come at
+                    // the same one come after.
+                    if (*this).now < (&(*this).cpus)[usize::from((*this).cpu)].look_at {
+                        return;
+                    }
                 }
             }
         }

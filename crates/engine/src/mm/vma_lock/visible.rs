@@ -95,11 +95,11 @@ impl VisibleReaders {
     pub(super) fn enter(&self, vma: &Vma) -> Option<Visible<'_>> {
         let number = number(vma)?;
         let line = sync::cpu() % self.lines.len();
-        // Acquire pairs with the Release of a writer's look, directly or by way
-        // of whoever raised it: a writer that will not visit this line has
+        // Acquire pairs with the Release of a writer's look at the number; those
+        // who raise it hand that on. A writer that will not visit this line has
         // ended the bias, and the caller sees that.
         if line as u32 >= self.head.used.load(Acquire) {
-            self.head.used.fetch_max(line as u32 + 1, AcqRel); // As above.
+            self.head.used.fetch_max(line as u32 + 1, Acquire); // As above.
         }
         let words = &self.lines[line].0[..self.words];
         // Acquire pairs with the Release of a writer's look.
@@ -114,8 +114,8 @@ impl VisibleReaders {
             return;
         };
         // A read-modify-write, as is raising it: one of the two comes first.
-        // Acquire has no part in that; Release pairs with the Acquire in `enter`.
-        let used = self.head.used.fetch_add(0, AcqRel) as usize;
+        // Release pairs with the Acquire in `enter`.
+        let used = self.head.used.fetch_add(0, Release) as usize;
         for line in &self.lines[..used] {
             for word in &line.0[..self.words] {
                 wait_for_reader(word, number);
