@@ -4,6 +4,7 @@ mod advise;
 mod budget;
 mod drawn;
 mod fork;
+mod found;
 mod protect;
 mod reads;
 mod reclaim;
