@@ -201,7 +201,7 @@ proptest! {
 
     #[test]
     fn every_byte_and_page_is_the_models(
-        policies in prop_oneof![Just(""), Just("lock=rwsem+retry=mmap-lock"), Just("retry=held")],
+        policies in prop_oneof![Just(""), Just("lock=rwsem+retry=mmap-lock"), Just("retry=held"), Just("lock=biased")],
         ops in proptest::collection::vec(any_anon_op(), 1..80),
     ) {
         let first = Op::MapZeros { space: 0, pages: 300..1500 };

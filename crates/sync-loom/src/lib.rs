@@ -16,6 +16,8 @@ pub mod atomic {
     };
 }
 
+use core::cell::Cell;
+
 /// Shared ownership. The standard one: its count is not a protocol of ours, and
 /// loom's cannot hold a trait object.
 pub use std::sync::Arc;
@@ -60,7 +62,17 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
-/// The processor that the caller runs on: always the same.
+loom::thread_local! {
+    static CPU: Cell<usize> = Cell::new(0);
+}
+
+/// The processor that the caller runs on: the first one, unless [`run_on`] says
+/// something else.
 pub fn cpu() -> usize {
-    0
+    CPU.with(Cell::get)
+}
+
+/// For models: from here on the calling thread runs on this processor.
+pub fn run_on(cpu: usize) {
+    CPU.with(|place| place.set(cpu));
 }
