@@ -1,10 +1,9 @@
 //! Verbs against reads that do not end before the verb has: a fault that waits
 //! for one holds nothing that the verb needs. Where it did, nobody could go on.
 
-use crate::scene::{advise, map_file, protect, read, remap, unmap};
+use crate::scene::{advise, explore, map_file, protect, read, remap, unmap};
 use softfault_engine_shuttle::mm::Protection;
 use softfault_oracle::{MapAdvice, Op, Reads, Stage, play_spaces};
-use sync::explore;
 
 /// A verb that needs the VMA of page 0, another one for each seed.
 fn verb(seed: u64) -> Op {
@@ -29,7 +28,7 @@ fn stage(policies: &str, seed: u64) -> Stage {
 /// Every policy but `held` drops the lock for its first wait.
 #[test]
 fn verbs_do_not_wait_for_a_read() {
-    explore::scenario("verbs_do_not_wait_for_a_read", 4_000, |seed| {
+    explore("verbs_do_not_wait_for_a_read", 4_000, |seed| {
         let policies = [
             "retry=vma-lock",
             "retry=vma-lock+lock=rwsem+pin=no",
@@ -51,7 +50,7 @@ fn verbs_do_not_wait_for_a_read() {
 /// Ours drops it for every wait: also where what was read is gone again.
 #[test]
 fn verbs_do_not_wait_for_a_second_read() {
-    explore::scenario("verbs_do_not_wait_for_a_second_read", 4_000, |seed| {
+    explore("verbs_do_not_wait_for_a_second_read", 4_000, |seed| {
         let policies = ["retry=vma-lock+pin=no", "retry=vma-lock+pin=no+lock=rwsem"];
         let stage = stage(policies[seed as usize / 5 % 2], seed);
         let setup = [map_file(0, 0..4, 0), advise(0, 0..4, MapAdvice::Random)];

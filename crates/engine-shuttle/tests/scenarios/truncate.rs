@@ -5,8 +5,7 @@ use softfault_oracle::{MapAdvice, Op, Stage};
 
 #[test]
 fn fault_against_truncate() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fault_against_truncate",
         6_000,
@@ -22,8 +21,7 @@ fn fault_against_truncate() {
 
 #[test]
 fn reclaim_against_truncate() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "reclaim_against_truncate",
         4_000,

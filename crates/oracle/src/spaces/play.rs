@@ -58,6 +58,14 @@ impl Default for Stage {
 const BUDGET: u64 = 2048;
 
 impl Stage {
+    /// One space of so many pages, and all else as by default.
+    pub fn of_pages(pages: usize) -> Self {
+        Self {
+            pages,
+            ..Self::default()
+        }
+    }
+
     /// One of all combinations of the policies that faults go by.
     pub fn with_policies_of(mut self, seed: u64) -> Self {
         let locks = ["refcount", "rwsem"];
