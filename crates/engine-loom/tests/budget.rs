@@ -11,6 +11,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread::spawn;
 use model::explore;
 use softfault_engine_loom::budget::Budget;
+use sync::run_on;
 
 /// Waits until `pages` are charged, as a fault does.
 fn charge(budget: &Budget, pages: u64) {
@@ -119,7 +120,7 @@ fn what_comes_back_wakes_who_waits() {
 
 #[test]
 fn two_wait_and_both_get_a_page() {
-    explore(Some(2), || {
+    explore(Some(1), || {
         let budget = full(2);
         let waiters = [(); 2].map(|()| {
             let budget = Arc::clone(&budget);
@@ -155,7 +156,7 @@ fn a_page_goes_round() {
 
 #[test]
 fn a_raised_limit_wakes_who_waits() {
-    explore(None, || {
+    explore(Some(3), || {
         let budget = full(1);
         let waiter = {
             let budget = Arc::clone(&budget);
@@ -221,6 +222,65 @@ fn frames_that_come_back_wake_who_waits() {
         frames.fetch_add(1, Relaxed);
         budget.notify_release();
         waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_in_stock_keeps_nobody_waiting() {
+    // One charges pages of a batch of its processor's; the other wants nearly
+    // all there is, which is there only without the batch.
+    explore(Some(2), || {
+        let budget = Budget::new(64);
+        let other = {
+            let budget = Arc::clone(&budget);
+            spawn(move || {
+                run_on(1);
+                charge(&budget, 1);
+                charge(&budget, 1);
+            })
+        };
+        charge(&budget, 62);
+        other.join().unwrap();
+        check(&budget, 64);
+    });
+}
+
+#[test]
+fn a_stock_that_two_take_from_is_counted_once() {
+    explore(Some(3), || {
+        let budget = Budget::new(64);
+        let once = {
+            let budget = Arc::clone(&budget);
+            move || {
+                charge(&budget, 2);
+                budget.uncharge(1);
+            }
+        };
+        // The same processor: the batch of one is the other's too.
+        let other = spawn(once.clone());
+        once();
+        other.join().unwrap();
+        check(&budget, 2);
+        // All that is not charged can be.
+        assert!(budget.try_charge(62, 0));
+        assert!(!budget.try_charge(1, 0));
+    });
+}
+
+#[test]
+fn a_lower_limit_finds_what_is_in_stock() {
+    explore(Some(2), || {
+        let budget = Budget::new(64);
+        charge(&budget, 1);
+        let other = {
+            let budget = Arc::clone(&budget);
+            spawn(move || charge(&budget, 1))
+        };
+        budget.set_limit(2);
+        other.join().unwrap();
+        assert_eq!(budget.charged(), 2);
+        assert_eq!(budget.excess(), 0);
+        assert!(!budget.try_charge(1, 0));
     });
 }
 

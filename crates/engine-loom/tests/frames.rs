@@ -18,7 +18,7 @@ use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::frames::{CHUNK_PAGES, FrameMemory, Frames as Pool};
 use softfault_engine_loom::mmu::TABLE_SPAN;
 use softfault_engine_loom::mmu::soft::frames::Frames;
-use sync::model::move_to_cpu;
+use sync::run_on;
 
 /// Pages of a run, and runs of a chunk.
 const RUN: usize = 16;
@@ -129,7 +129,7 @@ fn soft(frames: usize) -> Arc<Frames> {
 
 /// Takes a frame on `cpu` and fills it.
 fn take(frames: &Frames, cpu: usize) -> Option<u32> {
-    move_to_cpu(cpu);
+    run_on(cpu);
     let frame = frames.alloc_one()?;
     // SAFETY: ours alone; loom checks it.
     unsafe { frames.clear(frame) };
@@ -189,7 +189,7 @@ fn the_last_of_two_references_frees_the_frame() {
         let share = |cpu: usize| {
             let frames = Arc::clone(&frames);
             move || {
-                move_to_cpu(cpu);
+                run_on(cpu);
                 let mut byte = [9];
                 // SAFETY: we have a reference, and so nobody reuses it.
                 unsafe { frames.load(frame, 0, &mut byte) };

@@ -6,11 +6,19 @@
 //! Budgets nest: a charge counts against every ancestor. So what stops a charge
 //! may come back anywhere in the family, and who waits for memory waits at the
 //! outermost budget, which everything that comes back comes to.
+//!
+//! Processors keep a few charged pages in stock, so that not every fault of all of
+//! them writes the same line; but only while an eighth of the budget is free and
+//! nobody waits. A charge that does not fit takes all stocks back first, so
+//! whether it fits at last has nothing to do with them.
 
 use crate::lock::Mutex;
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
+
+mod stock;
+use stock::{BATCH, SMALL, Stocks};
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
@@ -41,9 +49,12 @@ impl Drop for Subscription<'_> {
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
-    /// Pages charged now; above `limit` only after the limit was lowered.
+    /// Pages charged now, with what is in stock; above `limit` only after the
+    /// limit was lowered.
     charged: AtomicU64,
-    /// The most that was ever charged. A statistic.
+    /// Pages that are charged and not in use.
+    stocks: Stocks,
+    /// The most that was ever charged, with what was in stock. A statistic.
     peak: AtomicU64,
     /// Raised by one when pages come back and somebody waits for that. Used in
     /// an outermost budget only, as `waiters` is.
@@ -90,6 +101,7 @@ impl Budget {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
             charged: AtomicU64::new(0),
+            stocks: Stocks::new(),
             peak: AtomicU64::new(0),
             released: WaitWord::new(0),
             waiters: AtomicU64::new(0),
@@ -115,7 +127,51 @@ impl Budget {
         }
     }
 
+    #[inline]
     fn charge_here(&self, pages: u64, reserve: u64) -> bool {
+        if pages <= SMALL && reserve == 0 && (self.stocks.take(pages) || self.restock(pages)) {
+            return true;
+        }
+        self.charge_exactly(pages, reserve)
+            || (self.give_stocks_back() && self.charge_exactly(pages, reserve))
+    }
+
+    /// Charges `pages`, and some more for the processor's stock, where there is
+    /// room enough.
+    fn restock(&self, pages: u64) -> bool {
+        // Relaxed: a first look; the second is below.
+        if self.root().waiters.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let is_charged = self.charge_exactly(pages + BATCH, self.limit() / 8);
+        if is_charged {
+            self.stocks.put(BATCH);
+            // Whoever came to wait meanwhile saw the batch charged, and in no
+            // stock; and whoever lowered the limit did not take it back. AcqRel
+            // pairs with the fetch_add in `subscribe`: either that thread sees
+            // the stock, or we see that it waits. For the limit, see `put`.
+            let somebody_waits = self.root().waiters.fetch_add(0, Ordering::AcqRel) > 0;
+            if somebody_waits || self.charged.load(Ordering::Relaxed) > self.limit() {
+                self.give_stocks_back();
+            }
+        }
+        is_charged
+    }
+
+    /// True if there was something in stock.
+    fn give_stocks_back(&self) -> bool {
+        self.give_back(self.stocks.empty())
+    }
+
+    fn give_back(&self, pages: u64) -> bool {
+        if pages > 0 {
+            self.uncharge_here(pages);
+            self.notify_release();
+        }
+        pages > 0
+    }
+
+    fn charge_exactly(&self, pages: u64, reserve: u64) -> bool {
         // Relaxed: the counter orders nothing; the memory it stands for is
         // handed over by the locks of its owners.
         let mut charged = self.charged.load(Ordering::Relaxed);
@@ -265,17 +321,29 @@ impl Budget {
     /// Changes the limit. Lowering it evicts nothing by itself: the owner
     /// reclaims until [`excess`](Self::excess) is zero.
     pub fn set_limit(&self, pages: u64) {
-        // Relaxed: `wake_all` shows it to who waits.
+        // Relaxed: `wake_all` shows it to who waits, and `empty_all` to who puts
+        // something in stock.
         self.limit.store(pages, Ordering::Relaxed);
+        self.give_back(self.stocks.empty_all());
         self.root().wake_all();
     }
 
-    /// Pages charged now.
+    /// Pages charged now. Exact while nobody charges or gives back.
     pub fn charged(&self) -> u64 {
-        self.charged.load(Ordering::Relaxed)
+        let charged = self.charged.load(Ordering::Relaxed);
+        // The stocks were taken from after that: a little too much for once.
+        charged.saturating_sub(self.stocks.pages())
     }
 
-    /// The most pages that were ever charged at a time.
+    /// True if `pages` could still be charged, here and in every ancestor.
+    /// Cheaper than [`free`](Self::free) where there is plenty.
+    pub fn has_free(&self, pages: u64) -> bool {
+        let with_stocks = self.charged.load(Ordering::Relaxed);
+        let is_free = with_stocks + pages <= self.limit() || self.charged() + pages <= self.limit();
+        is_free && (self.parent.as_ref()).is_none_or(|parent| parent.has_free(pages))
+    }
+
+    /// The most pages that were ever charged at a time, with what was in stock.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }

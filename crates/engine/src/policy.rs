@@ -7,7 +7,7 @@
 //!
 //! | policy | name | values | document |
 //! |---|---|---|---|
-//! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount` | 004 |
+//! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount`, `biased` | 004, and beyond |
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
@@ -25,6 +25,10 @@ pub enum VmaLockKind {
     /// One count in the VMA that is lock, flag and lifetime (document 004).
     #[default]
     Refcount,
+    /// The count, and a bias for reading where it is contended: readers of such a
+    /// VMA write a word of their own processor, and whoever write-locks it looks
+    /// at all of these. Ours, after BRAVO (Dice and Kogan, USENIX ATC 2019).
+    Biased,
 }
 
 /// Under which lock a fault comes back that had to wait for I/O.
@@ -116,6 +120,7 @@ type Names<T> = &'static [(&'static str, T)];
 const VMA_LOCK: Names<VmaLockKind> = &[
     ("rwsem", VmaLockKind::Rwsem),
     ("refcount", VmaLockKind::Refcount),
+    ("biased", VmaLockKind::Biased),
 ];
 const RETRY_LOCK: Names<RetryLock> = &[
     ("mmap-lock", RetryLock::MmapLock),
@@ -227,6 +232,7 @@ mod tests {
             "",
             "retry=mmap-lock+pin=no",
             "lock=rwsem+miss=p1",
+            "lock=biased",
             "retry=held",
             "miss=both",
         ] {

@@ -57,7 +57,7 @@ fn core(rig: &Rig) -> Core {
 
 /// A rig of so many pages, once for each kind of VMA lock.
 fn rigs(pages: u64) -> impl Iterator<Item = Rig> {
-    let policies = ["", "lock=rwsem+retry=mmap-lock"];
+    let policies = ["", "lock=rwsem+retry=mmap-lock", "lock=biased"];
     policies
         .into_iter()
         .map(move |policies| Rig::with_policies(pages, policies.parse().unwrap()))

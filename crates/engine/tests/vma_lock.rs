@@ -1,4 +1,4 @@
-//! The VMA lock on the real machine, in both kinds: the count after every
+//! The VMA lock on the real machine, in all kinds: the count after every
 //! operation, misuse, and reuse under a reader's nose.
 
 use softfault_engine::clock::Clock;
@@ -6,7 +6,9 @@ use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::vma_lock::{
     MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
 };
-use softfault_engine::mm::{Attributes, Backing, MmapLock, ReadError, Vma, VmaLock};
+use softfault_engine::mm::{
+    Attributes, Backing, MmapLock, ReadError, VisibleReaders, Vma, VmaLock,
+};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::slab::{Slab, TypeStable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +26,11 @@ impl Clock for Still {
     }
 }
 
-const KINDS: [VmaLockKind; 2] = [VmaLockKind::Refcount, VmaLockKind::Rwsem];
+const KINDS: [VmaLockKind; 3] = [
+    VmaLockKind::Refcount,
+    VmaLockKind::Rwsem,
+    VmaLockKind::Biased,
+];
 
 fn mmap_lock(kind: VmaLockKind, space: u64) -> MmapLock {
     with_max_readers(kind, space, MAX_READERS)
@@ -37,12 +43,19 @@ fn with_max_readers(kind: VmaLockKind, space: u64, max_readers: u32) -> MmapLock
         VmaLockKind::Refcount => lock,
         // SAFETY: a static is never dropped.
         VmaLockKind::Rwsem => unsafe { lock.with_vma_locks(Arc::clone(&VMA_LOCKS)) },
+        VmaLockKind::Biased => {
+            // One a lock: tests must not see each other's readers.
+            let visible = Arc::new(VisibleReaders::new(64));
+            std::mem::forget(Arc::clone(&visible));
+            // SAFETY: just made sure that it is never dropped.
+            unsafe { lock.with_visible_readers(visible) }
+        }
     }
 }
 
-/// Asserts that both kinds of lock panic in `misuse`, saying `expected`.
+/// Asserts that all kinds of lock panic in `misuse`, saying `expected`.
 #[track_caller]
-fn both_panic(expected: &str, misuse: impl Fn(VmaLockKind)) {
+fn all_panic(expected: &str, misuse: impl Fn(VmaLockKind)) {
     for kind in KINDS {
         panics(kind, expected, &misuse);
     }
@@ -80,7 +93,7 @@ fn attached(lock: &MmapLock) -> Vma {
 fn assert_readers(vma: &Vma, kind: VmaLockKind, readers: u32) {
     assert_eq!(vma.readers(), readers);
     let count = match kind {
-        VmaLockKind::Refcount => 1 + readers,
+        VmaLockKind::Refcount | VmaLockKind::Biased => 1 + readers,
         VmaLockKind::Rwsem => 0,
     };
     assert_eq!(vma.refcount(), count);
@@ -243,7 +256,7 @@ fn a_writer_waits_for_readers_and_keeps_others_out() {
 
 #[test]
 fn attach_twice() {
-    both_panic("attach of an attached VMA", |kind| {
+    all_panic("attach of an attached VMA", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         let mmap = lock.write();
@@ -254,7 +267,7 @@ fn attach_twice() {
 
 #[test]
 fn attach_of_a_slot_set_up_under_another_guard() {
-    both_panic("not write-locked", |kind| {
+    all_panic("not write-locked", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = Vma::new_slot(0);
         vma.init(&lock.write(), 0..0x1000, attributes(1)).unwrap();
@@ -264,7 +277,7 @@ fn attach_of_a_slot_set_up_under_another_guard() {
 
 #[test]
 fn detach_twice() {
-    both_panic("detach of a detached VMA", |kind| {
+    all_panic("detach of a detached VMA", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         let mmap = lock.write();
@@ -276,7 +289,7 @@ fn detach_twice() {
 
 #[test]
 fn detach_without_the_write_lock() {
-    both_panic("not write-locked", |kind| {
+    all_panic("not write-locked", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         vma.detach(&lock.write());
@@ -285,7 +298,7 @@ fn detach_without_the_write_lock() {
 
 #[test]
 fn write_lock_of_a_detached_vma() {
-    both_panic("write lock of a detached VMA", |kind| {
+    all_panic("write lock of a detached VMA", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         let mmap = lock.write();
@@ -298,7 +311,7 @@ fn write_lock_of_a_detached_vma() {
 
 #[test]
 fn write_lock_with_another_spaces_mmap_lock() {
-    both_panic("a VMA of space 1, not of 2", |kind| {
+    all_panic("a VMA of space 1, not of 2", |kind| {
         let vma = attached(&mmap_lock(kind, 1));
         vma.start_write(&mmap_lock(kind, 2).write());
     });
@@ -306,7 +319,7 @@ fn write_lock_with_another_spaces_mmap_lock() {
 
 #[test]
 fn change_without_the_write_lock() {
-    both_panic("not write-locked", |kind| {
+    all_panic("not write-locked", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         vma.set_range(&lock.write(), 0..0x1000);
@@ -315,7 +328,7 @@ fn change_without_the_write_lock() {
 
 #[test]
 fn clear_of_an_attached_vma() {
-    both_panic("is attached", |kind| {
+    all_panic("is attached", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         vma.clear(&lock.write());
@@ -324,7 +337,7 @@ fn clear_of_an_attached_vma() {
 
 #[test]
 fn init_of_a_slot_in_use() {
-    both_panic("is another VMA's", |kind| {
+    all_panic("is another VMA's", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = attached(&lock);
         vma.init(&mmap_lock(kind, 2).write(), 0..0x1000, attributes(1))
@@ -334,7 +347,7 @@ fn init_of_a_slot_in_use() {
 
 #[test]
 fn locked_read_of_a_detached_vma() {
-    both_panic("is Detached", |kind| {
+    all_panic("is Detached", |kind| {
         let lock = mmap_lock(kind, 1);
         let vma = Vma::new_slot(0);
         vma.init(&lock.write(), 0..0x1000, attributes(1)).unwrap();
@@ -467,6 +480,8 @@ fn reuse(kind: VmaLockKind) {
                 assert_eq!(vma.range(), page << 12..(page << 12) + 0x1000);
                 let expected = mark(space.lock.space(), page);
                 let as_expected = |now: &Attributes| *now == attributes(expected);
+                // Nobody waits here for contention.
+                read.bias(&space.lock);
                 assert!(read.with(as_expected));
             }
         }));

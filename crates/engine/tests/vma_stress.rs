@@ -56,7 +56,8 @@ fn verify(space: &AddressSpace, read: &VmaRead<'_>, address: usize) {
     assert_eq!(vma.space(), space.id());
     assert!(vma.range().contains(&address), "{:x?}", vma.range());
     vma.assert_attached();
-    assert!(vma.readers() >= 1, "we are one");
+    let visible = space.mmap_lock().visible_readers(vma);
+    assert!(vma.readers() + visible >= 1, "we are one");
     read.with(|attributes| {
         assert_eq!(attributes.backing, Backing::Test(space.id()));
         assert_eq!(page(attributes.pgoff as usize), vma.start());
@@ -136,6 +137,11 @@ fn faults_lock_the_right_vma_or_none() {
 #[test]
 fn faults_lock_the_right_vma_or_none_by_a_semaphore() {
     stress(VmaLockKind::Rwsem);
+}
+
+#[test]
+fn faults_lock_the_right_vma_or_none_by_a_bias() {
+    stress(VmaLockKind::Biased);
 }
 
 fn stress(kind: VmaLockKind) {
@@ -218,6 +224,10 @@ fn stress(kind: VmaLockKind) {
                         verify(space, &read, address);
                     }
                     faults.fetch_sub(1, Ordering::Relaxed);
+                    // Too little contention to wait for it.
+                    if random.below(4) == 0 {
+                        read.bias(space.mmap_lock());
+                    }
                     drop(read);
                     locked.fetch_add(1, Ordering::Relaxed);
                 }

@@ -83,6 +83,7 @@ pub(crate) fn other_lock(made: VmaLockKind) -> io::Error {
     let made = match made {
         VmaLockKind::Rwsem => "rwsem",
         VmaLockKind::Refcount => "refcount",
+        VmaLockKind::Biased => "biased",
     };
     io::Error::new(
         io::ErrorKind::InvalidInput,

@@ -38,7 +38,7 @@ fn use_it(engine: &Engine) {
 
 #[test]
 fn the_first_engine_chooses_the_kind_of_vma_lock() {
-    let kinds = ["lock=rwsem", "lock=refcount"];
+    let kinds = ["lock=rwsem", "lock=refcount", "lock=biased"];
     let Some(first) = child::scenario() else {
         for kind in kinds {
             child::succeeds("the_first_engine_chooses_the_kind_of_vma_lock", kind);

@@ -16,6 +16,8 @@ pub mod atomic {
     };
 }
 
+use core::cell::Cell;
+
 /// Shared ownership. The standard one: its count is not a protocol of ours, and
 /// loom's cannot hold a trait object.
 pub use std::sync::Arc;
@@ -61,7 +63,21 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
-/// The processor that the caller runs on: 0 until the model moves it.
+loom::thread_local! {
+    static CPU: Cell<usize> = Cell::new(0);
+}
+
+/// Processors for which something is kept apart: few, since each is an atomic
+/// or more to loom.
+pub const PROCESSORS: usize = 2;
+
+/// The processor that the caller runs on: the first one, unless [`run_on`] says
+/// something else.
 pub fn cpu() -> usize {
-    model::cpu()
+    CPU.with(Cell::get)
+}
+
+/// For models: from here on the calling thread runs on this processor.
+pub fn run_on(cpu: usize) {
+    CPU.with(|place| place.set(cpu));
 }

@@ -17,10 +17,6 @@ thread_local! {
     static TIMEOUTS: Cell<Timeouts> = const { Cell::new(Timeouts::Never) };
 }
 
-loom::thread_local! {
-    static CPU: Cell<usize> = Cell::new(0);
-}
-
 /// Begins a schedule: the model calls it first.
 pub fn begin(timeouts: Timeouts) {
     crate::wait::begin();
@@ -29,13 +25,4 @@ pub fn begin(timeouts: Timeouts) {
 
 pub(crate) fn timeouts_end() -> bool {
     TIMEOUTS.get() == Timeouts::AtOnce
-}
-
-/// Moves the calling thread to another processor.
-pub fn move_to_cpu(cpu: usize) {
-    CPU.with(|own| own.set(cpu));
-}
-
-pub(crate) fn cpu() -> usize {
-    CPU.with(Cell::get)
 }

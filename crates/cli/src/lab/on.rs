@@ -127,6 +127,7 @@ mod tests {
             "softfault:lock=rwsem+miss=p1",
             "soft",
             "soft:lock=rwsem",
+            "soft:lock=biased",
         ] {
             let on: On = name.parse().unwrap();
             assert_eq!(on.to_string(), name);

@@ -1,10 +1,13 @@
-//! The models of the VMA lock, for either kind: readers against writers, detach
+//! The models of the VMA lock, for each kind: readers against writers, detach
 //! and reuse. The test files say how far each is explored.
 //!
 //! Attributes are in a cell that loom watches: a reader whose lock does not
 //! keep writers out, or does not order their writes before its reads, ends the
 //! model as a data race. The assertions see to the rest: right mapping, whole
 //! attributes, counts, nobody asleep for ever.
+//!
+//! A VMA that can be biased is, from the beginning and again by each fault that
+//! finds it without: contention would take more schedules to show.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -13,7 +16,9 @@ use super::{Still, attributes, explore};
 use loom::thread::spawn;
 use softfault_engine_loom::mm::lock_vma::try_lock_at;
 use softfault_engine_loom::mm::vma_lock::{MAX_READERS, start_read, start_read_locked};
-use softfault_engine_loom::mm::{Attributes, MmapLock, MmapWriteGuard, ReadError, Vma, VmaLock};
+use softfault_engine_loom::mm::{
+    Attributes, MmapLock, MmapWriteGuard, ReadError, VisibleReaders, Vma, VmaLock,
+};
 use softfault_engine_loom::policy::VmaLockKind;
 use softfault_engine_loom::slab::{Slab, TypeStable};
 
@@ -24,12 +29,21 @@ pub const ADDR: usize = 0x1000;
 pub struct World {
     /// Where the VMAs have their locks from, if these are apart.
     vma_locks: Option<Arc<Slab<VmaLock>>>,
+    /// Where their readers show themselves, if they can be biased.
+    visible: Option<Arc<VisibleReaders>>,
 }
 
 impl World {
     pub fn new(kind: VmaLockKind) -> Self {
+        Self::with_words(kind, 2, 1)
+    }
+
+    /// The same, with this much room for visible readers.
+    pub fn with_words(kind: VmaLockKind, processors: usize, words: usize) -> Self {
+        let visible = || Arc::new(VisibleReaders::with_words(processors, words));
         Self {
             vma_locks: (kind == VmaLockKind::Rwsem).then(|| Arc::new(Slab::new(2))),
+            visible: (kind == VmaLockKind::Biased).then(visible),
         }
     }
 
@@ -44,10 +58,12 @@ impl World {
 
     pub fn with_max_readers(&self, space: u64, max_readers: u32) -> Arc<MmapLock> {
         let lock = MmapLock::with_max_readers(space, Arc::new(Still), max_readers);
-        Arc::new(match &self.vma_locks {
-            None => lock,
+        Arc::new(match (&self.vma_locks, &self.visible) {
+            (None, None) => lock,
             // SAFETY: see the structure.
-            Some(vma_locks) => unsafe { lock.with_vma_locks(Arc::clone(vma_locks)) },
+            (Some(vma_locks), _) => unsafe { lock.with_vma_locks(Arc::clone(vma_locks)) },
+            // SAFETY: as above.
+            (_, Some(visible)) => unsafe { lock.with_visible_readers(Arc::clone(visible)) },
         })
     }
 }
@@ -72,9 +88,23 @@ pub fn detach(vma: &Vma, mmap: &MmapWriteGuard<'_>) -> Attributes {
 
 /// A VMA at `ADDR` of the space, marked 1.
 pub fn attached(lock: &MmapLock) -> Arc<Vma> {
+    let vma = unbiased(lock);
+    bias(&vma, lock);
+    vma
+}
+
+/// The same without bias.
+pub fn unbiased(lock: &MmapLock) -> Arc<Vma> {
     let vma = Arc::new(Vma::new_slot(0));
     attach(&vma, &lock.write(), ADDR, 1);
     vma
+}
+
+/// Biases the VMA, if it can be.
+pub fn bias(vma: &Vma, lock: &MmapLock) {
+    if lock.kind() == VmaLockKind::Biased {
+        start_read(vma, lock).unwrap().bias(lock);
+    }
 }
 
 /// A fault at `addr` whose lookup found `vma`: locks it and expects one of
@@ -89,6 +119,7 @@ pub fn fault(vma: &Vma, lock: &MmapLock, addr: usize, marks: &[u64]) -> bool {
         assert!(marks.contains(&now.pgoff), "{now:?}, not one of {marks:?}");
         assert_eq!(*now, attributes(now.pgoff));
     });
+    read.bias(lock);
     true
 }
 
@@ -251,7 +282,7 @@ pub fn readers_at_the_limit(kind: VmaLockKind, preemptions: Option<usize>) {
         move || {
             let world = World::new(kind);
             let lock = world.with_max_readers(1, 1);
-            let vma = attached(&lock);
+            let vma = unbiased(&lock);
             let read = {
                 let (vma, lock, refused) =
                     (Arc::clone(&vma), Arc::clone(&lock), Arc::clone(&refused));
@@ -277,7 +308,7 @@ pub fn a_reader_at_the_limit_against_a_writer(kind: VmaLockKind, preemptions: Op
     explore(preemptions, move || {
         let world = World::new(kind);
         let lock = world.with_max_readers(1, 1);
-        let vma = attached(&lock);
+        let vma = unbiased(&lock);
         let readers = [(); 2].map(|()| {
             let (vma, lock) = (Arc::clone(&vma), Arc::clone(&lock));
             spawn(move || fault(&vma, &lock, ADDR, &[1]))

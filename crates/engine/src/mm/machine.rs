@@ -11,10 +11,14 @@ use sync::atomic::{AtomicU64, Ordering};
 use super::mmap_lock::MmapLock;
 use super::tree::{FANOUT, Node};
 use super::vma::Vma;
-use super::vma_lock::VmaLock;
+use super::vma_lock::{VisibleReaders, VmaLock};
 use crate::clock::Clock;
+use crate::lock::Mutex;
 use crate::policy::VmaLockKind;
 use crate::slab::Slab;
+
+/// Processors that share no line of visible readers.
+const PROCESSORS: usize = 256;
 
 /// The slabs that address spaces share.
 pub struct Machine {
@@ -22,6 +26,8 @@ pub struct Machine {
     pub(super) vmas: Slab<Vma>,
     /// Their locks, in spaces where these are apart.
     vma_locks: Arc<Slab<VmaLock>>,
+    /// Readers of VMAs that are biased, once there is a space that has such.
+    visible: Mutex<Option<Arc<VisibleReaders>>>,
     /// Nodes of their trees.
     pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
     /// The number of the last space made.
@@ -41,6 +47,7 @@ impl Machine {
         Arc::new(Self {
             vmas: Slab::new(max_vmas),
             vma_locks: Arc::new(Slab::new(max_vmas)),
+            visible: Mutex::new(None),
             nodes: Arc::new(Slab::new(max_nodes)),
             last_space: AtomicU64::new(0),
         })
@@ -59,12 +66,22 @@ impl Machine {
                 // SAFETY: as long as the machine, which has the VMAs.
                 unsafe { mmap_lock.with_vma_locks(vma_locks) }
             }
+            VmaLockKind::Biased => {
+                let mut visible = self.visible.lock();
+                let make = || Arc::new(VisibleReaders::new(PROCESSORS));
+                let visible = visible.get_or_insert_with(make);
+                // SAFETY: as above.
+                unsafe { mmap_lock.with_visible_readers(Arc::clone(visible)) }
+            }
         }
     }
 
-    /// Bytes that VMAs, their locks and tree nodes take up, free ones included.
+    /// Bytes that VMAs, their locks, tree nodes and visible readers take up, free
+    /// ones included.
     pub fn bytes(&self) -> usize {
-        self.vmas.bytes() + self.vma_locks.bytes() + self.nodes.bytes()
+        let visible = self.visible.lock();
+        let visible = visible.as_ref().map_or(0, |visible| visible.bytes());
+        self.vmas.bytes() + self.vma_locks.bytes() + self.nodes.bytes() + visible
     }
 
     /// VMAs in use, by counting. Exact while no space changes.

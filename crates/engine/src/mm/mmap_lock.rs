@@ -24,7 +24,8 @@ use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::stat::Counter;
 
-use super::vma_lock::{MAX_READERS, VmaLock};
+use super::vma::Vma;
+use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
 use crate::policy::VmaLockKind;
@@ -42,6 +43,10 @@ pub struct MmapLock {
     vma_waits: WaitStats,
     /// Why faults could not lock a VMA without `mmap_lock`.
     vma_misses: VmaMisses,
+    /// Times a VMA was biased.
+    vma_biases: Counter,
+    /// Ends of a bias, by how long they took.
+    vma_revocations: WaitStats,
 }
 
 /// What every fault reads, apart from what takers of the lock write.
@@ -56,6 +61,8 @@ struct Shared {
     max_readers: u32,
     /// What the lock of its VMAs is. Immutable.
     kind: VmaLockKind,
+    /// Where readers of [`VmaLockKind::Biased`] show themselves. Immutable.
+    visible: Option<Arc<VisibleReaders>>,
 }
 
 /// How often a fault found a VMA and could not lock it.
@@ -93,11 +100,14 @@ impl MmapLock {
                 space,
                 max_readers,
                 kind: VmaLockKind::Refcount,
+                visible: None,
             },
             clock,
             vma_locks: None,
             vma_waits: WaitStats::new(),
             vma_misses: VmaMisses::default(),
+            vma_biases: Counter::new(),
+            vma_revocations: WaitStats::new(),
         }
     }
 
@@ -108,6 +118,17 @@ impl MmapLock {
     pub unsafe fn with_vma_locks(mut self, vma_locks: Arc<Slab<VmaLock>>) -> Self {
         self.shared.kind = VmaLockKind::Rwsem;
         self.vma_locks = Some(vma_locks);
+        self
+    }
+
+    /// The same, of a space whose VMAs can be biased: their readers show
+    /// themselves in `visible`.
+    ///
+    /// # Safety
+    /// That table lives as long as every VMA that is initialised under this lock.
+    pub unsafe fn with_visible_readers(mut self, visible: Arc<VisibleReaders>) -> Self {
+        self.shared.kind = VmaLockKind::Biased;
+        self.shared.visible = Some(visible);
         self
     }
 
@@ -179,6 +200,22 @@ impl MmapLock {
         &self.vma_misses
     }
 
+    /// Times a VMA of this space was biased.
+    pub fn vma_biases(&self) -> &Counter {
+        &self.vma_biases
+    }
+
+    /// Times a writer ended a VMA's bias, by how long that took.
+    pub fn vma_revocations(&self) -> &WaitStats {
+        &self.vma_revocations
+    }
+
+    /// Readers of a VMA by its bias as of now, for assertions and for printing.
+    pub fn visible_readers(&self, vma: &Vma) -> u32 {
+        let visible = self.shared.visible.as_ref();
+        visible.map_or(0, |visible| visible.readers(vma))
+    }
+
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
@@ -186,6 +223,12 @@ impl MmapLock {
     /// For [`VmaLockKind::Rwsem`].
     pub(super) fn vma_locks(&self) -> &Slab<VmaLock> {
         (self.vma_locks.as_deref()).expect("a space whose VMAs have semaphores")
+    }
+
+    /// For [`VmaLockKind::Biased`].
+    #[inline]
+    pub(super) fn visible(&self) -> &Arc<VisibleReaders> {
+        (self.shared.visible.as_ref()).expect("a space whose VMAs can be biased")
     }
 
     pub(super) fn max_readers(&self) -> u32 {

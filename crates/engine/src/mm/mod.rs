@@ -36,4 +36,4 @@ pub use machine::Machine;
 pub use mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
 pub use space::{AddressSpace, LockStats, LookupSnapshot, MmError};
 pub use vma::{AddressRange, Advice, Attributes, Protection, Vma};
-pub use vma_lock::{ReadError, VmaLock, VmaRead};
+pub use vma_lock::{ReadError, VisibleReaders, VmaLock, VmaRead};

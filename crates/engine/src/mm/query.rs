@@ -63,6 +63,8 @@ impl AddressSpace {
             assert_eq!(vma.space(), self.id(), "a VMA of another space");
             vma.assert_attached();
             assert_eq!(vma.readers(), 0, "somebody reads it");
+            let visible = self.mmap_lock.visible_readers(vma);
+            assert_eq!(visible, 0, "somebody reads it by its bias");
             check_range(&range).expect("a range of whole pages");
             if let Some(last) = last {
                 assert!(last.end() <= range.start, "two VMAs overlap");

@@ -125,6 +125,8 @@ impl AddressSpace {
             mmap_read: self.mmap_lock.read_waits().snapshot(),
             mmap_write: self.mmap_lock.write_waits().snapshot(),
             vma_write: self.mmap_lock.vma_waits().snapshot(),
+            vma_revocations: self.mmap_lock.vma_revocations().snapshot(),
+            vma_biases: self.mmap_lock.vma_biases().get(),
             lookups: self.lookups.snapshot(),
             miss_other_space: misses.other_space.get(),
             miss_other_range: misses.other_range.get(),
@@ -157,6 +159,10 @@ pub struct LockStats {
     pub mmap_write: WaitSnapshot,
     /// Writers' waits for the readers of a VMA. (Readers of a VMA never wait.)
     pub vma_write: WaitSnapshot,
+    /// What writers took to end a VMA's bias; not part of the above.
+    pub vma_revocations: WaitSnapshot,
+    /// Times that readers of a VMA gave it a bias.
+    pub vma_biases: u64,
     /// Lookups without a lock.
     pub lookups: LookupSnapshot,
     /// VMAs that were found, and were another space's by then.

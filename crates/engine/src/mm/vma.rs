@@ -6,16 +6,17 @@
 //!    0  identity     atomics that a lookup reads with no lock at all, and
 //!                    reads again once it holds a reference
 //!   64  attributes   read under a lock of the VMA or of its space
-//!  128  refcnt       the lock word, which every fault writes
+//!  128  refcnt       the lock word, which every fault writes, unless the VMA is
+//!                    biased
 //! ```
 //!
 //! The life of a slot: `init` (claimed for a space, write-locked, detached),
 //! `attach` (faults may lock it), `start_write` and changes, `detach` (the last
 //! reader has gone), `clear` (claimed by nobody; back to the slab). All of them
 //! take the space's `mmap_lock` for write; the lock itself is in
-//! [`vma_lock`](super::vma_lock). Of its two kinds one uses `refcnt`, the other
-//! `detached` and `vm_lock`; what a kind does not use stays as in a slot that
-//! was never used.
+//! [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
+//! and `vm_lock`, one `refcnt`, `failed` and `bias`; what a kind does not use
+//! stays as in a slot that was never used.
 
 use core::ops::Range;
 
@@ -96,13 +97,17 @@ pub struct Vma {
     /// [`rwsem`](super::vma_lock::rwsem) alone: false from `attach` to `detach`.
     /// Written under `mmap_lock` for write.
     pub(super) detached: AtomicBool,
+    /// [`biased`](super::vma_lock::biased) alone: the VMA is read without the
+    /// count. Set by a reader that is in the count; cleared under `mmap_lock` for
+    /// write, with no such reader there.
+    pub(super) bias: AtomicBool,
 
     /// Protected by the VMA's lock: read under a reference or under
     /// `mmap_lock`, written under the write lock.
     attributes: Attributes64,
 
     /// The lock word; see [`refcount`](super::vma_lock::refcount), which alone
-    /// changes it.
+    /// changes it. With it what [`biased`](super::vma_lock::biased) counts.
     /// W is [`WRITER`](super::vma_lock::WRITER). Its legal values:
     ///
     /// | value | the VMA is |
@@ -123,13 +128,22 @@ struct Attributes64(UnsafeCell<Attributes>);
 /// A line of its own for the lock word.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct RefcntLine(pub(super) WaitWord);
+pub(super) struct RefcntLine(pub(super) WaitWord, AtomicU32);
+
+impl RefcntLine {
+    /// [`biased`](super::vma_lock::biased) alone: failed exchanges of the lock
+    /// word since the VMA was last without bias.
+    pub(super) fn failed(&self) -> &AtomicU32 {
+        &self.1
+    }
+}
 
 /// True where atomics have their real size (a model checker's are larger).
 const REAL: bool = size_of::<AtomicU32>() == 4;
 const _: () = assert!(!REAL || size_of::<Vma>() == 192);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, space) == 0);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, detached) < 64);
+const _: () = assert!(!REAL || core::mem::offset_of!(Vma, bias) < 64);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, attributes) == 64);
 const _: () = assert!(!REAL || core::mem::offset_of!(Vma, refcnt) == 128);
 const _: () = assert!(!REAL || size_of::<WaitWord>() == 4);
@@ -152,8 +166,9 @@ impl TypeStable for Vma {
             vm_lock: AtomicPtr::new(core::ptr::null_mut()),
             index,
             detached: AtomicBool::new(true),
+            bias: AtomicBool::new(false),
             attributes: Attributes64(UnsafeCell::new(Attributes::default())),
-            refcnt: RefcntLine(WaitWord::new(0)),
+            refcnt: RefcntLine(WaitWord::new(0), AtomicU32::new(0)),
         }
     }
 }

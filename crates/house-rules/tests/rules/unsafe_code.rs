@@ -72,6 +72,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mm/vma_lock/mod.rs",
     // A VMA's lock where it is apart: a slot that outlives the VMA.
     "crates/engine/src/mm/vma_lock/rwsem.rs",
+    // Visible readers: a table that outlives the VMA.
+    "crates/engine/src/mm/vma_lock/biased.rs",
     "crates/engine/src/mm/mmap_lock.rs",
     "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.

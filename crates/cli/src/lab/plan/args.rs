@@ -17,7 +17,7 @@ Engines:
   softfault           this project's engine
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:
-  lock=refcount|rwsem              what the lock of a mapping is
+  lock=refcount|rwsem|biased       what the lock of a mapping is
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit";

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`refcount`] | one count in the VMA (document 004); the default |
 //! | [`rwsem`] | a semaphore in an allocation of its own, and a flag: its baseline |
+//! | [`biased`] | the count, and for VMAs that many processors read a word of each |
 //!
 //! Lock rules are the same. **Readers** are faults and never wait: for reading a
 //! VMA is locked with or without `mmap_lock`. **Writers** hold `mmap_lock` for
@@ -12,16 +13,20 @@
 //! `mmap_lock` is let go. Whoever holds a VMA for reading must not wait for
 //! `mmap_lock`.
 
+pub mod biased;
 pub mod refcount;
 pub mod rwsem;
+pub mod visible;
 
 use sync::atomic::Ordering::Relaxed;
 
 pub use self::refcount::{MAX_READERS, WRITER};
 pub use self::rwsem::{NoVmaLock, VmaLock};
+use self::visible::Visible;
+pub use self::visible::VisibleReaders;
 use super::mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
 use super::vma::{Attributes, Vma};
-use crate::policy::VmaLockKind::{Refcount, Rwsem};
+use crate::policy::VmaLockKind::{Biased, Refcount, Rwsem};
 
 /// Why a VMA could not be locked for reading. None of these is an error of the
 /// caller: it takes `mmap_lock` instead, or looks the address up again.
@@ -46,8 +51,18 @@ pub enum ReadError {
 #[must_use]
 pub struct VmaRead<'a> {
     vma: &'a Vma,
-    /// The semaphore that is held; `None` where the lock is the count.
-    sem: Option<&'a VmaLock>,
+    held: Held<'a>,
+}
+
+/// What a reader gives back.
+#[derive(Debug, Clone, Copy)]
+enum Held<'a> {
+    /// One of the count.
+    Count,
+    /// A place in the semaphore.
+    Sem(&'a VmaLock),
+    /// The word that says that it reads.
+    Visible(Visible<'a>),
 }
 
 impl VmaRead<'_> {
@@ -62,14 +77,23 @@ impl VmaRead<'_> {
         // for; a writer waits until it is dropped.
         unsafe { self.vma.with_attributes(f) }
     }
+
+    /// Biases the VMA for reading, where locks can be ([`biased`]), without
+    /// waiting for contention to show. `mmap_lock` is that of its space.
+    pub fn bias(&self, mmap_lock: &MmapLock) {
+        if mmap_lock.kind() == Biased {
+            biased::bias(self, mmap_lock);
+        }
+    }
 }
 
 impl Drop for VmaRead<'_> {
     #[inline]
     fn drop(&mut self) {
-        match self.sem {
-            None => refcount::end_read(self.vma),
-            Some(sem) => sem.end_read(),
+        match self.held {
+            Held::Count => refcount::end_read(self.vma),
+            Held::Sem(sem) => sem.end_read(),
+            Held::Visible(word) => word.leave(),
         }
     }
 }
@@ -82,6 +106,7 @@ pub fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>,
     match mmap_lock.kind() {
         Refcount => refcount::start_read(vma, mmap_lock),
         Rwsem => rwsem::start_read(vma, mmap_lock),
+        Biased => biased::start_read(vma, mmap_lock),
     }
 }
 
@@ -94,7 +119,7 @@ pub fn start_read_locked<'a>(
     vma.assert_space(mmap);
     let mmap_lock = mmap.mmap_lock();
     let read = match mmap_lock.kind() {
-        Refcount => refcount::start_read_locked(vma, mmap_lock),
+        Refcount | Biased => refcount::start_read_locked(vma, mmap_lock),
         Rwsem => rwsem::start_read_locked(vma, mmap_lock),
     };
     if let Err(error) = read {
@@ -110,7 +135,7 @@ impl Vma {
     pub fn attach(&self, mmap: &MmapWriteGuard<'_>) {
         self.assert_write_locked(mmap);
         match mmap.mmap_lock().kind() {
-            Refcount => refcount::attach(self),
+            Refcount | Biased => refcount::attach(self),
             Rwsem => rwsem::attach(self),
         }
     }
@@ -120,7 +145,7 @@ impl Vma {
     pub fn detach(&self, mmap: &MmapWriteGuard<'_>) {
         self.assert_write_locked(mmap);
         match mmap.mmap_lock().kind() {
-            Refcount => refcount::detach(self, mmap.mmap_lock()),
+            Refcount | Biased => refcount::detach(self, mmap.mmap_lock()),
             Rwsem => rwsem::detach(self, mmap.mmap_lock()),
         }
     }
@@ -136,13 +161,14 @@ impl Vma {
         match mmap.mmap_lock().kind() {
             Refcount => refcount::start_write(self, mmap),
             Rwsem => rwsem::start_write(self, mmap),
+            Biased => biased::start_write(self, mmap),
         }
     }
 
     /// The last step of `init`: what the kind needs besides the VMA.
     pub(super) fn init_lock(&self, mmap: &MmapWriteGuard<'_>) -> Result<(), NoVmaLock> {
         match mmap.mmap_lock().kind() {
-            Refcount => Ok(()),
+            Refcount | Biased => Ok(()),
             Rwsem => rwsem::init(self, mmap.mmap_lock()),
         }
     }
@@ -152,10 +178,11 @@ impl Vma {
         match mmap.mmap_lock().kind() {
             Refcount => {}
             Rwsem => rwsem::clear(self, mmap.mmap_lock()),
+            Biased => biased::clear(self),
         }
     }
 
-    /// Of each kind, one says so: the other never attaches the VMA.
+    /// One of the two says so: the other never attaches the VMA.
     fn is_attached(&self) -> bool {
         self.refcount() != 0 || rwsem::is_attached(self)
     }
@@ -190,6 +217,8 @@ impl Vma {
     }
 
     /// Readers of an attached VMA as of now, for assertions and for printing.
+    /// Those who read it by its bias are not among them:
+    /// [`MmapLock::visible_readers`] has them.
     pub fn readers(&self) -> u32 {
         match self.refcount() & !WRITER {
             0 => rwsem::readers(self),

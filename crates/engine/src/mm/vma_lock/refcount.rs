@@ -40,7 +40,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{ReadError, VmaRead};
+use super::{Held, ReadError, VmaRead};
 
 /// A writer waits for the readers to go, and no reader may come.
 pub const WRITER: u32 = 0x4000_0000;
@@ -58,7 +58,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
         return Err(ReadError::WriteLocked);
     }
     get_unless_zero(vma, mmap_lock.max_readers())?;
-    let read = VmaRead { vma, sem: None };
+    let read = counted(vma);
     if vma.space() != mmap_lock.space() {
         return Err(ReadError::Reused);
     }
@@ -76,14 +76,23 @@ pub(super) fn start_read_locked<'a>(
     mmap_lock: &MmapLock,
 ) -> Result<VmaRead<'a>, ReadError> {
     get_unless_zero(vma, mmap_lock.max_readers())?;
-    Ok(VmaRead { vma, sem: None })
+    Ok(counted(vma))
 }
 
-/// Adds a reader, unless detached, kept out, or at the limit.
+/// A reader that has been added to the count.
 #[inline]
-fn get_unless_zero(vma: &Vma, max_readers: u32) -> Result<(), ReadError> {
+pub(super) fn counted(vma: &Vma) -> VmaRead<'_> {
+    let held = Held::Count;
+    VmaRead { vma, held }
+}
+
+/// Adds a reader, unless detached, kept out, or at the limit. Returns how many
+/// times others changed the count meanwhile.
+#[inline]
+pub(super) fn get_unless_zero(vma: &Vma, max_readers: u32) -> Result<u32, ReadError> {
     let refcnt = &vma.refcnt.0;
     let mut count = refcnt.load(Relaxed); // A stale value fails below.
+    let mut failed = 0;
     loop {
         if count == 0 {
             return Err(ReadError::Detached);
@@ -100,9 +109,10 @@ fn get_unless_zero(vma: &Vma, max_readers: u32) -> Result<(), ReadError> {
         // `start_write` (`lock_seq`). Other readers' changes in between are
         // read-modify-writes and hand it on.
         match refcnt.compare_exchange_weak(count, count + 1, Acquire, Relaxed) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(failed),
             Err(now) => count = now,
         }
+        failed += 1;
     }
 }
 
@@ -156,6 +166,13 @@ pub(super) fn detach(vma: &Vma, mmap_lock: &MmapLock) {
 
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.
 pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
+    start_write_with(vma, mmap, || {});
+}
+
+/// The same, and `keep_out` does what is left to do once nobody is, or can be,
+/// a reader by the count.
+#[inline]
+pub(super) fn start_write_with(vma: &Vma, mmap: &MmapWriteGuard<'_>, keep_out: impl FnOnce()) {
     let refcnt = &vma.refcnt.0;
     // Acquire pairs with the Release in `end_read`: the last readers are
     // through. It is this one that counts if there is nobody to wait for.
@@ -163,6 +180,7 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
     assert!(old != 0, "write lock of a detached VMA");
     assert!(old & WRITER == 0, "two writers of a VMA");
     wait_for_readers(vma, mmap.mmap_lock(), old + WRITER, WRITER + 1);
+    keep_out();
     // Relaxed: published by the next line. A reader's first look may see
     // it sooner or later.
     vma.lock_seq.store(mmap.seq(), Relaxed);

@@ -52,7 +52,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{ReadError, VmaRead};
+use super::{Held, ReadError, VmaRead};
 use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
@@ -129,10 +129,8 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
     }
     let sem = vm_lock(vma).ok_or(ReadError::Detached)?;
     sem.try_read(mmap_lock)?;
-    let read = VmaRead {
-        vma,
-        sem: Some(sem),
-    };
+    let held = Held::Sem(sem);
+    let read = VmaRead { vma, held };
     // Acquire pairs with the Release in `attach`: `vm_lock`, space, range and
     // attributes of the VMA that the slot is now.
     if vma.detached.load(Acquire) {
@@ -163,10 +161,8 @@ pub(super) fn start_read_locked<'a>(
     }
     let sem = vm_lock(vma).expect("an attached VMA has a lock");
     sem.try_read(mmap_lock)?;
-    Ok(VmaRead {
-        vma,
-        sem: Some(sem),
-    })
+    let held = Held::Sem(sem);
+    Ok(VmaRead { vma, held })
 }
 
 /// Gives the VMA a lock. It is the last step of [`Vma::init`].

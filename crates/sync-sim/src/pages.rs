@@ -1,0 +1,29 @@
+//! Memory by the page: from the machine's region, so that its lines are known
+//! by their place in it.
+
+use core::ptr::NonNull;
+
+use crate::machine;
+
+/// Maps `bytes` of zeroed memory that costs nothing until touched. `None` when
+/// the system has no more.
+#[track_caller]
+pub fn map(bytes: usize) -> Option<NonNull<u8>> {
+    match machine::map_pages(bytes) {
+        Some(pages) => pages,
+        None => softfault_sync_std::pages::map(bytes),
+    }
+}
+
+/// Gives memory from [`map`] back.
+///
+/// # Safety
+/// `addr` and `bytes` are those of one `map`, and nothing uses it any more.
+#[track_caller]
+pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller's promise.
+    if !unsafe { machine::unmap_pages(addr, bytes) } {
+        // SAFETY: not the region's, so it is the std world's.
+        unsafe { softfault_sync_std::pages::unmap(addr, bytes) };
+    }
+}
