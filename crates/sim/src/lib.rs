@@ -11,15 +11,22 @@
 //!              Outcome ◄──┘
 //! ```
 //!
+//! A machine is a [`Topology`](topology::Topology): a [preset] with its sources,
+//! a file, or what [`calibrate`](calibrate::calibrate) measured here;
+//! [`vary`](vary::vary) makes others like it.
+//!
 //! The engine is the product's own source, compiled over the simulated
 //! machine's façade. Nothing in this crate measures by the real clock, and no
 //! real lock is held over an operation of the façade.
 
+pub mod calibrate;
 pub mod job;
 pub mod outcome;
+pub mod preset;
 mod random;
 mod rig;
 mod uffd;
+pub mod vary;
 mod workload;
 mod world;
 
@@ -29,4 +36,5 @@ pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
 pub use sync::machine::{Heap, HotLine, Report};
+pub use sync::topology;
 pub use workload::{run, run_watched};
