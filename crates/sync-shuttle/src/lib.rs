@@ -59,6 +59,9 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
+/// Processors for which something is kept apart where all of them write.
+pub const PROCESSORS: usize = 128;
+
 /// The processor that the caller runs on: one for each thread, so that shards
 /// differ, and the same for the same seed.
 pub fn cpu() -> usize {
