@@ -3,11 +3,14 @@
 use crate::lock::WaitStats;
 use sync::stat::Counter;
 
+mod per_cpu;
+pub use per_cpu::PerCpuCounter;
+
 /// Counters of a node. All are statistics and order nothing.
 #[derive(Debug, Default)]
 pub struct NodeStats {
     /// Faults that found their page cached.
-    pub minor_faults: Counter,
+    pub minor_faults: PerCpuCounter,
     /// Faults that had to read.
     pub major_faults: Counter,
     /// Faults that found their page mapped already.
@@ -31,7 +34,7 @@ pub struct NodeStats {
     /// Pages of holes mapped.
     pub zero_pages: Counter,
     /// Pages of anonymous memory filled with zeros at their first touch.
-    pub anonymous_faults: Counter,
+    pub anonymous_faults: PerCpuCounter,
     /// Bytes read from stores.
     pub bytes_read: Counter,
     /// Reads that failed.

@@ -30,6 +30,6 @@ pub use model::{Model, Shown};
 pub use op::{MapAdvice, Op, Setting, any_op};
 pub use play::{Touched, World, play};
 pub use rig::{Rig, TestFrames};
-pub use spaces::{Draw, Random, Stage, play_spaces};
+pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
 pub use together::together;

@@ -5,8 +5,7 @@ use softfault_oracle::{MapAdvice, Op, Stage};
 
 #[test]
 fn fault_against_advise() {
-    let mut stage = Stage::default();
-    stage.pages = 8;
+    let stage = Stage::of_pages(8);
     directed(
         "fault_against_advise",
         4_000,
@@ -26,8 +25,7 @@ fn fault_against_advise() {
 
 #[test]
 fn fault_against_prefetch() {
-    let mut stage = Stage::default();
-    stage.pages = 8;
+    let stage = Stage::of_pages(8);
     directed(
         "fault_against_prefetch",
         4_000,

@@ -5,8 +5,7 @@ use softfault_oracle::{Op, Stage};
 
 #[test]
 fn fault_against_fork() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fault_against_fork",
         5_000,
@@ -22,8 +21,7 @@ fn fault_against_fork() {
 
 #[test]
 fn fork_against_unmap() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fork_against_unmap",
         5_000,

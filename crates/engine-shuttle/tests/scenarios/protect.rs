@@ -6,8 +6,7 @@ use softfault_oracle::Stage;
 
 #[test]
 fn fault_against_protect() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fault_against_protect",
         4_000,
@@ -26,8 +25,7 @@ fn fault_against_protect() {
 
 #[test]
 fn anonymous_fault_against_protect() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "anonymous_fault_against_protect",
         5_000,

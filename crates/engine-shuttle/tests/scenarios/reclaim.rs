@@ -6,8 +6,7 @@ use softfault_oracle::{MapAdvice, Op, Stage};
 
 #[test]
 fn fault_against_reclaim() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fault_against_reclaim",
         6_000,
@@ -24,8 +23,11 @@ fn fault_against_reclaim() {
 /// Each page wants to be mapped where only two or three fit.
 #[test]
 fn faults_short_of_memory() {
-    let mut stage = Stage::default();
-    (stage.pages, stage.free) = (8, Some(42));
+    let stage = Stage {
+        pages: 8,
+        free: Some(42),
+        ..Stage::default()
+    };
     directed(
         "faults_short_of_memory",
         4_000,
@@ -41,8 +43,7 @@ fn faults_short_of_memory() {
 
 #[test]
 fn fault_against_invalidate() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "fault_against_invalidate",
         4_000,
@@ -62,8 +63,7 @@ fn fault_against_invalidate() {
 /// Pinned pages stay, whoever evicts.
 #[test]
 fn pin_against_reclaim() {
-    let mut stage = Stage::default();
-    stage.pages = 4;
+    let stage = Stage::of_pages(4);
     directed(
         "pin_against_reclaim",
         4_000,

@@ -5,8 +5,7 @@ use softfault_oracle::Stage;
 
 #[test]
 fn fault_against_remap() {
-    let mut stage = Stage::default();
-    stage.pages = 8;
+    let stage = Stage::of_pages(8);
     directed(
         "fault_against_remap",
         4_000,
@@ -22,8 +21,7 @@ fn fault_against_remap() {
 
 #[test]
 fn anonymous_fault_against_remap() {
-    let mut stage = Stage::default();
-    stage.pages = 8;
+    let stage = Stage::of_pages(8);
     directed(
         "anonymous_fault_against_remap",
         5_000,

@@ -1,9 +1,10 @@
 //! What directed scenarios are made of.
 
+use crate::found;
 use core::ops::Range;
 use softfault_engine_shuttle::PAGE_SIZE;
 use softfault_engine_shuttle::mm::Protection;
-use softfault_oracle::{MapAdvice, Op, Random, Stage, play_spaces};
+use softfault_oracle::{MapAdvice, Op, Random, Reads, Stage, play_spaces};
 use sync::explore::Explore;
 
 pub fn read(space: u8, pages: Range<usize>) -> Op {
@@ -54,6 +55,33 @@ pub fn truncate(pages: usize) -> Op {
     Op::Truncate { len }
 }
 
+/// Runs a scenario under the seeds that found something once, and then under so
+/// many schedules, none of which may stall.
+pub fn explore(
+    name: &'static str,
+    schedules: u64,
+    scenario: impl Fn(u64) + Send + Sync + Clone + 'static,
+) {
+    run(name, schedules, false, scenario);
+}
+
+fn run(
+    name: &'static str,
+    schedules: u64,
+    may_stall: bool,
+    scenario: impl Fn(u64) + Send + Sync + Clone + 'static,
+) {
+    let explore = |schedules| match may_stall {
+        true => Explore::new(name, schedules).may_stall(),
+        false => Explore::new(name, schedules),
+    };
+    let found = found::seeds(name);
+    if !found.is_empty() {
+        explore(0).seeds(&found).run(scenario.clone());
+    }
+    explore(schedules).run(scenario);
+}
+
 /// Plays the same lists under each schedule. What the seed says besides: the
 /// policies, whether reads are asynchronous, and whether they are held back.
 pub fn directed(
@@ -63,7 +91,7 @@ pub fn directed(
     setup: Vec<Op>,
     lists: Vec<Vec<Op>>,
 ) {
-    play(Explore::new(name, schedules), stage, setup, lists);
+    run(name, schedules, false, play(stage, setup, lists));
 }
 
 /// The same where threads wait for memory that nobody gives back.
@@ -74,23 +102,22 @@ pub fn short_of_memory(
     setup: Vec<Op>,
     lists: Vec<Vec<Op>>,
 ) {
-    play(
-        Explore::new(name, schedules).may_stall(),
-        stage,
-        setup,
-        lists,
-    );
+    run(name, schedules, true, play(stage, setup, lists));
 }
 
-fn play(explore: Explore, stage: &Stage, setup: Vec<Op>, lists: Vec<Vec<Op>>) {
+fn play(
+    stage: &Stage,
+    setup: Vec<Op>,
+    lists: Vec<Vec<Op>>,
+) -> impl Fn(u64) + Send + Sync + Clone + 'static {
     let stage = stage.clone();
-    explore.run(move |seed| {
+    move |seed| {
         let mut random = Random::new(seed);
         let stage = Stage {
             queue: [0, 4][random.below(2)],
-            held_reads: [None, Some(2)][random.below(2)],
+            reads: [Reads::AtOnce, Reads::OneByOne(2)][random.below(2)],
             ..stage.clone().with_policies_of(seed)
         };
         play_spaces(&stage, &setup, &lists);
-    });
+    }
 }

@@ -6,8 +6,7 @@ use softfault_oracle::Stage;
 
 #[test]
 fn fault_against_unmap() {
-    let mut stage = Stage::default();
-    stage.pages = 6;
+    let stage = Stage::of_pages(6);
     directed(
         "fault_against_unmap",
         4_000,
@@ -23,8 +22,7 @@ fn fault_against_unmap() {
 
 #[test]
 fn anonymous_fault_against_unmap() {
-    let mut stage = Stage::default();
-    stage.pages = 6;
+    let stage = Stage::of_pages(6);
     directed(
         "anonymous_fault_against_unmap",
         5_000,
@@ -41,8 +39,11 @@ fn anonymous_fault_against_unmap() {
 /// Two spaces share the slab: a slot that one gave up is the other's.
 #[test]
 fn fault_against_reuse_in_another_space() {
-    let mut stage = Stage::default();
-    (stage.spaces, stage.pages) = (2, 4);
+    let stage = Stage {
+        spaces: 2,
+        pages: 4,
+        ..Stage::default()
+    };
     directed(
         "fault_against_reuse_in_another_space",
         5_000,

@@ -20,10 +20,20 @@ use sync::wait::WaitWord;
 const ZAPPING: u32 = 1 << 31;
 /// Words a page of the table; the first counts whether the page is paid for.
 const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
+/// Words of a cache line; one where they have not their real size.
+const WORDS_A_LINE: usize = if size_of::<WaitWord>() == 4 { 16 } else { 1 };
+/// Lines of a page.
+const LINES: usize = WORDS / WORDS_A_LINE;
 /// What comes with a page of the table: itself, and the two page tables of the
 /// next level for the 2 GiB that it counts. Linux keeps those until the window
 /// goes.
 pub(crate) const TABLE_PAGES: u64 = 3;
+
+/// Where a page of the table has its word number `word`: neighbours on lines of
+/// their own, for neighbouring ranges are often filled by several threads.
+const fn place(word: usize) -> usize {
+    word % LINES * WORDS_A_LINE + word / LINES
+}
 
 /// What a mapper learns when it counts itself in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +87,7 @@ impl Window {
         assert!(self.reservation.range().contains(&addr));
         let range = (addr - self.reservation.addr) / TABLE_SPAN;
         let page = range / (WORDS - 1) * WORDS;
-        let word = page + 1 + range % (WORDS - 1);
+        let word = page + place(1 + range % (WORDS - 1));
         // SAFETY: the table has a word for each range of the reservation, as
         // just asserted; zeroed memory is a valid word.
         unsafe { (self.words.add(page).as_ref(), self.words.add(word).as_ref()) }

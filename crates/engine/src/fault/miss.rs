@@ -38,7 +38,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
 /// The pages around `addr`, in its block, that are data and not cached. Or how
 /// the fault goes on: it is short of memory, or in a hole, which is mapped.
 pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {
-    if cache.node.budget.free() < HEADROOM as u64 {
+    if !cache.node.budget.has_free(HEADROOM as u64) {
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {

@@ -6,11 +6,11 @@ use sync::stat::Counter;
 use super::tree::Walk;
 
 /// Processors that share no counter.
-const SHARDS: usize = 16;
+const SHARDS: usize = 128;
 
 /// What lookups came to.
 pub(super) struct LookupStats {
-    shards: [Shard; SHARDS],
+    shards: Box<[Shard]>,
 }
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Shard {
 impl LookupStats {
     pub(super) fn new() -> Self {
         Self {
-            shards: core::array::from_fn(|_| Shard::default()),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
         }
     }
 

@@ -20,4 +20,4 @@ mod shadow;
 mod world;
 
 pub use draw::{Draw, Random};
-pub use play::{Stage, play_spaces};
+pub use play::{Reads, Stage, play_spaces};

@@ -3,8 +3,21 @@
 use super::world::World;
 use crate::op::Op;
 use crate::{Rig, TestStore, together};
+use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::policy::Policies;
+use softfault_engine::policy::{Policies, RetryPin};
+
+/// When the reads of a store end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// So many one by one, each when the schedule says so; then at once.
+    OneByOne(usize),
+    /// When [`Op::Release`] says so; those of the setup at once.
+    ByOperation,
+}
 
 /// Where lists are played.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,13 +28,14 @@ pub struct Stage {
     pub pages: usize,
     /// Pages of the file.
     pub file_pages: u64,
+    /// Pages of it that were never written.
+    pub hole: Range<u64>,
     /// Of the engine.
     pub policies: Policies,
     /// Asynchronous reads that the store takes at a time.
     pub queue: usize,
-    /// So many reads end one by one, each when the schedule says so, before the
-    /// store does as it likes; None: it always does.
-    pub held_reads: Option<usize>,
+    /// When reads end.
+    pub reads: Reads,
     /// Pages of the budget that are left when the threads begin; None: all.
     pub free: Option<u64>,
     /// An access may fail for want of memory.
@@ -34,9 +48,10 @@ impl Default for Stage {
             spaces: 1,
             pages: 16,
             file_pages: 8,
+            hole: 0..0,
             policies: Policies::default(),
             queue: 0,
-            held_reads: None,
+            reads: Reads::AtOnce,
             free: None,
             may_be_short: false,
         }
@@ -47,6 +62,14 @@ impl Default for Stage {
 const BUDGET: u64 = 2048;
 
 impl Stage {
+    /// One space of so many pages, and all else as by default.
+    pub fn of_pages(pages: usize) -> Self {
+        Self {
+            pages,
+            ..Self::default()
+        }
+    }
+
     /// One of all combinations of the policies that faults go by.
     pub fn with_policies_of(mut self, seed: u64) -> Self {
         let locks = ["refcount", "rwsem"];
@@ -66,7 +89,8 @@ impl Stage {
 pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     let rig = Rig::with_policies(BUDGET, stage.policies);
     let store = TestStore::with_queue(stage.file_pages * PAGE_SIZE as u64, stage.queue);
-    let world = World::new(rig, store, stage.spaces, stage.pages, stage.may_be_short);
+    store.punch(stage.hole.clone());
+    let world = World::new(rig, store, stage);
     let mut first = world.player(None);
     setup.iter().for_each(|op| first.obey(op));
 
@@ -76,7 +100,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
         .free
         .map_or(0, |free| budget.free().saturating_sub(free));
     assert!(budget.try_charge(taken, 0), "so much was free");
-    if stage.held_reads.is_some() {
+    if stage.reads != Reads::AtOnce {
         world.store.close();
     }
 
@@ -84,8 +108,8 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
         let mut player = world.player(Some(number));
         list.iter().for_each(|op| player.obey(op));
     };
-    let release = || {
-        for _ in 0..stage.held_reads.unwrap_or(0) {
+    let release = |reads| {
+        for _ in 0..reads {
             world.store.release(1);
             sync::thread::yield_now();
         }
@@ -95,10 +119,12 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     for list in lists.iter().enumerate() {
         jobs.push(Box::new(move || play(list)));
     }
-    if stage.held_reads.is_some() {
-        jobs.push(Box::new(release));
+    if let Reads::OneByOne(reads) = stage.reads {
+        jobs.push(Box::new(move || release(reads)));
     }
     together(jobs);
+    world.store.open();
+    assert_kept(stage, &world, lists);
 
     budget.uncharge(taken);
     let spaces = world.shadow().spaces();
@@ -110,4 +136,23 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     drop(first);
     drop(budget);
     world.finish();
+}
+
+/// A fault that keeps the folio which it waits for finds it again, unless
+/// somebody cut it off or had it forgotten, or the address shows another page.
+fn assert_kept(stage: &Stage, world: &World, lists: &[Vec<Op>]) {
+    let is_lost = |op: &Op| {
+        matches!(
+            op,
+            Op::Truncate { .. }
+                | Op::InvalidateFile { .. }
+                | Op::MapFile { .. }
+                | Op::RemapPages { .. }
+        )
+    };
+    let may_be = lists.iter().flatten().any(is_lost);
+    if stage.policies.retry_pin == RetryPin::Yes && !may_be {
+        let lost = world.rig.node.stats.retry_io_miss.get();
+        assert_eq!(lost, 0, "folios were lost that a fault waited for");
+    }
 }

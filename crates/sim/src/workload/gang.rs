@@ -11,8 +11,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::ops::ControlFlow;
 use sync::Arc;
 
-/// How often the caller hears of the run.
+/// How often the caller hears of the run, at most.
 const TICKS: u64 = 200;
+/// Between two times, at least: each takes a processor from the threads.
+const TICK_NS: u64 = 1_000_000;
 
 /// What a thread does, from the moment when all are ready.
 pub type Body = Box<dyn FnOnce(&mut Member) -> Result<(), String>>;
@@ -82,13 +84,13 @@ pub struct Measured {
     pub elapsed_ns: u64,
 }
 
-/// Runs the tasks; calls `started` when all are ready and none has begun.
+/// Runs the tasks; calls `before` before any of them begins.
 pub fn run(
     job: &Job,
     rig: &Arc<Rig>,
     tasks: Vec<Task>,
     watch: &dyn Fn(Progress) -> ControlFlow<()>,
-    started: impl FnOnce(),
+    before: impl FnOnce(),
 ) -> Result<Measured, Trouble> {
     let stop = Arc::new(AtomicBool::new(false));
     let start = Arc::new(Meeting::new(job, tasks.len() + 1));
@@ -118,11 +120,13 @@ pub fn run(
     let seat = start.seat();
     let mut ended = Ok(());
     let mut began_ns = 0;
+    // All they do until they meet is to start.
+    before();
     if let Some(met) = seat.meet(0, || false) {
         began_ns = met.at_ns;
-        started();
-        for tick in 1..=TICKS {
-            world::sleep_until_ns(began_ns + duration_ns * tick / TICKS);
+        let tick_ns = (duration_ns / TICKS).max(TICK_NS);
+        for tick in 1..=duration_ns.div_ceil(tick_ns) {
+            world::sleep_until_ns(began_ns + duration_ns.min(tick_ns * tick));
             let progress = Progress {
                 virtual_ns: world::now_ns() - began_ns,
                 of_ns: duration_ns,

@@ -7,14 +7,15 @@ use crate::job::{Job, PAGE};
 
 /// Pages touched of each mapping, evenly apart.
 const TOUCHED: u64 = 4;
+/// The budget: as good as none.
+const MEMORY: u64 = 8 << 30;
 /// Bytes of a mapping.
 const REGION: u64 = 64 << 10;
 
 /// See [`Job::new`].
 pub fn set_sizes(job: &mut Job) {
     job.region = REGION;
-    // A mapping each, with a page of words and tables of its own.
-    job.memory = (2 * REGION + (256 << 10)) * job.threads as u64 + (64 << 20);
+    job.memory = MEMORY;
 }
 
 /// The threads.

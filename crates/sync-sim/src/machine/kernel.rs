@@ -15,7 +15,7 @@ use super::distance::{CpuSet, Distances};
 use super::events::{Event as Moment, Events};
 use super::futex::Bucket;
 use super::hot::Hot;
-use super::line::{Line, Wait};
+use super::line::{Asker, Line, Wait};
 use super::random::Random;
 use super::region;
 use super::stuck::Stuck;
@@ -89,6 +89,8 @@ pub struct Machine {
     pub queued: usize,
     pub distances: Distances,
     pub scheduler: SchedulerCosts,
+    /// Boxed, for fibers run while more are made.
+    #[allow(clippy::vec_box)]
     pub threads: Vec<Box<Thread>>,
     /// Threads that have not ended.
     pub live: usize,
@@ -233,17 +235,15 @@ impl Machine {
             let cpu = machine.cpu;
             // Nobody gets the line before the operation itself is over.
             let hold = costs.hold.max(costs.rmw);
-            let held = &mut machine.cpus[usize::from(cpu)].held;
-            let distances = &machine.distances;
-            let wait = (*line).request(
-                exclusive,
+            let asker = Asker {
                 cpu,
-                machine.now,
+                now: machine.now,
                 hold,
-                costs.memory,
-                distances,
-                held,
-            );
+                memory: costs.memory,
+                distances: &machine.distances,
+                held: &mut machine.cpus[usize::from(cpu)].held,
+            };
+            let wait = (*line).request(exclusive, asker);
             match wait {
                 Wait::Hit => machine.after = costs.hit,
                 Wait::Miss {

@@ -29,7 +29,7 @@ pub const ZEROS: u32 = 0;
 /// Of a note: the frame is free, and the rest is a link.
 const FREE: u32 = 1 << 31;
 /// Shards of the product.
-pub const SHARDS: usize = 16;
+pub const SHARDS: usize = 128;
 /// Frames that a shard takes at a time, from the depot or fresh.
 const BATCH: u32 = 32;
 /// Free frames that a shard keeps at most.

@@ -1,0 +1,62 @@
+//! Pages that are charged before anybody needs them, by processor: most charges
+//! are of a page, and would all write one line otherwise. Linux's memory cgroups
+//! have the same.
+//!
+//! What is in stock counts as charged where room is looked for, and is given
+//! back when there is too little (`Budget::charge_here`).
+
+use sync::atomic::AtomicU64;
+use sync::atomic::Ordering::Relaxed;
+
+/// Processors that share no stock.
+const PROCESSORS: usize = 128;
+/// Pages that are charged in advance.
+pub(super) const BATCH: u64 = 32;
+/// Pages of the greatest charge that is taken from stock.
+pub(super) const SMALL: u64 = 4;
+
+/// The stocks of a budget. Their orderings are all relaxed, as the budget's own:
+/// the numbers order nothing.
+pub(super) struct Stocks(Box<[Stock]>);
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stock(AtomicU64);
+
+impl Stocks {
+    pub(super) fn new() -> Self {
+        Self((0..PROCESSORS).map(|_| Stock::default()).collect())
+    }
+
+    /// The caller's.
+    #[inline]
+    fn own(&self) -> &AtomicU64 {
+        &self.0[sync::cpu() % PROCESSORS].0
+    }
+
+    /// Takes `pages` out of the caller's processor's stock.
+    #[inline]
+    pub(super) fn take(&self, pages: u64) -> bool {
+        let rest = |stock: u64| stock.checked_sub(pages);
+        self.own().fetch_update(Relaxed, Relaxed, rest).is_ok()
+    }
+
+    /// Puts `pages` that have been charged into it.
+    pub(super) fn put(&self, pages: u64) {
+        self.own().fetch_add(pages, Relaxed);
+    }
+
+    /// Takes all that is in stock.
+    pub(super) fn empty(&self) -> u64 {
+        let take = |stock: &Stock| match stock.0.load(Relaxed) {
+            0 => 0,
+            _ => stock.0.swap(0, Relaxed),
+        };
+        self.0.iter().map(take).sum()
+    }
+
+    /// Pages in stock.
+    pub(super) fn pages(&self) -> u64 {
+        self.0.iter().map(|stock| stock.0.load(Relaxed)).sum()
+    }
+}
