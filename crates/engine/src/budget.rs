@@ -16,7 +16,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
 mod stock;
-use stock::{BATCH, SMALL, Stocks};
+use stock::{SMALL, Stocks};
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
@@ -45,13 +45,9 @@ impl Drop for Subscription<'_> {
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
-    /// Pages charged now, with what is in stock; above `limit` only after the
-    /// limit was lowered.
-    charged: AtomicU64,
     /// Pages that are charged and not in use.
     stocks: Stocks,
-    /// The most that was ever charged, with what was in stock. A statistic.
-    peak: AtomicU64,
+    hot: Hot,
     /// Raised by one when pages come back and somebody waits for that.
     released: WaitWord,
     /// Subscriptions alive.
@@ -61,6 +57,17 @@ pub struct Budget {
     /// Who can give memory back that is charged here. Its lock is taken before
     /// any lock of reclaim.
     members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// What charges change, apart from what they only read.
+#[derive(Default)]
+#[repr(align(64))]
+struct Hot {
+    /// Pages charged now, with what is in stock; above `limit` only after the
+    /// limit was lowered.
+    charged: AtomicU64,
+    /// The most that was ever charged, with what was in stock. A statistic.
+    peak: AtomicU64,
 }
 
 /// One of those who share a budget.
@@ -95,9 +102,8 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
-            charged: AtomicU64::new(0),
+            hot: Hot::default(),
             stocks: Stocks::new(),
-            peak: AtomicU64::new(0),
             released: WaitWord::new(0),
             waiters: AtomicU64::new(0),
             members: Mutex::new(Vec::new()),
@@ -132,16 +138,27 @@ impl Budget {
     /// Charges `pages`, and some more for the processor's stock, where there is
     /// room enough.
     fn restock(&self, pages: u64) -> bool {
+        let limit = self.limit();
+        let (room, charge) = Stocks::room_and_charge(limit);
         // Relaxed: whoever comes to wait tries once more, and that gives the
         // stocks back.
-        if self.waiters.load(Ordering::Relaxed) > 0 {
+        if charge <= pages || self.waiters.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let is_charged = self.charge_exactly(pages + BATCH, self.limit() / 8);
-        if is_charged {
-            self.stocks.put(BATCH);
+        let charged = &self.hot.charged;
+        if charged.load(Ordering::Relaxed) + room > limit {
+            return false;
         }
-        is_charged
+        // No compare-and-swap, which others would make fail again and again. All
+        // processors at once stay within the room.
+        let before = charged.fetch_add(charge, Ordering::Relaxed);
+        if before + charge > limit {
+            self.uncharge_here(charge);
+            return false;
+        }
+        self.raise_peak(before + charge);
+        self.stocks.put(charge - pages);
+        true
     }
 
     /// True if there was something in stock.
@@ -156,26 +173,30 @@ impl Budget {
     fn charge_exactly(&self, pages: u64, reserve: u64) -> bool {
         // Relaxed: the counter orders nothing; the memory it stands for is
         // handed over by the locks of its owners.
-        let mut charged = self.charged.load(Ordering::Relaxed);
+        let mut charged = self.hot.charged.load(Ordering::Relaxed);
         loop {
             if charged + pages + reserve > self.limit.load(Ordering::Relaxed) {
                 return false;
             }
-            match self.charged.compare_exchange_weak(
+            match self.hot.charged.compare_exchange_weak(
                 charged,
                 charged + pages,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    // Most charges raise nothing: look first.
-                    if self.peak.load(Ordering::Relaxed) < charged + pages {
-                        self.peak.fetch_max(charged + pages, Ordering::Relaxed);
-                    }
+                    self.raise_peak(charged + pages);
                     return true;
                 }
                 Err(now) => charged = now,
             }
+        }
+    }
+
+    fn raise_peak(&self, charged: u64) {
+        // Most charges raise nothing: look first.
+        if self.hot.peak.load(Ordering::Relaxed) < charged {
+            self.hot.peak.fetch_max(charged, Ordering::Relaxed);
         }
     }
 
@@ -193,7 +214,7 @@ impl Budget {
     fn uncharge_here(&self, pages: u64) {
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees the pages come back, or we see that it waits.
-        let before = self.charged.fetch_sub(pages, Ordering::AcqRel);
+        let before = self.hot.charged.fetch_sub(pages, Ordering::AcqRel);
         assert!(
             before >= pages,
             "budget: more pages given back than charged"
@@ -295,7 +316,7 @@ impl Budget {
 
     /// Pages charged now. Exact while nobody charges or gives back.
     pub fn charged(&self) -> u64 {
-        let charged = self.charged.load(Ordering::Relaxed);
+        let charged = self.hot.charged.load(Ordering::Relaxed);
         // The stocks were taken from after that: a little too much for once.
         charged.saturating_sub(self.stocks.pages())
     }
@@ -303,14 +324,14 @@ impl Budget {
     /// True if `pages` could still be charged, here and in every ancestor.
     /// Cheaper than [`free`](Self::free) where there is plenty.
     pub fn has_free(&self, pages: u64) -> bool {
-        let with_stocks = self.charged.load(Ordering::Relaxed);
+        let with_stocks = self.hot.charged.load(Ordering::Relaxed);
         let is_free = with_stocks + pages <= self.limit() || self.charged() + pages <= self.limit();
         is_free && (self.parent.as_ref()).is_none_or(|parent| parent.has_free(pages))
     }
 
     /// The most pages that were ever charged at a time, with what was in stock.
     pub fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
+        self.hot.peak.load(Ordering::Relaxed)
     }
 
     /// Pages charged above the limit, here or in an ancestor.
