@@ -18,7 +18,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
 mod stock;
-use stock::{BATCH, SMALL, Stocks};
+use stock::{SMALL, Stocks};
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
@@ -31,7 +31,7 @@ impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
     /// `timeout_ns` have passed. True if some has.
     pub fn wait(self, timeout_ns: u64) -> bool {
-        let released = &self.root.released;
+        let released = &self.root.waiting.released;
         released.wait(self.seen, Some(timeout_ns));
         // Relaxed: whoever looks for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
@@ -41,7 +41,7 @@ impl Subscription<'_> {
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
         // Relaxed: who still sees it wakes nobody, at the cost of a call.
-        self.root.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.root.waiting.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -49,23 +49,37 @@ impl Drop for Subscription<'_> {
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
-    /// Pages charged now, with what is in stock; above `limit` only after the
-    /// limit was lowered.
-    charged: AtomicU64,
     /// Pages that are charged and not in use.
     stocks: Stocks,
-    /// The most that was ever charged, with what was in stock. A statistic.
-    peak: AtomicU64,
-    /// Raised by one when pages come back and somebody waits for that. Used in
-    /// an outermost budget only, as `waiters` is.
-    released: WaitWord,
-    /// Subscriptions alive in the family.
-    waiters: AtomicU64,
+    hot: Hot,
+    /// Used in an outermost budget only.
+    waiting: Waiting,
     /// Immutable.
     parent: Option<Arc<Budget>>,
     /// Who can give memory back that is charged here. Its lock is taken before
     /// any lock of reclaim.
     members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// What charges change, apart from what they only read.
+#[derive(Default)]
+#[repr(align(64))]
+struct Hot {
+    /// Pages charged now, with what is in stock; above `limit` only after the
+    /// limit was lowered.
+    charged: AtomicU64,
+    /// The most that was ever charged, with what was in stock. A statistic.
+    peak: AtomicU64,
+}
+
+/// Those who wait for memory. Whatever comes back writes this line.
+#[derive(Default)]
+#[repr(align(64))]
+struct Waiting {
+    /// Raised by one when pages come back and somebody waits for that.
+    released: WaitWord,
+    /// Subscriptions alive in the family.
+    waiters: AtomicU64,
 }
 
 /// One of those who share a budget.
@@ -100,11 +114,9 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
-            charged: AtomicU64::new(0),
+            hot: Hot::default(),
             stocks: Stocks::new(),
-            peak: AtomicU64::new(0),
-            released: WaitWord::new(0),
-            waiters: AtomicU64::new(0),
+            waiting: Waiting::default(),
             members: Mutex::new(Vec::new()),
             parent,
         })
@@ -139,23 +151,36 @@ impl Budget {
     /// Charges `pages`, and some more for the processor's stock, where there is
     /// room enough.
     fn restock(&self, pages: u64) -> bool {
+        let limit = self.limit();
+        let (room, charge) = Stocks::room_and_charge(limit);
         // Relaxed: a first look; the second is below.
-        if self.root().waiters.load(Ordering::Relaxed) > 0 {
+        if charge <= pages || self.root().waiting.waiters.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let is_charged = self.charge_exactly(pages + BATCH, self.limit() / 8);
-        if is_charged {
-            self.stocks.put(BATCH);
-            // Whoever came to wait meanwhile saw the batch charged, and in no
-            // stock; and whoever lowered the limit did not take it back. AcqRel
-            // pairs with the fetch_add in `subscribe`: either that thread sees
-            // the stock, or we see that it waits. For the limit, see `put`.
-            let somebody_waits = self.root().waiters.fetch_add(0, Ordering::AcqRel) > 0;
-            if somebody_waits || self.charged.load(Ordering::Relaxed) > self.limit() {
-                self.give_stocks_back();
-            }
+        let charged = &self.hot.charged;
+        if charged.load(Ordering::Relaxed) + room > limit {
+            return false;
         }
-        is_charged
+        // No compare-and-swap, which others would make fail again and again. All
+        // processors at once stay within the room.
+        let before = charged.fetch_add(charge, Ordering::Relaxed);
+        if before + charge > limit {
+            self.uncharge_here(charge);
+            // It may have stopped another for a moment.
+            self.notify_release();
+            return false;
+        }
+        self.raise_peak(before + charge);
+        self.stocks.put(charge - pages);
+        // Whoever came to wait meanwhile saw the batch charged, and in no
+        // stock; and whoever lowered the limit did not take it back. AcqRel
+        // pairs with the fetch_add in `subscribe`: either that thread sees
+        // the stock, or we see that it waits. For the limit, see `put`.
+        let somebody_waits = self.root().waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0;
+        if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
+            self.give_stocks_back();
+        }
+        true
     }
 
     /// True if there was something in stock.
@@ -174,26 +199,30 @@ impl Budget {
     fn charge_exactly(&self, pages: u64, reserve: u64) -> bool {
         // Relaxed: the counter orders nothing; the memory it stands for is
         // handed over by the locks of its owners.
-        let mut charged = self.charged.load(Ordering::Relaxed);
+        let mut charged = self.hot.charged.load(Ordering::Relaxed);
         loop {
             if charged + pages + reserve > self.limit.load(Ordering::Relaxed) {
                 return false;
             }
-            match self.charged.compare_exchange_weak(
+            match self.hot.charged.compare_exchange_weak(
                 charged,
                 charged + pages,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    // Most charges raise nothing: look first.
-                    if self.peak.load(Ordering::Relaxed) < charged + pages {
-                        self.peak.fetch_max(charged + pages, Ordering::Relaxed);
-                    }
+                    self.raise_peak(charged + pages);
                     return true;
                 }
                 Err(now) => charged = now,
             }
+        }
+    }
+
+    fn raise_peak(&self, charged: u64) {
+        // Most charges raise nothing: look first.
+        if self.hot.peak.load(Ordering::Relaxed) < charged {
+            self.hot.peak.fetch_max(charged, Ordering::Relaxed);
         }
     }
 
@@ -212,7 +241,7 @@ impl Budget {
 
     fn uncharge_here(&self, pages: u64) {
         // Relaxed: `notify_release`, which follows, shows it to who waits.
-        let before = self.charged.fetch_sub(pages, Ordering::Relaxed);
+        let before = self.hot.charged.fetch_sub(pages, Ordering::Relaxed);
         assert!(
             before >= pages,
             "budget: more pages given back than charged"
@@ -224,15 +253,15 @@ impl Budget {
         let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees what came back, or we see that it waits.
-        if root.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+        if root.waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
             root.wake_all();
         }
     }
 
     fn wake_all(&self) {
         // Release pairs with the Acquire in `subscribe`.
-        self.released.fetch_add(1, Ordering::Release);
-        self.released.wake(u32::MAX);
+        self.waiting.released.fetch_add(1, Ordering::Release);
+        self.waiting.released.wake(u32::MAX);
     }
 
     fn root(&self) -> &Budget {
@@ -248,9 +277,9 @@ impl Budget {
     pub fn subscribe(&self) -> Subscription<'_> {
         let root = self.root();
         // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
-        root.waiters.fetch_add(1, Ordering::AcqRel);
+        root.waiting.waiters.fetch_add(1, Ordering::AcqRel);
         Subscription {
-            seen: root.released.load(Ordering::Acquire),
+            seen: root.waiting.released.load(Ordering::Acquire),
             root,
         }
     }
@@ -330,7 +359,7 @@ impl Budget {
 
     /// Pages charged now. Exact while nobody charges or gives back.
     pub fn charged(&self) -> u64 {
-        let charged = self.charged.load(Ordering::Relaxed);
+        let charged = self.hot.charged.load(Ordering::Relaxed);
         // The stocks were taken from after that: a little too much for once.
         charged.saturating_sub(self.stocks.pages())
     }
@@ -338,14 +367,14 @@ impl Budget {
     /// True if `pages` could still be charged, here and in every ancestor.
     /// Cheaper than [`free`](Self::free) where there is plenty.
     pub fn has_free(&self, pages: u64) -> bool {
-        let with_stocks = self.charged.load(Ordering::Relaxed);
+        let with_stocks = self.hot.charged.load(Ordering::Relaxed);
         let is_free = with_stocks + pages <= self.limit() || self.charged() + pages <= self.limit();
         is_free && (self.parent.as_ref()).is_none_or(|parent| parent.has_free(pages))
     }
 
     /// The most pages that were ever charged at a time, with what was in stock.
     pub fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
+        self.hot.peak.load(Ordering::Relaxed)
     }
 
     /// Pages charged above the limit, here or in an ancestor.

@@ -16,6 +16,13 @@ const FOUND: &[(&str, u64, &str)] = &[
         112_816_470_828_494,
         "the statistics: `retry_io_miss` counts a retry whose address shows another page by then",
     ),
+    (
+        "first_fault_against_truncate",
+        229_218_459_263_103,
+        "the engine: a fault in a hole that had seen the old end put its folio into the index \
+         after truncate had found none, and the page stayed mapped past the end (schedule 224; \
+         a model of loom's found it too)",
+    ),
 ];
 
 /// Those of a scenario.
@@ -27,7 +34,11 @@ pub fn seeds(scenario: &str) -> Vec<u64> {
 /// Of a scenario that was renamed, the seeds would never be run again.
 #[test]
 fn every_seed_has_its_scenario() {
-    const SOURCES: &[&str] = &[include_str!("budget.rs"), include_str!("unmap.rs")];
+    const SOURCES: &[&str] = &[
+        include_str!("budget.rs"),
+        include_str!("truncate.rs"),
+        include_str!("unmap.rs"),
+    ];
     for (name, seed, _) in FOUND {
         let test = format!("fn {name}()");
         let is_there = SOURCES.iter().any(|source| source.contains(&test));

@@ -9,8 +9,8 @@ use sync::PROCESSORS;
 use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{AcqRel, Relaxed};
 
-/// Pages that are charged in advance.
-pub(super) const BATCH: u64 = 32;
+/// The most pages of a charge that is for the stock too.
+const BATCH: u64 = 64;
 /// Pages of the greatest charge that is taken from stock.
 pub(super) const SMALL: u64 = 4;
 
@@ -25,6 +25,14 @@ struct Stock(AtomicU64);
 impl Stocks {
     pub(super) fn new() -> Self {
         Self((0..PROCESSORS).map(|_| Stock::default()).collect())
+    }
+
+    /// Under a budget of `limit`, how much of it must be free for a charge in
+    /// advance, and how much such a charge is: all processors' together are not
+    /// more than that.
+    pub(super) fn room_and_charge(limit: u64) -> (u64, u64) {
+        let room = limit / 8;
+        (room, BATCH.min(room / PROCESSORS as u64))
     }
 
     /// The caller's.
