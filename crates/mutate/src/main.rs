@@ -17,8 +17,14 @@ use softfault_mutate::table::{Cell, Row, markdown};
 use softfault_mutate::workspace::{copy_workspace, digest, root};
 use softfault_mutate::world::{Tests, World, models_of};
 
-/// A test that a patch names and that does not end with it.
-const NAMED: Duration = Duration::from_secs(300);
+/// Time for a test that a patch names. Those of unbroken source take seconds.
+fn limit(world: World) -> Duration {
+    match world {
+        // A mutation may give it more to explore.
+        World::Loom | World::Shuttle => Duration::from_secs(300),
+        World::Sim | World::Std => Duration::from_secs(60),
+    }
+}
 
 /// Breaks the engine one patch at a time, and shows which world notices.
 #[derive(Parser)]
@@ -294,7 +300,7 @@ impl Trial {
         let tests = all.iter().find(has).unwrap_or(&all[0]);
         let binaries = self.bench.build(tests, &[file])?;
         let binary = binaries.first().expect("a test file is a binary");
-        self.bench.test(binary, Some(test), &[], NAMED)
+        self.bench.test(binary, Some(test), &[], limit(world))
     }
 
     /// Runs the world's tests for what time there is.
