@@ -26,3 +26,11 @@ ci:
 # The engine with one line broken at a time, and which model notices
 mutate *names:
     cargo run --release -p softfault-mutate -- {{ names }}
+
+# Many schedules of each scenario of the engine: just shuttle 10_000_000
+shuttle schedules="1_000_000" *names:
+    SOFTFAULT_SHUTTLE_SCHEDULES={{ schedules }} cargo test --release -p softfault-engine-shuttle -- --nocapture {{ names }}
+
+# One schedule of a scenario again: just shuttle-seed 4711 unmap::fault_against_unmap
+shuttle-seed seed name:
+    SOFTFAULT_SHUTTLE_SEED={{ seed }} cargo test -p softfault-engine-shuttle -- --nocapture --exact {{ name }}

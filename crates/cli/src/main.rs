@@ -1,6 +1,6 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
-//! `lab report` show what it found, `sum` reads a file through a softfault map, `tour` shows what the
-//! project is about, `doctor` what this machine allows.
+//! `lab report` show what it found, `sim` runs them on simulated machines, `sum` reads a file through a
+//! softfault map, `tour` shows what the project is about, `doctor` what this machine allows.
 
 mod compare;
 mod doctor;
@@ -9,6 +9,7 @@ mod interrupt;
 mod lab;
 mod report;
 mod results;
+mod sim;
 mod size;
 mod sum;
 mod tour;
@@ -17,6 +18,11 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
 use std::process::ExitCode;
+
+/// Simulated threads take memory from their machine, so that lines are shared there as they would be here;
+/// all others take the system's.
+#[global_allocator]
+static HEAP: softfault_sim::Heap = softfault_sim::Heap;
 
 /// Page faults served in user space, under a fixed memory budget.
 #[derive(Parser)]
@@ -33,6 +39,9 @@ enum Command {
     /// Measure workloads on any engine, side by side
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Run workloads on simulated machines of many cores
+    #[command(subcommand)]
+    Sim(Box<sim::SimCommand>),
     /// Print a file's SHA-256, read through a softfault map
     Sum(sum::SumArgs),
     /// What this machine allows, what each lack costs, and the command that mends it
@@ -68,6 +77,7 @@ fn main() -> ExitCode {
             LabCommand::Compare(args) => compare::run(args),
             LabCommand::Report(args) => report::run(args),
         },
+        Command::Sim(command) => sim::run(command),
         Command::Sum(args) => sum::run(args),
         Command::Doctor(args) => match doctor::run(args, open_files) {
             Ok(code) => return code,

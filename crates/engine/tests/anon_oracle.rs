@@ -10,7 +10,7 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped}
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::Core;
 use softfault_engine::policy::Policies;
-use softfault_oracle::{Access, AnonOp, AnonWorld, Expected, Rig, any_anon_op, play_anon};
+use softfault_oracle::{Access, AnonWorld, Expected, Op, Rig, any_anon_op, play_anon};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -170,7 +170,7 @@ impl AnonWorld for SoftWorld {
     }
 }
 
-fn run(policies: Policies, ops: &[AnonOp]) {
+fn run(policies: Policies, ops: &[Op]) {
     let mut world = ManuallyDrop::new(SoftWorld::new(policies));
     let played = catch_unwind(AssertUnwindSafe(|| {
         play_anon(&mut [&mut *world], ops);
@@ -204,7 +204,7 @@ proptest! {
         policies in prop_oneof![Just(""), Just("lock=rwsem+retry=mmap-lock"), Just("retry=held"), Just("lock=biased")],
         ops in proptest::collection::vec(any_anon_op(), 1..80),
     ) {
-        let first = AnonOp::Map { space: 0, pages: 300..1500 };
+        let first = Op::MapZeros { space: 0, pages: 300..1500 };
         let ops: Vec<_> = std::iter::once(first).chain(ops).collect();
         run(policies.parse().unwrap(), &ops);
     }

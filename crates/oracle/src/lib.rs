@@ -3,22 +3,33 @@
 //! - [`TestStore`]: a store whose reads the test holds back, fails or cuts
 //!   short.
 //! - [`Rig`]: the engine over the soft page tables, for tests of its parts.
-//! - [`Op`] and [`World`]: operations on maps, and something that obeys them;
-//!   [`play`] drives a world and compares every byte with the [`Model`].
-//! - [`AnonOp`], [`AnonWorld`], [`AnonModel`] and [`play_anon`]: the same for
-//!   anonymous memory, in spaces that fork.
+//! - [`Op`]: the operations of all of them.
+//! - [`World`]: something that obeys operations on maps; [`play`] drives it and
+//!   compares every byte with the [`Model`].
+//! - [`AnonWorld`], [`AnonModel`] and [`play_anon`]: the same for anonymous
+//!   memory, in spaces that fork.
+//! - [`play_spaces`]: N spaces with files and anonymous memory, and M threads
+//!   that obey lists of operations at a time; what each touch shows must have
+//!   been so at some moment of it.
+//!
+//! The same source is compiled for the std world and for shuttle's: what a
+//! thread may be suspended with in hand is the facade's.
 
 mod anon;
 mod model;
 mod op;
 mod play;
 mod rig;
+mod spaces;
 mod store;
+mod together;
 
-pub use anon::{ARENA_PAGES, Access, AnonModel, AnonOp, AnonWorld, Expected};
+pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, Expected};
 pub use anon::{any_anon_op, play_anon};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, Op, Setting, any_op};
 pub use play::{Touched, World, play};
 pub use rig::{Rig, TestFrames};
+pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
+pub use together::together;

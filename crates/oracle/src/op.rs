@@ -1,6 +1,16 @@
-//! Operations on maps of one file.
+//! Operations: one enum for plain runs, property tests and schedules.
+//!
+//! | on | addressed by | obeyed by |
+//! |---|---|---|
+//! | maps of one file | the number of a map, bytes of it | [`play`](crate::play) |
+//! | anonymous memory in spaces that fork | space and page | [`play_anon`](crate::play_anon) |
+//! | both, by several threads at a time | space and page | [`play_spaces`](crate::play_spaces) |
+//!
+//! Whoever plays a list of them leaves out what is addressed in another way.
 
+use core::ops::Range;
 use proptest::prelude::*;
+use softfault_engine::mm::Protection;
 
 /// How a map is going to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +31,7 @@ pub struct Setting {
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Its holes, in pages.
-    pub holes: Vec<core::ops::Range<u64>>,
+    pub holes: Vec<Range<u64>>,
     /// Distinguishes the bytes of one file from those of another.
     pub seed: u64,
     /// Bytes of the budget.
@@ -80,6 +90,57 @@ pub enum Op {
     Truncate { len: u32 },
     /// Evict everything.
     Evict,
+
+    /// Map anonymous memory, unless something is there.
+    MapZeros { space: u8, pages: Range<usize> },
+    /// Map pages of the file, from page `from` on, unless something is there.
+    MapFile {
+        space: u8,
+        pages: Range<usize>,
+        from: usize,
+    },
+    /// Unmap what is there.
+    UnmapPages { space: u8, pages: Range<usize> },
+    /// Change what may be done.
+    ProtectPages {
+        space: u8,
+        pages: Range<usize>,
+        protection: Protection,
+    },
+    /// Say how pages will be used.
+    AdvisePages {
+        space: u8,
+        pages: Range<usize>,
+        advice: MapAdvice,
+    },
+    /// Move what is there to another place.
+    RemapPages {
+        space: u8,
+        pages: Range<usize>,
+        to: usize,
+    },
+    /// Make another space that begins as this one.
+    Fork { space: u8 },
+    /// End a space.
+    Exit { space: u8 },
+    /// Write bytes that depend on the seed.
+    WriteBytes {
+        space: u8,
+        bytes: Range<usize>,
+        seed: u8,
+    },
+    /// Read bytes.
+    ReadBytes { space: u8, bytes: Range<usize> },
+    /// Read and write here and there, by several threads at a time.
+    SpaceThreads { space: u8, threads: u8, seed: u32 },
+    /// Begin to read pages of the file.
+    PrefetchFile { pages: Range<usize> },
+    /// Forget pages of the file.
+    InvalidateFile { pages: Range<usize> },
+    /// Pin pages of the file, read them, and let them go.
+    PinFile { pages: Range<usize> },
+    /// Let so many reads end that are held back.
+    Release { reads: u8 },
 }
 
 fn any_advice() -> impl Strategy<Value = MapAdvice> {

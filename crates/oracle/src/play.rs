@@ -2,6 +2,7 @@
 
 use crate::model::{Model, Shown};
 use crate::op::{MapAdvice, Op};
+use crate::together::together;
 use softfault_engine::PAGE_SIZE;
 use std::ops::Range;
 
@@ -172,18 +173,16 @@ fn one(model: &mut Model, worlds: &mut [&mut dyn World], op: &Op) {
                 return;
             };
             let (model, worlds) = (&*model, &*worlds);
-            std::thread::scope(|scope| {
-                for thread in 0..u64::from(threads) {
-                    let mut state = u64::from(seed) << 8 | thread;
-                    scope.spawn(move || {
-                        for _ in 0..40 {
-                            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                            let at = (state >> 20) % model.maps[&map].len;
-                            check(model, worlds, map, at..at + 1);
-                        }
-                    });
+            together((0..u64::from(threads)).map(|thread| {
+                let mut state = u64::from(seed) << 8 | thread;
+                move || {
+                    for _ in 0..40 {
+                        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                        let at = (state >> 20) % model.maps[&map].len;
+                        check(model, worlds, map, at..at + 1);
+                    }
                 }
-            });
+            }));
         }
         Op::Pin { map, at, len } => {
             let Some((map, bytes)) = part(model, map, at, len) else {
@@ -250,6 +249,8 @@ fn one(model: &mut Model, worlds: &mut [&mut dyn World], op: &Op) {
                 world.evict();
             }
         }
+        // On spaces.
+        _ => {}
     }
 }
 

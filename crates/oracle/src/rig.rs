@@ -8,13 +8,15 @@ use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protectio
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
 use softfault_engine::{Clock, PAGE_SIZE, Store};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::ptr::NonNull;
+// No thread is suspended with one of these in hand.
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use sync::Arc;
 
-/// Memory for frames, from the heap.
+/// Memory for frames, untouched until used.
 pub struct TestFrames {
     base: *mut u8,
     bytes: usize,
@@ -31,18 +33,12 @@ impl TestFrames {
     /// Room for `pages` pages, rounded up to whole chunks.
     pub fn new(pages: usize) -> Arc<Self> {
         let bytes = (pages * PAGE_SIZE).next_multiple_of(TABLE_SPAN);
-        // SAFETY: not of size zero.
-        let base = unsafe { alloc_zeroed(Self::layout(bytes)) };
-        assert!(!base.is_null());
+        let base = sync::pages::map(bytes).expect("memory for frames");
         Arc::new(Self {
-            base,
+            base: base.as_ptr(),
             bytes,
             discarded: AtomicUsize::new(0),
         })
-    }
-
-    fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes, PAGE_SIZE).expect("a small multiple of pages")
     }
 
     /// Reads byte `at` of frame `frame`, or of one behind it, after writing it
@@ -86,8 +82,9 @@ impl FrameMemory for TestFrames {
 
 impl Drop for TestFrames {
     fn drop(&mut self) {
-        // SAFETY: from `alloc_zeroed` with the same layout.
-        unsafe { dealloc(self.base, Self::layout(self.bytes)) };
+        let base = NonNull::new(self.base).expect("mapped in `new`");
+        // SAFETY: from `map` with the same size; nobody has it any more.
+        unsafe { sync::pages::unmap(base, self.bytes) };
     }
 }
 
@@ -181,6 +178,13 @@ impl Rig {
         let set = self.node.set_memory(pages as usize * PAGE_SIZE);
         set.expect("a budget that the parent has");
         assert_eq!(self.node.budget.excess(), 0, "{:?}", self.node.budget);
+    }
+
+    /// The same while others use the memory: it may not be kept yet.
+    pub fn change_memory(&self, pages: u64) {
+        self.most.fetch_max(pages, Ordering::Relaxed);
+        let set = self.node.set_memory(pages as usize * PAGE_SIZE);
+        set.expect("a budget that the parent has");
     }
 
     /// Maps the whole of a store.
@@ -294,10 +298,14 @@ impl Rig {
         assert!(budget.peak() <= most.into_inner(), "{budget:?}");
         assert_eq!(mmu.present_pages(), 0, "pages were left in a window");
         node.delist();
+        assert_eq!(node.folios_in_use(), 0, "folios are referred to");
+        assert_eq!(node.frames_in_use(), 0, "frames were lost");
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));
         assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
+        assert_eq!(machine.vma_locks_in_use(), 0, "locks of VMAs were lost");
+        assert_eq!(machine.nodes_in_use(), 0, "tree nodes were lost");
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
     }

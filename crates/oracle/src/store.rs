@@ -1,17 +1,24 @@
 //! A store under the test's control.
 
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::{Mutex, MutexGuard};
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use sync::Arc;
+use sync::atomic::Ordering::{Acquire, Release};
+use sync::wait::WaitWord;
 
 /// The byte that a file of this seed holds at `offset`: differs from page to
 /// page and within a page, and is never 0.
 pub fn byte_at(seed: u64, offset: u64) -> u8 {
+    word_at(seed, offset)[(offset % 8) as usize]
+}
+
+/// Those of the aligned word that `offset` is in.
+fn word_at(seed: u64, offset: u64) -> [u8; 8] {
     let word = (offset / 8 + 1 + (seed << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (word >> (8 * (offset % 8))) as u8 | 1
+    (word | 0x0101_0101_0101_0101).to_le_bytes()
 }
 
 /// A store that the test controls.
@@ -21,11 +28,15 @@ pub fn byte_at(seed: u64, offset: u64) -> u8 {
 pub struct TestStore {
     /// Asynchronous reads that it takes at a time; 0: it has no such way.
     queue: usize,
-    /// Protected by its own lock.
+    /// Protected by its own lock: the engine's, which all worlds know.
     inner: Mutex<Inner>,
-    /// Told of every change of `inner`.
-    changed: Condvar,
+    /// Raised by one with every change of `inner`.
+    changed: WaitWord,
 }
+
+/// A second, and how many of them a test waits for what is to come.
+const SECOND_NS: u64 = 1_000_000_000;
+const PATIENCE: usize = 60;
 
 struct Inner {
     len: u64,
@@ -37,8 +48,9 @@ struct Inner {
     holes: Vec<Range<u64>>,
     /// Pages whose read fails, with which errno.
     fails: BTreeMap<u64, i32>,
-    /// No read ends while it is closed.
+    /// No read ends while it is closed, except so many.
     closed: bool,
+    released: usize,
     in_flight: Vec<InFlight>,
     /// Reads that wait in `read`.
     blocked: usize,
@@ -69,22 +81,45 @@ impl TestStore {
                 holes: Vec::new(),
                 fails: BTreeMap::new(),
                 closed: false,
+                released: 0,
                 in_flight: Vec::new(),
                 blocked: 0,
                 read_pages: Vec::new(),
             }),
-            changed: Condvar::new(),
+            changed: WaitWord::new(0),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no test panics in here")
+        self.inner.lock()
     }
 
     fn change<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
         let result = f(&mut self.lock());
-        self.changed.notify_all();
+        self.tell();
         result
+    }
+
+    fn tell(&self) {
+        // Release pairs with the Acquire in `wait_for_change`'s callers; they
+        // look at what is behind the lock anyway.
+        self.changed.fetch_add(1, Release);
+        self.changed.wake(u32::MAX);
+    }
+
+    /// Gives the lock up, waits until something has changed since, or until
+    /// `timeout_ns` have passed, and takes it again. True if something has.
+    fn wait_for_change<'a>(
+        &'a self,
+        inner: MutexGuard<'a, Inner>,
+        timeout_ns: Option<u64>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        // Under the lock: who changes it afterwards raises the word afterwards.
+        let seen = self.changed.load(Acquire);
+        drop(inner);
+        self.changed.wait(seen, timeout_ns);
+        let changed = self.changed.load(Acquire) != seen;
+        (self.lock(), changed)
     }
 
     /// Makes these pages a hole.
@@ -110,6 +145,11 @@ impl TestStore {
         self.change(|inner| inner.closed = false);
     }
 
+    /// Lets so many reads end although the store is closed.
+    pub fn release(&self, reads: usize) {
+        self.change(|inner| inner.released += reads);
+    }
+
     /// Gives the file another length. What comes back after it was cut off is
     /// zeros.
     pub fn set_len(&self, len: u64) {
@@ -126,13 +166,14 @@ impl TestStore {
 
     /// Waits until `count` reads are held back, in `read` or in the queue.
     pub fn wait_blocked(&self, count: usize) {
-        let inner = self.lock();
-        let few = |inner: &mut Inner| inner.blocked + inner.in_flight.len() < count;
-        let waited = self
-            .changed
-            .wait_timeout_while(inner, Duration::from_secs(60), few)
-            .expect("no test panics in here");
-        assert!(!waited.1.timed_out(), "{count} reads were never begun");
+        let mut inner = self.lock();
+        let mut patience = PATIENCE;
+        while inner.blocked + inner.in_flight.len() < count {
+            assert!(patience > 0, "{count} reads were never begun");
+            let (again, changed) = self.wait_for_change(inner, Some(SECOND_NS));
+            inner = again;
+            patience -= usize::from(!changed);
+        }
     }
 
     /// Reads begun so far, in order, as pages.
@@ -161,6 +202,26 @@ impl Inner {
         byte_at(self.seed, offset)
     }
 
+    /// The bytes from `offset` on, a multiple of 8.
+    fn word(&self, offset: u64) -> [u8; 8] {
+        if offset + 8 > self.data_end {
+            return core::array::from_fn(|place| self.byte(offset + place as u64));
+        }
+        match self.is_hole(offset / PAGE_SIZE as u64) {
+            true => [0; 8],
+            false => word_at(self.seed, offset),
+        }
+    }
+
+    /// True if a read may end now: it does.
+    fn may_end(&mut self) -> bool {
+        if self.closed && self.released > 0 {
+            self.released -= 1;
+            return true;
+        }
+        !self.closed
+    }
+
     fn is_hole(&self, page: u64) -> bool {
         self.holes.iter().any(|hole| hole.contains(&page))
     }
@@ -176,9 +237,11 @@ impl Inner {
             return Err(StoreError(*errno));
         }
         let arrived = (self.len.saturating_sub(offset)).min(bytes as u64) as usize;
-        for at in 0..arrived {
+        for at in (0..arrived).step_by(8) {
+            let part = (arrived - at).min(8);
+            let word = self.word(offset + at as u64);
             // SAFETY: within the buffer, which the caller lends.
-            unsafe { buffer.add(at).write(self.byte(offset + at as u64)) };
+            unsafe { core::ptr::copy_nonoverlapping(word.as_ptr(), buffer.add(at), part) };
         }
         // Whoever shows the rest without zeroing it is found out.
         for at in arrived..bytes {
@@ -221,9 +284,11 @@ impl Store for TestStore {
         let mut inner = self.lock();
         inner.note(offset, bytes);
         inner.blocked += 1;
-        self.changed.notify_all();
-        while inner.closed {
-            inner = self.changed.wait(inner).expect("no test panics in here");
+        drop(inner);
+        self.tell();
+        inner = self.lock();
+        while !inner.may_end() {
+            inner = self.wait_for_change(inner, None).0;
         }
         inner.blocked -= 1;
         // SAFETY: the caller's promise.
@@ -242,27 +307,31 @@ impl Store for TestStore {
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        let until = Instant::now() + Duration::from_nanos(timeout_ns);
         let mut inner = self.lock();
         loop {
-            while !inner.closed && !inner.in_flight.is_empty() {
+            while !inner.in_flight.is_empty() && inner.may_end() {
                 let InFlight(read) = inner.in_flight.remove(0);
                 // SAFETY: lent until the completion, which is next.
                 let result = unsafe { inner.fill(read.offset, read.buffer, read.bytes) };
                 drop(inner);
                 complete.complete(read.cookie, result);
+                // Others wait for this one too.
+                self.tell();
                 inner = self.lock();
             }
             let mine = |InFlight(read): &InFlight| read.cookie == cookie;
             if !inner.in_flight.iter().any(mine) {
                 return Reap::NotInFlight;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if timeout_ns == 0 {
                 return Reap::TimedOut;
             }
-            let waited = self.changed.wait_timeout(inner, left);
-            inner = waited.expect("no test panics in here").0;
+            // Begins anew with every change: nobody counts on the time.
+            let (again, changed) = self.wait_for_change(inner, Some(timeout_ns));
+            if !changed {
+                return Reap::TimedOut;
+            }
+            inner = again;
         }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use softfault::{Engine, MmapMut};
 use softfault_engine::mm::MmError;
-use softfault_oracle::{ARENA_PAGES, Access, AnonOp, AnonWorld, Expected};
+use softfault_oracle::{ARENA_PAGES, Access, AnonWorld, Expected, Op};
 use softfault_oracle::{any_anon_op, play_anon};
 use std::ops::Range;
 
@@ -206,7 +206,7 @@ proptest! {
             places: Places::new(),
         };
         let mut kernel = Kernel::new();
-        let first = AnonOp::Map { space: 0, pages: 300..1500 };
+        let first = Op::MapZeros { space: 0, pages: 300..1500 };
         let ops: Vec<_> = std::iter::once(first).chain(ops).collect();
         play_anon(&mut [&mut softfault, &mut kernel], &ops);
         softfault.maps.clear();

@@ -7,9 +7,18 @@
 //! time. Outside, everything is the plain operation of the real machine, so
 //! that a run can be set up and what is left of it dropped.
 //!
+//! Make what is simulated inside the run, on the heap of
+//! [`machine::Heap`]: there false sharing is seen, and places depend on the run
+//! alone. A word in a static, on a stack or of another heap has a line of its
+//! own; one on a stack may inherit the state of the word that was there before,
+//! and which one that is depends on the build.
+//!
 //! What it cannot show: weak memory (operations are executed one after the
 //! other), and what is not an operation of the façade: plain memory, and the
-//! count of an [`Arc`].
+//! count of an [`Arc`]. A store that misses waits for its line, as if there
+//! were no store buffer; loads wait for each other. Who takes a lock by swapping
+//! in a loop and never sleeps is not seen to starve: each swap counts as
+//! something done.
 
 /// Atomics whose lines are simulated.
 pub mod atomic;
@@ -42,6 +51,9 @@ macro_rules! const_fn {
 pub fn work(ns: u64) {
     machine::work_ps(ns.saturating_mul(1000));
 }
+
+/// Processors for which something is kept apart where all of them write.
+pub const PROCESSORS: usize = 128;
 
 /// The processor that the caller runs on, for choosing a shard. Only a hint.
 /// Processors are numbered in the order in which they are filled.

@@ -4,12 +4,12 @@
 //! `cases` matches the rows; `rates` (document 004), `matrix` (003), `rounds` (000) and `waits` (002) print
 //! the tables, with what they share in `cells`.
 
-mod cases;
-mod cells;
+pub mod cases;
+pub mod cells;
 mod matrix;
 mod rates;
-mod rounds;
-mod waits;
+pub mod rounds;
+pub mod waits;
 
 use crate::error::Error;
 use crate::lab::command;

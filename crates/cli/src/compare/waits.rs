@@ -33,7 +33,7 @@ pub fn tables(cases: &Cases) -> String {
 
 /// How often locks were taken and how long that took, then a distribution for each.
 fn acquisitions(cases: &Cases, line: &Line) -> String {
-    let locks = locks(line);
+    let locks = locks(line, cases.names.len().min(2));
     if locks.is_empty() {
         return String::new();
     }
@@ -102,13 +102,13 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
     ) + &distributions
 }
 
-/// The locks that two cases or more tell of and that one has taken.
-fn locks<'l>(line: &'l Line) -> Vec<&'l str> {
+/// The locks that so many cases or more tell of and that one has taken.
+fn locks<'l>(line: &'l Line, tell: usize) -> Vec<&'l str> {
     let groups = || line.groups.iter().flatten();
     let mut locks: BTreeSet<&str> = groups().flat_map(Group::locks_taken).collect();
     let tells =
         |group: &&Group, lock: &str| group.lock_mean(lock, |lock| lock.count as f64).is_some();
-    locks.retain(|lock| groups().filter(|group| tells(group, lock)).count() > 1);
+    locks.retain(|lock| groups().filter(|group| tells(group, lock)).count() >= tell);
     locks.into_iter().collect()
 }
 

@@ -11,8 +11,10 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Where the JSON goes.
-enum Sink {
+pub enum Sink {
+    /// To stdout.
     Stdout,
+    /// To a file.
     File(PathBuf),
 }
 
@@ -70,6 +72,14 @@ pub fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes `text` where it goes.
+pub fn put(sink: &Sink, text: &str) -> Result<(), Error> {
+    match sink {
+        Sink::Stdout => print(text),
+        Sink::File(path) => write(path, text),
+    }
+}
+
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|e| {
         // Half an array is of no use to anybody; a device or pipe is not ours to remove.
@@ -88,7 +98,7 @@ pub fn json(rows: &[Row]) -> String {
 }
 
 /// Sees before hours of running that the JSON can be written.
-fn sink(path: &Path) -> Result<Sink, Error> {
+pub fn sink(path: &Path) -> Result<Sink, Error> {
     if path == Path::new("-") {
         return Ok(Sink::Stdout);
     }

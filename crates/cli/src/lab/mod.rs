@@ -36,7 +36,7 @@ mod stored;
 pub mod supervise;
 pub mod table;
 mod usage;
-mod waits;
+pub mod waits;
 mod work;
 
 use crate::error::Error;

@@ -192,8 +192,13 @@ impl Node {
     }
 
     /// Folios that are not free, in the index or not.
-    pub(crate) fn folios_in_use(&self) -> usize {
+    pub fn folios_in_use(&self) -> usize {
         self.used.load(Ordering::Relaxed) // As in `alloc_folio`.
+    }
+
+    /// Pages of frames that folios hold.
+    pub fn frames_in_use(&self) -> usize {
+        self.frames.counts().used
     }
 
     /// Pages that frames may take for demand faults.

@@ -6,5 +6,5 @@ mod op;
 mod play;
 
 pub use model::{AnonModel, Expected};
-pub use op::{ARENA_PAGES, AnonOp, any_anon_op};
+pub use op::{ARENA_PAGES, any_anon_op};
 pub use play::{Access, AnonWorld, play_anon};

@@ -1,14 +1,16 @@
 //! Driving worlds of anonymous memory with operations.
 
 use super::model::{AnonModel, Expected};
-use super::op::{ARENA_PAGES, AnonOp};
+use super::op::ARENA_PAGES;
+use crate::op::Op;
+use crate::together::together;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{MmError, Protection};
 
 /// Spaces at a time.
 const MOST_SPACES: usize = 4;
-/// Accesses of each thread of [`AnonOp::Threads`].
+/// Accesses of each thread of [`Op::SpaceThreads`].
 const STEPS: usize = 60;
 
 /// A thread's way to the bytes of a world. `at` is a byte of the arena; bytes
@@ -58,7 +60,7 @@ pub trait AnonWorld: Sync {
 
 /// Lets the worlds obey the operations one by one, and asserts that every byte,
 /// error and number of pages is the model's.
-pub fn play_anon(worlds: &mut [&mut dyn AnonWorld], ops: &[AnonOp]) {
+pub fn play_anon(worlds: &mut [&mut dyn AnonWorld], ops: &[Op]) {
     let mut model = AnonModel::new();
     for op in ops {
         one(&mut model, worlds, op);
@@ -73,17 +75,17 @@ pub fn play_anon(worlds: &mut [&mut dyn AnonWorld], ops: &[AnonOp]) {
     }
 }
 
-fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
+fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &Op) {
     let whole = worlds.iter().all(|world| world.is_whole());
     match op {
-        AnonOp::Map { space, pages } => {
+        Op::MapZeros { space, pages } => {
             let space = model.pick(*space);
             let expected = model.map(space, pages);
             for world in worlds {
                 assert_eq!(world.map(space, pages.clone()), expected);
             }
         }
-        AnonOp::Unmap { space, pages } => {
+        Op::UnmapPages { space, pages } => {
             let space = model.pick(*space);
             look(model, worlds, space, pages.start);
             model.unmap(space, pages);
@@ -92,7 +94,7 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
             }
             look(model, worlds, space, pages.start);
         }
-        AnonOp::Protect {
+        Op::ProtectPages {
             space,
             pages,
             protection,
@@ -105,7 +107,7 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
             }
             look(model, worlds, space, pages.start);
         }
-        AnonOp::Remap { space, pages, to } if whole => {
+        Op::RemapPages { space, pages, to } if whole => {
             let space = model.pick(*space);
             let pages = pages.start..pages.end.min(pages.start + ARENA_PAGES - to);
             look(model, worlds, space, pages.start);
@@ -116,29 +118,29 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
             look(model, worlds, space, pages.start);
             look(model, worlds, space, *to);
         }
-        AnonOp::Fork { space } if whole && model.spaces().len() < MOST_SPACES => {
+        Op::Fork { space } if whole && model.spaces().len() < MOST_SPACES => {
             let space = model.pick(*space);
             let child = model.fork(space);
             for world in worlds.iter_mut() {
                 world.fork(space, child);
             }
         }
-        AnonOp::Exit { space } if whole && model.spaces().len() > 1 => {
+        Op::Exit { space } if whole && model.spaces().len() > 1 => {
             let space = model.pick(*space);
             model.exit(space);
             for world in worlds {
                 world.exit(space);
             }
         }
-        AnonOp::Write { space, bytes, seed } => {
+        Op::WriteBytes { space, bytes, seed } => {
             let space = model.pick(*space);
             write(model, worlds, space, bytes.clone(), *seed);
         }
-        AnonOp::Read { space, bytes } => {
+        Op::ReadBytes { space, bytes } => {
             let space = model.pick(*space);
             read(model, worlds, space, bytes.clone(), true);
         }
-        AnonOp::Threads {
+        Op::SpaceThreads {
             space,
             threads,
             seed,
@@ -146,10 +148,8 @@ fn one(model: &mut AnonModel, worlds: &mut [&mut dyn AnonWorld], op: &AnonOp) {
             let space = model.pick(*space);
             run_threads(model, worlds, space, usize::from(*threads), *seed);
         }
-        AnonOp::Protect { .. }
-        | AnonOp::Remap { .. }
-        | AnonOp::Fork { .. }
-        | AnonOp::Exit { .. } => {}
+        // The world has no such thing, or the operation is not of this kind.
+        _ => {}
     }
 }
 
@@ -293,18 +293,16 @@ fn run_threads(
     }
     for world in worlds {
         let whole = world.is_whole();
-        std::thread::scope(|scope| {
-            for plan in &plans {
-                scope.spawn(move || {
-                    let mut way = world.access();
-                    for step in plan {
-                        if step.expected == Expected::Done || whole {
-                            run(&mut *way, space, step);
-                        }
+        together(plans.iter().map(|plan| {
+            move || {
+                let mut way = world.access();
+                for step in plan {
+                    if step.expected == Expected::Done || whole {
+                        run(&mut *way, space, step);
                     }
-                });
+                }
             }
-        });
+        }));
     }
 }
 

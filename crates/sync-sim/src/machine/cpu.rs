@@ -209,7 +209,7 @@ impl Machine {
             machine.set_limit();
             if over {
                 // In the order of time: others may come first.
-                while machine.now >= machine.next {
+                if machine.now >= machine.next {
                     Self::hand_over(this);
                 }
                 Self::pass(this);

@@ -25,6 +25,19 @@ impl HotLine {
     }
 }
 
+/// A place in the source as it is shown: file, line and column. The engine's
+/// source is not in the folder of the crate that it is compiled as.
+pub fn place_of(at: &Location<'_>) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in at.file().split('/') {
+        match (part, parts.last()) {
+            ("..", Some(&last)) if last != ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    format!("{}:{}:{}", parts.join("/"), at.line(), at.column())
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     at: Option<&'static Location<'static>>,
@@ -114,7 +127,7 @@ impl Hot {
         });
         let mut lines: Vec<HotLine> = (entries.iter())
             .map(|entry| HotLine {
-                place: entry.at.map(Location::to_string).unwrap_or_default(),
+                place: entry.at.map(place_of).unwrap_or_default(),
                 misses: entry.misses,
                 queued: entry.queued,
                 queue_ns: entry.queue / 1000,

@@ -15,7 +15,7 @@ use super::distance::{CpuSet, Distances};
 use super::events::{Event as Moment, Events};
 use super::futex::Bucket;
 use super::hot::Hot;
-use super::line::{Line, Wait};
+use super::line::{Asker, Line, Wait};
 use super::random::Random;
 use super::region;
 use super::stuck::Stuck;
@@ -89,6 +89,8 @@ pub struct Machine {
     pub queued: usize,
     pub distances: Distances,
     pub scheduler: SchedulerCosts,
+    /// Boxed, for fibers run while more are made.
+    #[allow(clippy::vec_box)]
     pub threads: Vec<Box<Thread>>,
     /// Threads that have not ended.
     pub live: usize,
@@ -233,17 +235,15 @@ impl Machine {
             let cpu = machine.cpu;
             // Nobody gets the line before the operation itself is over.
             let hold = costs.hold.max(costs.rmw);
-            let held = &mut machine.cpus[usize::from(cpu)].held;
-            let distances = &machine.distances;
-            let wait = (*line).request(
-                exclusive,
+            let asker = Asker {
                 cpu,
-                machine.now,
+                now: machine.now,
                 hold,
-                costs.memory,
-                distances,
-                held,
-            );
+                memory: costs.memory,
+                distances: &machine.distances,
+                held: &mut machine.cpus[usize::from(cpu)].held,
+            };
+            let wait = (*line).request(exclusive, asker);
             match wait {
                 Wait::Hit => machine.after = costs.hit,
                 Wait::Miss {
@@ -356,14 +356,18 @@ impl Machine {
     pub unsafe fn in_order(this: *mut Self) {
         // SAFETY: the caller's promise.
         unsafe {
-            loop {
+            while (*this).now >= (*this).limit {
                 let machine = &mut *this;
                 if machine.now >= machine.cpus[usize::from(machine.cpu)].look_at {
                     Self::look(this);
-                } else if machine.now >= machine.next {
+                }
+                if (*this).now >= (*this).next {
                     Self::hand_over(this);
-                } else {
-                    return;
+                    // Resumed, it is the first of its moment: those who come at
+                    // the same one come after.
+                    if (*this).now < (&(*this).cpus)[usize::from((*this).cpu)].look_at {
+                        return;
+                    }
                 }
             }
         }

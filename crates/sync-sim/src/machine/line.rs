@@ -44,6 +44,21 @@ pub enum Wait {
     },
 }
 
+/// Who asks for a line, and what that costs.
+#[derive(Debug)]
+pub struct Asker<'a> {
+    pub cpu: u16,
+    /// When, in picoseconds.
+    pub now: u64,
+    /// How long a line that is had alone is kept from others.
+    pub hold: u64,
+    /// What a line costs that nobody has.
+    pub memory: u64,
+    pub distances: &'a Distances,
+    /// The CPU's.
+    pub held: &'a mut Held,
+}
+
 /// The last lines that a CPU was granted, and until when it keeps them.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
@@ -88,19 +103,17 @@ impl Line {
         self.run == run
     }
 
-    /// A request of `cpu` at `now`, to have the line alone or to read it. Who
-    /// gets it alone keeps it for `hold`.
+    /// A request, to have the line alone or to read it.
     #[inline]
-    pub fn request(
-        &mut self,
-        exclusive: bool,
-        cpu: u16,
-        now: u64,
-        hold: u64,
-        memory: u64,
-        distances: &Distances,
-        held: &mut Held,
-    ) -> Wait {
+    pub fn request(&mut self, exclusive: bool, asker: Asker<'_>) -> Wait {
+        let Asker {
+            cpu,
+            now,
+            hold,
+            memory,
+            distances,
+            held,
+        } = asker;
         if self.owner == cpu {
             return Wait::Hit;
         }

@@ -191,7 +191,8 @@ pub(crate) fn yield_now() -> bool {
     with(|machine| {
         // SAFETY: the machine of this thread; no borrow of it lives.
         unsafe {
-            let call = (*machine).scheduler.call;
+            // Never nothing: who asks for ever has to come to his patience's end.
+            let call = (*machine).scheduler.call.max(1000);
             Machine::step(machine, Operation::Yield, call, at);
             if (*machine).asks_in_vain(at) {
                 Machine::leave(machine);

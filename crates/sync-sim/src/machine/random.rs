@@ -19,6 +19,6 @@ impl Random {
 
     /// A number below `end`, or 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }

@@ -79,11 +79,10 @@ pub fn place(base: usize, addr: usize) -> Option<usize> {
 pub fn take(chunks: usize, run: u32) -> Option<usize> {
     let _guard = TAKING.lock().unwrap_or_else(|poison| poison.into_inner());
     let mut in_row = 0;
-    for at in 0..CHUNKS {
-        in_row = if BLOCKS[at].load(Acquire) == 0 {
-            in_row + 1
-        } else {
-            0
+    for (at, blocks) in BLOCKS.iter().enumerate() {
+        in_row = match blocks.load(Acquire) {
+            0 => in_row + 1,
+            _ => 0,
         };
         if in_row == chunks {
             let first = at + 1 - chunks;

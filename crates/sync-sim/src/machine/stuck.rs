@@ -95,7 +95,7 @@ impl Machine {
             Unended {
                 name: thread.name.clone(),
                 state,
-                place: thread.at.to_string(),
+                place: super::hot::place_of(thread.at),
                 since_ns: self.now.saturating_sub(self.idle_since(thread)) / 1000,
                 starved: self.starves(thread),
             }

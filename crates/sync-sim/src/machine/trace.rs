@@ -54,7 +54,7 @@ impl fmt::Display for Event {
             format!("{:?}", self.operation),
             self.line,
             if self.zero { '0' } else { '1' },
-            self.at
+            super::hot::place_of(self.at)
         )
     }
 }

@@ -1,0 +1,64 @@
+//! `softfault sim calibrate`: this machine as a topology.
+
+use super::presets;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::lab::command;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use softfault_sim::calibrate::{Failure, Options, calibrate};
+use softfault_sim::preset;
+use std::path::PathBuf;
+
+/// Arguments of `sim calibrate`.
+#[derive(Args, Debug)]
+#[command(
+    after_long_help = "It takes a minute or two, and both CPUs at times: what runs beside it shows in the figures. Distances \
+        that this machine does not have, and what it does not allow, are taken from --lacking; `source` in the \
+        result says which."
+)]
+pub struct CalibrateArgs {
+    /// What to call it
+    #[arg(long, default_value = "this-machine")]
+    name: String,
+    /// Where to write it; `-` is stdout
+    #[arg(long, value_name = "PATH", default_value = "-")]
+    json: PathBuf,
+    /// Directory whose disk is measured; a file of 256 MiB is made there
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The topology that has what cannot be measured here
+    #[arg(long, value_name = "NAME|PATH", default_value = "zen5-256")]
+    lacking: String,
+    /// Fewer samples: seconds, and rougher
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &CalibrateArgs) -> Result<(), Error> {
+    let lacking = preset::find(&args.lacking).map_err(Error::input)?;
+    let sink = command::sink(&args.json)?;
+    let interrupt = Interrupt::catch()?;
+    let style = ProgressStyle::with_template("calibrate {spinner} {elapsed} {msg}");
+    let bar = ProgressBar::new_spinner().with_style(style.expect("a well-formed template"));
+    let mut tell = |what: &str| {
+        bar.set_message(what.to_owned());
+        bar.tick();
+        interrupt.check().is_ok()
+    };
+    let options = Options {
+        name: args.name.clone(),
+        quick: args.quick,
+        dir: args.dir.clone(),
+        lacking,
+    };
+    let measured = calibrate(&options, &mut tell);
+    bar.finish_and_clear();
+    let topology = match measured {
+        Ok(topology) => topology,
+        Err(Failure::Stopped) => return interrupt.check(),
+        Err(Failure::Failed(why)) => return Err(Error::input(why)),
+    };
+    command::put(&sink, &presets::json(&topology))
+}

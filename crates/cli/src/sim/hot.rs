@@ -1,0 +1,46 @@
+//! Where simulated time went: the places in the source that waited most for cache lines.
+
+use super::plan::Planned;
+use super::pool::Ran;
+use crate::compare::cells::{plain, titled};
+use crate::results::figure;
+
+/// The `count` hottest places of the first seed of each run.
+pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
+    let mut text = String::new();
+    for (planned, (result, _)) in planned.iter().zip(ran) {
+        let (Ok(outcome), 0) = (result, planned.number) else {
+            continue;
+        };
+        if count == 0 {
+            continue;
+        }
+        let header = [
+            "Place",
+            "Misses",
+            "Queued",
+            "Queue (us)",
+            "Transfer (us)",
+            "Share",
+        ];
+        let mut table = plain(&header, 1);
+        let lines = &outcome.report.hot;
+        let all: u64 = lines.iter().map(|line| line.ns()).sum();
+        for line in lines.iter().take(count) {
+            table.add_row([
+                line.place.clone(),
+                figure::whole(line.misses),
+                figure::whole(line.queued),
+                figure::whole(line.queue_ns / 1000),
+                figure::whole(line.transfer_ns / 1000),
+                format!("{:.1}%", 100.0 * line.ns() as f64 / all.max(1) as f64),
+            ]);
+        }
+        let title = format!(
+            "Waits for cache lines: {} on {} cores, {}",
+            planned.job.workload, planned.job.cores, planned.policy
+        );
+        text += &titled(&title, &table);
+    }
+    text
+}

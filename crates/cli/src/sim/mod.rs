@@ -1,0 +1,55 @@
+//! `softfault sim`: the documents' workloads on simulated machines of N cores.
+//!
+//! `arguments` is what is typed, `plan` the runs that it means, `pool` runs them, `row` is what the JSON has
+//! of one; `rates` and `waits` print the tables, `documents` has the documents' own figures.
+
+mod arguments;
+mod band;
+mod calibrate;
+mod documents;
+mod hot;
+mod plan;
+mod pool;
+mod presets;
+mod rates;
+mod row;
+mod run;
+mod trace;
+mod waits;
+
+use crate::error::Error;
+use arguments::RunArgs;
+use clap::Subcommand;
+use softfault_sim::Workload;
+
+/// What is simulated, or measured for it.
+#[derive(Subcommand, Debug)]
+pub enum SimCommand {
+    /// Document 004's page fault test: threads populate anonymous memory
+    Pft(RunArgs),
+    /// Document 000's: each thread maps a file, touches all of it and unmaps, under a budget too small
+    Thrash(RunArgs),
+    /// Document 002's start of an application: mixed files, a thread of high priority, forks
+    WarmStart(RunArgs),
+    /// Threads map a little anonymous memory, touch it and unmap it
+    Spf(RunArgs),
+    /// Some threads map and unmap, the others touch a file, in one space
+    Storm(RunArgs),
+    /// Measure this machine, and write a topology that --topology takes
+    Calibrate(calibrate::CalibrateArgs),
+    /// List the machines that have a name, with the sources of their figures
+    Presets(presets::PresetsArgs),
+}
+
+/// Runs the command.
+pub fn run(command: &SimCommand) -> Result<(), Error> {
+    match command {
+        SimCommand::Pft(args) => run::run(Workload::Pft, args),
+        SimCommand::Thrash(args) => run::run(Workload::Thrash, args),
+        SimCommand::WarmStart(args) => run::run(Workload::WarmStart, args),
+        SimCommand::Spf(args) => run::run(Workload::Spf, args),
+        SimCommand::Storm(args) => run::run(Workload::Storm, args),
+        SimCommand::Calibrate(args) => calibrate::run(args),
+        SimCommand::Presets(args) => presets::run(args),
+    }
+}

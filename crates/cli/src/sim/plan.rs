@@ -1,0 +1,262 @@
+//! Which runs a command means: cores by policies by seeds.
+
+use super::arguments::RunArgs;
+use crate::error::Error;
+use softfault_sim::topology::{Placement, Topology};
+use softfault_sim::vary::vary;
+use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
+
+/// Where document 004 measured, up to the most CPUs of either machine.
+const PFT_CORES: [usize; 11] = [1, 4, 7, 12, 21, 30, 48, 56, 79, 110, 128];
+/// Threads of document 000.
+const THRASH_THREADS: usize = 500;
+/// Cores of document 002's phone, and of what else has no document.
+const FEW_CORES: usize = 8;
+/// More runs than anybody waits for.
+const MOST_RUNS: usize = 10_000;
+/// More threads than stacks find room.
+const MOST_THREADS: usize = 10_000;
+
+/// One run, and what it is called.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What to simulate.
+    pub job: Job,
+    /// Its policies as they were asked for; of all defaults `default`.
+    pub policy: String,
+    /// Which of its seeds, from 0; the first has the topology as it is.
+    pub number: usize,
+    /// How far off its machine may be, in percent.
+    pub varied: f64,
+}
+
+/// All runs, in the order of results: by cores, then policies, then seeds.
+pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
+    let topology = topology(workload, args)?;
+    let policies = policies(workload, &args.policies)?;
+    let cores = cores(workload, args, &topology);
+    let seeds = args.seeds.unwrap_or(match workload {
+        Workload::Pft | Workload::Spf => 3,
+        _ => 1,
+    });
+    let runs = (cores.len() * policies.len()).saturating_mul(seeds);
+    if runs > MOST_RUNS {
+        return Err(Error::input(format_args!(
+            "{runs} runs: more than {MOST_RUNS}"
+        )));
+    }
+    if args.trace.is_some() && runs > 1 {
+        return Err(Error::input(format_args!(
+            "--trace takes a single run, not {runs}: one of --cores, --policies and --seeds"
+        )));
+    }
+    let mut planned = Vec::with_capacity(runs);
+    for &cores in &cores {
+        for (policy, policies) in &policies {
+            for number in 0..seeds {
+                let seed = args.seed.wrapping_add(number as u64);
+                let varied = if number == 0 { 0.0 } else { args.vary };
+                let machine = vary(&topology, seed, varied);
+                let mut job = job(workload, args, machine, cores)?;
+                job.policies = *policies;
+                job.seed = seed;
+                planned.push(Planned {
+                    job,
+                    policy: policy.clone(),
+                    number,
+                    varied,
+                });
+            }
+        }
+    }
+    Ok(planned)
+}
+
+fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> Result<Job, Error> {
+    let threads = args.threads.unwrap_or(match workload {
+        Workload::Thrash => THRASH_THREADS,
+        // One maps, so that one is left to touch.
+        Workload::Storm => cores.max(2),
+        _ => cores,
+    });
+    if threads > MOST_THREADS {
+        return Err(Error::input(format_args!(
+            "{threads} threads: at most {MOST_THREADS} find room"
+        )));
+    }
+    let cpus = topology.cpus();
+    if cores > cpus {
+        return Err(Error::input(format_args!(
+            "--cores {cores}: {} has {cpus} CPUs",
+            topology.name
+        )));
+    }
+    let mut job = Job::new(workload, topology, cores, threads);
+    job.mmu = mmu(&args.mmu)?;
+    job.shared = args.shared;
+    if let Some(region) = args.region {
+        // The budget that the workload takes by default is for its own region.
+        let more = region.saturating_sub(job.region);
+        job.memory = (job.memory).saturating_add(more.saturating_mul(2 * threads as u64));
+        job.region = region;
+    }
+    job.memory = args.memory.unwrap_or(job.memory);
+    job.file = args.file_size.unwrap_or(job.file);
+    job.files = args.files.unwrap_or(job.files);
+    job.mappers = args.mappers.unwrap_or(job.mappers);
+    job.seconds = args.seconds.unwrap_or(job.seconds);
+    job.patience = args.patience.unwrap_or(job.patience);
+    job.io_errors_per_million = args.io_errors;
+    job.trace = args.trace.is_some();
+    Ok(job)
+}
+
+fn mmu(text: &str) -> Result<MmuKind, Error> {
+    text.parse()
+        .map_err(|why| Error::input(format_args!("--mmu: {why}")))
+}
+
+/// The machine, before any seed has varied it.
+fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
+    let default = match workload {
+        Workload::Pft | Workload::Spf => "broadwell-56",
+        _ => "x86-256",
+    };
+    let name = args.topology.as_deref().unwrap_or(default);
+    let mut topology = preset::find(name).map_err(Error::input)?;
+    match (args.placement.as_deref(), workload) {
+        (Some("packed"), _) => topology.placement = Placement::Packed,
+        (Some(_), _) => topology.placement = Placement::Spread,
+        // A phone's cores are near each other.
+        (None, Workload::WarmStart) => topology.placement = Placement::Packed,
+        (None, _) => {}
+    }
+    Ok(topology)
+}
+
+fn cores(workload: Workload, args: &RunArgs, topology: &Topology) -> Vec<usize> {
+    let cpus = topology.cpus();
+    let mut cores = match (&args.cores[..], workload) {
+        ([], Workload::Pft) => {
+            let points = PFT_CORES.into_iter().filter(|&cores| cores <= cpus);
+            // 56 is where the first table ends, and no point of the second.
+            points.filter(|&cores| cores != 56 || cpus <= 56).collect()
+        }
+        ([], Workload::Thrash) => vec![cpus],
+        ([], _) => vec![FEW_CORES.min(cpus)],
+        (given, _) => given.to_vec(),
+    };
+    let mut seen = Vec::new();
+    cores.retain(|cores| {
+        let new = !seen.contains(cores);
+        seen.push(*cores);
+        new
+    });
+    cores
+}
+
+fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policies)>, Error> {
+    let given: Vec<&str> = match (given, workload) {
+        ([], Workload::Pft | Workload::Spf) => vec!["lock=rwsem", "lock=refcount"],
+        ([], Workload::Thrash) => {
+            vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no", "default"]
+        }
+        ([], _) => vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no"],
+        (given, _) => given.iter().map(String::as_str).collect(),
+    };
+    let mut named: Vec<(String, Policies)> = Vec::new();
+    for text in given {
+        let text = if text == "default" { "" } else { text };
+        let policies: Policies = text
+            .parse()
+            .map_err(|why| Error::input(format_args!("--policies: {why}")))?;
+        if named.iter().any(|(_, other)| *other == policies) {
+            return Err(Error::input(format_args!(
+                "--policies: `{}` is there twice",
+                name(text)
+            )));
+        }
+        named.push((name(text), policies));
+    }
+    Ok(named)
+}
+
+fn name(text: &str) -> String {
+    match text {
+        "" => "default".into(),
+        text => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn args(words: &[&str]) -> RunArgs {
+        let command = RunArgs::augment_args(clap::Command::new("sim"));
+        let matches = command.try_get_matches_from([&["sim"], words].concat());
+        RunArgs::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn without_arguments_a_workload_is_its_documents() {
+        let runs = plan(Workload::Pft, &args(&[])).unwrap();
+        assert_eq!(runs.len(), 8 * 2 * 3);
+        assert_eq!(runs.last().unwrap().job.cores, 56);
+        let zen = plan(Workload::Pft, &args(&["--topology", "zen5-256"])).unwrap();
+        assert_eq!(zen.len(), 10 * 2 * 3);
+        assert!(zen.iter().all(|run| run.job.threads == run.job.cores));
+        let thrash = plan(Workload::Thrash, &args(&[])).unwrap();
+        assert_eq!((thrash[0].job.cores, thrash[0].job.threads), (256, 500));
+        let phone = plan(Workload::WarmStart, &args(&[])).unwrap();
+        assert_eq!(phone[0].job.cores, 8);
+        assert_eq!(phone[0].job.topology.placement, Placement::Packed);
+    }
+
+    #[test]
+    fn a_seed_is_the_same_machine_for_all_policies_and_the_first_is_the_preset() {
+        let words = ["--cores", "4", "--seeds", "3", "--seed", "7"];
+        let runs = plan(Workload::Pft, &args(&words)).unwrap();
+        let preset = preset::named("broadwell-56").unwrap();
+        assert_eq!(runs[0].job.topology, preset);
+        for number in 0..3 {
+            let [a, b] = [&runs[number].job, &runs[number + 3].job];
+            assert_eq!((a.seed, &a.topology), (b.seed, &b.topology));
+            assert_eq!(a.seed, 7 + number as u64);
+        }
+        assert_ne!(runs[1].job.topology, preset);
+        assert_ne!(runs[1].job.topology, runs[2].job.topology);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        let error = |workload, words: &[&str]| {
+            let error = plan(workload, &args(words)).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        };
+        let pft = Workload::Pft;
+        assert!(error(pft, &["--cores", "57"]).contains("broadwell-56 has 56 CPUs"));
+        assert!(error(pft, &["--topology", "vax"]).contains("vax"));
+        assert!(error(pft, &["--policies", "lock=none"]).contains("lock"));
+        assert!(error(pft, &["--policies", "default,lock=refcount"]).contains("twice"));
+        assert!(error(pft, &["--mmu", "hard"]).contains("soft or uffd"));
+        assert!(error(pft, &["--trace", "t"]).contains("single run, not 48"));
+        assert!(error(pft, &["--threads", "20000"]).contains("20000 threads"));
+        assert!(error(pft, &["--seeds", "999999"]).contains("more than"));
+    }
+
+    #[test]
+    fn a_larger_region_has_a_larger_budget() {
+        let usual = plan(pft(), &args(&["--cores", "4"])).unwrap();
+        let large = plan(pft(), &args(&["--cores", "4", "--region", "64M"])).unwrap();
+        let populated = |run: &Planned| run.job.region * run.job.threads as u64;
+        assert!(large[0].job.memory > populated(&large[0]));
+        assert!(large[0].job.memory > usual[0].job.memory);
+    }
+
+    fn pft() -> Workload {
+        Workload::Pft
+    }
+}

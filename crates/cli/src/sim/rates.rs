@@ -1,0 +1,180 @@
+//! Rates as bands, in the shape of document 004's table, its machines' own rows beneath ours.
+
+use super::band::{Band, percent, rate};
+use super::documents::{Pft, PftRow, documents};
+use super::row::Row;
+use crate::compare::cells::{heading, plain, titled};
+use softfault_sim::Policies;
+
+/// A rate: what it is called, and what it is of a run.
+type Rate = (&'static str, fn(&Row) -> f64);
+/// The same of the documents' rows.
+type DocumentRate = fn(&PftRow) -> [f64; 2];
+
+const PER_CPU: Rate = ("faults/cpu", |row| row.faults_per_cpu);
+const PER_SECOND: Rate = ("faults/sec", |row| row.faults_per_s);
+const TOUCHES: Rate = ("touches/sec", |row| row.accesses as f64 / row.elapsed_s);
+const ROUNDS: Rate = ("rounds/sec", |row| row.rounds_per_s.unwrap_or(0.0));
+
+/// The table of one workload's rows.
+pub fn table(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let rates: &[Rate] = match first.workload {
+        "pft" | "spf" => &[PER_CPU, PER_SECOND],
+        "storm" => &[TOUCHES, PER_SECOND],
+        _ => &[ROUNDS],
+    };
+    let policies = distinct(rows, |row| row.policy.clone());
+    let cores = distinct(rows, |row| row.cores);
+    let mut header = vec![String::new(), String::new()];
+    for (at, policy) in policies.iter().enumerate() {
+        header.push(heading(policy));
+        header.extend((at > 0).then(|| "Change".to_owned()));
+    }
+    let mut table = plain(&header, 2);
+    let mut sources = Vec::new();
+    for rate in rates {
+        for &cores in &cores {
+            let figures = |policy: &String| of(rows, cores, policy, rate.1);
+            let figures: Vec<Vec<f64>> = policies.iter().map(figures).collect();
+            let name = format!("{}-{cores}", rate.0);
+            table.add_row(means(&name, &figures));
+            if figures.iter().any(|figures| figures.len() > 1) {
+                table.add_row(bands(&figures));
+            }
+            let documents = match first.workload {
+                "pft" => beside(rate.0, cores, &policies),
+                _ => Vec::new(),
+            };
+            for (row, source) in documents {
+                table.add_row(row);
+                if !sources.contains(&source) {
+                    sources.push(source);
+                }
+            }
+        }
+    }
+    let mut text = titled(&title(rows), &table);
+    for source in sources {
+        text += &format!("\n{source}");
+    }
+    text + if first.workload == "pft" { "\n" } else { "" }
+}
+
+fn title(rows: &[Row]) -> String {
+    let first = &rows[0];
+    let shared = if first.shared {
+        ", one mapping for all"
+    } else {
+        ""
+    };
+    let seeds = distinct(rows, |row| row.seed).len();
+    let over = match seeds {
+        1 => format!("seed {}", first.seed),
+        _ => {
+            let varied = rows.iter().map(|row| row.varied_percent);
+            format!(
+                "{seeds} seeds, low..median..high over machines with costs up to {} % off",
+                varied.fold(0.0, f64::max)
+            )
+        }
+    };
+    format!(
+        "Simulated {}{shared}, {} page tables, on {}: {over}; more is better",
+        first.workload, first.mmu, first.topology
+    )
+}
+
+/// Each value once, in the order of its first appearance.
+pub fn distinct<T: PartialEq>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+    let mut values = Vec::new();
+    for row in rows {
+        let value = of(row);
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+/// A rate of each seed; a run that failed has none, nor have its pairs.
+fn of(rows: &[Row], cores: usize, policy: &str, rate: fn(&Row) -> f64) -> Vec<f64> {
+    let failed = |seed: u64| {
+        rows.iter()
+            .any(|row| row.error.is_some() && (row.cores, row.seed) == (cores, seed))
+    };
+    let like = rows
+        .iter()
+        .filter(|row| row.cores == cores && row.policy == policy);
+    let whole = like.filter(|row| !failed(row.seed) && row.elapsed_s > 0.0);
+    whole.map(rate).collect()
+}
+
+fn means(name: &str, figures: &[Vec<f64>]) -> Vec<String> {
+    let mut cells = vec!["Hmean".to_owned(), name.to_owned()];
+    let bands: Vec<Option<Band>> = figures.iter().map(|figures| Band::of(figures)).collect();
+    for (at, band) in bands.iter().enumerate() {
+        cells.push(band.map_or("-".into(), |band| format!("{:.0}", band.mean)));
+        if at > 0 {
+            let change = bands[0].zip(*band).filter(|(before, _)| before.mean > 0.0);
+            cells.push(change.map_or("-".into(), |(before, after)| {
+                percent(100.0 * (after.mean / before.mean - 1.0))
+            }));
+        }
+    }
+    cells
+}
+
+fn bands(figures: &[Vec<f64>]) -> Vec<String> {
+    let mut cells = vec!["".to_owned(), "  band".to_owned()];
+    for (at, after) in figures.iter().enumerate() {
+        let band = Band::of(after);
+        cells.push(band.map_or("-".into(), |band| band.show(rate)));
+        if at > 0 {
+            let changes = Band::of_changes(&figures[0], after);
+            cells.push(changes.map_or("-".into(), |changes| changes.show(percent)));
+        }
+    }
+    cells
+}
+
+/// The documents' rows for this rate and as many CPUs, each with its source.
+fn beside(name: &str, cores: usize, policies: &[String]) -> Vec<(Vec<String>, String)> {
+    let rate: DocumentRate = match name {
+        "faults/cpu" => |row| row.faults_per_cpu,
+        _ => |row| row.faults_per_s,
+    };
+    let mut all = Vec::new();
+    for table in documents().pft {
+        let Some(row) = table.rows.iter().find(|row| row.cpus == cores) else {
+            continue;
+        };
+        let (name, figures) = (label(&table), rate(row));
+        let source = format!("{name}: {}; {}", table.machine, table.source);
+        let mut cells = vec!["".to_owned(), format!("  {name}")];
+        for (at, policy) in policies.iter().enumerate() {
+            let side = table.sides.iter().position(|side| same(side, policy));
+            cells.push(side.map_or(String::new(), |side| format!("{:.0}", figures[side])));
+            if at > 0 {
+                let change = (side == Some(1)).then(|| 100.0 * (figures[1] / figures[0] - 1.0));
+                cells.push(change.map_or(String::new(), percent));
+            }
+        }
+        all.push((cells, source));
+    }
+    all
+}
+
+/// What a document's table is called in ours.
+fn label(table: &Pft) -> String {
+    let machine = table.machine.split(',').next().unwrap_or_default();
+    format!("document {}, {machine}", table.document)
+}
+
+/// Whether two texts name the same policies.
+fn same(a: &str, b: &str) -> bool {
+    let parse = |text: &str| text.replace("default", "").parse::<Policies>().ok();
+    parse(a).is_some() && parse(a) == parse(b)
+}

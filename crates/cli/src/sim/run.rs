@@ -1,0 +1,95 @@
+//! Runs a workload's simulations and shows what came of them.
+
+use super::arguments::RunArgs;
+use super::plan::{self, Planned};
+use super::pool::{self, Ran};
+use super::row::Row;
+use super::{band, hot, rates, trace, waits};
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::lab::command::{self, Sink};
+use softfault_sim::{Trouble, Workload};
+use std::path::Path;
+
+/// Runs the command.
+pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
+    let planned = plan::plan(workload, args)?;
+    let sink = |path: &Path| command::sink(path);
+    let json = args.json.as_deref().map(sink).transpose()?;
+    let traced = args.trace.as_deref().map(sink).transpose()?;
+    if let (Some(Sink::Stdout), Some(Sink::Stdout)) = (&json, &traced) {
+        return Err(Error::input("--json and --trace cannot both go to stdout"));
+    }
+    let interrupt = Interrupt::catch()?;
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let ran = pool::run_all(&planned, args.jobs.unwrap_or(here), &interrupt)?;
+    refused(&ran)?;
+    let rows: Vec<Row> = (planned.iter().zip(&ran))
+        .map(|(planned, (result, wall))| Row::new(planned, result, *wall))
+        .collect();
+    let text = text(&planned, &ran, &rows, args.hot);
+    match (&json, &traced) {
+        (Some(Sink::Stdout), _) | (_, Some(Sink::Stdout)) => eprint!("{text}"),
+        _ => command::print(&text)?,
+    }
+    if let Some(sink) = &json {
+        let mut text = serde_json::to_string_pretty(&rows).expect("rows are plain data");
+        text.push('\n');
+        command::put(sink, &text)?;
+    }
+    if let (Some(sink), Ok(outcome)) = (&traced, &ran[0].0) {
+        trace::write(sink, outcome, &interrupt)?;
+    }
+    failures(&rows)
+}
+
+/// A job that cannot be run is the caller's, and none of the others can.
+fn refused(ran: &[Ran]) -> Result<(), Error> {
+    for (result, _) in ran {
+        if let Err(trouble @ Trouble::Job(_)) = result {
+            return Err(Error::input(trouble));
+        }
+    }
+    Ok(())
+}
+
+fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> String {
+    let mut text = String::new();
+    if rows.iter().any(|row| row.error.is_none()) {
+        text += &rates::table(rows);
+        text += &waits::tables(rows);
+        text += &hot::tables(planned, ran, hot_lines);
+        text += &format!("\n{}\n", speed(rows));
+    }
+    text
+}
+
+/// How fast it was simulated; a simulation is one thread.
+fn speed(rows: &[Row]) -> String {
+    let ended = || rows.iter().filter(|row| row.error.is_none());
+    let operations: u64 = ended().map(|row| row.operations).sum();
+    let wall: f64 = ended().map(|row| row.wall_s).sum();
+    let virtual_s: f64 = ended().map(|row| row.virtual_s).sum();
+    format!(
+        "{} runs: {virtual_s:.3} virtual seconds, {} facade operations, {} of them a second of wall clock and run",
+        ended().count(),
+        band::rate(operations as f64),
+        band::rate(operations as f64 / wall.max(1e-9)),
+    )
+}
+
+/// All that failed, in full; a deadlock's text has a line for each thread.
+fn failures(rows: &[Row]) -> Result<(), Error> {
+    let failed: Vec<&Row> = rows.iter().filter(|row| row.error.is_some()).collect();
+    for row in &failed {
+        let why = row.error.as_deref().unwrap_or_default();
+        eprintln!("\n{}:\n{}", row.describe(), why.trim_end());
+    }
+    match failed.len() {
+        0 => Ok(()),
+        some => Err(Error::failed(format_args!(
+            "{some} of {} runs failed",
+            rows.len()
+        ))),
+    }
+}

@@ -1,0 +1,108 @@
+//! Tables that the lab has too: document 000's rounds and document 002's waits, by the lab's own code, and
+//! the documents' figures under them.
+
+use super::documents::{Documents, documents};
+use super::rates::distinct;
+use super::row::Row;
+use crate::compare::cases::Cases;
+use crate::compare::cells::{plain, titled};
+use crate::compare::{rounds, waits};
+use crate::results::{self, RANGES, figure};
+
+/// Rounds and retries of thrash; locks and waits of what has waited.
+pub fn tables(rows: &[Row]) -> String {
+    let text = serde_json::to_string(rows).expect("rows are plain data");
+    let alike = results::parse(&text).expect("rows are the lab's and more");
+    let names = distinct(rows, |row| row.on.clone());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let cases = Cases::all(&alike, &names);
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let mut text = match &names[..] {
+        [before, after] => format!("\nbefore: {before}\nafter:  {after}\n"),
+        _ => String::new(),
+    };
+    match first.workload {
+        "thrash" => {
+            text += &rounds::tables(&cases);
+            text += &thrash(&documents());
+            text += &waits::tables(&cases);
+        }
+        "warm-start" => {
+            text += &waits::tables(&cases);
+            text += &warm_start(&documents());
+        }
+        "storm" => text += &waits::tables(&cases),
+        // Rates are all that their documents have.
+        _ => return String::new(),
+    }
+    text
+}
+
+fn thrash(documents: &Documents) -> String {
+    let document = &documents.thrash;
+    let header = [
+        "Case",
+        "Total Rounds",
+        "Throughput",
+        "Miss/Drop(%)",
+        "RETRY_MMAP_DROP",
+        "RETRY_IO_MISS",
+    ];
+    let mut table = plain(&header, 1);
+    for row in &document.rows {
+        table.add_row([
+            row.case.clone(),
+            figure::whole(row.rounds),
+            format!("{:.2} /s", row.rounds_per_s),
+            format!("{:.2}", row.miss_drop_percent),
+            figure::whole(row.retry_mmap_drop),
+            figure::whole(row.retry_io_miss),
+        ]);
+    }
+    let title = format!(
+        "Document {}: {}, {} s ({})",
+        document.document, document.machine, document.seconds, document.source
+    );
+    titled(&title, &table)
+}
+
+fn warm_start(documents: &Documents) -> String {
+    let document = &documents.warm_start;
+    let title = format!(
+        "Document {}: {} ({})",
+        document.document, document.machine, document.source
+    );
+    let header = |first| [first, "Before (Avg)", "After (Avg)", "Change"];
+    let mut metrics = plain(&header("Metric"), 1);
+    for (name, before, after) in &document.metrics {
+        metrics.add_row(row(name, *before, *after));
+    }
+    let mut text = titled(&title, &metrics);
+    let distributions = [
+        ("read", &document.read_ranges),
+        ("write", &document.write_ranges),
+    ];
+    for (mode, ranges) in distributions {
+        let mut table = plain(&header("Range (us)"), 1);
+        for (name, [before, after]) in RANGES.iter().zip(ranges) {
+            table.add_row(row(name, *before as f64, *after as f64));
+        }
+        let title = format!(
+            "Document {}: waits for mmap_lock, {mode}",
+            document.document
+        );
+        text += &titled(&title, &table);
+    }
+    text
+}
+
+fn row(name: &str, before: f64, after: f64) -> [String; 4] {
+    let change = match (before, after) {
+        (0.0, 0.0) => "N/A".into(),
+        _ => figure::change(before, after),
+    };
+    let show = |value: f64| figure::whole(value.round() as u64);
+    [name.to_owned(), show(before), show(after), change]
+}

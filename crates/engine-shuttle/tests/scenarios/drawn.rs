@@ -1,0 +1,65 @@
+//! Lists of operations that are drawn.
+
+use crate::scene::explore;
+use softfault_oracle::{Draw, Random, Reads, Stage, play_spaces};
+
+fn drawn(name: &'static str, schedules: u64, draw: Draw) {
+    explore(name, schedules, move |seed| {
+        let mut random = Random::new(seed);
+        let stage = Stage {
+            spaces: draw.spaces,
+            pages: draw.pages,
+            file_pages: draw.file_pages as u64,
+            queue: [0, 2, 8][random.below(3)],
+            reads: [Reads::AtOnce, Reads::OneByOne(1), Reads::OneByOne(4)][random.below(3)],
+            hole: [0..0, 1..3][random.below(2)].clone(),
+            ..Stage::default()
+        };
+        let stage = stage.with_policies_of(seed);
+        let setup = draw.setup(&mut random);
+        let lists = draw.lists(&mut random);
+        play_spaces(&stage, &setup, &lists);
+    });
+}
+
+#[test]
+fn two_threads_one_space() {
+    let draw = Draw {
+        spaces: 1,
+        pages: 12,
+        file_pages: 12,
+        threads: 2,
+        ops: 6,
+        forks: false,
+        pins: false,
+    };
+    drawn("two_threads_one_space", 8_000, draw);
+}
+
+#[test]
+fn three_threads_two_spaces() {
+    let draw = Draw {
+        spaces: 2,
+        pages: 12,
+        file_pages: 12,
+        threads: 3,
+        ops: 4,
+        forks: true,
+        pins: false,
+    };
+    drawn("three_threads_two_spaces", 8_000, draw);
+}
+
+#[test]
+fn four_threads_with_pins() {
+    let draw = Draw {
+        spaces: 2,
+        pages: 12,
+        file_pages: 8,
+        threads: 4,
+        ops: 3,
+        forks: false,
+        pins: true,
+    };
+    drawn("four_threads_with_pins", 5_000, draw);
+}

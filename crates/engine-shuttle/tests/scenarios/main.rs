@@ -1,0 +1,53 @@
+//! Whole faults over the soft page tables, against whatever changes what they
+//! show, under schedules that a seed says.
+//!
+//! Each scenario is a list of operations for each thread, over a store whose
+//! reads end at once, one by one as the schedule says, or when an operation says
+//! so. The operations and the oracle are those of the plain runs and property
+//! tests (`softfault_oracle::play_spaces`): what a touch shows must have been so
+//! at some moment of it. At the end of each schedule everything is taken down:
+//! nothing may be charged, no frame, folio, VMA or tree node in use. A wake-up
+//! that is lost is a deadlock, or a timeout that ends while nobody else can run.
+//!
+//! Every schedule draws its scheduler: anybody at each point; whoever ran, mostly;
+//! or PCT with one to four changes of priority, a depth of two to five
+//! (`sync::explore`). It draws the policies too: both locks of VMAs, all three of
+//! `RetryLock`, both of `RetryPin`. `MissAccounting` is the default.
+//!
+//! | file | a fault against | schedules | points each |
+//! |---|---|---|---|
+//! | `unmap` | `munmap` of its VMA and of a part, and what is mapped there next; a slot that another space takes | 14,000 | 717 |
+//! | `remap` | `mremap`, at the old place and at the new one | 9,000 | 875 |
+//! | `protect` | `mprotect`, and what cores have buffered | 9,000 | 774 |
+//! | `advise` | `madvise`, which splits and merges; prefetch | 8,000 | 1,454 |
+//! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,611 |
+//! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 497 |
+//! | `fork` | `fork`, and parent, child and grandchild afterwards | 10,000 | 1,028 |
+//! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,043 |
+//! | `reads` | verbs that end before the read does | 8,000 | 346 |
+//! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,701 |
+//! | | | **123,000** | 1,083 |
+//!
+//! All of them took 61 to 109 s on two cores that other builds shared. A point is
+//! an access where somebody else could have run. Each run asserts how many
+//! schedules it was.
+//!
+//! A schedule that fails prints its seed and the command that runs it again.
+//!
+//! ```text
+//!   just shuttle 10_000_000       so many schedules of each scenario
+//!   just shuttle-seed 4711 unmap::fault_against_unmap
+//! ```
+
+mod advise;
+mod budget;
+mod drawn;
+mod fork;
+mod found;
+mod protect;
+mod reads;
+mod reclaim;
+mod remap;
+mod scene;
+mod truncate;
+mod unmap;

@@ -1,0 +1,118 @@
+//! The engine on simulated machines.
+
+mod rig;
+
+use rig::{Rig, topology};
+use softfault_engine_sim::lock::{Mutex, RwSem};
+use softfault_engine_sim::policy::VmaLockKind;
+use sync::Arc;
+use sync::machine::{self, Config, Heap, Report};
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+fn config(cores: usize, seed: u64) -> Config {
+    Config::new(topology(2, cores.div_ceil(2) as u16), cores, seed)
+}
+
+/// Runs `threads` of `body`, each with its number, and waits for them.
+fn all(threads: usize, body: impl Fn(usize) + Clone + Send + 'static) {
+    let threads: Vec<_> = (0..threads)
+        .map(|thread| {
+            let body = body.clone();
+            sync::thread::spawn(move || body(thread))
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("it ends"));
+}
+
+#[test]
+fn a_mutex_excludes_on_more_threads_than_cores() {
+    for seed in 0..8 {
+        let (sum, _) = machine::run(config(4, seed), || {
+            let count = Arc::new(Mutex::new(0));
+            let shared = count.clone();
+            all(12, move |_| {
+                for _ in 0..50 {
+                    let mut count = shared.lock();
+                    let seen = *count;
+                    sync::work(300);
+                    *count = seen + 1;
+                }
+            });
+            *count.lock()
+        })
+        .expect("nobody waits for ever");
+        assert_eq!(sum, 12 * 50);
+    }
+}
+
+#[test]
+fn readers_share_and_writers_do_not() {
+    let (sum, _) = machine::run(config(8, 3), || {
+        let sem = Arc::new(RwSem::new(Arc::new(rig::VirtualClock)));
+        let value = Arc::new(sync::atomic::AtomicU64::new(0));
+        let (shared, count) = (sem.clone(), value.clone());
+        all(8, move |thread| {
+            for round in 0..40 {
+                if (thread + round) % 4 == 0 {
+                    let _guard = shared.write();
+                    let seen = count.load(sync::atomic::Ordering::Relaxed);
+                    sync::work(500);
+                    count.store(seen + 1, sync::atomic::Ordering::Relaxed);
+                } else {
+                    let _guard = shared.read();
+                    let seen = count.load(sync::atomic::Ordering::Relaxed);
+                    sync::work(500);
+                    assert_eq!(count.load(sync::atomic::Ordering::Relaxed), seen);
+                }
+            }
+        });
+        value.load(sync::atomic::Ordering::Relaxed)
+    })
+    .expect("nobody waits for ever");
+    assert_eq!(sum, 8 * 10);
+}
+
+/// Faults of all cores in one mapping.
+fn faults(cores: usize, seed: u64, kind: VmaLockKind) -> Report {
+    const PAGES: usize = 32;
+    let ran = machine::run(config(cores, seed), || {
+        let rig = Rig::new(2 * cores * PAGES + 8192, kind);
+        let start = rig.map(cores * PAGES);
+        let shared = rig.clone();
+        all(cores, move |thread| {
+            let mut core = shared.core();
+            for page in 0..PAGES {
+                shared.touch(&mut core, start, thread * PAGES + page);
+            }
+        });
+        rig.unmap(start, cores * PAGES);
+    });
+    ran.expect("nobody waits for ever").1
+}
+
+#[test]
+fn faults_of_one_mapping_have_one_outcome_for_a_seed() {
+    for kind in [VmaLockKind::Refcount, VmaLockKind::Rwsem] {
+        let first = faults(16, 5, kind);
+        let again = faults(16, 5, kind);
+        assert_eq!(first.digest, again.digest);
+        assert_eq!(first.elapsed_ns, again.elapsed_ns);
+        assert_eq!(first.hot, again.hot);
+        assert_ne!(first.digest, faults(16, 6, kind).digest);
+        assert!(first.hot[0].place.starts_with("crates/engine/src/"));
+    }
+}
+
+#[test]
+fn what_all_faults_count_in_costs_more_on_more_cores() {
+    let waits = |cores: usize| {
+        let report = faults(cores, 1, VmaLockKind::Refcount);
+        report.hot.iter().map(|line| line.ns()).sum::<u64>() / cores as u64
+    };
+    let (few, many) = (waits(2), waits(32));
+    assert!(many > 2 * few, "{few} ns a core on 2 cores, {many} on 32");
+}

@@ -1,0 +1,139 @@
+//! Lists of operations from a seed.
+
+use crate::op::{MapAdvice, Op};
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+
+/// Numbers from a seed: SplitMix64.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of `seed`.
+    pub fn new(seed: u64) -> Self {
+        // Apart from whoever else draws from this seed.
+        Self(seed ^ 0x5851_F42D_4C95_7F2D)
+    }
+
+    /// The next number, less than `end`, which is not 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+/// What lists are drawn for. Each thread changes what its own part of every
+/// space shows, and touches all of it.
+#[derive(Debug, Clone)]
+pub struct Draw {
+    /// Spaces at the start.
+    pub spaces: usize,
+    /// Pages of each.
+    pub pages: usize,
+    /// Pages of the file.
+    pub file_pages: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Operations of each.
+    pub ops: usize,
+    /// Forks are among them.
+    pub forks: bool,
+    /// Pages are pinned, and so not cut off.
+    pub pins: bool,
+}
+
+impl Draw {
+    /// Something in every part of every space.
+    pub fn setup(&self, random: &mut Random) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for space in 0..self.spaces as u8 {
+            for thread in 0..self.threads {
+                let part = self.part(thread);
+                let middle = part.start + 1 + random.below(part.len() - 1);
+                ops.push(self.map_file(space, part.start..middle, random));
+                let pages = middle..part.end;
+                ops.push(Op::MapZeros { space, pages });
+            }
+        }
+        ops
+    }
+
+    /// A list for each thread.
+    pub fn lists(&self, random: &mut Random) -> Vec<Vec<Op>> {
+        let list = |thread| (0..self.ops).map(|_| self.op(thread, random)).collect();
+        (0..self.threads).map(list).collect()
+    }
+
+    /// The pages that a thread may change.
+    fn part(&self, thread: usize) -> Range<usize> {
+        let each = self.pages / self.threads;
+        thread * each..(thread + 1) * each
+    }
+
+    fn map_file(&self, space: u8, pages: Range<usize>, random: &mut Random) -> Op {
+        // Mostly so that neighbours merge.
+        let most = self.file_pages - pages.len().min(self.file_pages);
+        let from = match random.below(3) {
+            0 => random.below(most + 1),
+            _ => pages.start.min(most),
+        };
+        Op::MapFile { space, pages, from }
+    }
+
+    fn op(&self, thread: usize, random: &mut Random) -> Op {
+        let space = random.below(self.spaces + usize::from(self.forks)) as u8;
+        let part = self.part(thread);
+        let start = part.start + random.below(part.len());
+        let pages = start..start + 1 + random.below(part.end - start);
+        let at = random.below(self.pages * PAGE_SIZE);
+        let few = at..at + 1 + random.below(2 * PAGE_SIZE);
+        let first = random.below(self.file_pages);
+        let of_file = first..first + 1 + random.below(self.file_pages - first);
+        match random.below(32) {
+            0..9 => Op::ReadBytes { space, bytes: few },
+            9..14 => Op::WriteBytes {
+                space,
+                bytes: few,
+                seed: 0,
+            },
+            14 => Op::MapZeros { space, pages },
+            15 => self.map_file(space, pages, random),
+            16..18 => Op::UnmapPages { space, pages },
+            18..20 => Op::ProtectPages {
+                space,
+                pages,
+                protection: [Protection::None, Protection::Read, Protection::ReadWrite]
+                    [random.below(3)],
+            },
+            20 => Op::AdvisePages {
+                space,
+                pages,
+                advice: [MapAdvice::Normal, MapAdvice::Random, MapAdvice::Sequential]
+                    [random.below(3)],
+            },
+            21..23 => {
+                let to = part.start + random.below(part.len());
+                let most = (part.end - to).min(pages.len());
+                let pages = pages.start..pages.start + most;
+                Op::RemapPages { space, pages, to }
+            }
+            23 if self.forks => Op::Fork { space },
+            24 if self.forks => Op::Exit { space },
+            25 => Op::PrefetchFile { pages: of_file },
+            26 => Op::InvalidateFile { pages: of_file },
+            27 if self.pins => Op::PinFile { pages: of_file },
+            // One thread alone knows how long the file is.
+            28 if thread == 0 && !self.pins => Op::Truncate {
+                len: random.below(self.file_pages * PAGE_SIZE + 1) as u32,
+            },
+            29 if thread == 0 => Op::Memory {
+                more: random.below(256) as u8,
+            },
+            30 => Op::Evict,
+            _ => Op::ReadBytes { space, bytes: few },
+        }
+    }
+}

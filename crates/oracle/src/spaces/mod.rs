@@ -1,0 +1,23 @@
+//! N spaces and M threads: lists of operations that are obeyed at a time, and an
+//! oracle that says what each touch may show.
+//!
+//! ```text
+//!   Stage ── setup: one thread ── lists: a thread each ── one thread looks at
+//!                                 and one that lets      everything once more,
+//!                                 reads end              takes all down
+//! ```
+//!
+//! - [`Stage`]: spaces, pages, policies, memory; and who plays.
+//! - `history`: what may be seen of a thing that others change meanwhile.
+//! - `shadow`: what every page may show, in these terms.
+//! - `world`: the engine obeys, and the shadow is asked.
+//! - [`Draw`]: lists from a seed.
+
+mod draw;
+mod history;
+mod play;
+mod shadow;
+mod world;
+
+pub use draw::{Draw, Random};
+pub use play::{Reads, Stage, play_spaces};

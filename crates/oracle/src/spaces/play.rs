@@ -1,0 +1,158 @@
+//! Playing lists of operations, a thread each.
+
+use super::world::World;
+use crate::op::Op;
+use crate::{Rig, TestStore, together};
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::policy::{Policies, RetryPin};
+
+/// When the reads of a store end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// So many one by one, each when the schedule says so; then at once.
+    OneByOne(usize),
+    /// When [`Op::Release`] says so; those of the setup at once.
+    ByOperation,
+}
+
+/// Where lists are played.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// Spaces at the start.
+    pub spaces: usize,
+    /// Pages of each that operations are about.
+    pub pages: usize,
+    /// Pages of the file.
+    pub file_pages: u64,
+    /// Pages of it that were never written.
+    pub hole: Range<u64>,
+    /// Of the engine.
+    pub policies: Policies,
+    /// Asynchronous reads that the store takes at a time.
+    pub queue: usize,
+    /// When reads end.
+    pub reads: Reads,
+    /// Pages of the budget that are left when the threads begin; None: all.
+    pub free: Option<u64>,
+    /// An access may fail for want of memory.
+    pub may_be_short: bool,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self {
+            spaces: 1,
+            pages: 16,
+            file_pages: 8,
+            hole: 0..0,
+            policies: Policies::default(),
+            queue: 0,
+            reads: Reads::AtOnce,
+            free: None,
+            may_be_short: false,
+        }
+    }
+}
+
+/// The least budget, in pages.
+const BUDGET: u64 = 2048;
+
+impl Stage {
+    /// One space of so many pages, and all else as by default.
+    pub fn of_pages(pages: usize) -> Self {
+        Self {
+            pages,
+            ..Self::default()
+        }
+    }
+
+    /// One of all combinations of the policies that faults go by.
+    pub fn with_policies_of(mut self, seed: u64) -> Self {
+        let locks = ["refcount", "rwsem"];
+        let retries = ["vma-lock", "mmap-lock", "held"];
+        let pins = ["yes", "no"];
+        let pick = |names: &[&'static str], unit: u64| names[(seed / unit) as usize % names.len()];
+        let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 2), pick(&pins, 6));
+        let text = format!("lock={lock}+retry={retry}+pin={pin}");
+        self.policies = text.parse().expect("names of policies");
+        self
+    }
+}
+
+/// Lets one thread play `setup`, then a thread each of `lists`, and asserts that
+/// every touch showed what was so at some moment of it, that at the end every
+/// page is what it must be, and that nothing is left when all is taken down.
+pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
+    let rig = Rig::with_policies(BUDGET, stage.policies);
+    let store = TestStore::with_queue(stage.file_pages * PAGE_SIZE as u64, stage.queue);
+    store.punch(stage.hole.clone());
+    let world = World::new(rig, store, stage);
+    let mut first = world.player(None);
+    setup.iter().for_each(|op| first.obey(op));
+
+    // What is not to be had belongs to somebody outside.
+    let budget = world.rig.node.budget.clone();
+    let taken = stage
+        .free
+        .map_or(0, |free| budget.free().saturating_sub(free));
+    assert!(budget.try_charge(taken, 0), "so much was free");
+    if stage.reads != Reads::AtOnce {
+        world.store.close();
+    }
+
+    let play = |(number, list): (usize, &Vec<Op>)| {
+        let mut player = world.player(Some(number));
+        list.iter().for_each(|op| player.obey(op));
+    };
+    let release = |reads| {
+        for _ in 0..reads {
+            world.store.release(1);
+            sync::thread::yield_now();
+        }
+        world.store.open();
+    };
+    let mut jobs: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
+    for list in lists.iter().enumerate() {
+        jobs.push(Box::new(move || play(list)));
+    }
+    if let Reads::OneByOne(reads) = stage.reads {
+        jobs.push(Box::new(move || release(reads)));
+    }
+    together(jobs);
+    world.store.open();
+    assert_kept(stage, &world, lists);
+
+    budget.uncharge(taken);
+    let spaces = world.shadow().spaces();
+    for space in 0..spaces {
+        let bytes = 0..stage.pages * PAGE_SIZE;
+        let space = space as u8;
+        first.obey(&Op::ReadBytes { space, bytes });
+    }
+    drop(first);
+    drop(budget);
+    world.finish();
+}
+
+/// A fault that keeps the folio which it waits for finds it again, unless
+/// somebody cut it off or had it forgotten, or the address shows another page.
+fn assert_kept(stage: &Stage, world: &World, lists: &[Vec<Op>]) {
+    let is_lost = |op: &Op| {
+        matches!(
+            op,
+            Op::Truncate { .. }
+                | Op::InvalidateFile { .. }
+                | Op::MapFile { .. }
+                | Op::RemapPages { .. }
+        )
+    };
+    let may_be = lists.iter().flatten().any(is_lost);
+    if stage.policies.retry_pin == RetryPin::Yes && !may_be {
+        let lost = world.rig.node.stats.retry_io_miss.get();
+        assert_eq!(lost, 0, "folios were lost that a fault waited for");
+    }
+}

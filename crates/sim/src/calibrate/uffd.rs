@@ -1,0 +1,60 @@
+//! userfaultfd(2) as far as it is measured; numbers from
+//! `uapi/linux/userfaultfd.h`.
+
+use super::memory::Memory;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const USER_MODE_ONLY: i32 = 1;
+const API: u64 = 0xAA;
+/// A fault raises SIGBUS in the faulting thread.
+const FEATURE_SIGBUS: u64 = 1 << 7;
+const MODE_MISSING: u64 = 1;
+/// Nobody waits in SIGBUS mode.
+const DONTWAKE: u64 = 1;
+
+/// `_IOWR(0xAA, number, words * 8)`.
+const fn request(number: u64, words: u64) -> u64 {
+    3 << 30 | (words * 8) << 16 | 0xAA << 8 | number
+}
+
+/// One in SIGBUS mode, with all of `memory` registered for missing pages.
+pub fn over(memory: &Memory) -> io::Result<OwnedFd> {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
+    // SAFETY: makes a file descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let mut api = [API, FEATURE_SIGBUS, 0];
+    // SAFETY: three words are what the request takes.
+    unsafe { ioctl(fd.as_raw_fd(), request(0x3F, 3), &mut api) }?;
+    let (start, bytes) = (memory.at(0).addr() as u64, memory.bytes() as u64);
+    let mut range = [start, bytes, MODE_MISSING, 0];
+    // SAFETY: four words are what the request takes.
+    unsafe { ioctl(fd.as_raw_fd(), request(0x00, 4), &mut range) }?;
+    Ok(fd)
+}
+
+/// UFFDIO_COPY. Fit for a signal handler.
+///
+/// # Safety
+/// `from` is readable for `bytes`; `to` lies in memory registered with `fd`.
+pub unsafe fn copy(fd: RawFd, to: usize, from: usize, bytes: usize) -> io::Result<()> {
+    let mut words = [to as u64, from as u64, bytes as u64, DONTWAKE, 0];
+    // SAFETY: five words are what the request takes; the caller vouches for
+    // the memory.
+    unsafe { ioctl(fd, request(0x03, 5), &mut words) }
+}
+
+/// # Safety
+/// `request` takes a structure of N words, and what they name is the caller's.
+unsafe fn ioctl<const N: usize>(fd: RawFd, request: u64, words: &mut [u64; N]) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    match unsafe { libc::ioctl(fd, request, words.as_mut_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

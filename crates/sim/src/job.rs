@@ -1,0 +1,214 @@
+//! What to simulate.
+
+use crate::Trouble;
+use softfault_engine::policy::Policies;
+use std::fmt;
+use std::str::FromStr;
+use sync::topology::Topology;
+
+/// Bytes of a page, as a `u64`.
+pub(crate) const PAGE: u64 = softfault_engine::PAGE_SIZE as u64;
+
+/// What the threads do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Document 004: threads populate anonymous memory.
+    Pft,
+    /// Document 000: more files than memory holds are mapped, touched, unmapped.
+    Thrash,
+    /// Document 002: the start of an application on few cores.
+    WarmStart,
+    /// Threads map a little anonymous memory, touch it and unmap it.
+    Spf,
+    /// Threads touch a file while others map and unmap in the same space.
+    Storm,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Pft,
+        Self::Thrash,
+        Self::WarmStart,
+        Self::Spf,
+        Self::Storm,
+    ];
+
+    /// As it is called on the command line and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pft => "pft",
+            Self::Thrash => "thrash",
+            Self::WarmStart => "warm-start",
+            Self::Spf => "spf",
+            Self::Storm => "storm",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("a workload is one of {names}, not `{text}`")
+        })
+    }
+}
+
+/// Whose page tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MmuKind {
+    /// The engine's own, in memory.
+    #[default]
+    Soft,
+    /// The kernel's through userfaultfd: the same tables, and what the kernel
+    /// beneath costs.
+    Uffd,
+}
+
+impl MmuKind {
+    /// As it is called on the command line and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+            Self::Uffd => "uffd",
+        }
+    }
+}
+
+impl fmt::Display for MmuKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for MmuKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "soft" => Ok(Self::Soft),
+            "uffd" => Ok(Self::Uffd),
+            _ => Err(format!("page tables are soft or uffd, not `{text}`")),
+        }
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What the threads do.
+    pub workload: Workload,
+    /// The engine's policies.
+    pub policies: Policies,
+    /// The machine.
+    pub topology: Topology,
+    /// CPUs of it that are used, 1 and up.
+    pub cores: usize,
+    /// Worker threads, 1 and up; warm-start has two threads more.
+    pub threads: usize,
+    /// Decides which files and pages are taken, which of the disk's pages are
+    /// bad, and all else that is drawn.
+    pub seed: u64,
+    /// Whose page tables.
+    pub mmu: MmuKind,
+    /// pft: one mapping for all threads.
+    pub shared: bool,
+    /// The engine's budget in bytes.
+    pub memory: u64,
+    /// Bytes of a mapping: what a thread populates in pft, what it maps in spf.
+    pub region: u64,
+    /// Bytes of a file: of each in thrash, of the large one in storm.
+    pub file: u64,
+    /// Files of warm-start. The other workloads have what they need.
+    pub files: usize,
+    /// storm: how many of the threads map and unmap.
+    pub mappers: usize,
+    /// Virtual seconds from the moment when all threads are ready.
+    pub seconds: f64,
+    /// How many of a million pages of the disk cannot be read.
+    pub io_errors_per_million: u32,
+    /// Virtual seconds that a thread may wait before the run counts as stuck.
+    pub patience: f64,
+    /// Keep the trace of all operations in the report. It is large.
+    pub trace: bool,
+}
+
+impl Job {
+    /// A run of `workload` on so many cores, with the sizes that it has by
+    /// default: those of its document, or smaller where a simulation of that
+    /// would take hours; the module of each workload says which.
+    pub fn new(workload: Workload, topology: Topology, cores: usize, threads: usize) -> Self {
+        let mut job = Self {
+            workload,
+            policies: Policies::default(),
+            topology,
+            cores,
+            threads,
+            seed: 1,
+            mmu: MmuKind::Soft,
+            shared: false,
+            memory: 0,
+            region: 0,
+            file: 0,
+            files: 0,
+            mappers: 1,
+            seconds: 0.01,
+            io_errors_per_million: 0,
+            patience: 20.0,
+            trace: false,
+        };
+        crate::workload::set_sizes(&mut job);
+        job
+    }
+
+    /// Whether the run can be made.
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        let cpus = self.topology.cpus();
+        let wrong = if self.cores == 0 || self.threads == 0 {
+            "a run needs a core and a thread".to_owned()
+        } else if self.cores > cpus {
+            let name = &self.topology.name;
+            format!("{} cores: `{name}` has {cpus}", self.cores)
+        } else if !(self.seconds > 0.0 && self.seconds < 1e6) {
+            format!("{} virtual seconds", self.seconds)
+        } else if !(self.patience > 0.0 && self.patience < 1e6) {
+            format!("a patience of {} virtual seconds", self.patience)
+        } else if self.io_errors_per_million > 1_000_000 {
+            format!("{} bad pages of a million", self.io_errors_per_million)
+        } else {
+            return crate::workload::check(self);
+        };
+        Err(Trouble::Job(wrong))
+    }
+
+    /// Virtual nanoseconds of the measured part.
+    pub(crate) fn duration_ns(&self) -> u64 {
+        (self.seconds * 1e9) as u64
+    }
+}
+
+/// How far a run has got.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Virtual nanoseconds since all threads were ready.
+    pub virtual_ns: u64,
+    /// Virtual nanoseconds after which the run is over.
+    pub of_ns: u64,
+}
+
+impl Progress {
+    /// From 0 to 1.
+    pub fn fraction(&self) -> f64 {
+        (self.virtual_ns as f64 / self.of_ns.max(1) as f64).min(1.0)
+    }
+}

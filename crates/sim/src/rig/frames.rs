@@ -1,0 +1,48 @@
+//! Memory for the frame pool.
+
+use core::ptr::NonNull;
+use softfault_engine::cache::FrameMemory;
+use softfault_engine::mmu::TABLE_SPAN;
+use sync::pages;
+
+/// Memory from the system, as the engine's own.
+pub struct Frames {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: owns the memory; frames are handed out by the pool.
+unsafe impl Send for Frames {}
+// SAFETY: as above.
+unsafe impl Sync for Frames {}
+
+impl Frames {
+    /// Address space for `bytes` of frames, in whole chunks.
+    pub fn new(bytes: usize) -> Option<Self> {
+        let bytes = bytes.next_multiple_of(TABLE_SPAN);
+        let base = pages::map(bytes)?;
+        Some(Self { base, bytes })
+    }
+}
+
+impl FrameMemory for Frames {
+    fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The memory stays: there is enough of it, and it is not what is measured.
+    fn discard(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes);
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping; the pool is gone.
+        unsafe { pages::unmap(self.base, self.bytes) };
+    }
+}

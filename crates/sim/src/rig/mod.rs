@@ -1,0 +1,192 @@
+//! A process on the simulated machine: a budget, a space, page tables, files.
+
+mod anonymous;
+mod disk;
+mod files;
+mod frames;
+mod ring;
+mod store;
+
+pub use anonymous::AnonymousMap;
+pub use files::{FileMap, Files};
+
+use crate::job::{Job, MmuKind};
+use crate::uffd::{KernelWaits, UffdMmu};
+use crate::world;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::{Node, NodeError};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
+use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::mmu::{Core, Mmu, SoftMmu};
+use softfault_engine::{Clock, PAGE_SIZE};
+use std::mem::ManuallyDrop;
+use sync::Arc;
+
+/// VMAs that there is room for, in the space and its forks.
+const MAPPINGS: u32 = 1 << 20;
+
+/// The clock of the machine.
+struct VirtualClock;
+
+impl Clock for VirtualClock {
+    fn now_ns(&self) -> u64 {
+        world::now_ns()
+    }
+}
+
+/// A thread's way to the bytes.
+pub enum View {
+    /// A core of the soft page tables.
+    Soft(Core),
+    /// Loads and stores.
+    Real(Arc<UffdMmu>),
+}
+
+/// What the threads of a workload share.
+pub struct Rig {
+    /// What pays.
+    pub node: Arc<Node>,
+    /// Where faults look mappings up. Left as it is when a run fails: it would
+    /// say that it is not empty.
+    pub space: ManuallyDrop<AddressSpace>,
+    /// Where VMAs come from, for forks.
+    machine: Arc<Machine>,
+    soft: Arc<SoftMmu>,
+    /// Over the soft tables, where the kernel's are simulated.
+    uffd: Option<Arc<UffdMmu>>,
+    /// What can be mapped.
+    pub files: Files,
+    clock: Arc<dyn Clock>,
+}
+
+impl Rig {
+    /// As the job says, with files of these sizes.
+    pub fn new(job: &Job, files: &[u64]) -> Result<Arc<Self>, String> {
+        let no_memory = || "no address space for the simulated memory".to_owned();
+        let memory = job.memory as usize;
+        let soft = SoftMmu::with_memory(memory.saturating_mul(2)).map_err(|_| no_memory())?;
+        let soft = Arc::new(soft);
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock);
+        let uffd = match job.mmu {
+            MmuKind::Soft => None,
+            MmuKind::Uffd => Some(Arc::new(UffdMmu::new(job, &soft, &clock))),
+        };
+        let mmu: Arc<dyn Mmu> = match &uffd {
+            Some(uffd) => uffd.clone(),
+            None => soft.clone(),
+        };
+        let policies = job.policies;
+        let quarters = policies.miss_accounting.frame_quarters().max(2);
+        let frames = frames::Frames::new(memory / 4 * quarters).ok_or_else(no_memory)?;
+        let node = Node::with_policies(
+            Budget::new((memory / PAGE_SIZE) as u64),
+            memory,
+            mmu,
+            Arc::new(frames),
+            clock.clone(),
+            policies,
+        );
+        let node = node.map_err(|error| match error {
+            NodeError::BudgetTooSmall | NodeError::NoMemory => {
+                format!("a budget of {memory} bytes is too small")
+            }
+            NodeError::BudgetTooLarge => "the budget is too large".to_owned(),
+        })?;
+        node.enlist();
+        let machine = Machine::new(MAPPINGS);
+        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), policies.vma_lock);
+        let space = space.map_err(|_| "no room for a space".to_owned())?;
+        Ok(Arc::new(Self {
+            node,
+            space: ManuallyDrop::new(space),
+            machine,
+            soft,
+            uffd,
+            files: Files::new(job, files),
+            clock,
+        }))
+    }
+
+    /// A thread's way to the bytes.
+    pub fn view(&self) -> Result<View, String> {
+        match &self.uffd {
+            Some(uffd) => Ok(View::Real(uffd.clone())),
+            None => match self.soft.core() {
+                Some(core) => Ok(View::Soft(core)),
+                None => Err("more threads than page tables know cores".to_owned()),
+            },
+        }
+    }
+
+    /// Reads an aligned word.
+    pub fn read(&self, view: &mut View, addr: usize) -> Result<u64, FaultError> {
+        let core = match view {
+            View::Soft(core) => core,
+            View::Real(uffd) => return uffd.load(&self.space, addr),
+        };
+        let mut word = [0; 8];
+        let read = fault::read_at(core, &self.space, addr, &mut word, &NeverInterrupted);
+        read.map_err(error)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+
+    /// Writes an aligned word.
+    pub fn write(&self, view: &mut View, addr: usize, word: u64) -> Result<(), FaultError> {
+        let core = match view {
+            View::Soft(core) => core,
+            View::Real(uffd) => return uffd.store(&self.space, addr, word),
+        };
+        let word = word.to_ne_bytes();
+        fault::write_at(core, &self.space, addr, &word, &NeverInterrupted).map_err(error)
+    }
+
+    /// What the kernel beneath counted, if there is one.
+    pub fn kernel_waits(&self) -> Option<KernelWaits> {
+        self.uffd.as_ref().map(|uffd| uffd.kernel().waits())
+    }
+
+    /// Another space that shows what this one shows now, given up again.
+    /// With the kernel's page tables it is the process that forks, whose
+    /// windows are not for the child.
+    pub fn fork(&self) -> Result<(), String> {
+        if let Some(uffd) = &self.uffd {
+            uffd.kernel().fork();
+            return Ok(());
+        }
+        let kind = self.node.policies.vma_lock;
+        let child = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), kind);
+        let child = child.map_err(|_| "no room for another space".to_owned())?;
+        self.space
+            .fork(&child)
+            .map_err(|error| format!("cannot fork: {error:?}"))?;
+        child.exit(|_, _| {});
+        Ok(())
+    }
+
+    /// Takes everything down again; the run has ended well.
+    pub fn finish(self: Arc<Self>) {
+        let rig = Arc::into_inner(self).expect("all threads have ended");
+        let Self {
+            node,
+            space,
+            files,
+            uffd,
+            ..
+        } = rig;
+        let space = ManuallyDrop::into_inner(space);
+        files.close();
+        space.exit(|_, _| {});
+        if let Some(uffd) = uffd {
+            uffd.close();
+        }
+        node.delist();
+    }
+}
+
+/// Nothing interrupts.
+fn error(stopped: Stopped) -> FaultError {
+    match stopped.why {
+        Stop::Error(error) => error,
+        Stop::Interrupted => unreachable!("interrupted by nobody"),
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Mmu`] over the soft tables, at the kernel's cost.
+
+use super::kernel::{Count, Kernel};
+use super::spare::Spare;
+use super::windows::{Page, Windows};
+use crate::job::Job;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation, SoftMmu};
+use softfault_engine::{Clock, PAGE_SIZE};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use sync::Arc;
+use sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// File descriptors that windows are spread over.
+const DESCRIPTORS: usize = 16;
+
+/// The page tables of the process.
+pub struct UffdMmu {
+    pub(super) soft: Arc<SoftMmu>,
+    pub(super) kernel: Kernel,
+    pub(super) windows: Windows,
+    descriptors: [Count; DESCRIPTORS],
+    /// Windows made so far; picks the descriptor.
+    made: AtomicUsize,
+    spare: Spare,
+    /// What a window is for, and its descriptor, by its start; beside the
+    /// machine, as `windows`.
+    kinds: Mutex<BTreeMap<usize, (Protection, usize)>>,
+}
+
+impl UffdMmu {
+    /// Over `soft`, on the job's machine.
+    pub fn new(job: &Job, soft: &Arc<SoftMmu>, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            soft: soft.clone(),
+            kernel: Kernel::new(job, clock),
+            windows: Windows::default(),
+            descriptors: core::array::from_fn(|_| Count::default()),
+            made: AtomicUsize::new(0),
+            spare: Spare::new(),
+            kinds: Mutex::default(),
+        }
+    }
+
+    /// What the kernel counted.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    fn kind(&self, start: usize) -> (Protection, usize) {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        *kinds.get(&start).expect("a window that was made")
+    }
+
+    /// Does a copy at the kernel's cost.
+    fn copied(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        bytes: usize,
+        act: impl FnOnce() -> Result<(), MmuError>,
+    ) -> Result<(), MmuError> {
+        let (_, descriptor) = self.kind(window.addr);
+        let vma = self.windows.vma(addr).ok_or(MmuError::Gone)?;
+        let pages = bytes.div_ceil(PAGE_SIZE) as u64;
+        self.kernel
+            .uffd_copy(&self.descriptors[descriptor], &vma, pages, act)
+    }
+
+    fn enter(&self, addr: usize, bytes: usize, first: impl Fn(usize) -> u64) {
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            self.windows.enter(addr + at, Page::new(first(at)));
+        }
+    }
+
+    /// Gives a window back to the system.
+    fn unmap(&self, window: Reservation) {
+        self.kernel.unmap_window();
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.remove(&window.addr);
+        drop(kinds);
+        self.soft.release(window);
+    }
+
+    /// Gives all spare windows back.
+    pub fn close(&self) {
+        let windows = self.spare.take_all();
+        windows.into_iter().for_each(|window| self.unmap(window));
+    }
+}
+
+impl Mmu for UffdMmu {
+    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
+        let bytes = bytes.next_multiple_of(PAGE_SIZE);
+        if let Some(window) = self.spare.take(bytes, protection) {
+            self.windows.add(window.range());
+            return Ok(window);
+        }
+        // Relaxed: any will do.
+        let descriptor = self.made.fetch_add(1, Relaxed) % DESCRIPTORS;
+        self.kernel.map_window();
+        let window = self.soft.reserve(bytes, protection)?;
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.insert(window.addr, (protection, descriptor));
+        drop(kinds);
+        self.windows.add(window.range());
+        Ok(window)
+    }
+
+    fn release(&self, window: Reservation) {
+        let pages = self.windows.take_out(&window.range());
+        let soft: &SoftMmu = &self.soft;
+        self.kernel
+            .zap(pages, || soft.zap(core::slice::from_ref(&window.range())));
+        self.windows.remove(window.addr);
+        let (protection, _) = self.kind(window.addr);
+        if let Some(goes) = self.spare.keep(window, protection) {
+            self.unmap(goes);
+        }
+    }
+
+    unsafe fn copy(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        self.copied(window, addr, bytes, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.soft.copy(window, addr, source, bytes) }
+        })?;
+        // SAFETY: the first word of each page of the source, which is readable.
+        self.enter(addr, bytes, |at| unsafe {
+            source.add(at).cast::<u64>().read_unaligned()
+        });
+        Ok(())
+    }
+
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.copied(window, addr, bytes, || self.soft.zero(window, addr, bytes))?;
+        self.enter(addr, bytes, |_| 0);
+        Ok(())
+    }
+
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
+            self.copied(window, page, PAGE_SIZE, || {
+                self.soft.fill(window, page, PAGE_SIZE)
+            })?;
+        }
+        self.enter(addr, bytes, |_| 0);
+        Ok(())
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        let pages = ranges.iter().map(|range| self.windows.take_out(range));
+        let pages = pages.sum();
+        let soft: &SoftMmu = &self.soft;
+        self.kernel.zap(pages, || soft.zap(ranges));
+    }
+
+    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.soft.read(addr, target, bytes) }
+    }
+}

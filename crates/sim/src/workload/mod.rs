@@ -1,0 +1,208 @@
+//! The workloads, as the threads of a simulated machine do them: each prepares,
+//! then hands a body for every thread to `gang::run`.
+
+mod gang;
+mod meeting;
+mod pft;
+mod spf;
+mod storm;
+mod tally;
+mod thrash;
+mod touch;
+mod warm_start;
+
+use crate::job::{Job, PAGE, Progress, Workload};
+use crate::outcome::{LockRow, Mode, Outcome, Trouble};
+use crate::rig::Rig;
+use crate::uffd::KernelWaits;
+use crate::world::{self, Config, Report};
+use gang::{Measured, Task};
+use softfault_engine::lock::WaitSnapshot;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+/// Runs a job.
+pub fn run(job: &Job) -> Result<Outcome, Trouble> {
+    run_watched(job, &|_| ControlFlow::Continue(()))
+}
+
+/// Runs a job, and tells `watch` a few hundred times how far it is. `watch` may
+/// end it: the run then ends with [`Trouble::Interrupted`]. It must not use the
+/// simulated machine.
+pub fn run_watched(
+    job: &Job,
+    watch: &dyn Fn(Progress) -> ControlFlow<()>,
+) -> Result<Outcome, Trouble> {
+    job.check()?;
+    let config = Config {
+        topology: job.topology.clone(),
+        cores: job.cores,
+        seed: job.seed,
+        trace: job.trace,
+        patience_ns: (job.patience * 1e9) as u64,
+    };
+    let ran = world::run(config, || measure(job, watch));
+    let (outcome, report) = ran.map_err(|stuck| Trouble::Stuck(stuck.to_string()))?;
+    outcome.map(|outcome| Outcome { report, ..outcome })
+}
+
+/// Fills in the sizes of a job that its workload has by default.
+pub(crate) fn set_sizes(job: &mut Job) {
+    match job.workload {
+        Workload::Pft => pft::set_sizes(job),
+        Workload::Thrash => thrash::set_sizes(job),
+        Workload::WarmStart => warm_start::set_sizes(job),
+        Workload::Spf => spf::set_sizes(job),
+        Workload::Storm => storm::set_sizes(job),
+    }
+}
+
+/// Whether the sizes of a job suit its workload.
+pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
+    let pages = |what: &str, bytes: u64| match bytes > 0 && bytes.is_multiple_of(PAGE) {
+        true => Ok(()),
+        false => Err(Trouble::Job(format!(
+            "a {what} of {bytes} bytes: no whole pages"
+        ))),
+    };
+    match job.workload {
+        Workload::Pft | Workload::Spf => pages("region", job.region),
+        Workload::Thrash => pages("file", job.file),
+        Workload::Storm => pages("file", job.file).and_then(|()| storm::check(job)),
+        Workload::WarmStart if job.files == 0 => Err(Trouble::Job("no files".to_owned())),
+        Workload::WarmStart => Ok(()),
+    }
+}
+
+/// The sizes of the files that a job's threads use.
+fn files(job: &Job) -> Vec<u64> {
+    match job.workload {
+        Workload::Pft | Workload::Spf => Vec::new(),
+        Workload::Thrash => thrash::files(job),
+        Workload::WarmStart => warm_start::files(job),
+        Workload::Storm => storm::files(job),
+    }
+}
+
+fn tasks(job: &Job) -> Vec<Task> {
+    match job.workload {
+        Workload::Pft => pft::tasks(job),
+        Workload::Thrash => thrash::tasks(job),
+        Workload::WarmStart => warm_start::tasks(job),
+        Workload::Spf => spf::tasks(job),
+        Workload::Storm => storm::tasks(job),
+    }
+}
+
+/// What is counted, at one moment.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    served: u64,
+    retry_mmap_drop: u64,
+    retry_io_miss: u64,
+    memory_waits: u64,
+    bytes_read: u64,
+    read_errors: u64,
+    evicted: u64,
+    mmap_read: WaitSnapshot,
+    mmap_write: WaitSnapshot,
+    vma_write: WaitSnapshot,
+    kernel: Option<KernelWaits>,
+}
+
+impl Counts {
+    fn of(rig: &Rig) -> Self {
+        let stats = &rig.node.stats;
+        let locks = rig.space.lock_stats();
+        Self {
+            served: stats.minor_faults.get()
+                + stats.major_faults.get()
+                + stats.spurious.get()
+                + stats.anonymous_faults.get(),
+            retry_mmap_drop: stats.retry_mmap_drop.get(),
+            retry_io_miss: stats.retry_io_miss.get(),
+            memory_waits: stats.memory_waits.get(),
+            bytes_read: stats.bytes_read.get(),
+            read_errors: stats.read_errors.get(),
+            evicted: stats.evicted.get(),
+            mmap_read: locks.mmap_read,
+            mmap_write: locks.mmap_write,
+            vma_write: locks.vma_write,
+            kernel: rig.kernel_waits(),
+        }
+    }
+}
+
+/// The whole run, on the machine.
+fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Outcome, Trouble> {
+    let rig = Rig::new(job, &files(job)).map_err(Trouble::Job)?;
+    let tasks = tasks(job);
+    let before = Cell::new(Counts::default());
+    let measured = gang::run(job, &rig, tasks, watch, || before.set(Counts::of(&rig)))?;
+    let outcome = outcome(job, measured, before.get(), Counts::of(&rig));
+    rig.finish();
+    Ok(outcome)
+}
+
+fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outcome {
+    let Measured { tally, elapsed_ns } = measured;
+    let (faults, elapsed_ns, cpu_ns) = match job.workload {
+        Workload::Pft => {
+            let populated = &tally.populated;
+            (populated.pages, populated.ns, populated.cpu_ns)
+        }
+        Workload::Spf => (tally.touches, elapsed_ns, tally.cpu_ns),
+        _ => (after.served - before.served, elapsed_ns, tally.cpu_ns),
+    };
+    let row = |name, mode, after: WaitSnapshot, before: WaitSnapshot| LockRow {
+        name,
+        mode,
+        waits: since(after, before),
+    };
+    let (read, write) = (Mode::Read, Mode::Write);
+    let mut locks = vec![
+        row("mmap_lock", read, after.mmap_read, before.mmap_read),
+        row("mmap_lock", write, after.mmap_write, before.mmap_write),
+        row("vma_lock", write, after.vma_write, before.vma_write),
+    ];
+    if let (Some(after), Some(before)) = (after.kernel, before.kernel) {
+        let (mmap, signal) = ("kernel mmap_lock", "kernel signal");
+        locks.push(row(mmap, read, after.mmap_read, before.mmap_read));
+        locks.push(row(mmap, write, after.mmap_write, before.mmap_write));
+        locks.push(row(signal, write, after.signal, before.signal));
+    }
+    Outcome {
+        faults,
+        elapsed_ns,
+        cpu_ns,
+        rounds: tally.rounds,
+        touches: tally.touches,
+        failed_touches: tally.failed,
+        retry_mmap_drop: after.retry_mmap_drop - before.retry_mmap_drop,
+        retry_io_miss: after.retry_io_miss - before.retry_io_miss,
+        memory_waits: after.memory_waits - before.memory_waits,
+        bytes_read: after.bytes_read - before.bytes_read,
+        read_errors: after.read_errors - before.read_errors,
+        evicted: after.evicted - before.evicted,
+        locks,
+        longest: tally.longest,
+        report: Report {
+            elapsed_ns: 0,
+            operations: 0,
+            switches: 0,
+            digest: 0,
+            hot: Vec::new(),
+            trace: None,
+        },
+    }
+}
+
+/// What was counted since; the longest wait is of both.
+fn since(after: WaitSnapshot, before: WaitSnapshot) -> WaitSnapshot {
+    WaitSnapshot {
+        count: after.count - before.count,
+        total_ns: after.total_ns - before.total_ns,
+        max_ns: after.max_ns,
+        ranges: core::array::from_fn(|range| after.ranges[range] - before.ranges[range]),
+    }
+}

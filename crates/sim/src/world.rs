@@ -1,0 +1,5 @@
+//! The machine that the workloads run on: what of it this crate uses.
+
+pub use sync::machine::{
+    Config, Report, cpu_ns, interrupt_others, now_ns, run, sleep_until_ns, spawn_named,
+};

@@ -1,0 +1,9 @@
+//! The workloads on small machines.
+
+mod all;
+mod pft;
+mod small;
+
+/// So that what is shared by mistake is shared here too.
+#[global_allocator]
+static HEAP: softfault_sim::Heap = softfault_sim::Heap;

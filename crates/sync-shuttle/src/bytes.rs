@@ -1,0 +1,93 @@
+//! Bytes that several threads may access at a time.
+//!
+//! Each access has a scheduling point in its middle and is known meanwhile:
+//! [`load`] and [`store`] may overlap with each other, [`clear`] and [`copy`]
+//! with nothing in the same page. A frame that is handed to somebody while
+//! another still uses it is found out by that.
+
+use crate::point::point;
+use softfault_sync_std::bytes as plain;
+use std::cell::{Cell, RefCell};
+
+const PAGE: usize = 4096;
+
+struct Access {
+    ticket: u64,
+    page: usize,
+    alone: bool,
+}
+
+thread_local! {
+    static TICKETS: Cell<u64> = const { Cell::new(0) };
+    static ACCESSES: RefCell<Vec<Access>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) fn reset() {
+    ACCESSES.take();
+}
+
+/// Does `f` as an access to the page of `addr`.
+fn access<R>(addr: *const u8, alone: bool, f: impl FnOnce() -> R) -> R {
+    let page = addr.addr() / PAGE;
+    let ticket = TICKETS.get();
+    TICKETS.set(ticket + 1);
+    ACCESSES.with_borrow_mut(|accesses| {
+        let clash = |other: &Access| other.page == page && (alone || other.alone);
+        assert!(
+            !accesses.iter().any(clash),
+            "bytes of a page are accessed while it is being cleared or copied to, or the other \
+             way round"
+        );
+        accesses.push(Access {
+            ticket,
+            page,
+            alone,
+        });
+    });
+    point();
+    let result = f();
+    ACCESSES.with_borrow_mut(|accesses| accesses.retain(|other| other.ticket != ticket));
+    result
+}
+
+/// Copies `bytes` from shared memory at `source`, within a page.
+///
+/// # Safety
+/// As in the std world.
+pub unsafe fn load(source: *const u8, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    access(source, false, || unsafe {
+        plain::load(source, target, bytes);
+    });
+}
+
+/// Copies `bytes` to shared memory at `target`, within a page.
+///
+/// # Safety
+/// As in the std world.
+pub unsafe fn store(source: *const u8, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    access(target, false, || unsafe {
+        plain::store(source, target, bytes);
+    });
+}
+
+/// Fills `bytes` at `target`, a page or less, with zeros.
+///
+/// # Safety
+/// As in the std world.
+pub unsafe fn clear(target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    access(target, true, || unsafe { plain::clear(target, bytes) });
+}
+
+/// Copies `bytes`, a page or less.
+///
+/// # Safety
+/// As in the std world.
+pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    access(target, true, || unsafe {
+        plain::copy(source, target, bytes);
+    });
+}

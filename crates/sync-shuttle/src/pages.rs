@@ -1,0 +1,35 @@
+//! Memory by the page, zeroed. No page is kept from one schedule to the next:
+//! small maps come from the heap, large ones from the system.
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+const PAGE: usize = 4096;
+/// The largest map that is worth clearing by hand.
+const SMALL: usize = 16 * PAGE;
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes.max(1), PAGE).expect("a mapping's size fits the address space")
+}
+
+/// Maps `bytes` of zeroed memory. `None` when the system has no more.
+pub fn map(bytes: usize) -> Option<NonNull<u8>> {
+    if bytes > SMALL {
+        return softfault_sync_std::pages::map(bytes);
+    }
+    // SAFETY: the layout's size is not zero.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) })
+}
+
+/// Gives memory from [`map`] back.
+///
+/// # Safety
+/// `addr` and `bytes` are those of one `map`, and nothing uses it any more.
+pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
+    if bytes > SMALL {
+        // SAFETY: the caller's promise; `map` took it from there.
+        return unsafe { softfault_sync_std::pages::unmap(addr, bytes) };
+    }
+    // SAFETY: the caller owns the whole allocation, made with this layout.
+    unsafe { std::alloc::dealloc(addr.as_ptr(), layout(bytes)) };
+}
