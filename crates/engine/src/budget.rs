@@ -3,7 +3,9 @@
 //! tables beneath.
 //!
 //! A charge is taken before the memory is, and given back after it is gone.
-//! Budgets nest: a charge counts against every ancestor.
+//! Budgets nest: a charge counts against every ancestor. So what stops a charge
+//! may come back anywhere in the family, and who waits for memory waits at the
+//! outermost budget, which everything that comes back comes to.
 //!
 //! Processors keep a few charged pages in stock, so that not every fault of all of
 //! them writes the same line; but only while an eighth of the budget is free and
@@ -16,11 +18,12 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
 mod stock;
-use stock::{BATCH, SMALL, Stocks};
+use stock::{SMALL, Stocks};
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
-    budget: &'a Budget,
+    /// The outermost budget.
+    root: &'a Budget,
     seen: u32,
 }
 
@@ -28,7 +31,7 @@ impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
     /// `timeout_ns` have passed. True if some has.
     pub fn wait(self, timeout_ns: u64) -> bool {
-        let released = &self.budget.released;
+        let released = &self.root.waiting.released;
         released.wait(self.seen, Some(timeout_ns));
         // Relaxed: whoever looks for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
@@ -37,7 +40,8 @@ impl Subscription<'_> {
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        self.budget.waiters.fetch_sub(1, Ordering::AcqRel);
+        // Relaxed: who still sees it wakes nobody, at the cost of a call.
+        self.root.waiting.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -45,22 +49,37 @@ impl Drop for Subscription<'_> {
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
-    /// Pages charged now, with what is in stock; above `limit` only after the
-    /// limit was lowered.
-    charged: AtomicU64,
     /// Pages that are charged and not in use.
     stocks: Stocks,
-    /// The most that was ever charged, with what was in stock. A statistic.
-    peak: AtomicU64,
-    /// Raised by one when pages come back and somebody waits for that.
-    released: WaitWord,
-    /// Subscriptions alive.
-    waiters: AtomicU64,
+    hot: Hot,
+    /// Used in an outermost budget only.
+    waiting: Waiting,
     /// Immutable.
     parent: Option<Arc<Budget>>,
     /// Who can give memory back that is charged here. Its lock is taken before
     /// any lock of reclaim.
     members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+/// What charges change, apart from what they only read.
+#[derive(Default)]
+#[repr(align(64))]
+struct Hot {
+    /// Pages charged now, with what is in stock; above `limit` only after the
+    /// limit was lowered.
+    charged: AtomicU64,
+    /// The most that was ever charged, with what was in stock. A statistic.
+    peak: AtomicU64,
+}
+
+/// Those who wait for memory. Whatever comes back writes this line.
+#[derive(Default)]
+#[repr(align(64))]
+struct Waiting {
+    /// Raised by one when pages come back and somebody waits for that.
+    released: WaitWord,
+    /// Subscriptions alive in the family.
+    waiters: AtomicU64,
 }
 
 /// One of those who share a budget.
@@ -95,11 +114,9 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
-            charged: AtomicU64::new(0),
+            hot: Hot::default(),
             stocks: Stocks::new(),
-            peak: AtomicU64::new(0),
-            released: WaitWord::new(0),
-            waiters: AtomicU64::new(0),
+            waiting: Waiting::default(),
             members: Mutex::new(Vec::new()),
             parent,
         })
@@ -114,6 +131,8 @@ impl Budget {
         match &self.parent {
             Some(parent) if !parent.try_charge(pages, reserve) => {
                 self.uncharge_here(pages);
+                // It may have stopped another for a moment.
+                self.notify_release();
                 false
             }
             _ => true,
@@ -132,23 +151,47 @@ impl Budget {
     /// Charges `pages`, and some more for the processor's stock, where there is
     /// room enough.
     fn restock(&self, pages: u64) -> bool {
-        // Relaxed: whoever comes to wait tries once more, and that gives the
-        // stocks back.
-        if self.waiters.load(Ordering::Relaxed) > 0 {
+        let limit = self.limit();
+        let (room, charge) = Stocks::room_and_charge(limit);
+        // Relaxed: a first look; the second is below.
+        if charge <= pages || self.root().waiting.waiters.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let is_charged = self.charge_exactly(pages + BATCH, self.limit() / 8);
-        if is_charged {
-            self.stocks.put(BATCH);
+        let charged = &self.hot.charged;
+        if charged.load(Ordering::Relaxed) + room > limit {
+            return false;
         }
-        is_charged
+        // No compare-and-swap, which others would make fail again and again. All
+        // processors at once stay within the room.
+        let before = charged.fetch_add(charge, Ordering::Relaxed);
+        if before + charge > limit {
+            self.uncharge_here(charge);
+            // It may have stopped another for a moment.
+            self.notify_release();
+            return false;
+        }
+        self.raise_peak(before + charge);
+        self.stocks.put(charge - pages);
+        // Whoever came to wait meanwhile saw the batch charged, and in no
+        // stock; and whoever lowered the limit did not take it back. AcqRel
+        // pairs with the fetch_add in `subscribe`: either that thread sees
+        // the stock, or we see that it waits. For the limit, see `put`.
+        let somebody_waits = self.root().waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0;
+        if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
+            self.give_stocks_back();
+        }
+        true
     }
 
     /// True if there was something in stock.
     fn give_stocks_back(&self) -> bool {
-        let pages = self.stocks.empty();
+        self.give_back(self.stocks.empty())
+    }
+
+    fn give_back(&self, pages: u64) -> bool {
         if pages > 0 {
             self.uncharge_here(pages);
+            self.notify_release();
         }
         pages > 0
     }
@@ -156,26 +199,30 @@ impl Budget {
     fn charge_exactly(&self, pages: u64, reserve: u64) -> bool {
         // Relaxed: the counter orders nothing; the memory it stands for is
         // handed over by the locks of its owners.
-        let mut charged = self.charged.load(Ordering::Relaxed);
+        let mut charged = self.hot.charged.load(Ordering::Relaxed);
         loop {
             if charged + pages + reserve > self.limit.load(Ordering::Relaxed) {
                 return false;
             }
-            match self.charged.compare_exchange_weak(
+            match self.hot.charged.compare_exchange_weak(
                 charged,
                 charged + pages,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    // Most charges raise nothing: look first.
-                    if self.peak.load(Ordering::Relaxed) < charged + pages {
-                        self.peak.fetch_max(charged + pages, Ordering::Relaxed);
-                    }
+                    self.raise_peak(charged + pages);
                     return true;
                 }
                 Err(now) => charged = now,
             }
+        }
+    }
+
+    fn raise_peak(&self, charged: u64) {
+        // Most charges raise nothing: look first.
+        if self.hot.peak.load(Ordering::Relaxed) < charged {
+            self.hot.peak.fetch_max(charged, Ordering::Relaxed);
         }
     }
 
@@ -184,40 +231,56 @@ impl Budget {
         if pages == 0 {
             return;
         }
-        self.uncharge_here(pages);
-        if let Some(parent) = &self.parent {
-            parent.uncharge(pages);
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            budget.uncharge_here(pages);
+            next = budget.parent.as_deref();
         }
+        self.notify_release();
     }
 
     fn uncharge_here(&self, pages: u64) {
-        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
-        // sees the pages come back, or we see that it waits.
-        let before = self.charged.fetch_sub(pages, Ordering::AcqRel);
+        // Relaxed: `notify_release`, which follows, shows it to who waits.
+        let before = self.hot.charged.fetch_sub(pages, Ordering::Relaxed);
         assert!(
             before >= pages,
             "budget: more pages given back than charged"
         );
-        self.notify_release();
     }
 
     /// Wakes those who wait for memory: pages or frames came back.
     pub fn notify_release(&self) {
+        let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees what came back, or we see that it waits.
-        if self.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
-            self.released.fetch_add(1, Ordering::Release);
-            self.released.wake(u32::MAX);
+        if root.waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+            root.wake_all();
         }
+    }
+
+    fn wake_all(&self) {
+        // Release pairs with the Acquire in `subscribe`.
+        self.waiting.released.fetch_add(1, Ordering::Release);
+        self.waiting.released.wake(u32::MAX);
+    }
+
+    fn root(&self) -> &Budget {
+        let mut root = self;
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        root
     }
 
     /// Announces that the caller is about to wait for memory. It tries once
     /// more, and then waits or drops the subscription.
     pub fn subscribe(&self) -> Subscription<'_> {
-        self.waiters.fetch_add(1, Ordering::AcqRel);
+        let root = self.root();
+        // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
+        root.waiting.waiters.fetch_add(1, Ordering::AcqRel);
         Subscription {
-            seen: self.released.load(Ordering::Acquire),
-            budget: self,
+            seen: root.waiting.released.load(Ordering::Acquire),
+            root,
         }
     }
 
@@ -287,15 +350,16 @@ impl Budget {
     /// Changes the limit. Lowering it evicts nothing by itself: the owner
     /// reclaims until [`excess`](Self::excess) is zero.
     pub fn set_limit(&self, pages: u64) {
+        // Relaxed: `wake_all` shows it to who waits, and `empty_all` to who puts
+        // something in stock.
         self.limit.store(pages, Ordering::Relaxed);
-        self.give_stocks_back();
-        self.released.fetch_add(1, Ordering::Release);
-        self.released.wake(u32::MAX);
+        self.give_back(self.stocks.empty_all());
+        self.root().wake_all();
     }
 
     /// Pages charged now. Exact while nobody charges or gives back.
     pub fn charged(&self) -> u64 {
-        let charged = self.charged.load(Ordering::Relaxed);
+        let charged = self.hot.charged.load(Ordering::Relaxed);
         // The stocks were taken from after that: a little too much for once.
         charged.saturating_sub(self.stocks.pages())
     }
@@ -303,14 +367,14 @@ impl Budget {
     /// True if `pages` could still be charged, here and in every ancestor.
     /// Cheaper than [`free`](Self::free) where there is plenty.
     pub fn has_free(&self, pages: u64) -> bool {
-        let with_stocks = self.charged.load(Ordering::Relaxed);
+        let with_stocks = self.hot.charged.load(Ordering::Relaxed);
         let is_free = with_stocks + pages <= self.limit() || self.charged() + pages <= self.limit();
         is_free && (self.parent.as_ref()).is_none_or(|parent| parent.has_free(pages))
     }
 
     /// The most pages that were ever charged at a time, with what was in stock.
     pub fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
+        self.hot.peak.load(Ordering::Relaxed)
     }
 
     /// Pages charged above the limit, here or in an ancestor.

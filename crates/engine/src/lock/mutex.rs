@@ -41,6 +41,7 @@ impl<T> Mutex<T> {
 
     /// Waits until the mutex is free and takes it.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         // Acquire pairs with the Release in the last holder's `drop`.
         if self
@@ -55,6 +56,7 @@ impl<T> Mutex<T> {
 
     /// Takes the mutex if it is free.
     #[inline]
+    #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         // Acquire pairs with the Release in the last holder's `drop`.
         self.word
@@ -64,6 +66,7 @@ impl<T> Mutex<T> {
     }
 
     #[cold]
+    #[track_caller]
     fn lock_contended(&self) {
         // Acquire as in `lock`.
         let taken = hint::spin_until(|| {

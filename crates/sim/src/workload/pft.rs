@@ -32,7 +32,7 @@ const WORDS: u64 = PAGE / 8;
 /// The budget.
 const MEMORY: u64 = 8 << 30;
 /// Bytes that a thread populates.
-const REGION: u64 = 1 << 20;
+const REGION: u64 = 2 << 20;
 
 /// See [`Job::new`].
 pub fn set_sizes(job: &mut Job) {

@@ -11,8 +11,8 @@
 //! lists through their notes: a short one in each shard, which is what the
 //! processors with one number modulo [`SHARDS`] take from and give to, and the
 //! depot for the rest. A shard that has run dry takes a few from the depot, and
-//! fresh ones only when that is empty: what was ever used is what was used at
-//! one time, and what shards keep ([`KEPT`] each).
+//! a few fresh ones only when that is empty: what was ever used is what was used
+//! at one time, and what shards keep ([`KEPT`] each).
 //!
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 
@@ -234,7 +234,11 @@ impl Frames {
 
     /// The same where the shard has no free frame.
     fn take_more(&self, stock: &mut Stock) -> Option<u32> {
-        stock.free = self.depot.0.lock().free.take_front(self, BATCH);
+        // Fresh ones that the shard has already come first: else the depot's lock
+        // would be everybody's for as long as it is empty.
+        if stock.fresh.is_empty() {
+            stock.free = self.depot.0.lock().free.take_front(self, BATCH);
+        }
         stock.free.pop(self).or_else(|| self.take_fresh(stock))
     }
 
