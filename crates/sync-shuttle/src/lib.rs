@@ -59,17 +59,13 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
-<<<<<<< HEAD
+/// Processors for which something is kept apart where all of them write: a few,
+/// since whoever collects it looks at each.
+pub const PROCESSORS: usize = 4;
+
 /// The processor that the caller runs on: as many as the seed says, one, two, or
 /// one for each thread. Where there is one, all threads share what is kept by
 /// processor.
-=======
-/// Processors for which something is kept apart where all of them write.
-pub const PROCESSORS: usize = 128;
-
-/// The processor that the caller runs on: one for each thread, so that shards
-/// differ, and the same for the same seed.
->>>>>>> main
 pub fn cpu() -> usize {
     point::current() % point::cpus()
 }
