@@ -74,6 +74,7 @@ pub fn job(workload: Workload, cores: usize) -> Job {
         Workload::Spf => job.seconds = 0.001,
         Workload::Thrash => {
             job.memory = 8 << 20;
+            job.holes = false;
             job.file = (32 << 20) / threads as u64;
             job.seconds = 0.02;
         }
