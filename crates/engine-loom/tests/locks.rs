@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use loom::cell::UnsafeCell;
 use loom::thread::spawn;
 use model::{Still, explore};
-use softfault_engine_loom::lock::{Mutex, RwSem};
+use softfault_engine_loom::lock::raw_rwsem::NotNow;
+use softfault_engine_loom::lock::{Mutex, RawRwSem, RwSem};
 
 #[test]
 fn mutex_among_three() {
@@ -245,4 +246,95 @@ fn no_writer_passes_the_waiting_readers() {
         }
     });
     assert!(met.load(Relaxed) > 0);
+}
+
+/// The lock itself, for those who come in a known order. It stays for good:
+/// turns borrow it.
+fn raw() -> &'static RawRwSem<2> {
+    Box::leak(Box::default())
+}
+
+#[test]
+fn a_reader_waits_for_one_writer_at_most() {
+    // One writer is inside and one waits when the reader comes: it goes in
+    // between them, and the second writer waits for it.
+    explore(None, || {
+        let raw = raw();
+        let read = Arc::new(AtomicBool::new(false));
+        assert!(raw.come_write().is_none());
+        let second = raw.come_write().unwrap();
+        let turn = raw.come_read().unwrap();
+        let writer = {
+            let read = Arc::clone(&read);
+            spawn(move || {
+                second.wait();
+                assert!(read.load(Relaxed), "the reader waits for two");
+                raw.leave_write();
+            })
+        };
+        let reader = spawn(move || {
+            turn.wait();
+            read.store(true, Relaxed);
+            raw.leave_read();
+        });
+        raw.leave_write();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert!(raw.try_write());
+    });
+}
+
+#[test]
+fn writers_go_in_the_order_of_their_coming() {
+    explore(Some(2), || {
+        let raw = raw();
+        let turn = Arc::new(AtomicUsize::new(0));
+        assert_eq!(raw.try_read(1), Ok(()));
+        // Three for two gates.
+        let writers = [0, 1, 2].map(|place| {
+            let own = raw.come_write().unwrap();
+            let turn = Arc::clone(&turn);
+            spawn(move || {
+                own.wait();
+                assert_eq!(turn.fetch_add(1, Relaxed), place);
+                raw.leave_write();
+            })
+        });
+        raw.leave_read();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert!(raw.try_write());
+    });
+}
+
+#[test]
+fn a_writer_waits_for_one_batch_of_readers() {
+    // A reader that comes while a writer waits is of the next batch, and goes
+    // in when that writer leaves.
+    explore(None, || {
+        let raw = raw();
+        let written = Arc::new(AtomicBool::new(false));
+        assert_eq!(raw.try_read(2), Ok(()));
+        let own = raw.come_write().unwrap();
+        assert_eq!(raw.try_read(2), Err(NotNow::Writer));
+        let late = raw.come_read().unwrap();
+        let reader = {
+            let written = Arc::clone(&written);
+            spawn(move || {
+                late.wait();
+                assert!(written.load(Relaxed), "the writer was passed");
+                raw.leave_read();
+            })
+        };
+        let writer = spawn(move || {
+            own.wait();
+            written.store(true, Relaxed);
+            raw.leave_write();
+        });
+        raw.leave_read();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert!(raw.try_write());
+    });
 }

@@ -3,7 +3,9 @@
 //! tables beneath.
 //!
 //! A charge is taken before the memory is, and given back after it is gone.
-//! Budgets nest: a charge counts against every ancestor.
+//! Budgets nest: a charge counts against every ancestor. So what stops a charge
+//! may come back anywhere in the family, and who waits for memory waits at the
+//! outermost budget, which everything that comes back comes to.
 //!
 //! Processors keep a few charged pages in stock, so that not every fault of all of
 //! them writes the same line; but only while an eighth of the budget is free and
@@ -20,7 +22,8 @@ use stock::{SMALL, Stocks};
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
-    budget: &'a Budget,
+    /// The outermost budget.
+    root: &'a Budget,
     seen: u32,
 }
 
@@ -28,7 +31,7 @@ impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
     /// `timeout_ns` have passed. True if some has.
     pub fn wait(self, timeout_ns: u64) -> bool {
-        let released = &self.budget.released;
+        let released = &self.root.released;
         released.wait(self.seen, Some(timeout_ns));
         // Relaxed: whoever looks for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
@@ -37,7 +40,8 @@ impl Subscription<'_> {
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        self.budget.waiters.fetch_sub(1, Ordering::AcqRel);
+        // Relaxed: who still sees it wakes nobody, at the cost of a call.
+        self.root.hot.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -48,10 +52,9 @@ pub struct Budget {
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
-    /// Raised by one when pages come back and somebody waits for that.
+    /// Raised by one when pages come back and somebody waits for that. Used in
+    /// an outermost budget only, as `waiters` is.
     released: WaitWord,
-    /// Subscriptions alive.
-    waiters: AtomicU64,
     /// Immutable.
     parent: Option<Arc<Budget>>,
     /// Who can give memory back that is charged here. Its lock is taken before
@@ -68,6 +71,8 @@ struct Hot {
     charged: AtomicU64,
     /// The most that was ever charged, with what was in stock. A statistic.
     peak: AtomicU64,
+    /// Subscriptions alive in the family.
+    waiters: AtomicU64,
 }
 
 /// One of those who share a budget.
@@ -102,10 +107,9 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
-            hot: Hot::default(),
             stocks: Stocks::new(),
+            hot: Hot::default(),
             released: WaitWord::new(0),
-            waiters: AtomicU64::new(0),
             members: Mutex::new(Vec::new()),
             parent,
         })
@@ -120,6 +124,8 @@ impl Budget {
         match &self.parent {
             Some(parent) if !parent.try_charge(pages, reserve) => {
                 self.uncharge_here(pages);
+                // It may have stopped another for a moment.
+                self.notify_release();
                 false
             }
             _ => true,
@@ -140,11 +146,11 @@ impl Budget {
     fn restock(&self, pages: u64) -> bool {
         let limit = self.limit();
         let (room, charge) = Stocks::room_and_charge(limit);
-        // Relaxed: whoever comes to wait tries once more, and that gives the
-        // stocks back.
-        if charge <= pages || self.waiters.load(Ordering::Relaxed) > 0 {
+        // Relaxed: a first look; the second is below.
+        if charge <= pages || self.root().hot.waiters.load(Ordering::Relaxed) > 0 {
             return false;
         }
+        // Relaxed, here and below: as in `charge_exactly`.
         let charged = &self.hot.charged;
         if charged.load(Ordering::Relaxed) + room > limit {
             return false;
@@ -153,19 +159,31 @@ impl Budget {
         // processors at once stay within the room.
         let before = charged.fetch_add(charge, Ordering::Relaxed);
         if before + charge > limit {
-            self.uncharge_here(charge);
+            self.give_back(charge);
             return false;
         }
         self.raise_peak(before + charge);
         self.stocks.put(charge - pages);
+        // Whoever came to wait meanwhile saw the batch charged, and in no
+        // stock; and whoever lowered the limit did not take it back. AcqRel
+        // pairs with the fetch_add in `subscribe`: either that thread sees
+        // the stock, or we see that it waits. For the limit, see `put`.
+        let somebody_waits = self.root().hot.waiters.fetch_add(0, Ordering::AcqRel) > 0;
+        if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
+            self.give_stocks_back();
+        }
         true
     }
 
     /// True if there was something in stock.
     fn give_stocks_back(&self) -> bool {
-        let pages = self.stocks.empty();
+        self.give_back(self.stocks.empty())
+    }
+
+    fn give_back(&self, pages: u64) -> bool {
         if pages > 0 {
             self.uncharge_here(pages);
+            self.notify_release();
         }
         pages > 0
     }
@@ -205,40 +223,56 @@ impl Budget {
         if pages == 0 {
             return;
         }
-        self.uncharge_here(pages);
-        if let Some(parent) = &self.parent {
-            parent.uncharge(pages);
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            budget.uncharge_here(pages);
+            next = budget.parent.as_deref();
         }
+        self.notify_release();
     }
 
     fn uncharge_here(&self, pages: u64) {
-        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
-        // sees the pages come back, or we see that it waits.
-        let before = self.hot.charged.fetch_sub(pages, Ordering::AcqRel);
+        // Relaxed: `notify_release`, which follows, shows it to who waits.
+        let before = self.hot.charged.fetch_sub(pages, Ordering::Relaxed);
         assert!(
             before >= pages,
             "budget: more pages given back than charged"
         );
-        self.notify_release();
     }
 
     /// Wakes those who wait for memory: pages or frames came back.
     pub fn notify_release(&self) {
+        let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees what came back, or we see that it waits.
-        if self.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
-            self.released.fetch_add(1, Ordering::Release);
-            self.released.wake(u32::MAX);
+        if root.hot.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+            root.wake_all();
         }
+    }
+
+    fn wake_all(&self) {
+        // Release pairs with the Acquire in `subscribe`.
+        self.released.fetch_add(1, Ordering::Release);
+        self.released.wake(u32::MAX);
+    }
+
+    fn root(&self) -> &Budget {
+        let mut root = self;
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        root
     }
 
     /// Announces that the caller is about to wait for memory. It tries once
     /// more, and then waits or drops the subscription.
     pub fn subscribe(&self) -> Subscription<'_> {
-        self.waiters.fetch_add(1, Ordering::AcqRel);
+        let root = self.root();
+        // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
+        root.hot.waiters.fetch_add(1, Ordering::AcqRel);
         Subscription {
-            seen: self.released.load(Ordering::Acquire),
-            budget: self,
+            seen: root.released.load(Ordering::Acquire),
+            root,
         }
     }
 
@@ -308,10 +342,11 @@ impl Budget {
     /// Changes the limit. Lowering it evicts nothing by itself: the owner
     /// reclaims until [`excess`](Self::excess) is zero.
     pub fn set_limit(&self, pages: u64) {
+        // Relaxed: `wake_all` shows it to who waits, and `empty_all` to who puts
+        // something in stock.
         self.limit.store(pages, Ordering::Relaxed);
-        self.give_stocks_back();
-        self.released.fetch_add(1, Ordering::Release);
-        self.released.wake(u32::MAX);
+        self.give_back(self.stocks.empty_all());
+        self.root().wake_all();
     }
 
     /// Pages charged now. Exact while nobody charges or gives back.

@@ -23,6 +23,7 @@ fn stage(draw: &Draw, seed: u64, random: &mut Random) -> Stage {
         file_pages: draw.file_pages as u64,
         queue: [0, 2, 8][random.below(3)],
         reads: [Reads::AtOnce, Reads::OneByOne(20)][random.below(2)],
+        hole: [0..0, 5..9][random.below(2)].clone(),
         ..Stage::default()
     };
     stage.with_policies_of(seed)

@@ -23,6 +23,7 @@ use core::cell::Cell;
 pub use std::sync::Arc;
 
 pub mod bytes;
+pub mod model;
 pub mod pages;
 pub mod stat;
 pub mod wait;
@@ -65,6 +66,10 @@ pub fn work(_ns: u64) {}
 loom::thread_local! {
     static CPU: Cell<usize> = Cell::new(0);
 }
+
+/// Processors for which something is kept apart: few, since each is an atomic
+/// or more to loom.
+pub const PROCESSORS: usize = 2;
 
 /// The processor that the caller runs on: the first one, unless [`run_on`] says
 /// something else.

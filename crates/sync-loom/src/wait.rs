@@ -9,16 +9,28 @@
 //! models report deadlocks that there are not. A thread that nobody wakes ends
 //! the model with loom's "deadlock".
 //!
+//! **Timeouts** are what the model says ([`crate::model::Timeouts`]): where they
+//! never end, a wake-up that is lost ends the model, although on the real
+//! machine it would cost no more than the timeout.
+//!
 //! Neither call orders the caller's memory (both are `Relaxed`), except that
 //! loom's unpark makes the waker's past visible to a thread that really slept.
 //! That cannot hide a missing ordering: every sleep is in a loop whose test
 //! also succeeds in schedules where nobody slept.
+//!
+//! The engine makes words of zeroed memory. So a word is a pointer to what loom
+//! knows of it; one of zeroed memory gets it when it is first used. Loom wants
+//! it to be older than every thread that uses it: some are made in advance.
 
 use core::ops::Deref;
+use core::sync::atomic::AtomicPtr;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+
+use crate::model;
 
 /// A sleeper and whether somebody woke it. Loom runs one thread at a time and
 /// switches only at its own operations, so these are not explored.
@@ -28,34 +40,86 @@ struct Sleeper {
     woken: Arc<AtomicBool>,
 }
 
-/// An `AtomicU32` that a thread can wait on.
+/// A word as loom knows it.
 #[derive(Debug)]
-pub struct WaitWord {
+struct Known {
     word: AtomicU32,
-    sleepers: Mutex<VecDeque<Sleeper>>,
+    /// Borrowed over no operation of loom's.
+    sleepers: RefCell<VecDeque<Sleeper>>,
 }
+
+/// Words of zeroed memory that a model may use.
+const SPARE: usize = 64;
+
+/// The words of one schedule.
+#[derive(Default)]
+struct Words {
+    /// They stay where they are until the next schedule begins.
+    #[expect(clippy::vec_box, reason = "words have their addresses")]
+    all: Vec<Box<Known>>,
+    /// Those that hold 0 and are nobody's yet.
+    spare: Vec<*mut Known>,
+}
+
+thread_local! {
+    /// Loom's threads are coroutines of one thread.
+    static WORDS: RefCell<Words> = RefCell::default();
+}
+
+/// Forgets the words of the schedule before, of which nothing is left, and
+/// makes some for zeroed memory.
+pub(crate) fn begin() {
+    WORDS.take();
+    let spare = (0..SPARE).map(|_| make(0)).collect();
+    WORDS.with_borrow_mut(|words| words.spare = spare);
+}
+
+fn make(value: u32) -> *mut Known {
+    let mut known = Box::new(Known {
+        word: AtomicU32::new(value),
+        sleepers: RefCell::default(),
+    });
+    let address: *mut Known = &mut *known;
+    WORDS.with_borrow_mut(|words| words.all.push(known));
+    address
+}
+
+/// An `AtomicU32` that a thread can wait on. All zeros are a word that holds 0.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct WaitWord(AtomicPtr<Known>);
 
 impl WaitWord {
     /// A word that holds `value`.
     pub fn new(value: u32) -> Self {
-        Self {
-            word: AtomicU32::new(value),
-            sleepers: Mutex::new(VecDeque::new()),
-        }
+        Self(AtomicPtr::new(make(value)))
     }
 
-    /// Sleeps while the word holds `expected`, until woken. With a timeout it
-    /// lets the others run and returns, as if the time were up.
+    fn known(&self) -> &Known {
+        let mut known = self.0.load(Ordering::Relaxed);
+        if known.is_null() {
+            let spare = WORDS.with_borrow_mut(|words| words.spare.pop());
+            known = spare.expect("a model uses few words of zeroed memory");
+            self.0.store(known, Ordering::Relaxed);
+        }
+        // SAFETY: kept in its box until the next schedule begins, and words do
+        // not outlive theirs. One thread runs at a time.
+        unsafe { &*known }
+    }
+
+    /// Sleeps while the word holds `expected`, until woken. Where the model's
+    /// timeouts end at once, a sleep with one lets the others run and returns.
     pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
-        if self.word.fetch_add(0, Relaxed) != expected {
+        let Known { word, sleepers } = self.known();
+        if word.fetch_add(0, Relaxed) != expected {
             return;
         }
-        if timeout_ns.is_some() {
+        if timeout_ns.is_some() && model::timeouts_end() {
             loom::thread::yield_now();
             return;
         }
         let woken = Arc::new(AtomicBool::new(false));
-        self.sleepers.lock().unwrap().push_back(Sleeper {
+        sleepers.borrow_mut().push_back(Sleeper {
             thread: loom::thread::current(),
             woken: Arc::clone(&woken),
         });
@@ -67,12 +131,12 @@ impl WaitWord {
     /// Wakes up to `count` threads that wait on the word, the longest-waiting
     /// first.
     pub fn wake(&self, count: u32) {
+        let Known { word, sleepers } = self.known();
         // Changes nothing; makes loom explore both orders of this wake-up and
         // another thread's going to sleep.
-        self.word.fetch_add(0, Relaxed);
-        let mut sleepers = self.sleepers.lock().unwrap();
+        word.fetch_add(0, Relaxed);
         for _ in 0..count {
-            let Some(sleeper) = sleepers.pop_front() else {
+            let Some(sleeper) = sleepers.borrow_mut().pop_front() else {
                 break;
             };
             sleeper.woken.store(true, Ordering::Relaxed);
@@ -91,6 +155,6 @@ impl Deref for WaitWord {
     type Target = AtomicU32;
 
     fn deref(&self) -> &AtomicU32 {
-        &self.word
+        &self.known().word
     }
 }

@@ -52,6 +52,9 @@ pub fn work(ns: u64) {
     machine::work_ps(ns.saturating_mul(1000));
 }
 
+/// Processors for which something is kept apart where all of them write.
+pub const PROCESSORS: usize = 128;
+
 /// The processor that the caller runs on, for choosing a shard. Only a hint.
 /// Processors are numbered in the order in which they are filled.
 #[inline]

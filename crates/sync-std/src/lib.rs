@@ -78,6 +78,9 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
+/// Processors for which something is kept apart where all of them write.
+pub const PROCESSORS: usize = 128;
+
 /// The processor that the caller runs on, for choosing a shard. Only a hint.
 #[inline]
 pub fn cpu() -> usize {

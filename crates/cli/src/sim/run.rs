@@ -64,19 +64,17 @@ fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> Str
     text
 }
 
-/// How fast it was simulated: one simulation runs on one CPU.
+/// How fast it was simulated; a simulation is one thread.
 fn speed(rows: &[Row]) -> String {
-    let operations: u64 = rows.iter().map(|row| row.operations).sum();
-    let wall: f64 = rows.iter().map(|row| row.wall_s).sum();
-    let virtual_s: f64 = rows.iter().map(|row| row.virtual_s).sum();
-    let speeds = rows.iter().filter(|row| row.error.is_none());
-    let speeds: Vec<f64> = speeds.map(|row| row.operations_per_wall_s).collect();
-    let band = band::Band::of(&speeds).map_or(String::new(), |band| band.show(band::rate));
+    let ended = || rows.iter().filter(|row| row.error.is_none());
+    let operations: u64 = ended().map(|row| row.operations).sum();
+    let wall: f64 = ended().map(|row| row.wall_s).sum();
+    let virtual_s: f64 = ended().map(|row| row.virtual_s).sum();
     format!(
-        "{} runs, {virtual_s:.3} virtual seconds in {wall:.1} seconds of a CPU here; {} facade operations, {band} a \
-         second of wall clock and run",
-        rows.len(),
+        "{} runs: {virtual_s:.3} virtual seconds, {} facade operations, {} of them a second of wall clock and run",
+        ended().count(),
         band::rate(operations as f64),
+        band::rate(operations as f64 / wall.max(1e-9)),
     )
 }
 

@@ -10,6 +10,7 @@ mod made_files;
 mod report;
 mod report_in_browser;
 mod rows;
+mod sim;
 mod softfault_rows;
 mod sum;
 mod tour;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each model uses its part")]
 
+pub mod completed;
+pub mod engine;
 pub mod vma;
 
 use std::sync::Arc;
@@ -9,34 +11,72 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use softfault_engine_loom::clock::Clock;
 use softfault_engine_loom::mm::{Attributes, Backing};
+use sync::model::Timeouts;
 
 /// Explores every schedule of `model` with at most `preemptions` preemptions,
 /// and every value that its loads may return. Returns the number of schedules.
 ///
-/// Loom returns as if all were well when it is told to stop early, by its own
-/// settings or by the environment: here it is not.
+/// Nobody's time is ever up: a sleep with a timeout that nobody ends is a
+/// wake-up that was lost, and fails the model.
+///
+/// Loom returns as if all were well when it stops early, by its settings or by
+/// the environment's: here it has to say that it was through.
 pub fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> usize {
-    let begin = std::time::Instant::now();
-    let begun = Arc::new(AtomicUsize::new(0));
-    let ended = Arc::new(AtomicUsize::new(0));
+    explore_with(preemptions, Timeouts::Never, model)
+}
+
+/// The same, with timeouts of the caller's choice.
+pub fn explore_with(
+    preemptions: Option<usize>,
+    timeouts: Timeouts,
+    model: impl Fn() + Sync + Send + 'static,
+) -> usize {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
     builder.checkpoint_file = None;
-    builder.check({
-        let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
-        move || {
-            begun.fetch_add(1, Relaxed);
-            model();
-            ended.fetch_add(1, Relaxed);
-        }
+    builder.expect_explicit_explore = false;
+    check(&builder, timeouts, model)
+}
+
+/// Runs the model and fails unless it was explored to its end.
+pub fn check(
+    builder: &loom::model::Builder,
+    timeouts: Timeouts,
+    model: impl Fn() + Sync + Send + 'static,
+) -> usize {
+    let begin = std::time::Instant::now();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let completed = completed::watch(|| {
+        builder.check({
+            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
+            move || {
+                sync::model::begin(timeouts);
+                begun.fetch_add(1, Relaxed);
+                model();
+                ended.fetch_add(1, Relaxed);
+            }
+        });
     });
     let (begun, ended) = (begun.load(Relaxed), ended.load(Relaxed));
     assert_eq!(begun, ended, "a schedule did not come to its end");
+    assert!(
+        completed,
+        "stopped after {begun} schedules: not all of them"
+    );
     assert!(begun > 1, "one schedule is no exploration");
-    println!("{begun} schedules in {:.1?}", begin.elapsed());
+    let bound = match builder.preemption_bound {
+        Some(bound) => format!("{bound} preemptions"),
+        None => "no bound".into(),
+    };
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a model");
+    let took = begin.elapsed().as_secs_f32();
+    // `--nocapture` shows it; the documents' table is made of these lines.
+    println!("loom | {name} | {bound} | {begun} schedules | {took:.2} s");
     begun
 }
 

@@ -12,6 +12,7 @@ fn drawn(name: &'static str, schedules: u64, draw: Draw) {
             file_pages: draw.file_pages as u64,
             queue: [0, 2, 8][random.below(3)],
             reads: [Reads::AtOnce, Reads::OneByOne(1), Reads::OneByOne(4)][random.below(3)],
+            hole: [0..0, 1..3][random.below(2)].clone(),
             ..Stage::default()
         };
         let stage = stage.with_policies_of(seed);

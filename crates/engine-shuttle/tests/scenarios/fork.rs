@@ -40,3 +40,41 @@ fn fork_against_unmap() {
         ],
     );
 }
+
+/// What was written after the fork is not the child's: also where a core knew
+/// the page as its own to write to.
+#[test]
+fn writes_against_fork() {
+    directed(
+        "writes_against_fork",
+        3_000,
+        &Stage::of_pages(2),
+        vec![map_zeros(0, 0..2), write(0, 0..2)],
+        vec![
+            vec![write(0, 0..2), write(0, 0..2), write(0, 0..2)],
+            vec![
+                Op::Fork { space: 0 },
+                read(1, 0..2),
+                read(1, 0..2),
+                write(1, 0..1),
+                read(0, 0..1),
+            ],
+        ],
+    );
+}
+
+/// A page that is shared since a fork is copied while others read it.
+#[test]
+fn reads_against_copy() {
+    directed(
+        "reads_against_copy",
+        3_000,
+        &Stage::of_pages(2),
+        vec![map_zeros(0, 0..2), write(0, 0..2), Op::Fork { space: 0 }],
+        vec![
+            vec![read(0, 0..1), read(0, 0..1), read(0, 0..1)],
+            vec![write(0, 0..1), read(1, 0..1)],
+            vec![read(1, 0..1), write(1, 0..1), read(1, 0..1)],
+        ],
+    );
+}

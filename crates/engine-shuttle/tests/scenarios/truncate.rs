@@ -34,3 +34,23 @@ fn reclaim_against_truncate() {
         ],
     );
 }
+
+/// Nothing is cached when the file is cut off, and a fault is just about to
+/// change that. It is in a hole: no read tells it where the file ends.
+#[test]
+fn first_fault_against_truncate() {
+    let stage = Stage {
+        hole: 1..2,
+        ..Stage::of_pages(2)
+    };
+    directed(
+        "first_fault_against_truncate",
+        5_000,
+        &stage,
+        vec![map_file(0, 0..2, 0), advise(0, 0..2, MapAdvice::Random)],
+        vec![
+            vec![read(0, 1..2)],
+            vec![truncate(1), read(0, 1..2), read(0, 1..2)],
+        ],
+    );
+}

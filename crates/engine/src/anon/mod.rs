@@ -32,7 +32,7 @@ use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 
 mod fork;
-pub(crate) mod pages;
+pub mod pages;
 mod remove;
 
 pub use fork::ForkError;

@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
-pub(super) const RESIDENT: u32 = 1;
+const RESIDENT: u32 = 1;
 const LOCKED: u32 = 1 << 30;
 const WAITED: u32 = 1 << 31;
 
@@ -25,7 +25,7 @@ const WAITED: u32 = 1 << 31;
 const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
 
 /// The words of all pages of a window.
-pub(crate) struct Pages {
+pub struct Pages {
     /// [`WORDS`] - 1 of them a page; zeroed, and resident only where touched.
     words: NonNull<WaitWord>,
     bytes: usize,
@@ -40,7 +40,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 /// What a fault finds.
-pub(crate) enum Found<'a> {
+pub enum Found<'a> {
     /// Absent, and locked by the caller now.
     Absent(PageLock<'a>),
     /// In the window.
@@ -52,14 +52,14 @@ pub(crate) enum Found<'a> {
 }
 
 /// An absent page, locked. Dropping it leaves the page absent.
-pub(crate) struct PageLock<'a> {
+pub struct PageLock<'a> {
     word: &'a WaitWord,
     after: u32,
 }
 
 impl Pages {
     /// Words for `count` pages. `None` where the system has no memory.
-    pub(super) fn new(count: usize) -> Option<Self> {
+    pub fn new(count: usize) -> Option<Self> {
         let bytes = count.div_ceil(WORDS - 1) * PAGE_SIZE;
         let words = sync::pages::map(bytes)?.cast();
         Some(Self {
@@ -102,7 +102,7 @@ impl Pages {
 
     /// Looks at a page, and locks it if it is absent.
     #[inline]
-    pub(crate) fn find(&self, page: usize, budget: &Budget) -> Found<'_> {
+    pub fn find(&self, page: usize, budget: &Budget) -> Found<'_> {
         let (paid, word) = self.slot(page);
         if !self.pay(paid, budget) {
             return Found::NoMemory;
@@ -116,27 +116,27 @@ impl Pages {
     }
 
     /// True if the page is in the window.
-    pub(super) fn is_resident(&self, page: usize) -> bool {
+    pub fn is_resident(&self, page: usize) -> bool {
         let (paid, word) = self.slot(page);
         // Relaxed: a hint, or under the VMA lock, which orders it.
         paid.load(Ordering::Relaxed) != 0 && word.load(Ordering::Relaxed) == RESIDENT
     }
 
     /// Pays for the words around `page`'s if that has not been done.
-    pub(super) fn pay_for(&self, page: usize, budget: &Budget) -> bool {
+    pub fn pay_for(&self, page: usize, budget: &Budget) -> bool {
         self.pay(self.slot(page).0, budget)
     }
 
     /// Makes a page resident, whose word is paid for, in a window that no space
     /// has mapped yet.
-    pub(super) fn enter(&self, page: usize) {
+    pub fn enter(&self, page: usize) {
         // Relaxed: attaching the VMA publishes it.
         let before = self.slot(page).1.swap(RESIDENT, Ordering::Relaxed);
         assert_eq!(before, 0, "a page of an empty window");
     }
 
     /// Makes a page absent that no fault can come to: true if it was resident.
-    pub(super) fn leave(&self, page: usize) -> bool {
+    pub fn leave(&self, page: usize) -> bool {
         let (paid, word) = self.slot(page);
         // Relaxed, here and below: the write lock of the VMA that showed the
         // page, or owning the window, orders it against faults.
@@ -154,7 +154,7 @@ impl Pages {
     }
 
     /// Waits while the page is locked, at most `timeout_ns`.
-    pub(crate) fn wait_unlocked(&self, page: usize, timeout_ns: u64) {
+    pub fn wait_unlocked(&self, page: usize, timeout_ns: u64) {
         let (_, word) = self.slot(page);
         // Relaxed: who was woken looks again under the VMA lock.
         let now = word.load(Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Pages {
     }
 
     /// Pays back the pages of this table; nobody uses it any more.
-    pub(super) fn uncharge(&self, budget: &Budget) {
+    pub fn uncharge(&self, budget: &Budget) {
         budget.uncharge(self.paid.swap(0, Ordering::Relaxed));
     }
 }
@@ -177,7 +177,7 @@ impl Pages {
 impl PageLock<'_> {
     /// The page is in the window: unlocks it as resident.
     #[inline]
-    pub(crate) fn filled(mut self) {
+    pub fn filled(mut self) {
         self.after = RESIDENT;
     }
 }

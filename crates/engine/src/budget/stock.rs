@@ -5,18 +5,17 @@
 //! What is in stock counts as charged where room is looked for, and is given
 //! back when there is too little (`Budget::charge_here`).
 
+use sync::PROCESSORS;
 use sync::atomic::AtomicU64;
-use sync::atomic::Ordering::Relaxed;
+use sync::atomic::Ordering::{AcqRel, Relaxed};
 
-/// Processors that share no stock.
-const PROCESSORS: usize = 128;
 /// The most pages of a charge that is for the stock too.
 const BATCH: u64 = 64;
 /// Pages of the greatest charge that is taken from stock.
 pub(super) const SMALL: u64 = 4;
 
-/// The stocks of a budget. Their orderings are all relaxed, as the budget's own:
-/// the numbers order nothing.
+/// The stocks of a budget. Their orderings are relaxed, as the budget's own,
+/// where nothing else is said: the numbers order nothing.
 pub(super) struct Stocks(Box<[Stock]>);
 
 #[derive(Default)]
@@ -51,7 +50,9 @@ impl Stocks {
 
     /// Puts `pages` that have been charged into it.
     pub(super) fn put(&self, pages: u64) {
-        self.own().fetch_add(pages, Relaxed);
+        // AcqRel pairs with `empty_all`: either that takes these pages too, or
+        // we see the limit that was set before it.
+        self.own().fetch_add(pages, AcqRel);
     }
 
     /// Takes all that is in stock.
@@ -61,6 +62,12 @@ impl Stocks {
             _ => stock.0.swap(0, Relaxed),
         };
         self.0.iter().map(take).sum()
+    }
+
+    /// The same of every processor, whatever its stock seemed to be.
+    pub(super) fn empty_all(&self) -> u64 {
+        // AcqRel: see `put`.
+        self.0.iter().map(|stock| stock.0.swap(0, AcqRel)).sum()
     }
 
     /// Pages in stock.

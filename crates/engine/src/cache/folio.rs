@@ -212,13 +212,13 @@ impl Folio {
 
     /// The backing ends within the folio: only `pages` pages are left of it.
     /// The caller holds the folio lock, and the folio is on no list.
-    pub(crate) fn shrink(&self, pages: usize) {
+    pub fn shrink(&self, pages: usize) {
         debug_assert!(0 < pages && pages <= self.pages());
         self.pages.store(pages as u8, Ordering::Relaxed);
     }
 
     /// Prepares a fresh slot: locked, one reference, in nobody's sight.
-    pub(super) fn init(&self, cache: *const PageCache, addr: usize, pages: usize) {
+    pub fn init(&self, cache: *const PageCache, addr: usize, pages: usize) {
         debug_assert!(pages >= 1 && addr % BLOCK_BYTES / PAGE_SIZE + pages <= BLOCK_PAGES);
         assert_eq!(self.refs.load(Ordering::Relaxed), 0, "folio slot in use");
         self.addr.store(addr, Ordering::Relaxed);
@@ -239,13 +239,13 @@ impl Folio {
     }
 
     /// Clears the marker; true if this was the first to do so.
-    pub(crate) fn take_marker(&self) -> bool {
+    pub fn take_marker(&self) -> bool {
         // Relaxed: says who begins a window, and orders nothing.
         self.state.fetch_and(!flag::MARKER, Ordering::Relaxed) & flag::MARKER != 0
     }
 
     /// Changes bits; the caller holds the folio lock.
-    pub(crate) fn change(&self, set: u32, clear: u32) {
+    pub fn change(&self, set: u32, clear: u32) {
         debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
         self.state.fetch_and(!clear, Ordering::Relaxed);
         // Release pairs with the Acquire in `state`: whoever finds the folio
@@ -288,7 +288,7 @@ impl Folio {
     /// Announces that the caller is about to wait for the folio lock; returns
     /// the bits to sleep on, or `None` if the lock is free. The caller holds a
     /// reference.
-    pub(crate) fn announce_waiter(&self) -> Option<u32> {
+    pub fn announce_waiter(&self) -> Option<u32> {
         // AcqRel pairs with `rouse`: what the caller does next (it looks for
         // the read in its ring) comes after, in the eyes of whoever rouses.
         let state = self.state.fetch_or(flag::WAITERS, Ordering::AcqRel);
@@ -298,13 +298,13 @@ impl Folio {
 
     /// Sleeps while the bits are those that `announce_waiter` returned, or
     /// until `timeout_ns` have passed, or less.
-    pub(crate) fn sleep(&self, announced: u32, timeout_ns: u64) {
+    pub fn sleep(&self, announced: u32, timeout_ns: u64) {
         self.state.wait(announced, Some(timeout_ns));
     }
 
     /// Wakes those who wait although the folio stays locked: there is something
     /// new to do about it. The caller holds a reference.
-    pub(crate) fn rouse(&self) {
+    pub fn rouse(&self) {
         let before = self.state.fetch_and(!flag::WAITERS, Ordering::AcqRel);
         if before & flag::WAITERS != 0 {
             self.state.wake(u32::MAX);

@@ -78,7 +78,7 @@ pub struct PageCache {
     /// The same as Linux has it, for the policies that are not the default.
     /// Its lock is a leaf too.
     pub(crate) mmap_miss: Mutex<MmapMiss>,
-    /// Folios in the index.
+    /// Folios in the index, and on their way into it.
     pub(crate) folios: AtomicUsize,
 }
 
@@ -190,13 +190,16 @@ impl PageCache {
         let range = folio.range();
         let mut bucket = self.node.index.lock(range.start, &self.node.folios);
         let last = self.offset(range.end - PAGE_SIZE);
+        // Counted before the look at the end. AcqRel pairs with the same in
+        // `truncate`: the new end is seen here, or the folio there.
+        self.folios.fetch_add(1, Ordering::AcqRel);
         if bucket.overlaps(&range) || (last >= self.end() && self.on_truncate == OnTruncate::Error)
         {
+            self.folios.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
         bucket.insert(folio);
         bucket.get(folio);
-        self.folios.fetch_add(1, Ordering::AcqRel);
         Some(FolioRef::new(&self.node, folio))
     }
 

@@ -19,7 +19,8 @@ impl PageCache {
         let end = end.min((window.end - window.start) as u64);
         // Release pairs with the Acquire in `PageCache::end`, and a fault that
         // read the old end and inserts a folio afterwards is refused under
-        // the bucket's lock, or found by the walk below.
+        // the bucket's lock, or found by the walk below. The walk skips what
+        // has no folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         self.evict_range(self.address(first)..window.end);
@@ -42,7 +43,9 @@ impl PageCache {
     }
 
     fn evict_range(&self, range: Range<usize>) {
-        if self.folio_count() == 0 || range.is_empty() {
+        // AcqRel pairs with the count in `insert`: whoever comes to it later
+        // sees the end that `truncate` has set.
+        if self.folios.fetch_add(0, Ordering::AcqRel) == 0 || range.is_empty() {
             return;
         }
         let mut sweep = Some(self.node.sweep());

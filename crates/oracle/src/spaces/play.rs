@@ -3,6 +3,7 @@
 use super::world::World;
 use crate::op::Op;
 use crate::{Rig, TestStore, together};
+use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::policy::{Policies, RetryPin};
 
@@ -27,6 +28,8 @@ pub struct Stage {
     pub pages: usize,
     /// Pages of the file.
     pub file_pages: u64,
+    /// Pages of it that were never written.
+    pub hole: Range<u64>,
     /// Of the engine.
     pub policies: Policies,
     /// Asynchronous reads that the store takes at a time.
@@ -45,6 +48,7 @@ impl Default for Stage {
             spaces: 1,
             pages: 16,
             file_pages: 8,
+            hole: 0..0,
             policies: Policies::default(),
             queue: 0,
             reads: Reads::AtOnce,
@@ -85,7 +89,8 @@ impl Stage {
 pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     let rig = Rig::with_policies(BUDGET, stage.policies);
     let store = TestStore::with_queue(stage.file_pages * PAGE_SIZE as u64, stage.queue);
-    let world = World::new(rig, store, stage.spaces, stage.pages, stage.may_be_short);
+    store.punch(stage.hole.clone());
+    let world = World::new(rig, store, stage);
     let mut first = world.player(None);
     setup.iter().for_each(|op| first.obey(op));
 

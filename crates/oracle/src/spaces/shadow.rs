@@ -5,6 +5,7 @@
 //! memory are written by everybody.
 
 use super::history::{History, Moment};
+use super::play::Stage;
 use crate::store::byte_at;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -87,26 +88,25 @@ pub(super) struct Shadow {
     writing: Vec<Writing>,
     numbers: u32,
     pages: usize,
-    seed: u64,
+    /// Pages of the file that were never written.
+    hole: Range<u64>,
 }
 
 impl Shadow {
-    pub(super) fn new(spaces: usize, pages: usize, file_bytes: u64, seed: u64) -> Self {
-        let length = Length {
-            len: file_bytes,
-            data_end: file_bytes,
-        };
+    pub(super) fn new(stage: &Stage) -> Self {
+        let len = stage.file_pages * PAGE_SIZE as u64;
+        let length = Length { len, data_end: len };
         let mut shadow = Self {
             now: 1,
             file: History::new(vec![length]),
             spaces: Vec::new(),
             writing: Vec::new(),
             numbers: 0,
-            pages,
-            seed,
+            pages: stage.pages,
+            hole: stage.hole.clone(),
         };
-        for _ in 0..spaces {
-            shadow.add_space(vec![vec![Shows::Nothing]; pages]);
+        for _ in 0..stage.spaces {
+            shadow.add_space(vec![vec![Shows::Nothing]; stage.pages]);
         }
         shadow
     }
@@ -279,7 +279,7 @@ impl Shadow {
     fn file_word(&self, page: u64, at: usize, length: Length) -> u64 {
         let first = page * PAGE_SIZE as u64 + at as u64;
         let byte = |place: usize| match first + place as u64 {
-            offset if offset < length.data_end => byte_at(self.seed, offset),
+            offset if offset < length.data_end && !self.hole.contains(&page) => byte_at(0, offset),
             _ => 0,
         };
         u64::from_ne_bytes(core::array::from_fn(byte))

@@ -1,5 +1,6 @@
 //! The engine obeys operations, and the shadow is asked about what it shows.
 
+use super::play::Stage;
 use super::shadow::{Got, LANES, Shadow, Shows};
 use crate::op::{MapAdvice, Op};
 use crate::{Rig, TestStore};
@@ -54,23 +55,16 @@ fn addresses(pages: &Range<usize>) -> Range<usize> {
 }
 
 impl World {
-    pub(super) fn new(
-        rig: Rig,
-        store: Arc<TestStore>,
-        spaces: usize,
-        pages: usize,
-        may_be_short: bool,
-    ) -> Self {
-        let bytes = store.len().expect("the store has a length");
-        let members = (0..spaces).map(|_| Member {
+    pub(super) fn new(rig: Rig, store: Arc<TestStore>, stage: &Stage) -> Self {
+        let members = (0..stage.spaces).map(|_| Member {
             space: Arc::new(ManuallyDrop::new(rig.another_space())),
             forked_by: None,
         });
         Self {
             members: Mutex::new(members.collect()),
-            shadow: Mutex::new(Shadow::new(spaces, pages, bytes, 0)),
+            shadow: Mutex::new(Shadow::new(stage)),
             cache: rig.map(&store),
-            may_be_short,
+            may_be_short: stage.may_be_short,
             budget: rig.node.budget.limit(),
             rig,
             store,

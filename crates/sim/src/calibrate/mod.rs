@@ -5,6 +5,7 @@
 //! machine does not have or does not allow (a second socket, userfaultfd) is
 //! taken from another topology, and `source` says which figures are.
 
+mod code;
 mod cpus;
 mod disk;
 mod faults;
@@ -104,10 +105,9 @@ pub fn calibrate(
     let scheduler = scheduler_costs(watch, &cpus, lacking, &mut sources)?;
     let disk = disk_costs(watch, options, &mut sources)?;
     let kernel = kernel_costs(watch, &cpus, lacking, &mut sources)?;
-    cpus.unpin();
-    Ok(Topology {
+    let mut topology = Topology {
         name: options.name.clone(),
-        source: sources.text(&cpus),
+        source: String::new(),
         sockets: shape.sockets,
         nodes: shape.nodes,
         clusters: shape.clusters,
@@ -119,7 +119,14 @@ pub fn calibrate(
         page,
         disk,
         kernel,
-    })
+    };
+    cpus::pin(home)?;
+    let (code, note) = code::measure(watch, &topology)?;
+    cpus.unpin();
+    sources.note(note);
+    topology.line.code = code;
+    topology.source = sources.text(&cpus);
+    Ok(topology)
 }
 
 fn line_costs(
@@ -160,9 +167,9 @@ fn line_costs(
         "line.hold",
         "as long as a read-modify-write between two hits",
     );
-    sources.assumed("line.code", "taken from the other topology");
     Ok(LineCosts {
-        code: from.code,
+        // Measured last, when all else is known.
+        code: 0,
         hit,
         rmw,
         sibling,

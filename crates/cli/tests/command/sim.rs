@@ -1,0 +1,438 @@
+//! Simulations as the command runs them: the same seed is the same run in any process, and what is wrong is
+//! said in a line.
+
+use super::{directory, finish, is_empty, refused, rows, softfault};
+use serde_json::Value;
+use std::process::Stdio;
+
+/// A run of a second or less of this machine.
+const SMALL: [&str; 8] = [
+    "--cores",
+    "1,3",
+    "--region",
+    "64K",
+    "--seconds",
+    "0.0002",
+    "--seed",
+    "5",
+];
+
+fn with<'a>(workload: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["sim", workload][..], &SMALL, more].concat()
+}
+
+/// Rows without what the wall clock decides.
+fn virtual_part(mut rows: Vec<Value>) -> Vec<Value> {
+    for row in &mut rows {
+        let row = row.as_object_mut().unwrap();
+        for wall in ["wall_s", "operations_per_wall_s"] {
+            assert!(row.remove(wall).is_some_and(|value| value.is_number()));
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_every_process() {
+    let arguments = with("pft", &["--seeds", "2", "--vary", "20"]);
+    let one_by_one = [&arguments[..], &["--jobs", "1"]].concat();
+    let [first, second] = [&arguments, &one_by_one].map(|arguments| virtual_part(rows(arguments)));
+    assert_eq!(first, second);
+    // By cores, policies, seeds.
+    let order: Vec<_> = (first.iter())
+        .map(|row| {
+            let text = |name: &str| row[name].as_str().unwrap().to_owned();
+            (
+                row["cores"].as_u64().unwrap(),
+                text("policy"),
+                row["seed"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for cores in [1, 3] {
+        for policy in ["lock=rwsem", "lock=refcount"] {
+            for seed in [5, 6] {
+                expected.push((cores, policy.to_owned(), seed));
+            }
+        }
+    }
+    assert_eq!(order, expected);
+    // Another seed and another policy are other runs.
+    let mut digests: Vec<_> = first
+        .iter()
+        .map(|row| row["digest"].as_str().unwrap())
+        .collect();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), first.len());
+}
+
+#[test]
+fn rows_have_what_readers_ask_for() {
+    for row in rows(&with("pft", &["--seeds", "1"])) {
+        for name in ["workload", "policy", "topology", "digest"] {
+            assert!(row[name].is_string(), "{name}");
+        }
+        for name in [
+            "cores",
+            "threads",
+            "seed",
+            "faults",
+            "elapsed_s",
+            "faults_per_s",
+            "faults_per_cpu",
+            "rounds",
+            "retry_mmap_drop",
+            "retry_io_miss",
+            "operations",
+            "wall_s",
+        ] {
+            assert!(row[name].is_number(), "{name}");
+        }
+        assert_eq!(row["error"], Value::Null);
+        assert_eq!(row["threads"], row["cores"]);
+        assert_eq!(row["topology"], "broadwell-56");
+        let faults = row["faults"].as_f64().unwrap();
+        assert!(faults >= 16.0 && row["operations"].as_f64().unwrap() > faults);
+        let rate = faults / row["elapsed_s"].as_f64().unwrap();
+        assert!((rate / row["faults_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+        let locks = row["locks"].as_object().unwrap();
+        for name in ["mmap_lock_read", "mmap_lock_write"] {
+            let lock = &locks[name];
+            for figure in ["count", "wait_total_us", "wait_avg_us", "wait_max_us"] {
+                assert!(lock[figure].is_number(), "{name} {figure}");
+            }
+            assert_eq!(lock["wait_ranges"].as_array().unwrap().len(), 8);
+        }
+        // Each round maps and unmaps.
+        assert!(locks["mmap_lock_write"]["count"].as_u64() >= row["rounds"].as_u64());
+    }
+}
+
+#[test]
+fn the_lab_compares_what_the_simulator_wrote() {
+    let dir = directory();
+    let path = dir.path().join("pft.json");
+    let path = path.to_str().unwrap();
+    let (code, out, err) = finish(softfault(&with("pft", &["--json", path])).stdin(Stdio::null()));
+    assert_eq!(code, 0, "{err}");
+    for said in [
+        "Hmean",
+        "faults/cpu-1",
+        "faults/sec-3",
+        "lock=refcount",
+        "document 004, 56 CPUs",
+        "507927",
+        "facade operations",
+    ] {
+        assert!(out.contains(said), "no {said}: {out}");
+    }
+    let (code, out, err) = finish(&mut softfault(&["lab", "compare", path]));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("faults/sec-3"), "{out}");
+}
+
+#[test]
+fn the_other_workloads_tell_of_locks_and_retries() {
+    let few = [
+        "--policies",
+        "retry=mmap-lock+pin=no,default",
+        "--cores",
+        "2",
+    ];
+    let thrash = [
+        &[
+            "sim",
+            "thrash",
+            "--threads",
+            "4",
+            "--file-size",
+            "1M",
+            "--memory",
+            "16M",
+            "--seconds",
+            "0.002",
+        ],
+        &few[..],
+    ];
+    let (code, out, err) = finish(&mut softfault(&thrash.concat()));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains("RETRY_IO_MISS") && out.contains("22,711"),
+        "{out}"
+    );
+    let start = [
+        &[
+            "sim",
+            "warm-start",
+            "--files",
+            "20",
+            "--memory",
+            "16M",
+            "--seconds",
+            "0.005",
+        ],
+        &few[..],
+    ];
+    let (code, out, err) = finish(&mut softfault(&start.concat()));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains("Read Lock Count") && out.contains("20,010"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_trace_is_the_same_in_every_process() {
+    let single = [
+        "--cores",
+        "2",
+        "--policies",
+        "default",
+        "--seeds",
+        "1",
+        "--trace",
+        "-",
+    ];
+    let arguments = [
+        &["sim", "pft", "--region", "16K", "--seconds", "0.00002"],
+        &single[..],
+    ]
+    .concat();
+    let [first, second] = [(); 2].map(|()| {
+        let (code, out, err) = finish(&mut softfault(&arguments));
+        assert_eq!(code, 0, "{err}");
+        out
+    });
+    assert!(first.lines().count() > 100);
+    assert!(first.lines().all(|line| line.contains("thread")), "{first}");
+    assert_eq!(first, second);
+}
+
+#[test]
+fn hot_places_are_named() {
+    let shared = with(
+        "pft",
+        &["--shared", "--hot", "3", "--policies", "lock=refcount"],
+    );
+    let (code, out, err) = finish(&mut softfault(&shared));
+    assert_eq!(code, 0, "{err}");
+    let places = out.lines().filter(|line| line.contains(".rs:")).count();
+    assert!((1..=6).contains(&places), "{out}");
+}
+
+#[test]
+fn a_thread_that_starves_is_told_of() {
+    // Nobody has as much patience as a read from the disk takes.
+    let arguments = [
+        "sim",
+        "thrash",
+        "--cores",
+        "1",
+        "--threads",
+        "2",
+        "--file-size",
+        "1M",
+        "--memory",
+        "16M",
+        "--seconds",
+        "0.002",
+        "--policies",
+        "default",
+        "--patience",
+        "0.000001",
+        "--json",
+        "-",
+    ];
+    let (code, out, err) = finish(&mut softfault(&arguments));
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("thrash 0") && err.contains("1 of 1 runs failed"),
+        "{err}"
+    );
+    let rows: Value = serde_json::from_str(&out).unwrap();
+    assert!(
+        rows[0]["error"].as_str().unwrap().contains("thrash 0"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_no_file() {
+    let dir = directory();
+    let path = dir.path().join("rows.json");
+    let arguments = [
+        "sim",
+        "pft",
+        "--cores",
+        "56",
+        "--seconds",
+        "1000",
+        "--json",
+        path.to_str().unwrap(),
+    ];
+    let mut command = softfault(&arguments);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    // It catches signals before it has a second thread.
+    let threads = format!("/proc/{}/task", child.id());
+    while std::fs::read_dir(&threads).unwrap().count() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::yield_now();
+    }
+    // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    assert!(done.stdout.is_empty() && done.stderr.is_empty());
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn wrong_arguments_are_one_line() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["crawl"], "crawl"),
+        (&["pft", "--cores", "0"], "above zero"),
+        (&["pft", "--cores", "many"], "many"),
+        (&["pft", "--cores", "57"], "broadwell-56 has 56 CPUs"),
+        (&["pft", "--topology", "vax"], "zen5-256"),
+        (&["pft", "--topology", "/nowhere.json"], "/nowhere.json"),
+        (&["pft", "--policies", "lock=none"], "lock"),
+        (&["pft", "--policies", "default,lock=refcount"], "twice"),
+        (&["pft", "--vary", "101"], "0 to 100"),
+        (&["pft", "--mmu", "hard"], "soft or uffd"),
+        (&["pft", "--seconds", "-1"], "-1"),
+        (
+            &["pft", "--cores", "1", "--seeds", "1", "--seconds", "0"],
+            "0 virtual seconds",
+        ),
+        (&["pft", "--trace", "t"], "single run"),
+        (
+            &["pft", "--json", "/nowhere/rows.json"],
+            "no such directory",
+        ),
+        (&["thrash", "--placement", "anywhere"], "anywhere"),
+        (&["presets", "vax"], "broadwell-56"),
+        (&["calibrate", "--lacking", "vax"], "zen5-256"),
+        (&["calibrate", "--quick", "--dir", "/nowhere"], "/nowhere"),
+    ];
+    for (arguments, word) in cases {
+        refused(&mut softfault(&[&["sim"], *arguments].concat()), word);
+    }
+}
+
+#[test]
+fn help_names_every_workload_and_argument() {
+    let (code, out, _) = finish(&mut softfault(&["sim", "--help"]));
+    assert_eq!(code, 0);
+    for name in [
+        "pft",
+        "thrash",
+        "warm-start",
+        "spf",
+        "storm",
+        "calibrate",
+        "presets",
+    ] {
+        assert!(out.contains(name), "{out}");
+    }
+    let (code, out, _) = finish(&mut softfault(&["sim", "pft", "--help"]));
+    assert_eq!(code, 0);
+    for name in [
+        "--cores",
+        "--threads",
+        "--seed",
+        "--seeds",
+        "--vary",
+        "--topology",
+        "--policies",
+        "--mmu",
+        "--shared",
+        "--memory",
+        "--seconds",
+        "--io-errors",
+        "--trace",
+        "--hot",
+        "--json",
+    ] {
+        assert!(out.contains(name), "no {name}");
+    }
+}
+
+#[test]
+fn presets_are_listed_with_their_sources_and_printed_as_files() {
+    let (code, out, _) = finish(&mut softfault(&["sim", "presets"]));
+    assert_eq!(code, 0);
+    for said in [
+        "broadwell-56: 56 CPUs",
+        "zen5-256: 256 CPUs",
+        "x86-256: 256 CPUs",
+        "assumed",
+    ] {
+        assert!(out.contains(said), "{out}");
+    }
+    let (code, out, _) = finish(&mut softfault(&["sim", "presets", "zen5-256"]));
+    assert_eq!(code, 0);
+    let mut topology: Value = serde_json::from_str(&out).unwrap();
+    topology["name"] = "mine".into();
+    let dir = directory();
+    let path = dir.path().join("mine.json");
+    std::fs::write(&path, topology.to_string()).unwrap();
+    let mine = path.to_str().unwrap();
+    let rows = rows(&with(
+        "pft",
+        &["--topology", mine, "--seeds", "1", "--policies", "default"],
+    ));
+    assert!(rows.iter().all(|row| row["topology"] == "mine"));
+}
+
+#[test]
+fn this_machine_can_be_measured_and_simulated() {
+    let dir = directory();
+    let path = dir.path().join("here.json");
+    let here = path.to_str().unwrap();
+    let in_dir = dir.path().to_str().unwrap();
+    let arguments = [
+        "sim",
+        "calibrate",
+        "--quick",
+        "--name",
+        "here",
+        "--dir",
+        in_dir,
+        "--json",
+        here,
+    ];
+    let (code, out, err) = finish(&mut softfault(&arguments));
+    assert_eq!((code, &out[..]), (0, ""), "{err}");
+    let topology: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(topology["source"].as_str().unwrap().contains("Measured by"));
+    let picoseconds = |part: &str, name: &str| topology[part][name].as_u64().unwrap();
+    // Not how long anything takes, but what cannot be otherwise.
+    assert!(picoseconds("line", "hit") >= 1);
+    assert!(picoseconds("line", "cluster") <= picoseconds("line", "remote"));
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(files, 1, "the file that was read is gone");
+    let run = [
+        "--cores",
+        "1",
+        "--topology",
+        here,
+        "--seeds",
+        "1",
+        "--policies",
+        "default",
+    ];
+    let rows = rows(
+        &[
+            &["sim", "pft", "--region", "64K", "--seconds", "0.0002"],
+            &run[..],
+        ]
+        .concat(),
+    );
+    assert_eq!(rows[0]["topology"], "here");
+}

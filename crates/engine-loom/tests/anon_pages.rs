@@ -1,0 +1,224 @@
+//! Models of the word of an anonymous page: absent, locked by one fault,
+//! resident, given back.
+//!
+//! A page's bytes are a cell that loom watches: two who fill it, or one who
+//! reads it and did not wait for who filled it, end the model.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread::spawn;
+use model::{Still, explore};
+use softfault_engine_loom::anon::pages::{Found, Pages};
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::lock::RwSem;
+
+const PAGES: usize = 2;
+
+struct Memory {
+    pages: Pages,
+    budget: Arc<Budget>,
+    /// What stands for the VMA lock: faults read, who removes writes.
+    vma: RwSem,
+    bytes: [UnsafeCell<u32>; PAGES],
+}
+
+// SAFETY: bytes are protected by what is modelled; loom checks it.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+/// How a fault ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// It filled the page.
+    Filled,
+    /// It was there.
+    Found,
+    NoMemory,
+}
+
+impl Memory {
+    fn new(budget: u64) -> Arc<Self> {
+        Arc::new(Self {
+            pages: Pages::new(PAGES).unwrap(),
+            budget: Budget::new(budget),
+            vma: RwSem::new(Arc::new(Still)),
+            bytes: core::array::from_fn(|_| UnsafeCell::new(0)),
+        })
+    }
+
+    /// A fault: fills the page, or waits for who does, with no lock in hand.
+    /// `refuse` fills it not, the first time.
+    fn fault(&self, page: usize, mut refuse: bool) -> Ended {
+        loop {
+            let vma = self.vma.read();
+            match self.pages.find(page, &self.budget) {
+                Found::Absent(_) if core::mem::take(&mut refuse) => {}
+                Found::Absent(lock) => {
+                    // SAFETY: the page is locked; loom checks it.
+                    self.bytes[page].with_mut(|bytes| unsafe { *bytes += 1 });
+                    lock.filled();
+                    return Ended::Filled;
+                }
+                Found::Resident => {
+                    // SAFETY: nobody fills a page that is there.
+                    let bytes = self.bytes[page].with(|bytes| unsafe { *bytes });
+                    assert_eq!(bytes, 1);
+                    return Ended::Found;
+                }
+                Found::Locked => {
+                    drop(vma);
+                    self.pages.wait_unlocked(page, 1);
+                }
+                Found::NoMemory => return Ended::NoMemory,
+            }
+        }
+    }
+
+    /// Takes a page out, with faults kept away, as an unmap does.
+    fn remove(&self, page: usize) -> bool {
+        let _vma = self.vma.write();
+        let was = self.pages.leave(page);
+        if was {
+            // SAFETY: no fault, and nobody shows the page; loom checks it.
+            self.bytes[page].with_mut(|bytes| unsafe { *bytes = 0 });
+        }
+        was
+    }
+
+    /// Gives back what was charged for the words: `charged` before.
+    fn check(&self, charged: u64) {
+        assert_eq!(self.budget.charged(), charged);
+        self.pages.uncharge(&self.budget);
+        assert_eq!(self.budget.charged(), 0);
+    }
+}
+
+#[test]
+fn one_fills_and_the_other_waits() {
+    let waited = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let waited = Arc::clone(&waited);
+        move || {
+            let memory = Memory::new(8);
+            let other = {
+                let memory = Arc::clone(&memory);
+                spawn(move || memory.fault(0, false))
+            };
+            let mine = memory.fault(0, false);
+            let other = other.join().unwrap();
+            assert!(mine != other, "{mine:?} twice");
+            waited.fetch_add((mine == Ended::Found).into(), Relaxed);
+            memory.check(1);
+        }
+    });
+    assert!(waited.load(Relaxed) > 0);
+}
+
+#[test]
+fn two_wait_for_one_who_fills() {
+    explore(Some(1), || {
+        let memory = Memory::new(8);
+        let others = [(); 2].map(|()| {
+            let memory = Arc::clone(&memory);
+            spawn(move || memory.fault(0, false))
+        });
+        let mut ends = vec![memory.fault(0, false)];
+        ends.extend(others.map(|other| other.join().unwrap()));
+        let filled = ends.iter().filter(|&&end| end == Ended::Filled);
+        assert_eq!(filled.count(), 1);
+        memory.check(1);
+    });
+}
+
+#[test]
+fn a_fault_that_gives_up_leaves_the_page_to_who_waits() {
+    explore(Some(2), || {
+        let memory = Memory::new(8);
+        let other = {
+            let memory = Arc::clone(&memory);
+            spawn(move || memory.fault(0, false))
+        };
+        let mine = memory.fault(0, true);
+        assert!(mine != other.join().unwrap());
+        memory.check(1);
+    });
+}
+
+#[test]
+fn a_fault_against_the_removal_of_its_page() {
+    let removed = Arc::new(AtomicUsize::new(0));
+    let schedules = explore(Some(4), {
+        let removed = Arc::clone(&removed);
+        move || {
+            let memory = Memory::new(8);
+            let other = {
+                let memory = Arc::clone(&memory);
+                spawn(move || memory.fault(0, false))
+            };
+            let was = memory.remove(0);
+            removed.fetch_add(was.into(), Relaxed);
+            assert_eq!(other.join().unwrap(), Ended::Filled);
+            assert_eq!(memory.pages.is_resident(0), !was);
+            assert_eq!(memory.remove(0), !was);
+            memory.check(1);
+        }
+    });
+    let removed = removed.load(Relaxed);
+    assert!(0 < removed && removed < schedules);
+}
+
+#[test]
+fn who_fills_again_after_a_removal() {
+    explore(Some(2), || {
+        let memory = Memory::new(8);
+        assert_eq!(memory.fault(0, false), Ended::Filled);
+        let others = [(); 2].map(|()| {
+            let memory = Arc::clone(&memory);
+            spawn(move || memory.fault(0, false))
+        });
+        assert!(memory.remove(0));
+        let ends = others.map(|other| other.join().unwrap());
+        assert!(ends != [Ended::Filled; 2]);
+        memory.check(1);
+    });
+}
+
+#[test]
+fn the_words_are_paid_for_once() {
+    // There is no room to pay twice: one may be refused meanwhile.
+    let refused = Arc::new(AtomicUsize::new(0));
+    explore(None, {
+        let refused = Arc::clone(&refused);
+        move || {
+            let memory = Memory::new(1);
+            let other = {
+                let memory = Arc::clone(&memory);
+                spawn(move || memory.fault(1, false))
+            };
+            let ends = [memory.fault(0, false), other.join().unwrap()];
+            assert!(ends.contains(&Ended::Filled));
+            refused.fetch_add(ends.contains(&Ended::NoMemory).into(), Relaxed);
+            memory.check(1);
+        }
+    });
+    assert!(refused.load(Relaxed) > 0);
+}
+
+#[test]
+fn the_words_are_paid_for_once_where_there_is_room_for_more() {
+    explore(Some(3), || {
+        let memory = Memory::new(2);
+        let other = {
+            let memory = Arc::clone(&memory);
+            spawn(move || memory.fault(1, false))
+        };
+        let ends = [memory.fault(0, false), other.join().unwrap()];
+        assert_eq!(ends, [Ended::Filled; 2]);
+        memory.check(1);
+    });
+}

@@ -1,0 +1,241 @@
+//! Models of frames: the pool of the cache, which grows and shrinks under the
+//! budget, and those of the soft page tables, with their shards, their depot
+//! and their references.
+//!
+//! What a frame holds is watched by loom: a frame of two owners, or one whose
+//! next owner does not come after the last, ends the model.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread::spawn;
+use model::explore;
+use softfault_engine_loom::PAGE_SIZE;
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::cache::frames::{CHUNK_PAGES, FrameMemory, Frames as Pool};
+use softfault_engine_loom::mmu::TABLE_SPAN;
+use softfault_engine_loom::mmu::soft::frames::Frames;
+use sync::run_on;
+
+/// Pages of a run, and runs of a chunk.
+const RUN: usize = 16;
+const RUNS: usize = CHUNK_PAGES / RUN;
+/// What a chunk is charged as: itself and a page table.
+const CHUNK: u64 = CHUNK_PAGES as u64 + 1;
+
+/// Two chunks, of which nobody touches a byte: a cell each says who uses it.
+struct Memory([UnsafeCell<()>; 2]);
+
+// SAFETY: nothing but cells that loom checks.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl FrameMemory for Memory {
+    fn base(&self) -> *mut u8 {
+        core::ptr::without_provenance_mut(TABLE_SPAN)
+    }
+
+    fn bytes(&self) -> usize {
+        2 * TABLE_SPAN
+    }
+
+    fn discard(&self, offset: usize, _: usize) {
+        self.0[offset / TABLE_SPAN].with_mut(|_| ());
+    }
+}
+
+/// A pool whose first chunk is in use.
+struct Pooled {
+    pool: Pool,
+    memory: Arc<Memory>,
+    budget: Arc<Budget>,
+}
+
+impl Pooled {
+    fn new(budget: u64) -> Arc<Self> {
+        let memory = Arc::new(Memory(core::array::from_fn(|_| UnsafeCell::new(()))));
+        let budget = Budget::new(budget);
+        let pool = Pool::new(memory.clone(), Arc::clone(&budget));
+        for _ in 0..RUNS {
+            pool.alloc(RUN, 2 * CHUNK_PAGES, 0).unwrap();
+        }
+        Arc::new(Self {
+            pool,
+            memory,
+            budget,
+        })
+    }
+
+    /// Takes a run of the second chunk, uses it, and puts it back.
+    fn use_one(&self) -> bool {
+        let Some(frame) = self.pool.alloc(RUN, 2 * CHUNK_PAGES, 0) else {
+            return false;
+        };
+        // Shared: another may use another run of the chunk.
+        self.memory.0[frame as usize / CHUNK_PAGES].with(|_| ());
+        self.pool.free(frame, RUN);
+        true
+    }
+
+    fn check(&self) {
+        let chunks = self.pool.counts().present / CHUNK_PAGES;
+        assert_eq!(self.budget.charged(), (chunks as u64 - 1) * CHUNK);
+        assert!(self.budget.peak() <= self.budget.limit());
+        assert_eq!(self.pool.counts().used, CHUNK_PAGES);
+    }
+}
+
+#[test]
+fn a_pool_that_grows_against_one_who_shrinks_it() {
+    explore(Some(4), || {
+        let pooled = Pooled::new(CHUNK);
+        let other = {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || pooled.use_one())
+        };
+        pooled.pool.shrink(0);
+        // Charged for until it was discarded.
+        other.join().unwrap();
+        pooled.check();
+        pooled.pool.shrink(0);
+        assert_eq!(pooled.budget.charged(), 0);
+    });
+}
+
+#[test]
+fn two_grow_a_pool_and_one_shrinks_it() {
+    explore(Some(2), || {
+        let pooled = Pooled::new(CHUNK);
+        let others = [(); 2].map(|()| {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || pooled.use_one())
+        });
+        pooled.pool.shrink(0);
+        for other in others {
+            other.join().unwrap();
+        }
+        pooled.check();
+    });
+}
+
+/// Soft frames: so many, in two shards.
+fn soft(frames: usize) -> Arc<Frames> {
+    Arc::new(Frames::new((frames + 1) * PAGE_SIZE, 2).unwrap())
+}
+
+/// Takes a frame on `cpu` and fills it.
+fn take(frames: &Frames, cpu: usize) -> Option<u32> {
+    run_on(cpu);
+    let frame = frames.alloc_one()?;
+    // SAFETY: ours alone; loom checks it.
+    unsafe { frames.clear(frame) };
+    Some(frame)
+}
+
+#[test]
+fn the_last_frame_goes_from_shard_to_shard() {
+    explore(Some(4), || {
+        let frames = soft(1);
+        let once = |cpu: usize| {
+            let frames = Arc::clone(&frames);
+            move || {
+                if let Some(frame) = take(&frames, cpu) {
+                    frames.put(frame);
+                }
+            }
+        };
+        let other = spawn(once(1));
+        once(0)();
+        other.join().unwrap();
+        assert!(take(&frames, 0).is_some(), "it was lost");
+        assert!(take(&frames, 1).is_none(), "it is there twice");
+    });
+}
+
+#[test]
+fn two_shards_of_two_frames() {
+    explore(Some(3), || {
+        let frames = soft(2);
+        let once = |cpu: usize| {
+            let frames = Arc::clone(&frames);
+            move || {
+                // Where the others' frames are in their hands there may be none.
+                if let Some(frame) = take(&frames, cpu) {
+                    frames.put(frame);
+                }
+            }
+        };
+        let others = [spawn(once(1)), spawn(once(0))];
+        once(0)();
+        for other in others {
+            other.join().unwrap();
+        }
+        let mut both = [0; 2];
+        assert!(frames.alloc(&mut both), "one was lost");
+        assert!(both[0] != both[1]);
+    });
+}
+
+#[test]
+fn the_last_of_two_references_frees_the_frame() {
+    explore(None, || {
+        let frames = soft(1);
+        let frame = take(&frames, 0).unwrap();
+        frames.get(frame);
+        let share = |cpu: usize| {
+            let frames = Arc::clone(&frames);
+            move || {
+                run_on(cpu);
+                let mut byte = [9];
+                // SAFETY: we have a reference, and so nobody reuses it.
+                unsafe { frames.load(frame, 0, &mut byte) };
+                assert_eq!(byte, [0]);
+                frames.put(frame);
+                // Whoever gets it comes after all that was read.
+                take(&frames, cpu).is_some()
+            }
+        };
+        let other = spawn(share(1));
+        let mine = share(0)();
+        let got = u32::from(mine) + u32::from(other.join().unwrap());
+        assert_eq!(got, 1, "it is free once");
+    });
+}
+
+#[test]
+fn who_is_left_alone_may_write() {
+    // Two share a frame since a fork: one gives its reference up, the other
+    // finds itself alone and writes in place.
+    let alone = Arc::new(AtomicUsize::new(0));
+    let schedules = explore(None, {
+        let alone = Arc::clone(&alone);
+        move || {
+            let frames = soft(1);
+            let frame = take(&frames, 0).unwrap();
+            frames.get(frame);
+            let writer = {
+                let (frames, alone) = (Arc::clone(&frames), Arc::clone(&alone));
+                spawn(move || {
+                    if frames.is_only(frame) {
+                        // SAFETY: ours alone; loom checks it.
+                        unsafe { frames.clear(frame) };
+                        alone.fetch_add(1, Relaxed);
+                    }
+                })
+            };
+            let mut byte = [9];
+            // SAFETY: we have a reference.
+            unsafe { frames.load(frame, 0, &mut byte) };
+            frames.put(frame);
+            writer.join().unwrap();
+            assert!(frames.is_only(frame));
+            frames.put(frame);
+        }
+    });
+    let alone = alone.load(Relaxed);
+    assert!(0 < alone && alone < schedules);
+}

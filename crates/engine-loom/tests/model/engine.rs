@@ -1,0 +1,359 @@
+//! A whole engine for a model: one file of a few pages under the least budget.
+//!
+//! ```text
+//!   Tables    which pages are mapped, and nothing else: no lock, no atomics
+//!   Disk      reads at once, or keeps asynchronous reads until they are reaped
+//!   Memory    for frames; each has a cell that loom watches
+//! ```
+//!
+//! What is set up runs before there is a second thread, and costs no schedules.
+
+use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use loom::cell::UnsafeCell;
+use softfault_engine_loom::anon::Anonymous;
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::{FrameMemory, Node, OnTruncate, PageCache};
+use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine_loom::mmu::{MmuError, Reservation, TABLE_SPAN};
+use softfault_engine_loom::policy::Policies;
+use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine_loom::{Mmu, PAGE_SIZE};
+
+use super::Still;
+
+/// Where the first window is.
+const FIRST: usize = 8 * TABLE_SPAN;
+/// Frames with a cell: no model uses more.
+const FRAMES: usize = 64;
+
+/// Page tables that are a set of pages. The set has no lock of the model: who
+/// may change a page at a time is the engine's business, and each page's cell
+/// checks it.
+#[derive(Default)]
+pub struct Tables {
+    mapped: Mutex<BTreeSet<usize>>,
+    reserved: Mutex<usize>,
+    /// One a page of the first window.
+    pages: [Cell; 8],
+    memory: Arc<Memory>,
+}
+
+impl Tables {
+    /// True if the page at `addr` is there.
+    pub fn has(&self, addr: usize) -> bool {
+        self.mapped.lock().unwrap().contains(&addr)
+    }
+
+    fn change(&self, addr: usize, change: impl FnOnce(&mut BTreeSet<usize>)) {
+        let page = addr.wrapping_sub(FIRST) / PAGE_SIZE;
+        let all = || change(&mut self.mapped.lock().unwrap());
+        match self.pages.get(page) {
+            Some(cell) => cell.0.with_mut(|_| all()),
+            None => all(),
+        }
+    }
+}
+
+impl Mmu for Tables {
+    fn reserve(&self, bytes: usize, _: Protection) -> Result<Reservation, MmuError> {
+        let mut reserved = self.reserved.lock().unwrap();
+        let addr = FIRST + *reserved;
+        *reserved += bytes.next_multiple_of(TABLE_SPAN);
+        Ok(Reservation {
+            addr,
+            bytes,
+            token: 0,
+        })
+    }
+
+    fn release(&self, _: Reservation) {}
+
+    unsafe fn copy(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            self.memory.cell(source.wrapping_add(at)).0.with(|_| ());
+        }
+        self.fill(window, addr, bytes)
+    }
+
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.fill(window, addr, bytes)
+    }
+
+    fn fill(&self, _: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        for addr in (addr..addr + bytes).step_by(PAGE_SIZE) {
+            self.change(addr, |mapped| assert!(mapped.insert(addr), "mapped twice"));
+        }
+        Ok(())
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        for range in ranges {
+            let there = |&addr: &usize| range.contains(&addr);
+            let pages: Vec<usize> = {
+                let mapped = self.mapped.lock().unwrap();
+                mapped.iter().copied().filter(there).collect()
+            };
+            for addr in pages {
+                self.change(addr, |mapped| {
+                    mapped.remove(&addr);
+                });
+            }
+        }
+    }
+
+    unsafe fn read(&self, addr: usize, _: *mut u8, _: usize) -> bool {
+        self.has(addr)
+    }
+}
+
+/// Something that one thread uses at a time; loom checks it.
+#[derive(Default)]
+struct Cell(UnsafeCell<()>);
+
+// SAFETY: there is nothing in it; loom checks that accesses are ordered.
+unsafe impl Send for Cell {}
+// SAFETY: as above.
+unsafe impl Sync for Cell {}
+
+/// Memory for frames. The bytes are the same in all schedules and nobody's
+/// business; cells say who uses them.
+pub struct Memory {
+    cells: Vec<Cell>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            cells: (0..FRAMES).map(|_| Cell::default()).collect(),
+        }
+    }
+}
+
+impl Memory {
+    fn cell(&self, addr: *const u8) -> &Cell {
+        &self.cells[(addr.addr() - self.base().addr()) / PAGE_SIZE]
+    }
+}
+
+impl FrameMemory for Memory {
+    fn base(&self) -> *mut u8 {
+        static BYTES: OnceLock<usize> = OnceLock::new();
+        let bytes = BYTES.get_or_init(|| {
+            let bytes = vec![0_u8; 2 * TABLE_SPAN].leak();
+            bytes
+                .as_ptr()
+                .expose_provenance()
+                .next_multiple_of(PAGE_SIZE)
+        });
+        core::ptr::with_exposed_provenance_mut(*bytes)
+    }
+
+    fn bytes(&self) -> usize {
+        TABLE_SPAN
+    }
+
+    fn discard(&self, _: usize, _: usize) {}
+}
+
+/// A file of nothing but data.
+pub struct Disk {
+    pages: u64,
+    /// Takes asynchronous reads.
+    queue: bool,
+    memory: Arc<Memory>,
+    /// Reads begun, as first page and pages.
+    reads: Mutex<Vec<Range<u64>>>,
+    in_flight: Mutex<Vec<InFlight>>,
+}
+
+#[derive(Clone, Copy)]
+struct InFlight(Read);
+
+// SAFETY: the buffer belongs to the read, wherever that is completed.
+unsafe impl Send for InFlight {}
+
+impl Disk {
+    /// Reads begun so far.
+    pub fn reads(&self) -> usize {
+        self.reads.lock().unwrap().len()
+    }
+
+    fn arrive(&self, buffer: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            self.memory.cell(buffer.wrapping_add(at)).0.with_mut(|_| ());
+        }
+    }
+
+    fn note(&self, offset: u64, bytes: usize) {
+        let page = PAGE_SIZE as u64;
+        let pages = offset / page..(offset + bytes as u64) / page;
+        self.reads.lock().unwrap().push(pages);
+    }
+}
+
+impl Store for Disk {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(self.pages * PAGE_SIZE as u64)
+    }
+
+    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..self.pages * PAGE_SIZE as u64))
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        self.note(offset, bytes);
+        self.arrive(buffer, bytes);
+        Ok(bytes)
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        if !self.queue {
+            return 0;
+        }
+        for read in reads {
+            self.note(read.offset, read.bytes);
+            self.in_flight.lock().unwrap().push(InFlight(*read));
+        }
+        reads.len()
+    }
+
+    fn reap(&self, _: u64, complete: &dyn Complete, _: u64) -> Reap {
+        // Each completion is delivered by one thread, at once. A cookie that is
+        // in another thread's hands is not in flight: its folio says the rest.
+        loop {
+            let first = self.in_flight.lock().unwrap().pop();
+            let Some(InFlight(read)) = first else {
+                return Reap::NotInFlight;
+            };
+            self.arrive(read.buffer, read.bytes);
+            complete.complete(read.cookie, Ok(read.bytes));
+        }
+    }
+}
+
+/// An engine with one file mapped at [`Engine::addr`].
+pub struct Engine {
+    pub node: Arc<Node>,
+    pub budget: Arc<Budget>,
+    pub tables: Arc<Tables>,
+    pub disk: Arc<Disk>,
+    pub cache: Arc<PageCache>,
+    /// Not dropped where the model failed: it may be in any state.
+    pub space: ManuallyDrop<AddressSpace>,
+}
+
+impl Engine {
+    /// A file of `pages` pages, with a queue of reads or without.
+    pub fn new(pages: usize, queue: bool, policies: &str) -> Arc<Self> {
+        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let memory = Arc::new(Memory::default());
+        let tables = Arc::new(Tables {
+            memory: Arc::clone(&memory),
+            ..Tables::default()
+        });
+        let policies: Policies = policies.parse().unwrap();
+        let node = Node::with_policies(
+            Arc::clone(&budget),
+            0,
+            tables.clone(),
+            memory.clone(),
+            Arc::new(Still),
+            policies,
+        )
+        .unwrap();
+        let disk = Arc::new(Disk {
+            pages: pages as u64,
+            queue,
+            memory,
+            reads: Mutex::default(),
+            in_flight: Mutex::default(),
+        });
+        let bytes = pages * PAGE_SIZE;
+        let cache = PageCache::new(
+            Arc::clone(&node),
+            disk.clone(),
+            bytes as u64,
+            OnTruncate::Error,
+        )
+        .unwrap();
+        // No more slots than are needed: each is a dozen atomics to loom.
+        let machine = Machine::with_max_nodes(4, 2);
+        let space = AddressSpace::new(machine, Arc::new(Still)).unwrap();
+        let attributes = Attributes {
+            backing: Backing::File(Arc::clone(&cache)),
+            protection: Protection::Read,
+            ..Attributes::default()
+        };
+        let addr = cache.addresses().start;
+        space.mmap(addr..addr + bytes, attributes).unwrap();
+        Arc::new(Self {
+            node,
+            budget,
+            tables,
+            disk,
+            cache,
+            space: ManuallyDrop::new(space),
+        })
+    }
+
+    /// Address of a page.
+    pub fn addr(&self, page: usize) -> usize {
+        self.cache.addresses().start + page * PAGE_SIZE
+    }
+
+    /// Faults until the page is mapped, or there is an error.
+    pub fn fault(&self, page: usize) -> Outcome {
+        self.fault_at(self.addr(page))
+    }
+
+    /// The same by address.
+    pub fn fault_at(&self, addr: usize) -> Outcome {
+        fault::handle(&self.space, addr, FaultFlags::default(), &NeverInterrupted)
+    }
+
+    /// Maps a page of anonymous memory: its address.
+    pub fn map_anonymous(&self) -> usize {
+        let anon = Anonymous::new(Arc::clone(&self.node), PAGE_SIZE).unwrap();
+        let range = anon.addresses();
+        let attributes = Attributes {
+            backing: Backing::Anonymous(anon),
+            protection: Protection::ReadWrite,
+            ..Attributes::default()
+        };
+        self.space.mmap(range.clone(), attributes).unwrap();
+        range.start
+    }
+
+    /// Unmaps the page at `addr`.
+    pub fn unmap(&self, addr: usize) {
+        let range = addr..addr + PAGE_SIZE;
+        self.space.munmap(range, |_, _| {}).unwrap();
+    }
+}
+
+impl Drop for Engine {
+    /// Nothing is left mapped, and nothing charged.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.space.exit(|_, _| {});
+        // SAFETY: it is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.space) };
+        self.cache.invalidate(self.cache.addresses());
+        assert!(self.tables.mapped.lock().unwrap().is_empty());
+        assert!(self.budget.peak() <= self.budget.limit());
+    }
+}

@@ -1,0 +1,205 @@
+//! Models of the range word of a window: those who map into a page table's
+//! range against those who take the last page out and zap it whole.
+//!
+//! The page table is a cell that loom watches: a zap that does not come after
+//! what was mapped, or a mapping that does not come after the zap, ends the model.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread::spawn;
+use model::explore;
+use softfault_engine_loom::PAGE_SIZE;
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::cache::window::{Enter, Window};
+use softfault_engine_loom::mmu::{Reservation, TABLE_SPAN};
+
+const PAGES: usize = 3;
+const FIRST: usize = 4 * TABLE_SPAN;
+/// What a page of the window's own table costs.
+const TABLE: u64 = 3;
+
+struct Range {
+    window: Window,
+    budget: Arc<Budget>,
+    /// The page table: used by who maps, gone with the zap of the whole range.
+    /// Zaps of single pages may come late, beside one of the whole: a page's
+    /// own folio lock keeps others from mapping it before they are through.
+    table: UnsafeCell<()>,
+    /// Pages that are counted in, by the threads that did. Not explored.
+    inside: AtomicUsize,
+}
+
+// SAFETY: the table is protected by what is modelled; loom checks it.
+unsafe impl Sync for Range {}
+// SAFETY: as above.
+unsafe impl Send for Range {}
+
+impl Range {
+    /// A window of one range, with the first `mapped` pages in it.
+    fn new(mapped: usize, budget: u64) -> Arc<Self> {
+        let reservation = Reservation {
+            addr: FIRST,
+            bytes: PAGES * PAGE_SIZE,
+            token: 0,
+        };
+        let range = Self {
+            window: Window::new(reservation).unwrap(),
+            budget: Budget::new(budget),
+            table: UnsafeCell::new(()),
+            inside: AtomicUsize::new(0),
+        };
+        (0..mapped).for_each(|page| range.map(page));
+        Arc::new(range)
+    }
+
+    fn addr(page: usize) -> usize {
+        FIRST + page * PAGE_SIZE
+    }
+
+    fn try_map(&self, page: usize) -> Enter {
+        let entered = self.window.enter(Self::addr(page), 1, &self.budget, 0);
+        if entered == Enter::Entered {
+            self.inside.fetch_add(1, Relaxed);
+            self.table.with(|_| ());
+        }
+        entered
+    }
+
+    /// As a fault does: waits while the range is being zapped.
+    fn map(&self, page: usize) {
+        loop {
+            match self.try_map(page) {
+                Enter::Entered => return,
+                Enter::Zapping => self.window.wait_zapped(Self::addr(page), 1),
+                Enter::NoMemory => panic!("there is memory"),
+            }
+        }
+    }
+
+    /// As reclaim does: the page alone, or its whole range if it is the last.
+    fn unmap(&self, page: usize) {
+        self.inside.fetch_sub(1, Relaxed);
+        if let Some(range) = self.window.leave(Self::addr(page), 1) {
+            let inside = || assert_eq!(self.inside.load(Relaxed), 0, "somebody is inside");
+            inside();
+            self.table.with_mut(|_| ());
+            inside();
+            self.window.zapped(&range, &self.budget);
+        }
+    }
+
+    /// What is charged is what is there.
+    fn check(&self) {
+        let residents = self.window.residents(FIRST);
+        assert_eq!(residents, self.inside.load(Relaxed));
+        let tables = u64::from(residents > 0);
+        assert_eq!(self.budget.charged(), TABLE + tables);
+        self.window.uncharge_table(&self.budget);
+        assert_eq!(self.budget.charged(), tables);
+    }
+}
+
+#[test]
+fn a_fault_against_the_zap_of_its_table() {
+    explore(None, || {
+        let range = Range::new(1, 64);
+        let fault = {
+            let range = Arc::clone(&range);
+            spawn(move || {
+                range.map(1);
+                range.unmap(1);
+            })
+        };
+        range.unmap(0);
+        fault.join().unwrap();
+        range.check();
+    });
+}
+
+#[test]
+fn a_fault_against_two_who_take_pages_out() {
+    explore(Some(3), || {
+        let range = Range::new(2, 64);
+        let others = [0, 1].map(|page| {
+            let range = Arc::clone(&range);
+            spawn(move || range.unmap(page))
+        });
+        range.map(2);
+        for other in others {
+            other.join().unwrap();
+        }
+        range.check();
+    });
+}
+
+#[test]
+fn two_faults_wait_for_one_zap() {
+    explore(Some(2), || {
+        let range = Range::new(1, 64);
+        let faults = [1, 2].map(|page| {
+            let range = Arc::clone(&range);
+            spawn(move || range.map(page))
+        });
+        range.unmap(0);
+        for fault in faults {
+            fault.join().unwrap();
+        }
+        range.check();
+    });
+}
+
+#[test]
+fn a_page_that_is_mapped_again_and_again() {
+    explore(Some(2), || {
+        let range = Range::new(0, 64);
+        let other = {
+            let range = Arc::clone(&range);
+            spawn(move || {
+                for _ in 0..2 {
+                    range.map(1);
+                    range.unmap(1);
+                }
+            })
+        };
+        range.map(0);
+        range.unmap(0);
+        other.join().unwrap();
+        range.check();
+    });
+}
+
+#[test]
+fn the_first_two_pay_for_one_table() {
+    // The budget is what one of them pays. The other may be refused while both
+    // have paid; then it is given back.
+    let refused = Arc::new(AtomicUsize::new(0));
+    explore(None, {
+        let refused = Arc::clone(&refused);
+        move || {
+            let range = Range::new(0, TABLE + 1);
+            let once = |page: usize| {
+                let (range, refused) = (Arc::clone(&range), Arc::clone(&refused));
+                move || match range.try_map(page) {
+                    Enter::Entered => {}
+                    Enter::NoMemory => {
+                        refused.fetch_add(1, Relaxed);
+                    }
+                    Enter::Zapping => panic!("nobody zaps"),
+                }
+            };
+            let other = spawn(once(1));
+            once(0)();
+            other.join().unwrap();
+            if range.window.residents(FIRST) == 0 {
+                range.map(0);
+            }
+            assert!(range.budget.peak() <= range.budget.limit());
+            range.check();
+        }
+    });
+    assert!(refused.load(Relaxed) > 0);
+}
