@@ -1,34 +1,57 @@
-//! `cargo run -p softfault-mutate [NAME...]`: applies each mutation (or those
-//! whose names contain one of the given) to a copy of the workspace and runs
-//! the model that must reject it. Exit code 1 if one survives.
+//! `softfault-mutate`: breaks the engine one patch at a time, in a copy of the
+//! workspace, and tries the tests of each world on it. Exit code 1 if nobody
+//! notices one.
 
-use std::fs::{File, read_to_string};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use softfault_mutate::{Mutation, all, copy_workspace, root};
+use clap::Parser;
+use softfault_mutate::attempt::{Bench, Binary, Ended, Trouble, work_folder};
+use softfault_mutate::mutation::{Mutation, all};
+use softfault_mutate::table::{Cell, Row, markdown};
+use softfault_mutate::workspace::{copy_workspace, digest, root};
+use softfault_mutate::world::{Tests, World, models_of};
 
-/// A model that a mutation keeps from ending. Those on unbroken source take
-/// seconds.
-const GIVE_UP: Duration = Duration::from_secs(300);
+/// A test that a patch names and that does not end with it.
+const NAMED: Duration = Duration::from_secs(300);
 
-/// What the last run of a model printed, in the work folder.
-const OUTPUT: &str = "output";
-
-enum Verdict {
-    /// The model's words.
-    Rejected(String),
-    Survived,
-    /// It could not be found out, and why.
-    Broken(String),
+/// Breaks the engine one patch at a time, and shows which world notices.
+#[derive(Parser)]
+struct Arguments {
+    /// Mutations whose names contain one of these; all if there is none.
+    names: Vec<String>,
+    /// Worlds to try them in.
+    #[arg(long, value_delimiter = ',', default_values_t = World::ALL)]
+    world: Vec<World>,
+    /// Only the tests that patches name: what `--world` has for a mutation that
+    /// does not name it is left empty.
+    #[arg(long)]
+    named: bool,
+    /// Seconds for a world's tests where a patch names none of them.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Tries again what an earlier run on the same source has answered.
+    #[arg(long)]
+    again: bool,
+    /// Writes the table as JSON; '-' is the standard output.
+    #[arg(long, value_name = "PATH")]
+    json: Option<String>,
+    /// Writes the table as markdown.
+    #[arg(long, value_name = "PATH")]
+    markdown: Option<String>,
 }
 
 fn main() -> ExitCode {
-    match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
+    let stop = Arc::new(AtomicBool::new(false));
+    match run(&Arguments::parse(), &stop) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(_) if stop.load(Ordering::Relaxed) => ExitCode::from(130),
         Err(error) => {
             eprintln!("softfault-mutate: {error}");
             ExitCode::from(2)
@@ -36,127 +59,309 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if every mutation was rejected.
-fn run(wanted: &[String]) -> Result<bool, String> {
+/// True if every mutation was noticed.
+fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<bool, String> {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let set = signal_hook::flag::register(signal, Arc::clone(stop));
+        set.map_err(|error| error.to_string())?;
+    }
     let root = root();
     let mut mutations = all(&root)?;
-    if !wanted.is_empty() {
-        mutations.retain(|mutation| wanted.iter().any(|name| mutation.name.contains(name)));
-    }
+    let wanted = &arguments.names;
+    mutations.retain(|mutation| {
+        let is_named = arguments
+            .world
+            .iter()
+            .any(|&world| mutation.named(world).is_some());
+        (wanted.is_empty() || wanted.iter().any(|name| mutation.name.contains(name)))
+            && (is_named || !arguments.named)
+    });
     if mutations.is_empty() {
         return Err("no such mutation".into());
     }
     let work = work_folder(&root);
-    let source = work.join("source");
-    let restore =
-        || copy_workspace(&root, &source).map_err(|error| format!("{}: {error}", source.display()));
+    let mut trial = Trial {
+        root,
+        bench: Bench {
+            source: work.join("source"),
+            target: work.join("target"),
+            output: work.join("output"),
+            stop: Arc::clone(stop),
+        },
+        known: BTreeMap::new(),
+        answers: work.join("answers.json"),
+        seconds: Duration::from_secs(arguments.seconds),
+        named: arguments.named,
+    };
+    trial.restore()?;
+    if !arguments.again {
+        trial.recall();
+    }
+    let rows = trial.all(&mutations, &arguments.world);
+    // However it ended, the copy is as it should be.
+    trial.restore()?;
+    let (rows, is_whole) = rows?;
+    let text = markdown(&rows, &arguments.world);
+    println!("\n{text}");
+    if let Some(path) = &arguments.markdown {
+        write(path, &text)?;
+    }
+    if let Some(path) = &arguments.json {
+        let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
+        write(path, &(json + "\n"))?;
+    }
+    let missed: Vec<&str> = (rows.iter())
+        .filter(|row| !row.is_caught())
+        .map(|row| row.mutation.as_str())
+        .collect();
+    match missed.as_slice() {
+        [] => println!("{} mutations, each caught", rows.len()),
+        missed => println!("NOT CAUGHT: {}", missed.join(", ")),
+    }
+    match is_whole {
+        true => Ok(missed.is_empty()),
+        false => Err("stopped".into()),
+    }
+}
 
-    // On unbroken source every one of the models must pass.
-    restore()?;
-    let mut files: Vec<&str> = mutations.iter().map(|m| m.test_file.as_str()).collect();
-    files.sort_unstable();
-    files.dedup();
-    for file in files {
-        if !cargo(&work, file, &[], &[])? {
-            return Err(format!("the models in {file} fail on the source as it is"));
+fn write(path: &str, text: &str) -> Result<(), String> {
+    match path {
+        "-" => std::io::stdout().write_all(text.as_bytes()),
+        path => fs::write(path, text),
+    }
+    .map_err(|error| format!("{path}: {error}"))
+}
+
+/// The mutations, the copy, and what is known already.
+struct Trial {
+    root: std::path::PathBuf,
+    bench: Bench,
+    /// Answers of this source, by mutation and world.
+    known: BTreeMap<String, Cell>,
+    answers: std::path::PathBuf,
+    seconds: Duration,
+    named: bool,
+}
+
+impl Trial {
+    fn restore(&self) -> Result<(), String> {
+        let copied = copy_workspace(&self.root, &self.bench.source);
+        copied.map_err(|error| format!("{}: {error}", self.bench.source.display()))
+    }
+
+    /// Takes what an earlier run on the same source has answered.
+    fn recall(&mut self) {
+        let text = fs::read_to_string(&self.answers).unwrap_or_default();
+        let answers: (u64, BTreeMap<String, Cell>) =
+            serde_json::from_str(&text).unwrap_or_default();
+        if digest(&self.root).is_ok_and(|digest| digest == answers.0) {
+            self.known = answers.1;
         }
     }
 
-    let width = mutations.iter().map(|m| m.name.len()).max().unwrap_or(0);
-    let mut good = 0;
-    for mutation in &mutations {
-        restore()?;
-        let begin = Instant::now();
-        let verdict = judge(mutation, &work, &source);
-        let seconds = begin.elapsed().as_secs_f32();
-        let word = match &verdict {
-            Verdict::Rejected(_) => "rejected",
-            Verdict::Survived => "SURVIVED",
-            Verdict::Broken(_) => "BROKEN",
+    fn remember(&self) {
+        let Ok(digest) = digest(&self.root) else {
+            return;
         };
-        let (name, what) = (&mutation.name, &mutation.what);
-        println!("{word}  {name:width$}  {seconds:5.1} s  {what}");
-        match verdict {
-            Verdict::Rejected(why) => {
-                good += 1;
-                println!("          {why}");
+        // A run that cannot note its answers gives them all the same.
+        if let Ok(text) = serde_json::to_string(&(digest, &self.known)) {
+            let _ = fs::write(&self.answers, text);
+        }
+    }
+
+    /// Tries all; false if it was stopped before the last.
+    fn all(
+        &mut self,
+        mutations: &[Mutation],
+        worlds: &[World],
+    ) -> Result<(Vec<Row>, bool), String> {
+        for &world in worlds {
+            self.unbroken(world, mutations)?;
+        }
+        let width = mutations.iter().map(|m| m.name.len()).max().unwrap_or(0);
+        let mut rows = Vec::new();
+        for (place, mutation) in mutations.iter().enumerate() {
+            eprint!(
+                "{:3}/{} {:width$} ",
+                place + 1,
+                mutations.len(),
+                mutation.name
+            );
+            let path = mutation.edits[0].path.display().to_string();
+            let mut row = Row {
+                mutation: mutation.name.clone(),
+                what: mutation.what.clone(),
+                path,
+                worlds: BTreeMap::new(),
+            };
+            for &world in worlds {
+                let begin = Instant::now();
+                let key = self.key(mutation, world);
+                let cell = match self.known.get(&key) {
+                    Some(cell) => cell.clone(),
+                    None => match self.one(mutation, world) {
+                        Ok(cell) => cell,
+                        Err(Trouble::Stopped) => {
+                            eprintln!("stopped");
+                            return Ok((rows, false));
+                        }
+                        Err(trouble) => return Err(format!("{}: {trouble:?}", mutation.name)),
+                    },
+                };
+                say(world, &cell, begin.elapsed());
+                self.known.insert(key, cell.clone());
+                row.worlds.insert(world.name().into(), cell);
             }
-            Verdict::Survived => println!("          {}::{}", mutation.test_file, mutation.test),
-            Verdict::Broken(why) => println!("          {why}"),
+            eprintln!();
+            self.remember();
+            rows.push(row);
+        }
+        Ok((rows, true))
+    }
+
+    /// What an answer depends on beside the source.
+    fn key(&self, mutation: &Mutation, world: World) -> String {
+        let effort = match (mutation.named(world), self.named) {
+            (Some(_), _) => "named".into(),
+            (None, true) => "none".into(),
+            (None, false) => format!("{} s", self.seconds.as_secs()),
+        };
+        // The patch itself: it is no part of the source.
+        format!("{} {world} {effort} {:?}", mutation.name, mutation.edits)
+    }
+
+    /// On unbroken source every test that is named must pass.
+    fn unbroken(&mut self, world: World, mutations: &[Mutation]) -> Result<(), String> {
+        let mut catches: Vec<_> = mutations.iter().filter_map(|m| m.named(world)).collect();
+        catches.sort_by(|a, b| (&a.file, &a.test).cmp(&(&b.file, &b.test)));
+        catches.dedup();
+        for (at, catch) in catches.iter().enumerate() {
+            let key = format!("unbroken {world} {}::{}", catch.file, catch.test);
+            if self.known.contains_key(&key) {
+                continue;
+            }
+            eprint!(
+                "\runbroken {world}: test {} of {}   ",
+                at + 1,
+                catches.len()
+            );
+            let ended = self.run_named(world, &catch.file, &catch.test);
+            match ended {
+                Ok(Ended::Passed) => self.known.insert(key, Cell::Missed { in_part: false }),
+                Ok(ended) => return Err(format!("{key}: {ended:?}")),
+                Err(trouble) => return Err(format!("{key}: {trouble:?}")),
+            };
+        }
+        eprintln!();
+        self.remember();
+        Ok(())
+    }
+
+    fn one(&self, mutation: &Mutation, world: World) -> Result<Cell, Trouble> {
+        if mutation.is_of_orderings() && !world.sees_orderings() {
+            return Ok(Cell::Blind);
+        }
+        let named = mutation.named(world);
+        if named.is_none() && self.named {
+            return Ok(Cell::None);
+        }
+        self.restore().map_err(other)?;
+        mutation.apply(&self.bench.source).map_err(other)?;
+        let begin = Instant::now();
+        let caught = |file: &str, test: String, why: String| Cell::Caught {
+            test: format!("{file}::{test}"),
+            why,
+            seconds: begin.elapsed().as_secs_f32(),
+        };
+        let ended = match named {
+            Some(catch) => match self.run_named(world, &catch.file, &catch.test) {
+                Ok(Ended::Passed) => Ok(Cell::Missed { in_part: false }),
+                Ok(Ended::TimeOut) => Ok(hung(world, &catch.file)),
+                Ok(Ended::Failed(test, why)) => Ok(caught(&catch.file, test, why)),
+                Err(trouble) => Err(trouble),
+            },
+            None => self.search(mutation, world, caught),
+        };
+        match ended {
+            Err(Trouble::NotBuilt(why)) => Ok(Cell::Broken { why }),
+            ended => ended,
         }
     }
-    restore()?;
-    println!("{good} of {} mutations rejected", mutations.len());
-    Ok(good == mutations.len())
-}
 
-fn judge(mutation: &Mutation, work: &Path, source: &Path) -> Verdict {
-    if let Err(error) = mutation.apply(source) {
-        return Verdict::Broken(format!("does not apply: {error}"));
+    fn run_named(&self, world: World, file: &str, test: &str) -> Result<Ended, Trouble> {
+        let all = world.tests();
+        let has = |tests: &&Tests| tests.files.contains(&file);
+        let tests = all.iter().find(has).unwrap_or(&all[0]);
+        let binaries = self.bench.build(tests, &[file])?;
+        let binary = binaries.first().expect("a test file is a binary");
+        self.bench.test(binary, Some(test), &[], NAMED)
     }
-    let file = &mutation.test_file;
-    match cargo(work, file, &["--no-run"], &[]) {
-        Ok(true) => {}
-        Ok(false) => return Verdict::Broken("does not compile".into()),
-        Err(error) => return Verdict::Broken(error),
-    }
-    match cargo(work, file, &[], &["--exact", &mutation.test]) {
-        Ok(true) => Verdict::Survived,
-        Ok(false) => Verdict::Rejected(reason(work)),
-        Err(error) => Verdict::Broken(error),
-    }
-}
 
-/// Runs `cargo test` of one file of models in the copy; true if it passed.
-fn cargo(work: &Path, file: &str, flags: &[&str], test_flags: &[&str]) -> Result<bool, String> {
-    let output = File::create(work.join(OUTPUT)).map_err(|error| error.to_string())?;
-    let errors = output.try_clone().map_err(|error| error.to_string())?;
-    let mut child = Command::new(env!("CARGO"))
-        .current_dir(work.join("source"))
-        .args(["test", "--quiet", "-p", "softfault-engine-loom"])
-        .args(["--test", file])
-        .args(flags)
-        .arg("--")
-        .args(test_flags)
-        .env("CARGO_TARGET_DIR", work.join("target"))
-        .env("RUST_BACKTRACE", "0")
-        .stdout(output)
-        .stderr(errors)
-        // A group of its own, so that the model ends with its cargo.
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("cargo: {error}"))?;
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            return Ok(status.success());
+    /// Runs the world's tests for what time there is.
+    fn search(
+        &self,
+        mutation: &Mutation,
+        world: World,
+        caught: impl Fn(&str, String, String) -> Cell,
+    ) -> Result<Cell, Trouble> {
+        let mut binaries: Vec<Binary> = Vec::new();
+        for tests in world.tests() {
+            let mut files = tests.files.to_vec();
+            if world == World::Loom {
+                let paths = mutation
+                    .edits
+                    .iter()
+                    .map(|edit| edit.path.to_string_lossy());
+                files = paths.flat_map(|path| models_of(&path)).copied().collect();
+                files.dedup();
+                if files.is_empty() {
+                    return Ok(Cell::None);
+                }
+            }
+            let mut built = self.bench.build(tests, &files)?;
+            // In the order of the list: what is most likely to notice is first.
+            let place = |binary: &Binary| files.iter().position(|file| *file == binary.name);
+            built.sort_by_key(place);
+            binaries.extend(built);
         }
-        if begin.elapsed() > GIVE_UP {
-            let group = format!("-{}", child.id());
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
-            let _ = child.wait();
-            return Err(format!("not ended after {} s", GIVE_UP.as_secs()));
+        let begin = Instant::now();
+        for binary in &binaries {
+            let left = self.seconds.saturating_sub(begin.elapsed());
+            match self.bench.test(binary, None, world.in_short(), left)? {
+                Ended::Passed => {}
+                Ended::Failed(test, why) => return Ok(caught(&binary.name, test, why)),
+                Ended::TimeOut => return Ok(Cell::Missed { in_part: true }),
+            }
         }
-        std::thread::sleep(Duration::from_millis(20));
+        Ok(Cell::Missed { in_part: false })
     }
 }
 
-/// The first panic's message in the last run.
-fn reason(work: &Path) -> String {
-    let output = read_to_string(work.join(OUTPUT)).unwrap_or_default();
-    let mut lines = output.lines();
-    let panicked = lines.any(|line| line.contains(" panicked at "));
-    let message: String = lines.next().unwrap_or_default().chars().take(100).collect();
-    if panicked {
-        message
-    } else {
-        "it ended without a panic".into()
+/// A test that a patch names and that does not end.
+fn hung(world: World, file: &str) -> Cell {
+    match world {
+        // It has more to explore than before, and found nothing so far.
+        World::Loom | World::Shuttle => Cell::Missed { in_part: true },
+        World::Sim | World::Std => Cell::Hung { test: file.into() },
     }
 }
 
-/// Where the copy and its build live: in the target folder, so that the next
-/// run finds them.
-fn work_folder(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| root.join("target")).join("mutate")
+fn other(error: String) -> Trouble {
+    Trouble::System(std::io::Error::other(error))
+}
+
+fn say(world: World, cell: &Cell, took: Duration) {
+    let word = match cell {
+        Cell::Caught { .. } => "caught",
+        Cell::Hung { .. } => "hangs",
+        Cell::Missed { in_part: false } => "missed",
+        Cell::Missed { in_part: true } => "missed so far",
+        Cell::Blind => "blind",
+        Cell::None => "no test",
+        Cell::Broken { .. } => "BROKEN",
+    };
+    eprint!(" {world}: {word} {:.0} s;", took.as_secs_f32());
+    if let Cell::Broken { why } = cell {
+        eprint!(" {why};");
+    }
 }

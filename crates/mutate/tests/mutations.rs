@@ -1,17 +1,19 @@
-//! Every mutation still applies to the source, and names a model that exists.
-//! That the model rejects it is what `cargo run -p softfault-mutate` shows.
+//! Every mutation still applies to the source, and names tests that exist.
+//! That they reject it is what `cargo run -p softfault-mutate` shows.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use softfault_mutate::{all, copy_workspace, root};
+use softfault_mutate::mutation::{Catch, all};
+use softfault_mutate::workspace::{copy_workspace, root};
+use softfault_mutate::world::World;
 
 #[test]
 fn every_mutation_applies() {
     let root = root();
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutations");
     let mutations = all(&root).unwrap();
-    assert!(mutations.len() >= 12, "only {}", mutations.len());
+    assert!(mutations.len() >= 100, "only {}", mutations.len());
     for mutation in mutations {
         copy_workspace(&root, &copy).unwrap();
         let applied = mutation.apply(&copy);
@@ -20,9 +22,52 @@ fn every_mutation_applies() {
             fs::read(root.join(&edit.path)).unwrap() != fs::read(copy.join(&edit.path)).unwrap()
         });
         assert!(changed, "{} changes nothing", mutation.name);
-        let models = format!("crates/engine-loom/tests/{}.rs", mutation.test_file);
-        let models = fs::read_to_string(root.join(models)).unwrap();
-        let test = format!("#[test]\nfn {}()", mutation.test);
-        assert!(models.contains(&test), "{}: no {test}", mutation.name);
+        for catch in &mutation.caught_by {
+            let has = has_test(&root, catch);
+            assert!(has, "{}: no {catch:?}", mutation.name);
+        }
     }
+}
+
+/// True if there is such a test, in its file or in a module of its folder.
+fn has_test(root: &Path, catch: &Catch) -> bool {
+    let mut folders = catch.world.tests().iter().map(|tests| {
+        let tests = root.join("crates").join(tests.folder).join("tests");
+        tests.join(&catch.file)
+    });
+    let (module, test) = match catch.test.rsplit_once("::") {
+        Some((module, test)) => (Some(module.replace("::", "/")), test),
+        None => (None, catch.test.as_str()),
+    };
+    let is_there = |file: PathBuf| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.contains(&format!("#[test]\nfn {test}()")) || text.contains(&format!("\nfn {test}()"))
+    };
+    folders.any(|folder| match &module {
+        Some(module) => is_there(folder.join(format!("{module}.rs"))),
+        None => is_there(folder.with_extension("rs")) || is_there(folder.join("main.rs")),
+    })
+}
+
+#[test]
+fn what_only_weakens_an_ordering_is_known_from_what_does_more() {
+    let mutations = all(&root()).unwrap();
+    let of_orderings = |name: &str| {
+        let found = mutations.iter().find(|mutation| mutation.name == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}"))
+            .is_of_orderings()
+    };
+    assert!(of_orderings("mutex-unlock-relaxed"));
+    assert!(of_orderings("tree-no-acquire-fence"));
+    assert!(!of_orderings("mutex-no-wake"));
+    assert!(!of_orderings("vma-no-space-check"));
+}
+
+#[test]
+fn worlds_have_names() {
+    for world in World::ALL {
+        assert_eq!(world.name().parse(), Ok(world));
+    }
+    assert!("kernel".parse::<World>().is_err());
 }

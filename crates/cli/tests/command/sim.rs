@@ -1,7 +1,7 @@
 //! Simulations as the command runs them: the same seed is the same run in any process, and what is wrong is
 //! said in a line.
 
-use super::{directory, finish, refused, rows, softfault};
+use super::{directory, finish, is_empty, refused, rows, softfault};
 use serde_json::Value;
 use std::process::Stdio;
 
@@ -256,6 +256,40 @@ fn a_thread_that_starves_is_told_of() {
         rows[0]["error"].as_str().unwrap().contains("thrash 0"),
         "{out}"
     );
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_no_file() {
+    let dir = directory();
+    let path = dir.path().join("rows.json");
+    let arguments = [
+        "sim",
+        "pft",
+        "--cores",
+        "56",
+        "--seconds",
+        "1000",
+        "--json",
+        path.to_str().unwrap(),
+    ];
+    let mut command = softfault(&arguments);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    // It catches signals before it has a second thread.
+    let threads = format!("/proc/{}/task", child.id());
+    while std::fs::read_dir(&threads).unwrap().count() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::yield_now();
+    }
+    // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    assert!(done.stdout.is_empty() && done.stderr.is_empty());
+    assert!(is_empty(dir.path()));
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! One try: the tests of a world, built in the copy, and run until one fails.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::world::Tests;
+
+/// A look at a test that runs.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Where mutations are built and run.
+pub struct Bench {
+    /// The copy of the workspace.
+    pub source: PathBuf,
+    /// Cargo's target folder for it.
+    pub target: PathBuf,
+    /// What the last command printed.
+    pub output: PathBuf,
+    /// Somebody wants the program to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A test binary.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// Its test file's or folder's name.
+    pub name: String,
+    /// The program.
+    path: PathBuf,
+    /// Where cargo would run it.
+    folder: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Somebody wants the program to end.
+    Stopped,
+    /// What the compiler said, in a line.
+    NotBuilt(String),
+    /// The system.
+    System(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// All tests passed.
+    Passed,
+    /// This test failed, and how.
+    Failed(String, String),
+    /// It was ended before it ended.
+    TimeOut,
+}
+
+impl Bench {
+    /// Builds test binaries of a crate: these files', or all.
+    pub fn build(&self, tests: &Tests, files: &[&str]) -> Result<Vec<Binary>, Trouble> {
+        let mut command = Command::new(env!("CARGO"));
+        command
+            .current_dir(&self.source)
+            .args(["test", "--offline", "--no-run", "--message-format=json"])
+            .args(["-p", tests.package]);
+        match files {
+            [] => command.args(["--test", "*"]),
+            files => command.args(files.iter().flat_map(|file| ["--test", file])),
+        };
+        command
+            .env("CARGO_TARGET_DIR", &self.target)
+            // Nobody looks at a backtrace, and without its tables a test is linked
+            // in half of the time.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("CARGO_INCREMENTAL", "1");
+        let is_built = self.run(command, Duration::MAX, |_| false)?;
+        let output = fs::read_to_string(&self.output)?;
+        if is_built != Some(true) {
+            let error = output.lines().filter_map(compiler_error).next();
+            return Err(Trouble::NotBuilt(error.unwrap_or_default()));
+        }
+        let folder = self.source.join("crates").join(tests.folder);
+        let binary = |line: &str| {
+            let message: serde_json::Value = serde_json::from_str(line).ok()?;
+            let path = message.get("executable")?.as_str()?;
+            Some(Binary {
+                name: message["target"]["name"].as_str()?.to_owned(),
+                path: path.into(),
+                folder: folder.clone(),
+            })
+        };
+        Ok(output.lines().filter_map(binary).collect())
+    }
+
+    /// Runs a binary, or one test of it, until a test fails or the time is up.
+    pub fn test(
+        &self,
+        binary: &Binary,
+        test: Option<&str>,
+        environment: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<Ended, Trouble> {
+        let mut command = Command::new(&binary.path);
+        command
+            .current_dir(&binary.folder)
+            .args(["--nocapture", "--test-threads", "2"])
+            .args(test.iter().flat_map(|test| ["--exact", test]))
+            .envs(environment.iter().copied())
+            .env("RUST_BACKTRACE", "0");
+        let mut seen = String::new();
+        let passed = self.run(command, limit, |output| {
+            seen.clear();
+            output.read_to_string(&mut seen).is_ok() && seen.contains("FAILED")
+        })?;
+        let output = String::from_utf8_lossy(&fs::read(&self.output)?).into_owned();
+        Ok(match passed {
+            Some(true) => Ended::Passed,
+            None if !output.contains("FAILED") => Ended::TimeOut,
+            Some(false) | None => {
+                let (test, why) = failure(&output);
+                Ended::Failed(test, why)
+            }
+        })
+    }
+
+    /// Runs a command: whether it succeeded, or none if it was ended: because
+    /// its time was up, or because `enough` was seen in what is new of its
+    /// output.
+    fn run(
+        &self,
+        mut command: Command,
+        limit: Duration,
+        mut enough: impl FnMut(&mut File) -> bool,
+    ) -> Result<Option<bool>, Trouble> {
+        let output = File::create(&self.output)?;
+        let errors = output.try_clone()?;
+        let mut look = File::open(&self.output)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            // A group of its own, which ends as one.
+            .process_group(0)
+            .spawn()?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status.success()));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                end(&mut child);
+                return Err(Trouble::Stopped);
+            }
+            if begin.elapsed() > limit || enough(&mut look) {
+                end(&mut child);
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Ends a child and all that it has started.
+fn end(child: &mut Child) {
+    // SAFETY: signals a process group that this program has made and not waited for.
+    unsafe { libc::killpg(child.id() as libc::pid_t, libc::SIGKILL) };
+    let _ = child.wait();
+}
+
+fn compiler_error(line: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let message = message.get("message")?;
+    let is_error = message["level"] == "error";
+    is_error.then(|| message["message"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The first test that failed, and its panic's message.
+fn failure(output: &str) -> (String, String) {
+    let mut lines = output.lines();
+    let by_panic = lines.find_map(|line| {
+        let (thread, _) = line.strip_prefix("thread '")?.split_once("' ")?;
+        line.contains(" panicked at ").then(|| thread.to_owned())
+    });
+    let why: String = lines.next().unwrap_or_default().chars().take(120).collect();
+    let by_name = output.lines().find_map(|line| {
+        let name = line.strip_prefix("test ")?.split_once(" ... ")?.0;
+        line.ends_with("FAILED").then(|| name.to_owned())
+    });
+    match by_panic {
+        Some(thread) => (by_name.unwrap_or(thread), why),
+        None => (
+            by_name.unwrap_or_default(),
+            "it ended without a panic".into(),
+        ),
+    }
+}
+
+/// The folder in which the copy and its build live, so that the next run finds
+/// them.
+pub fn work_folder(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| root.join("target")).join("mutate")
+}

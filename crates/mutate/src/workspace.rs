@@ -1,0 +1,81 @@
+//! The workspace, and a copy of it that is broken on purpose.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Copies what is needed to build the workspace at `from` to `to`, leaving
+/// files that are the same already untouched (a build there then knows that
+/// they are), and taking away what has gone.
+pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        copy(&from.join(name), &to.join(name))?;
+    }
+    copy(&from.join("crates"), &to.join("crates"))
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(to)? {
+            let entry = entry?;
+            if from.join(entry.file_name()).exists() {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    let text = fs::read(from)?;
+    if fs::read(to).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    fs::write(to, text)
+}
+
+/// A number that changes with the files that mutations are judged by.
+pub fn digest(root: &Path) -> std::io::Result<u64> {
+    // FNV-1a, over paths and texts.
+    let mut digest = 0xCBF2_9CE4_8422_2325;
+    let mut add = |bytes: &[u8]| {
+        for &byte in bytes {
+            digest = (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+        }
+    };
+    let mut left = vec![root.join("crates"), root.join("Cargo.lock")];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path)?;
+            let mut inside: Vec<PathBuf> = entries
+                .map(|entry| Ok(entry?.path()))
+                .collect::<std::io::Result<_>>()?;
+            inside.sort();
+            left.extend(inside.into_iter().filter(|path| matters(path)));
+        } else {
+            add(path.as_os_str().as_encoded_bytes());
+            add(&fs::read(&path)?);
+        }
+    }
+    Ok(digest)
+}
+
+/// False for crates that no mutation is judged by.
+fn matters(path: &Path) -> bool {
+    const OTHERS: [&str; 4] = ["cli", "house-rules", "mutate", "softfault"];
+    let is_crate = path
+        .parent()
+        .is_some_and(|parent| parent.ends_with("crates"));
+    !(is_crate && OTHERS.iter().any(|other| path.ends_with(other)))
+}
