@@ -26,6 +26,7 @@ pub mod cell;
 pub mod explore;
 pub mod pages;
 mod point;
+mod report;
 mod schedule;
 pub mod stat;
 pub mod thread;
