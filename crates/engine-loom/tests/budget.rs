@@ -13,6 +13,9 @@ use model::explore;
 use softfault_engine_loom::budget::Budget;
 use sync::run_on;
 
+/// Pages of a budget under which a processor charges four at a time.
+const STOCKED: u64 = 4096;
+
 /// Waits until `pages` are charged, as a fault does.
 fn charge(budget: &Budget, pages: u64) {
     while !budget.try_charge(pages, 0) {
@@ -232,7 +235,7 @@ fn what_is_in_stock_keeps_nobody_waiting() {
     // One charges pages of a batch of its processor's; the other wants nearly
     // all there is, which is there only without the batch.
     explore(Some(2), || {
-        let budget = Budget::new(64);
+        let budget = Budget::new(STOCKED);
         let other = {
             let budget = Arc::clone(&budget);
             spawn(move || {
@@ -241,16 +244,16 @@ fn what_is_in_stock_keeps_nobody_waiting() {
                 charge(&budget, 1);
             })
         };
-        charge(&budget, 62);
+        charge(&budget, STOCKED - 2);
         other.join().unwrap();
-        check(&budget, 64);
+        check(&budget, STOCKED);
     });
 }
 
 #[test]
 fn a_stock_that_two_take_from_is_counted_once() {
     explore(Some(3), || {
-        let budget = Budget::new(64);
+        let budget = Budget::new(STOCKED);
         let once = {
             let budget = Arc::clone(&budget);
             move || {
@@ -265,7 +268,7 @@ fn a_stock_that_two_take_from_is_counted_once() {
         other.join().unwrap();
         check(&budget, 6);
         // All that is not charged can be.
-        assert!(budget.try_charge(58, 0));
+        assert!(budget.try_charge(STOCKED - 6, 0));
         assert!(!budget.try_charge(1, 0));
     });
 }
@@ -273,7 +276,7 @@ fn a_stock_that_two_take_from_is_counted_once() {
 #[test]
 fn a_lower_limit_finds_what_is_in_stock() {
     explore(Some(2), || {
-        let budget = Budget::new(64);
+        let budget = Budget::new(STOCKED);
         charge(&budget, 1);
         let other = {
             let budget = Arc::clone(&budget);

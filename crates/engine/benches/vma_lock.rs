@@ -1,5 +1,6 @@
-//! What a fault pays for its VMA: `lock_vma` and `vma_end_read`, with either
-//! kind of lock, by one thread and by two, which have a VMA each or share one.
+//! What a fault pays for its VMA: `lock_vma` and `vma_end_read`, with each kind of
+//! lock, by one thread and by two, which have a VMA each or share one. And what a
+//! writer pays: `mmap_lock`, `find`, `vma_start_write`, and the end of both.
 //!
 //! `cargo bench -p softfault-engine --bench vma_lock`. The kinds take turns, so
 //! that a noisy moment of the machine falls on both; each figure is the median
@@ -7,14 +8,18 @@
 //! that it works.
 
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
 use sync::Arc;
 
-const KINDS: [VmaLockKind; 2] = [VmaLockKind::Refcount, VmaLockKind::Rwsem];
+const KINDS: [VmaLockKind; 3] = [
+    VmaLockKind::Refcount,
+    VmaLockKind::Rwsem,
+    VmaLockKind::Biased,
+];
 
 /// Nobody waits here.
 struct Still;
@@ -72,6 +77,30 @@ fn sample(kind: VmaLockKind, vmas: &[usize], rounds: u32) -> f64 {
     total / vmas.len() as f64 / f64::from(rounds)
 }
 
+/// Nanoseconds that a writer takes on average; before each time `biases` says
+/// whether the VMA is biased, which does not count.
+fn write_sample(kind: VmaLockKind, biases: bool, rounds: u32) -> f64 {
+    let space = space(kind);
+    let mut total = Duration::ZERO;
+    for _ in 0..rounds {
+        let read = space.lock_vma(address(0)).expect("it is mapped");
+        if biases {
+            read.bias(space.mmap_lock());
+        }
+        drop(read);
+        // In a word, if it can be: its line is used then.
+        drop(space.lock_vma(address(0)));
+        let begin = Instant::now();
+        let mmap = space.mmap_lock().write();
+        let vma = space.find(&mmap, address(0)).expect("it is mapped");
+        vma.start_write(&mmap);
+        drop(mmap);
+        total += begin.elapsed();
+    }
+    space.exit(|_, _| {});
+    total.as_nanos() as f64 / f64::from(rounds)
+}
+
 fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[samples.len() / 2]
@@ -81,7 +110,7 @@ fn main() {
     let real = std::env::args().any(|argument| argument == "--bench");
     let (samples, rounds) = if real { (15, 1_000_000) } else { (1, 1_000) };
     println!("ns for lock_vma and vma_end_read, median of {samples}");
-    println!("{:32}  refcount     rwsem", "");
+    println!("{:32}  refcount     rwsem    biased", "");
     let cases: [(&str, &[usize]); 3] = [
         ("one thread", &[0]),
         ("two threads, a VMA each", &[0, 1]),
@@ -94,7 +123,17 @@ fn main() {
                 taken.push(sample(kind, vmas, rounds));
             }
         }
-        let [refcount, rwsem] = taken.map(median);
-        println!("{name:32}  {refcount:8.1}  {rwsem:8.1}");
+        let [refcount, rwsem, biased] = taken.map(median);
+        println!("{name:32}  {refcount:8.1}  {rwsem:8.1}  {biased:8.1}");
+    }
+    for (name, biases) in [("a writer", false), ("a writer of a biased VMA", true)] {
+        let mut taken = KINDS.map(|_| Vec::new());
+        for _ in 0..samples {
+            for (kind, taken) in KINDS.into_iter().zip(&mut taken) {
+                taken.push(write_sample(kind, biases, rounds / 10));
+            }
+        }
+        let [refcount, rwsem, biased] = taken.map(median);
+        println!("{name:32}  {refcount:8.1}  {rwsem:8.1}  {biased:8.1}");
     }
 }

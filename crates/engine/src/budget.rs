@@ -31,7 +31,7 @@ impl Subscription<'_> {
     /// Sleeps until memory has come back since the subscription, or until
     /// `timeout_ns` have passed. True if some has.
     pub fn wait(self, timeout_ns: u64) -> bool {
-        let released = &self.root.waiting.released;
+        let released = &self.root.released;
         released.wait(self.seen, Some(timeout_ns));
         // Relaxed: whoever looks for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
@@ -41,7 +41,7 @@ impl Subscription<'_> {
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
         // Relaxed: who still sees it wakes nobody, at the cost of a call.
-        self.root.waiting.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.root.hot.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -52,8 +52,9 @@ pub struct Budget {
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
-    /// Used in an outermost budget only.
-    waiting: Waiting,
+    /// Raised by one when pages come back and somebody waits for that. Used in
+    /// an outermost budget only, as `waiters` is.
+    released: WaitWord,
     /// Immutable.
     parent: Option<Arc<Budget>>,
     /// Who can give memory back that is charged here. Its lock is taken before
@@ -70,14 +71,6 @@ struct Hot {
     charged: AtomicU64,
     /// The most that was ever charged, with what was in stock. A statistic.
     peak: AtomicU64,
-}
-
-/// Those who wait for memory. Whatever comes back writes this line.
-#[derive(Default)]
-#[repr(align(64))]
-struct Waiting {
-    /// Raised by one when pages come back and somebody waits for that.
-    released: WaitWord,
     /// Subscriptions alive in the family.
     waiters: AtomicU64,
 }
@@ -114,9 +107,9 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
-            hot: Hot::default(),
             stocks: Stocks::new(),
-            waiting: Waiting::default(),
+            hot: Hot::default(),
+            released: WaitWord::new(0),
             members: Mutex::new(Vec::new()),
             parent,
         })
@@ -154,9 +147,10 @@ impl Budget {
         let limit = self.limit();
         let (room, charge) = Stocks::room_and_charge(limit);
         // Relaxed: a first look; the second is below.
-        if charge <= pages || self.root().waiting.waiters.load(Ordering::Relaxed) > 0 {
+        if charge <= pages || self.root().hot.waiters.load(Ordering::Relaxed) > 0 {
             return false;
         }
+        // Relaxed, here and below: as in `charge_exactly`.
         let charged = &self.hot.charged;
         if charged.load(Ordering::Relaxed) + room > limit {
             return false;
@@ -165,9 +159,7 @@ impl Budget {
         // processors at once stay within the room.
         let before = charged.fetch_add(charge, Ordering::Relaxed);
         if before + charge > limit {
-            self.uncharge_here(charge);
-            // It may have stopped another for a moment.
-            self.notify_release();
+            self.give_back(charge);
             return false;
         }
         self.raise_peak(before + charge);
@@ -176,7 +168,7 @@ impl Budget {
         // stock; and whoever lowered the limit did not take it back. AcqRel
         // pairs with the fetch_add in `subscribe`: either that thread sees
         // the stock, or we see that it waits. For the limit, see `put`.
-        let somebody_waits = self.root().waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0;
+        let somebody_waits = self.root().hot.waiters.fetch_add(0, Ordering::AcqRel) > 0;
         if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
             self.give_stocks_back();
         }
@@ -253,15 +245,15 @@ impl Budget {
         let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees what came back, or we see that it waits.
-        if root.waiting.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+        if root.hot.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
             root.wake_all();
         }
     }
 
     fn wake_all(&self) {
         // Release pairs with the Acquire in `subscribe`.
-        self.waiting.released.fetch_add(1, Ordering::Release);
-        self.waiting.released.wake(u32::MAX);
+        self.released.fetch_add(1, Ordering::Release);
+        self.released.wake(u32::MAX);
     }
 
     fn root(&self) -> &Budget {
@@ -277,9 +269,9 @@ impl Budget {
     pub fn subscribe(&self) -> Subscription<'_> {
         let root = self.root();
         // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
-        root.waiting.waiters.fetch_add(1, Ordering::AcqRel);
+        root.hot.waiters.fetch_add(1, Ordering::AcqRel);
         Subscription {
-            seen: root.waiting.released.load(Ordering::Acquire),
+            seen: root.released.load(Ordering::Acquire),
             root,
         }
     }

@@ -17,6 +17,7 @@
 //! A schedule that fails prints its seed and the command that runs it again.
 
 use crate::point;
+use crate::report;
 pub use crate::schedule::Explored;
 use crate::schedule::{Seeded, Shared};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
@@ -102,21 +103,20 @@ impl Explore {
             );
         };
         let begin = Instant::now();
+        report::begin(self.name, &shared);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             Runner::new(scheduler, config()).run(body)
         }));
-        let shared = lock(&shared);
+        report::end();
         match ran {
             Ok(ran) => {
+                let explored = lock(&shared).explored.clone();
                 assert_eq!(ran as u64, wanted, "schedules of {}", self.name);
-                assert_eq!(shared.explored.schedules, wanted);
-                self.say(&shared.explored, begin);
-                shared.explored.clone()
+                assert_eq!(explored.schedules, wanted);
+                self.say(&explored, begin);
+                explored
             }
-            Err(panic) => {
-                self.say_failed(&shared);
-                resume_unwind(panic);
-            }
+            Err(panic) => resume_unwind(panic),
         }
     }
 
@@ -155,29 +155,9 @@ impl Explore {
             *points as f64 / *schedules as f64,
         );
     }
-
-    fn say_failed(&self, shared: &Shared) {
-        let Shared {
-            seed,
-            way,
-            explored,
-        } = shared;
-        let file = std::env::current_exe().unwrap_or_default();
-        let file = file.file_stem().unwrap_or_default().to_string_lossy();
-        let file = file.rsplit_once('-').map_or(&*file, |(name, _)| name);
-        let test = std::thread::current();
-        let test = test.name().unwrap_or(self.name);
-        eprintln!(
-            "{} failed in schedule {} with seed {seed} ({way}). To run it again:\n  \
-             SOFTFAULT_SHUTTLE_SEED={seed} cargo test -p softfault-engine-shuttle --test {file} -- \
-             --exact {test}",
-            self.name,
-            explored.schedules + 1,
-        );
-    }
 }
 
-fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+pub(crate) fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -12,7 +12,7 @@
 //! | `WaitWord` | a futex: checked and asleep in one step, woken by address ([`wait`]) |
 //! | timeouts | end when nobody else can run, or where the seed says so |
 //! | bytes | whose page is nobody else's is checked ([`bytes`]) |
-//! | `cpu()` | the number of the thread |
+//! | `cpu()` | one, two, or as many as threads: drawn |
 //!
 //! What it cannot show: weak memory. All accesses are in one order that all
 //! threads agree on; orderings are loom's business.
@@ -26,6 +26,7 @@ pub mod cell;
 pub mod explore;
 pub mod pages;
 mod point;
+mod report;
 mod schedule;
 pub mod stat;
 pub mod thread;
@@ -59,11 +60,13 @@ macro_rules! const_fn {
 #[inline(always)]
 pub fn work(_ns: u64) {}
 
-/// Processors for which something is kept apart where all of them write.
-pub const PROCESSORS: usize = 128;
+/// Processors for which something is kept apart where all of them write: a few,
+/// since whoever collects it looks at each.
+pub const PROCESSORS: usize = 4;
 
-/// The processor that the caller runs on: one for each thread, so that shards
-/// differ, and the same for the same seed.
+/// The processor that the caller runs on: as many as the seed says, one, two, or
+/// one for each thread. Where there is one, all threads share what is kept by
+/// processor.
 pub fn cpu() -> usize {
-    point::current()
+    point::current() % point::cpus()
 }

@@ -28,10 +28,13 @@ thread_local! {
     /// The longest-waiting first.
     static SLEEPERS: RefCell<Vec<Sleeper>> = const { RefCell::new(Vec::new()) };
     static STALLS: Cell<u64> = const { Cell::new(0) };
+    static CPUS: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Begins a schedule: nothing is left of the one before, however it ended.
-pub(crate) fn reset() {
+/// Begins a schedule on so many processors: nothing is left of the one before,
+/// however it ended.
+pub(crate) fn reset(cpus: usize) {
+    CPUS.set(cpus);
     OTHERS.set(0);
     TICKETS.set(0);
     SLEEPERS.take();
@@ -51,6 +54,10 @@ pub(crate) fn point() {
 /// Number of the thread that runs: 0 is the first.
 pub(crate) fn current() -> usize {
     shuttle::current::me().into()
+}
+
+pub(crate) fn cpus() -> usize {
+    CPUS.get()
 }
 
 /// Counts a thread that is alive. Ends with it.

@@ -14,6 +14,8 @@
 //! shuttle's, which learns n from the schedules before: here each schedule comes
 //! from its seed alone, and n is drawn (64 to 8,192, each doubling alike).
 //!
+//! It draws too how many processors there are: one, two, or one for each thread.
+//!
 //! Who sleeps with a timeout is not chosen before it is woken, unless nobody
 //! else can run; or, in every second schedule, up to three times as drawn.
 
@@ -166,7 +168,6 @@ impl<I: Iterator<Item = u64>> Scheduler for Seeded<I> {
         self.explored.stalls += point::stalls();
         self.explored.points += self.points;
         self.explored.longest = self.explored.longest.max(self.points);
-        point::reset();
         let seed = self.seeds.next();
         let explored = self.explored.clone();
         self.share(|shared| shared.explored = explored);
@@ -174,6 +175,7 @@ impl<I: Iterator<Item = u64>> Scheduler for Seeded<I> {
         self.explored.schedules += 1;
         self.random = Random::new(seed);
         self.points = 0;
+        point::reset([1, 2, usize::MAX][self.random.below(3) as usize]);
         self.way = self.draw_way();
         self.timeouts = match self.random.below(2) {
             0 => 0,

@@ -1,7 +1,7 @@
 //! Simulations as the command runs them: the same seed is the same run in any process, and what is wrong is
 //! said in a line.
 
-use super::{directory, finish, refused, rows, softfault};
+use super::{directory, finish, is_empty, refused, rows, softfault};
 use serde_json::Value;
 use std::process::Stdio;
 
@@ -25,7 +25,7 @@ fn with<'a>(workload: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 fn virtual_part(mut rows: Vec<Value>) -> Vec<Value> {
     for row in &mut rows {
         let row = row.as_object_mut().unwrap();
-        for wall in ["wall_s", "operations_per_wall_s"] {
+        for wall in ["wall_s", "host_cpu_s", "operations_per_wall_s"] {
             assert!(row.remove(wall).is_some_and(|value| value.is_number()));
         }
     }
@@ -51,7 +51,7 @@ fn a_seed_is_the_same_run_in_every_process() {
         .collect();
     let mut expected = Vec::new();
     for cores in [1, 3] {
-        for policy in ["lock=rwsem", "lock=refcount"] {
+        for policy in ["lock=rwsem", "lock=refcount", "lock=biased"] {
             for seed in [5, 6] {
                 expected.push((cores, policy.to_owned(), seed));
             }
@@ -256,6 +256,40 @@ fn a_thread_that_starves_is_told_of() {
         rows[0]["error"].as_str().unwrap().contains("thrash 0"),
         "{out}"
     );
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_no_file() {
+    let dir = directory();
+    let path = dir.path().join("rows.json");
+    let arguments = [
+        "sim",
+        "pft",
+        "--cores",
+        "56",
+        "--seconds",
+        "1000",
+        "--json",
+        path.to_str().unwrap(),
+    ];
+    let mut command = softfault(&arguments);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    // It catches signals before it has a second thread.
+    let threads = format!("/proc/{}/task", child.id());
+    while std::fs::read_dir(&threads).unwrap().count() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::yield_now();
+    }
+    // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    assert!(done.stdout.is_empty() && done.stderr.is_empty());
+    assert!(is_empty(dir.path()));
 }
 
 #[test]

@@ -16,19 +16,19 @@
 //!
 //! | file | a fault against | schedules | points each |
 //! |---|---|---|---|
-//! | `unmap` | `munmap` of its VMA and of a part, and what is mapped there next; a slot that another space takes | 14,000 | 717 |
-//! | `remap` | `mremap`, at the old place and at the new one | 9,000 | 875 |
-//! | `protect` | `mprotect`, and what cores have buffered | 9,000 | 774 |
-//! | `advise` | `madvise`, which splits and merges; prefetch | 8,000 | 1,454 |
-//! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,611 |
-//! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 497 |
-//! | `fork` | `fork`, and parent, child and grandchild afterwards | 10,000 | 1,028 |
-//! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,043 |
+//! | `unmap` | `munmap` of its VMA and of a part, and what is mapped there next; a slot that another space takes, a frame that another page takes | 18,000 | 626 |
+//! | `remap` | `mremap`, at the old place and at the new one | 9,000 | 871 |
+//! | `protect` | `mprotect`, and what cores have buffered | 9,000 | 755 |
+//! | `advise` | `madvise`, which splits and merges; prefetch | 8,000 | 1,434 |
+//! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,638 |
+//! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 495 |
+//! | `fork` | `fork`, and parent, child and grandchild afterwards | 16,000 | 740 |
+//! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,228 |
 //! | `reads` | verbs that end before the read does | 8,000 | 346 |
-//! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,701 |
-//! | | | **123,000** | 1,083 |
+//! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,613 |
+//! | | | **133,000** | 1,025 |
 //!
-//! All of them took 61 to 109 s on two cores that other builds shared. A point is
+//! All of them took 57 to 109 s on two cores that other builds shared. A point is
 //! an access where somebody else could have run. Each run asserts how many
 //! schedules it was.
 //!

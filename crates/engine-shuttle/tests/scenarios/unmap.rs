@@ -56,3 +56,20 @@ fn fault_against_reuse_in_another_space() {
         ],
     );
 }
+
+/// The frame of a page that goes is somebody else's next: not while a core still
+/// reads it.
+#[test]
+fn access_against_reuse_of_its_frame() {
+    directed(
+        "access_against_reuse_of_its_frame",
+        4_000,
+        &Stage::of_pages(4),
+        vec![map_zeros(0, 0..1), map_zeros(0, 2..4), write(0, 0..1)],
+        vec![
+            vec![read(0, 0..1), read(0, 0..1), read(0, 0..1)],
+            vec![unmap(0, 0..1)],
+            vec![write(0, 2..4)],
+        ],
+    );
+}
