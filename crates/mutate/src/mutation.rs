@@ -118,36 +118,41 @@ impl Mutation {
     /// Makes the changes in the workspace at `root`. Changes nothing if any of
     /// them cannot be made.
     pub fn apply(&self, root: &Path) -> Result<(), String> {
-        let mut files: Vec<(PathBuf, String)> = Vec::new();
-        for edit in &self.edits {
-            let path = root.join(&edit.path);
-            let at = match files.iter().position(|(known, _)| *known == path) {
-                Some(at) => at,
-                None => {
-                    let shown = edit.path.display();
-                    let text = fs::read_to_string(&path);
-                    let text = text.map_err(|error| format!("{shown}: {error}"))?;
-                    files.push((path, text));
-                    files.len() - 1
-                }
-            };
-            let text = &mut files[at].1;
-            let times = text.matches(&edit.old).count();
-            if times != 1 {
-                let (shown, old) = (edit.path.display(), &edit.old);
-                return Err(format!("{shown} has these lines {times} times:\n{old}"));
-            }
-            *text = text.replacen(&edit.old, &edit.new, 1);
-        }
-        for (path, text) in files {
-            fs::write(&path, text).map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        apply(&self.edits, root)
     }
 }
 
+/// Makes the changes below `root`, or none if any of them cannot be made.
+pub fn apply(edits: &[Edit], root: &Path) -> Result<(), String> {
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
+    for edit in edits {
+        let path = root.join(&edit.path);
+        let at = match files.iter().position(|(known, _)| *known == path) {
+            Some(at) => at,
+            None => {
+                let shown = edit.path.display();
+                let text = fs::read_to_string(&path);
+                let text = text.map_err(|error| format!("{shown}: {error}"))?;
+                files.push((path, text));
+                files.len() - 1
+            }
+        };
+        let text = &mut files[at].1;
+        let times = text.matches(&edit.old).count();
+        if times != 1 {
+            let (shown, old) = (edit.path.display(), &edit.old);
+            return Err(format!("{shown} has these lines {times} times:\n{old}"));
+        }
+        *text = text.replacen(&edit.old, &edit.new, 1);
+    }
+    for (path, text) in files {
+        fs::write(&path, text).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 /// The edits of a unified diff.
-fn edits(diff: &str) -> Result<Vec<Edit>, String> {
+pub fn edits(diff: &str) -> Result<Vec<Edit>, String> {
     let mut edits: Vec<Edit> = Vec::new();
     let mut path = None;
     let mut in_hunk = false;

@@ -19,7 +19,8 @@ pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
     copy(&from.join("crates"), &to.join("crates"))
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Copies a file or a folder, and takes away what `from` has not.
+pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_dir() {
         fs::create_dir_all(to)?;
         for entry in fs::read_dir(to)? {
