@@ -248,6 +248,8 @@ fn a_fault_waits_for_memory_that_comes_back() {
         assert_eq!(ended, Outcome::Mapped);
         // A page, its table, and what comes with the window's table.
         assert_eq!(engine.budget.free(), 64 - 1 - 1 - 3);
+        let others = engine.budget.limit() - engine.fixed - 64;
+        engine.budget.uncharge(others);
     });
 }
 
@@ -292,4 +294,22 @@ fn an_anonymous_fault_against_unmap() {
             assert!(!engine.tables.has(anonymous(engine)), "shown after all");
         },
     );
+}
+
+#[test]
+fn an_anonymous_fault_against_the_unmap_of_its_neighbour() {
+    // Both pages are in one page table, which goes with the first if the second
+    // is not in it yet: then that waits, and has paid for nothing.
+    let before = |engine: &Engine| {
+        with_anonymous(engine);
+        assert_eq!(faults_anonymous(engine), Outcome::Mapped);
+    };
+    let second = |engine: &Engine| engine.fault_at(anonymous(engine) + 2 * PAGE_SIZE);
+    let unmap = |engine: &Engine| engine.unmap(anonymous(engine));
+    beside(file, before, second, unmap, |engine, ended| {
+        assert_eq!(ended, Outcome::Mapped);
+        assert!(!engine.tables.has(anonymous(engine)), "shown after all");
+        let second = anonymous(engine) + PAGE_SIZE;
+        assert!(engine.tables.has(second), "zapped with its neighbour");
+    });
 }

@@ -102,11 +102,11 @@ impl Bench {
         Ok(output.lines().filter_map(binary).collect())
     }
 
-    /// Runs a binary, or one test of it, until a test fails or the time is up.
+    /// Runs a binary, or these tests of it, until one fails or the time is up.
     pub fn test(
         &self,
         binary: &Binary,
-        test: Option<&str>,
+        tests: &[&str],
         environment: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Ended, Trouble> {
@@ -114,7 +114,12 @@ impl Bench {
         command
             .current_dir(&binary.folder)
             .args(["--nocapture", "--test-threads", "2"])
-            .args(test.iter().flat_map(|test| ["--exact", test]))
+            .args(if tests.is_empty() {
+                &[]
+            } else {
+                &["--exact"][..]
+            })
+            .args(tests)
             .envs(environment.iter().copied())
             .env("RUST_BACKTRACE", "0");
         let mut seen = String::new();

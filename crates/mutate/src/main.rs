@@ -2,7 +2,7 @@
 //! workspace, and tries the tests of each world on it. Exit code 1 if nobody
 //! notices one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -17,8 +17,14 @@ use softfault_mutate::table::{Cell, Row, markdown};
 use softfault_mutate::workspace::{copy_workspace, digest, root};
 use softfault_mutate::world::{Tests, World, models_of};
 
-/// A test that a patch names and that does not end with it.
-const NAMED: Duration = Duration::from_secs(300);
+/// Time for a test that a patch names. Those of unbroken source take seconds.
+fn limit(world: World) -> Duration {
+    match world {
+        // A mutation may give it more to explore.
+        World::Loom | World::Shuttle => Duration::from_secs(300),
+        World::Sim | World::Std => Duration::from_secs(60),
+    }
+}
 
 /// Breaks the engine one patch at a time, and shows which world notices.
 #[derive(Parser)]
@@ -232,27 +238,25 @@ impl Trial {
 
     /// On unbroken source every test that is named must pass.
     fn unbroken(&mut self, world: World, mutations: &[Mutation]) -> Result<(), String> {
-        let mut catches: Vec<_> = mutations.iter().filter_map(|m| m.named(world)).collect();
-        catches.sort_by(|a, b| (&a.file, &a.test).cmp(&(&b.file, &b.test)));
-        catches.dedup();
-        for (at, catch) in catches.iter().enumerate() {
-            let key = format!("unbroken {world} {}::{}", catch.file, catch.test);
+        let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for catch in mutations.iter().filter_map(|m| m.named(world)) {
+            files.entry(&catch.file).or_default().insert(&catch.test);
+        }
+        for (file, tests) in files {
+            let tests: Vec<&str> = tests.into_iter().collect();
+            let key = format!("unbroken {world} {file} {tests:?}");
             if self.known.contains_key(&key) {
                 continue;
             }
-            eprint!(
-                "\runbroken {world}: test {} of {}   ",
-                at + 1,
-                catches.len()
-            );
-            let ended = self.run_named(world, &catch.file, &catch.test);
-            match ended {
+            eprint!("unbroken {world}: {} of {file} ...", tests.len());
+            let begin = Instant::now();
+            match self.run_named(world, file, &tests) {
                 Ok(Ended::Passed) => self.known.insert(key, Cell::Missed { in_part: false }),
-                Ok(ended) => return Err(format!("{key}: {ended:?}")),
-                Err(trouble) => return Err(format!("{key}: {trouble:?}")),
+                Err(Trouble::Stopped) => return Err("stopped".into()),
+                ended => return Err(format!("{file} on unbroken source: {ended:?}")),
             };
+            eprintln!(" {:.0} s", begin.elapsed().as_secs_f32());
         }
-        eprintln!();
         self.remember();
         Ok(())
     }
@@ -274,7 +278,7 @@ impl Trial {
             seconds: begin.elapsed().as_secs_f32(),
         };
         let ended = match named {
-            Some(catch) => match self.run_named(world, &catch.file, &catch.test) {
+            Some(catch) => match self.run_named(world, &catch.file, &[&catch.test]) {
                 Ok(Ended::Passed) => Ok(Cell::Missed { in_part: false }),
                 Ok(Ended::TimeOut) => Ok(hung(world, &catch.file)),
                 Ok(Ended::Failed(test, why)) => Ok(caught(&catch.file, test, why)),
@@ -288,13 +292,13 @@ impl Trial {
         }
     }
 
-    fn run_named(&self, world: World, file: &str, test: &str) -> Result<Ended, Trouble> {
+    fn run_named(&self, world: World, file: &str, names: &[&str]) -> Result<Ended, Trouble> {
         let all = world.tests();
         let has = |tests: &&Tests| tests.files.contains(&file);
         let tests = all.iter().find(has).unwrap_or(&all[0]);
         let binaries = self.bench.build(tests, &[file])?;
         let binary = binaries.first().expect("a test file is a binary");
-        self.bench.test(binary, Some(test), &[], NAMED)
+        self.bench.test(binary, names, &[], limit(world))
     }
 
     /// Runs the world's tests for what time there is.
@@ -327,7 +331,7 @@ impl Trial {
         let begin = Instant::now();
         for binary in &binaries {
             let left = self.seconds.saturating_sub(begin.elapsed());
-            match self.bench.test(binary, None, world.in_short(), left)? {
+            match self.bench.test(binary, &[], world.in_short(), left)? {
                 Ended::Passed => {}
                 Ended::Failed(test, why) => return Ok(caught(&binary.name, test, why)),
                 Ended::TimeOut => return Ok(Cell::Missed { in_part: true }),

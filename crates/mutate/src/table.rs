@@ -30,7 +30,7 @@ pub enum Cell {
         /// True if the time was up before all had been run.
         in_part: bool,
     },
-    /// The world cannot see what is broken: it has one order of accesses.
+    /// The world cannot see what is broken: an ordering.
     Blind,
     /// The world has no test of what is broken.
     None,
@@ -104,8 +104,8 @@ pub fn markdown(rows: &[Row], worlds: &[World]) -> String {
         write!(text, " **{caught}** |").expect("a string takes it");
     }
     text.push_str(
-        "\n\n`–` its tests pass (`…`: those for which there was time), `·` it runs all accesses in \
-         one order and cannot see it, empty: it has no test of that.\n",
+        "\n\n`–` its tests pass (`…`: those for which there was time), `·` only an \
+         ordering is weaker, and it cannot see that, empty: it has no test of that.\n",
     );
     text
 }

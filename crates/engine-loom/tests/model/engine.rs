@@ -249,7 +249,10 @@ pub struct Engine {
     pub budget: Arc<Budget>,
     pub tables: Arc<Tables>,
     pub disk: Arc<Disk>,
-    pub cache: Arc<PageCache>,
+    /// Its only reference beside that of the mapping. Not dropped as `space`.
+    pub cache: ManuallyDrop<Arc<PageCache>>,
+    /// Pages that are charged for the node's whole life.
+    pub fixed: u64,
     /// Not dropped where the model failed: it may be in any state.
     pub space: ManuallyDrop<AddressSpace>,
 }
@@ -273,6 +276,7 @@ impl Engine {
             policies,
         )
         .unwrap();
+        let fixed = budget.charged();
         let disk = Arc::new(Disk {
             pages: pages as u64,
             queue,
@@ -299,11 +303,12 @@ impl Engine {
         let addr = cache.addresses().start;
         space.mmap(addr..addr + bytes, attributes).unwrap();
         Arc::new(Self {
+            fixed,
             node,
             budget,
             tables,
             disk,
-            cache,
+            cache: ManuallyDrop::new(cache),
             space: ManuallyDrop::new(space),
         })
     }
@@ -323,17 +328,22 @@ impl Engine {
         fault::handle(&self.space, addr, FaultFlags::default(), &NeverInterrupted)
     }
 
-    /// Maps a page of anonymous memory: its address.
+    /// Maps two pages of anonymous memory, each by a VMA of its own: address of
+    /// the first. The second is shown two pages further on.
     pub fn map_anonymous(&self) -> usize {
-        let anon = Anonymous::new(Arc::clone(&self.node), PAGE_SIZE).unwrap();
-        let range = anon.addresses();
-        let attributes = Attributes {
-            backing: Backing::Anonymous(anon),
-            protection: Protection::ReadWrite,
-            ..Attributes::default()
-        };
-        self.space.mmap(range.clone(), attributes).unwrap();
-        range.start
+        let anon = Anonymous::new(Arc::clone(&self.node), 2 * PAGE_SIZE).unwrap();
+        let start = anon.addresses().start;
+        for page in 0..2 {
+            let addr = start + 2 * page * PAGE_SIZE;
+            let attributes = Attributes {
+                backing: Backing::Anonymous(Arc::clone(&anon)),
+                protection: Protection::ReadWrite,
+                pgoff: page as u64,
+                ..Attributes::default()
+            };
+            self.space.mmap(addr..addr + PAGE_SIZE, attributes).unwrap();
+        }
+        start
     }
 
     /// Unmaps the page at `addr`.
@@ -350,10 +360,13 @@ impl Drop for Engine {
             return;
         }
         self.space.exit(|_, _| {});
-        // SAFETY: it is not used any more.
-        unsafe { ManuallyDrop::drop(&mut self.space) };
-        self.cache.invalidate(self.cache.addresses());
+        // SAFETY: neither is used any more.
+        unsafe {
+            ManuallyDrop::drop(&mut self.space);
+            ManuallyDrop::drop(&mut self.cache);
+        }
         assert!(self.tables.mapped.lock().unwrap().is_empty());
         assert!(self.budget.peak() <= self.budget.limit());
+        assert_eq!(self.budget.charged(), self.fixed, "left charged");
     }
 }

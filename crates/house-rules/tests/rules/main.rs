@@ -6,6 +6,7 @@
 
 mod dead_files;
 mod facade;
+mod orderings;
 mod source;
 mod text;
 mod unsafe_code;
@@ -32,6 +33,7 @@ struct Rule {
 /// All of them.
 const RULES: &[Rule] = &[
     facade::RULE,
+    orderings::RULE,
     unsafe_code::SAYS_WHY,
     unsafe_code::IN_FEW_FILES,
     dead_files::RULE,
