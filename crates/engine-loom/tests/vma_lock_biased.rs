@@ -140,19 +140,19 @@ fn writer_against_readers_on_two_processors() {
 
 #[test]
 fn two_readers_of_one_word() {
-    two_readers_of_one_processor(1);
+    two_readers_of_one_processor(1, Some(1));
 }
 
 #[test]
 fn two_readers_of_two_words() {
-    two_readers_of_one_processor(2);
+    two_readers_of_one_processor(2, Some(2));
 }
 
 /// Who finds no word takes the count.
-fn two_readers_of_one_processor(words: usize) {
+fn two_readers_of_one_processor(words: usize, preemptions: Option<usize>) {
     let counted = Arc::new(AtomicUsize::new(0));
     let both = Arc::new(AtomicUsize::new(0));
-    explore(Some(2), {
+    explore(preemptions, {
         let (counted, both) = (Arc::clone(&counted), Arc::clone(&both));
         move || {
             let world = World::with_words(Biased, 1, words);

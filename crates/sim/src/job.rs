@@ -129,10 +129,18 @@ pub struct Job {
     pub region: u64,
     /// Bytes of a file: of each in thrash, of the large one in storm.
     pub file: u64,
+    /// Files are holes: a read takes no time of the disk, and the processor's for
+    /// filling the pages instead. Linux's page cache reads a hole as anything
+    /// else, and so does the engine here.
+    pub holes: bool,
     /// Files of warm-start. The other workloads have what they need.
     pub files: usize,
     /// storm: how many of the threads map and unmap.
     pub mappers: usize,
+    /// Pages of a window of read-ahead, where that is as Linux has it: with
+    /// `miss_accounting` policies other than the default. Linux's own default
+    /// is 32, 128 KiB.
+    pub ra_pages: u32,
     /// Virtual seconds from the moment when all threads are ready.
     pub seconds: f64,
     /// How many of a million pages of the disk cannot be read.
@@ -160,8 +168,10 @@ impl Job {
             memory: 0,
             region: 0,
             file: 0,
+            holes: false,
             files: 0,
             mappers: 1,
+            ra_pages: 32,
             seconds: 0.01,
             io_errors_per_million: 0,
             patience: 20.0,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Arguments of `sim pft` and the other workloads.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Times are virtual but for wall_s. The same seeds give the same results on any machine; each run also \
+    after_long_help = "Times are virtual but for wall_s and host_cpu_s. The same seeds give the same results on any machine; each run also \
         has a digest of all that happened in it.\n\n\
         With --seeds N the first run has the machine as it is; of the others each has every cost drawn anew, \
         up to --vary percent off. Tables then show low..median..high. One seed is the same machine for all \

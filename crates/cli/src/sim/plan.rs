@@ -157,7 +157,7 @@ fn cores(workload: Workload, args: &RunArgs, topology: &Topology) -> Vec<usize> 
 
 fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policies)>, Error> {
     let given: Vec<&str> = match (given, workload) {
-        ([], Workload::Pft | Workload::Spf) => vec!["lock=rwsem", "lock=refcount"],
+        ([], Workload::Pft | Workload::Spf) => vec!["lock=rwsem", "lock=refcount", "lock=biased"],
         ([], Workload::Thrash) => {
             vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no", "default"]
         }
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn without_arguments_a_workload_is_its_documents() {
         let runs = plan(Workload::Pft, &args(&[])).unwrap();
-        assert_eq!(runs.len(), 8 * 2 * 3);
+        assert_eq!(runs.len(), 8 * 3 * 3);
         assert_eq!(runs.last().unwrap().job.cores, 56);
         let zen = plan(Workload::Pft, &args(&["--topology", "zen5-256"])).unwrap();
-        assert_eq!(zen.len(), 10 * 2 * 3);
+        assert_eq!(zen.len(), 10 * 3 * 3);
         assert!(zen.iter().all(|run| run.job.threads == run.job.cores));
         let thrash = plan(Workload::Thrash, &args(&[])).unwrap();
         assert_eq!((thrash[0].job.cores, thrash[0].job.threads), (256, 500));
@@ -242,7 +242,7 @@ mod tests {
         assert!(error(pft, &["--policies", "lock=none"]).contains("lock"));
         assert!(error(pft, &["--policies", "default,lock=refcount"]).contains("twice"));
         assert!(error(pft, &["--mmu", "hard"]).contains("soft or uffd"));
-        assert!(error(pft, &["--trace", "t"]).contains("single run, not 48"));
+        assert!(error(pft, &["--trace", "t"]).contains("single run, not 72"));
         assert!(error(pft, &["--threads", "20000"]).contains("20000 threads"));
         assert!(error(pft, &["--seeds", "999999"]).contains("more than"));
     }

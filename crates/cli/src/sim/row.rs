@@ -1,14 +1,14 @@
 //! A run's figures, as the JSON has them. `lab compare` reads them too.
 
 use super::plan::Planned;
+use super::pool::Took;
 use crate::lab::waits::{LongestWaits, WAITED};
 use serde::Serialize;
 use softfault_sim::{LockRow, MmuKind, Mode, Outcome, Trouble};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// A row; `None` (null) where a figure does not apply, or the run failed. All
-/// times are virtual but for `wall_s`.
+/// times are virtual but for `wall_s` and `host_cpu_s`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Its name on the command line.
@@ -85,7 +85,9 @@ pub struct Row {
     pub digest: String,
     /// Wall clock.
     pub wall_s: f64,
-    /// Facade operations a second of it.
+    /// Processor time of the simulating thread.
+    pub host_cpu_s: f64,
+    /// Facade operations a second of wall clock.
     pub operations_per_wall_s: f64,
     /// Why the run failed, if it did.
     pub error: Option<String>,
@@ -108,8 +110,8 @@ pub struct Waits {
 
 impl Row {
     /// The row of a run.
-    pub fn new(planned: &Planned, outcome: &Result<Outcome, Trouble>, wall: Duration) -> Self {
-        let mut row = Self::empty(planned, wall);
+    pub fn new(planned: &Planned, outcome: &Result<Outcome, Trouble>, took: Took) -> Self {
+        let mut row = Self::empty(planned, took);
         match outcome {
             Ok(outcome) => row.fill(outcome),
             Err(trouble) => row.error = Some(trouble.to_string()),
@@ -117,7 +119,7 @@ impl Row {
         row
     }
 
-    fn empty(planned: &Planned, wall: Duration) -> Self {
+    fn empty(planned: &Planned, took: Took) -> Self {
         let job = &planned.job;
         let engine = match job.mmu {
             MmuKind::Soft => "soft",
@@ -165,7 +167,8 @@ impl Row {
             operations: 0,
             switches: 0,
             digest: String::new(),
-            wall_s: wall.as_secs_f64(),
+            wall_s: took.wall.as_secs_f64(),
+            host_cpu_s: took.cpu.as_secs_f64(),
             operations_per_wall_s: 0.0,
             error: None,
         }

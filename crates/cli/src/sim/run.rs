@@ -25,7 +25,7 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let ran = pool::run_all(&planned, args.jobs.unwrap_or(here), &interrupt)?;
     refused(&ran)?;
     let rows: Vec<Row> = (planned.iter().zip(&ran))
-        .map(|(planned, (result, wall))| Row::new(planned, result, *wall))
+        .map(|(planned, (result, took))| Row::new(planned, result, *took))
         .collect();
     let text = text(&planned, &ran, &rows, args.hot);
     match (&json, &traced) {
@@ -69,12 +69,15 @@ fn speed(rows: &[Row]) -> String {
     let ended = || rows.iter().filter(|row| row.error.is_none());
     let operations: u64 = ended().map(|row| row.operations).sum();
     let wall: f64 = ended().map(|row| row.wall_s).sum();
+    let cpu: f64 = ended().map(|row| row.host_cpu_s).sum();
     let virtual_s: f64 = ended().map(|row| row.virtual_s).sum();
     format!(
-        "{} runs: {virtual_s:.3} virtual seconds, {} facade operations, {} of them a second of wall clock and run",
+        "{} runs: {virtual_s:.3} virtual seconds, {} facade operations, {} a second of wall clock and run, {} a second of \
+         processor time",
         ended().count(),
         band::rate(operations as f64),
         band::rate(operations as f64 / wall.max(1e-9)),
+        band::rate(operations as f64 / cpu.max(1e-9)),
     )
 }
 

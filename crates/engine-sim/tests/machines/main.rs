@@ -3,7 +3,9 @@
 mod rig;
 
 use rig::{Rig, topology};
+use softfault_engine_sim::PAGE_SIZE;
 use softfault_engine_sim::lock::{Mutex, RwSem};
+use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine};
 use softfault_engine_sim::policy::VmaLockKind;
 use sync::Arc;
 use sync::machine::{self, Config, Heap, Report};
@@ -115,4 +117,55 @@ fn what_all_faults_count_in_costs_more_on_more_cores() {
     };
     let (few, many) = (waits(2), waits(32));
     assert!(many > 2 * few, "{few} ns a core on 2 cores, {many} on 32");
+}
+
+#[test]
+fn ending_a_bias_costs_a_line_for_each_processor_that_used_it() {
+    let taken = [VmaLockKind::Refcount, VmaLockKind::Biased].map(|kind| {
+        [8, 56, 128].map(|cores| {
+            let (taken, _) = machine::run(config(cores, 1), move || write_lock(kind, cores))
+                .expect("nobody waits for ever");
+            println!("{kind:?}, {cores} processors: {taken} ns");
+            taken
+        })
+    });
+    let [refcount, biased] = taken;
+    for ((refcount, biased), cores) in refcount.into_iter().zip(biased).zip([8, 56, 128]) {
+        // A transfer from the other socket and four read-modify-writes, and what
+        // the loop itself takes.
+        let lines = cores * (120 + 4 * 5 + 20);
+        assert!(biased > refcount && biased < refcount + lines, "{biased}");
+    }
+}
+
+/// Virtual nanoseconds of a write lock of a VMA that all have read.
+fn write_lock(kind: VmaLockKind, cores: usize) -> u64 {
+    let clock = Arc::new(rig::VirtualClock);
+    let space = AddressSpace::with_lock(Machine::new(16), clock, kind).expect("room for it");
+    let attributes = Attributes {
+        backing: Backing::Test(1),
+        ..Attributes::default()
+    };
+    space
+        .mmap(PAGE_SIZE..2 * PAGE_SIZE, attributes)
+        .expect("room for it");
+    let space = Arc::new(space);
+    let read = space.lock_vma(PAGE_SIZE).expect("it is mapped");
+    read.bias(space.mmap_lock());
+    drop(read);
+    let shared = space.clone();
+    all(cores, move |_| {
+        for _ in 0..100 {
+            let _read = shared.lock_vma(PAGE_SIZE);
+            sync::work(1_000);
+        }
+    });
+    let begin = machine::now_ns();
+    let mmap = space.mmap_lock().write();
+    let vma = space.find(&mmap, PAGE_SIZE).expect("it is mapped");
+    vma.start_write(&mmap);
+    let taken = machine::now_ns() - begin;
+    drop(mmap);
+    space.exit(|_, _| {});
+    taken
 }

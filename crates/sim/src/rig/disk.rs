@@ -6,6 +6,8 @@
 //!                          └── its turn on the wire, bytes/bandwidth ┴─► done
 //! ```
 //!
+//! A hole takes no time of it: whoever reads one fills the pages.
+//!
 //! Faults that it injects: pages that are bad for the whole run, drawn from the
 //! seed. A read with a bad page in it fails as a whole, after its time.
 
@@ -31,6 +33,9 @@ pub struct Disk {
     bad_per_million: u64,
     /// Immutable. Into the kernel and back, in picoseconds.
     call: u64,
+    /// For a page of a hole, in picoseconds. Immutable; `None` where files are
+    /// data.
+    fill: Option<u64>,
     /// What it is doing. A device's state is on no line of the processors: the
     /// lock is a real one, and never held over an operation of the façade.
     state: Mutex<State>,
@@ -51,6 +56,7 @@ impl Disk {
             seed: job.seed,
             bad_per_million: job.io_errors_per_million.into(),
             call: job.topology.scheduler.call,
+            fill: job.holes.then_some(job.topology.page.clear),
             state: Mutex::new(State {
                 places: vec![0; costs.depth.max(1) as usize],
                 wire: 0,
@@ -63,15 +69,23 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread pays for a call that starts so many reads.
-    pub fn pay(&self, reads: usize) {
-        sync::work((self.call + self.costs.submit * reads as u64) / PS);
+    /// The calling thread pays for a call that starts so many reads, of so many
+    /// bytes together.
+    pub fn pay(&self, reads: usize, bytes: usize) {
+        let each = match self.fill {
+            Some(page) => page * (bytes as u64).div_ceil(PAGE),
+            None => self.costs.submit * reads as u64,
+        };
+        sync::work((self.call + each) / PS);
     }
 
     /// A read of so many bytes begins now: when it is over, in virtual
     /// nanoseconds.
     pub fn begin(&self, bytes: usize) -> u64 {
         let now = world::now_ns();
+        if self.fill.is_some() {
+            return now;
+        }
         let mut state = self.state();
         let wire = state.wire;
         let place = state.places.iter_mut().min().expect("at least one place");

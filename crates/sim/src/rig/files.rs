@@ -23,6 +23,8 @@ pub struct Files {
     disk: Arc<Disk>,
     rings: Vec<Arc<Ring>>,
     files: Vec<File>,
+    /// Of each file's read-ahead, where that is as Linux has it.
+    ra_pages: u32,
 }
 
 struct File {
@@ -74,6 +76,7 @@ impl Files {
             disk: Arc::new(Disk::new(job)),
             rings: (0..rings).map(|_| Arc::new(Ring::new())).collect(),
             files: sizes.iter().map(file).collect(),
+            ra_pages: job.ra_pages,
         }
     }
 
@@ -109,6 +112,7 @@ impl Rig {
                 let node = self.node.clone();
                 let cache = PageCache::new(node, Arc::new(store), file.bytes, OnTruncate::Error);
                 let cache = cache.map_err(|error| format!("no window for a file: {error:?}"))?;
+                cache.set_ra_pages(files.ra_pages);
                 open.cache.insert(cache).clone()
             }
         };

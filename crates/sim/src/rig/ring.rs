@@ -50,6 +50,13 @@ impl Ring {
 
     /// Starts as many of a file's reads as there is room for.
     pub fn submit(&self, disk: &Disk, file: u64, file_bytes: u64, reads: &[Read]) -> usize {
+        let room = ENTRIES - self.flights.lock().len();
+        let reads = &reads[..reads.len().min(room)];
+        if reads.is_empty() {
+            return 0;
+        }
+        // First the processor's time, then the device's.
+        disk.pay(reads.len(), reads.iter().map(|read| read.bytes).sum());
         let mut flights = self.flights.lock();
         let started = reads.len().min(ENTRIES - flights.len());
         for read in &reads[..started] {
@@ -60,10 +67,6 @@ impl Ring {
                 done_ns: disk.begin(read.bytes),
                 taken: false,
             });
-        }
-        drop(flights);
-        if started > 0 {
-            disk.pay(started);
         }
         started
     }

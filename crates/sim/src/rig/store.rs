@@ -39,7 +39,7 @@ impl Store for FileStore {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        self.disk.pay(1);
+        self.disk.pay(1, bytes);
         world::sleep_until_ns(self.disk.begin(bytes));
         // SAFETY: the caller's promise.
         unsafe {

@@ -99,18 +99,20 @@ impl Kernel {
     }
 
     /// UFFDIO_COPY through `descriptor` into the window of `vma`, around what
-    /// the tables do.
+    /// the tables do, which includes so many picoseconds for a page's bytes.
     pub fn uffd_copy<T>(
         &self,
         descriptor: &Count,
         vma: &Count,
         pages: u64,
+        bytes_ps: u64,
         act: impl FnOnce() -> T,
     ) -> T {
         descriptor.get();
         self.mm_users.get();
         vma.get();
-        sync::work((self.costs.uffd_copy + self.costs.uffd_copy_page * pages) / PS);
+        let page = self.costs.uffd_copy_page.saturating_sub(bytes_ps);
+        sync::work((self.costs.uffd_copy + page * pages) / PS);
         let result = act();
         vma.put();
         self.mm_users.put();

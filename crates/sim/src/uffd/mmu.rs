@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use sync::Arc;
 use sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use sync::topology::PageCosts;
 
 /// File descriptors that windows are spread over.
 const DESCRIPTORS: usize = 16;
@@ -25,6 +26,8 @@ pub struct UffdMmu {
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     spare: Spare,
+    /// What the tables themselves take for a page's bytes. Immutable.
+    page: PageCosts,
     /// What a window is for, and its descriptor, by its start; beside the
     /// machine, as `windows`.
     kinds: Mutex<BTreeMap<usize, (Protection, usize)>>,
@@ -40,6 +43,7 @@ impl UffdMmu {
             descriptors: core::array::from_fn(|_| Count::default()),
             made: AtomicUsize::new(0),
             spare: Spare::new(),
+            page: job.topology.page.clone(),
             kinds: Mutex::default(),
         }
     }
@@ -60,13 +64,15 @@ impl UffdMmu {
         window: &Reservation,
         addr: usize,
         bytes: usize,
+        bytes_ps: u64,
         act: impl FnOnce() -> Result<(), MmuError>,
     ) -> Result<(), MmuError> {
         let (_, descriptor) = self.kind(window.addr);
         let vma = self.windows.vma(addr).ok_or(MmuError::Gone)?;
         let pages = bytes.div_ceil(PAGE_SIZE) as u64;
+        let descriptor = &self.descriptors[descriptor];
         self.kernel
-            .uffd_copy(&self.descriptors[descriptor], &vma, pages, act)
+            .uffd_copy(descriptor, &vma, pages, bytes_ps, act)
     }
 
     fn enter(&self, addr: usize, bytes: usize, first: impl Fn(usize) -> u64) {
@@ -128,7 +134,7 @@ impl Mmu for UffdMmu {
         source: *const u8,
         bytes: usize,
     ) -> Result<(), MmuError> {
-        self.copied(window, addr, bytes, || {
+        self.copied(window, addr, bytes, self.page.copy, || {
             // SAFETY: the caller's promise.
             unsafe { self.soft.copy(window, addr, source, bytes) }
         })?;
@@ -140,14 +146,16 @@ impl Mmu for UffdMmu {
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
-        self.copied(window, addr, bytes, || self.soft.zero(window, addr, bytes))?;
+        self.copied(window, addr, bytes, 0, || {
+            self.soft.zero(window, addr, bytes)
+        })?;
         self.enter(addr, bytes, |_| 0);
         Ok(())
     }
 
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
-            self.copied(window, page, PAGE_SIZE, || {
+            self.copied(window, page, PAGE_SIZE, self.page.clear, || {
                 self.soft.fill(window, page, PAGE_SIZE)
             })?;
         }

@@ -2,6 +2,7 @@
 
 mod all;
 mod pft;
+mod retries;
 mod small;
 
 /// So that what is shared by mistake is shared here too.

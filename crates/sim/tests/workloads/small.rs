@@ -68,12 +68,17 @@ pub fn job(workload: Workload, cores: usize) -> Job {
     job.patience = 5.0;
     match workload {
         Workload::Pft => {
+            job.memory = 64 << 20;
             job.region = 256 << 10;
             job.seconds = 0.001;
         }
-        Workload::Spf => job.seconds = 0.001,
+        Workload::Spf => {
+            job.memory = 64 << 20;
+            job.seconds = 0.001;
+        }
         Workload::Thrash => {
             job.memory = 8 << 20;
+            job.holes = false;
             job.file = (32 << 20) / threads as u64;
             job.seconds = 0.02;
         }
