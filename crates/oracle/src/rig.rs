@@ -306,6 +306,9 @@ impl Rig {
         assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
         assert_eq!(machine.vma_locks_in_use(), 0, "locks of VMAs were lost");
         assert_eq!(machine.nodes_in_use(), 0, "tree nodes were lost");
+        // What processors keep in stock would hide what was paid back twice: a
+        // charge that is too large has it given back first.
+        assert!(!budget.try_charge(budget.limit() + 1, 0));
         assert_eq!(budget.charged(), 0, "{budget:?}");
         drop(parent);
     }

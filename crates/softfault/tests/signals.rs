@@ -197,6 +197,8 @@ fn sigint_ends_a_process_whose_threads_wait_in_faults() {
     if child::scenario().is_none() {
         return child::dies_of(libc::SIGINT, test, "sigint");
     }
+    // A job in the background of a script is started with SIGINT ignored.
+    install(libc::SIGINT, 0, libc::SIG_DFL);
     let gate = Gate::new(false);
     let map: &'static Mmap = Box::leak(Box::new(engine().map_store(gate.clone()).unwrap()));
     map.advise(Advice::Random).unwrap();
@@ -218,6 +220,8 @@ fn sigint_ends_a_thread_that_waits_in_a_pin() {
     if child::scenario().is_none() {
         return child::dies_of(libc::SIGINT, test, "sigint");
     }
+    // A job in the background of a script is started with SIGINT ignored.
+    install(libc::SIGINT, 0, libc::SIG_DFL);
     let gate = Gate::new(false);
     let map: &'static Mmap = Box::leak(Box::new(engine().map_store(gate.clone()).unwrap()));
     std::thread::spawn(|| check(map, 10));

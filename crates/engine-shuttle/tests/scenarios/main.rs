@@ -28,7 +28,7 @@
 //! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,613 |
 //! | | | **133,000** | 1,025 |
 //!
-//! All of them took 57 to 109 s on two cores that other builds shared. A point is
+//! All of them took 31 to 122 s on two cores that other builds shared. A point is
 //! an access where somebody else could have run. Each run asserts how many
 //! schedules it was.
 //!
