@@ -138,7 +138,7 @@ fn a_fault_against_two_who_take_pages_out() {
 
 #[test]
 fn two_faults_wait_for_one_zap() {
-    explore(Some(2), || {
+    explore(Some(1), || {
         let range = Range::new(1, 64);
         let faults = [1, 2].map(|page| {
             let range = Arc::clone(&range);
