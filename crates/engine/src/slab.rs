@@ -101,8 +101,8 @@ impl<T: TypeStable> Slab<T> {
     /// Hands out a slot: its index. It holds whatever its last user left in it.
     /// None when `max` are in use, or the system has no memory.
     pub fn alloc(&self) -> Option<u32> {
-        let own = sync::cpu() % STACKS;
-        let mut stacks = (0..STACKS).map(|further| &self.free[(own + further) % STACKS]);
+        let own = sync::cpu() % self.free.len();
+        let mut stacks = (0..STACKS).map(|further| &self.free[(own + further) % self.free.len()]);
         let index = stacks
             .find_map(|stack| self.pop(stack))
             .or_else(|| self.first_use())?;
@@ -115,7 +115,7 @@ impl<T: TypeStable> Slab<T> {
     /// reading; what the next `alloc` writes to it must be prepared for them.
     pub fn free(&self, index: u32) {
         let link = self.link(index);
-        let stack = &self.free[sync::cpu() % STACKS];
+        let stack = &self.free[sync::cpu() % self.free.len()];
         let mut head = stack.free.load(Relaxed);
         let claimed = link.compare_exchange(IN_USE, head as u32, Relaxed, Relaxed);
         assert!(claimed.is_ok(), "slot {index} was freed twice");
