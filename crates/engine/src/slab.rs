@@ -10,13 +10,18 @@
 //! them. Memory comes in chunks, each double the size of the one before, and
 //! costs nothing until a chunk is needed.
 //!
-//! Free slots form a stack. Its head carries a tag that changes with every
+//! Free slots form stacks. A head carries a tag that changes with every
 //! operation, so that a slot which was popped and pushed again meanwhile (ABA)
 //! makes the compare-and-swap fail. A tag comes round after 2^32 operations;
 //! a thread would have to be preempted in `alloc` for all of them.
+//!
+//! A few processors share a stack: with one for all, 256 of them made each
+//! other's compare-and-swap fail so often that a thrash came to a standstill.
+//! Who finds the own stack empty looks at the others before a new slot is made.
 
 use core::ptr::{self, NonNull};
 
+use sync::PROCESSORS;
 use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use sync::pages;
@@ -35,7 +40,11 @@ const FIRST_SHIFT: u32 = 6;
 /// Chunks enough for any `u32` index.
 const CHUNKS: usize = (32 - FIRST_SHIFT + 1) as usize;
 
-/// End of the stack of free slots.
+/// Stacks of free slots. Where the world has few processors there is one: it is
+/// the stack that is modelled, and each is as the others.
+const STACKS: usize = if PROCESSORS < 8 { 1 } else { PROCESSORS / 8 };
+
+/// End of a stack of free slots.
 const END: u32 = u32::MAX;
 /// The link of a slot that is handed out.
 const IN_USE: u32 = u32::MAX - 1;
@@ -51,14 +60,22 @@ pub struct Slab<T: TypeStable> {
     chunks: [AtomicPtr<T>; CHUNKS],
     /// Slots handed out at least once: those below.
     fresh: AtomicU32,
-    /// The stack of free slots: tag in the upper half, index of the top below.
-    free: AtomicU64,
+    /// The stacks of free slots, by processor.
+    free: [Stack; STACKS],
     /// Immutable.
     max: u32,
     /// Bytes of all chunks.
     bytes: Counter,
     /// Slots handed out that had been in use before.
     reuses: Counter,
+}
+
+/// The head of a stack of free slots, apart from what every reader looks at.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Stack {
+    /// Tag in the upper half, index of the top below.
+    free: AtomicU64,
 }
 
 impl<T: TypeStable> Slab<T> {
@@ -72,7 +89,9 @@ impl<T: TypeStable> Slab<T> {
         Self {
             chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             fresh: AtomicU32::new(0),
-            free: AtomicU64::new(END.into()),
+            free: core::array::from_fn(|_| Stack {
+                free: AtomicU64::new(END.into()),
+            }),
             max,
             bytes: Counter::new(),
             reuses: Counter::new(),
@@ -82,7 +101,11 @@ impl<T: TypeStable> Slab<T> {
     /// Hands out a slot: its index. It holds whatever its last user left in it.
     /// None when `max` are in use, or the system has no memory.
     pub fn alloc(&self) -> Option<u32> {
-        let index = self.pop().or_else(|| self.first_use())?;
+        let own = sync::cpu() % STACKS;
+        let mut stacks = (0..STACKS).map(|further| &self.free[(own + further) % STACKS]);
+        let index = stacks
+            .find_map(|stack| self.pop(stack))
+            .or_else(|| self.first_use())?;
         // The slot is ours alone; whoever pushes it again does so later.
         self.link(index).store(IN_USE, Relaxed);
         Some(index)
@@ -92,13 +115,14 @@ impl<T: TypeStable> Slab<T> {
     /// reading; what the next `alloc` writes to it must be prepared for them.
     pub fn free(&self, index: u32) {
         let link = self.link(index);
-        let mut head = self.free.load(Relaxed);
+        let stack = &self.free[sync::cpu() % STACKS];
+        let mut head = stack.free.load(Relaxed);
         let claimed = link.compare_exchange(IN_USE, head as u32, Relaxed, Relaxed);
         assert!(claimed.is_ok(), "slot {index} was freed twice");
         loop {
             // Release pairs with the Acquire in `pop`: it hands over the link
             // and all that was written to the slot.
-            match self
+            match stack
                 .free
                 .compare_exchange_weak(head, retag(head, index), Release, Relaxed)
             {
@@ -157,22 +181,24 @@ impl<T: TypeStable> Slab<T> {
     /// nobody allocates or frees.
     pub fn in_use(&self) -> u32 {
         let fresh = self.fresh.load(Acquire); // As in `try_get`.
-        // Acquire pairs with the Release in `free`. Of a stack that changes
-        // meanwhile no more links are followed than there are slots.
-        let mut next = self.free.load(Acquire) as u32;
         let mut free = 0;
-        while next < fresh && free < fresh {
-            free += 1;
-            next = self.link(next).load(Relaxed);
+        for stack in &self.free {
+            // Acquire pairs with the Release in `free`. Of a stack that changes
+            // meanwhile no more links are followed than there are slots.
+            let mut next = stack.free.load(Acquire) as u32;
+            while next < fresh && free < fresh {
+                free += 1;
+                next = self.link(next).load(Relaxed);
+            }
         }
         fresh - free
     }
 
-    fn pop(&self) -> Option<u32> {
+    fn pop(&self, stack: &Stack) -> Option<u32> {
         // Acquire pairs with the Release in `free`, here and on failure: the
         // link of the top is read next. It reaches past other pops, which are
         // read-modify-writes and so continue the release sequence.
-        let mut head = self.free.load(Acquire);
+        let mut head = stack.free.load(Acquire);
         loop {
             let top = head as u32;
             if top == END {
@@ -181,7 +207,7 @@ impl<T: TypeStable> Slab<T> {
             // May be that of a slot which was popped meanwhile: then the tag
             // has changed.
             let next = self.link(top).load(Relaxed);
-            match self
+            match stack
                 .free
                 .compare_exchange_weak(head, retag(head, next), Acquire, Acquire)
             {

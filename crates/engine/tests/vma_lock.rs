@@ -435,9 +435,13 @@ fn reuse(kind: VmaLockKind) {
     for number in 0..SPACES as usize {
         let world = Arc::clone(&world);
         threads.push(spawn(move || {
-            let space = &world.spaces[number];
             let mut page = number;
-            while world.stop.load(Relaxed) == 0 {
+            // By turns in all spaces: what a processor frees it takes again.
+            for round in number.. {
+                if world.stop.load(Relaxed) != 0 {
+                    break;
+                }
+                let space = &world.spaces[round % world.spaces.len()];
                 page = (page + 1) % 7;
                 let start = page << 12;
                 let mmap = space.lock.write();
