@@ -23,9 +23,13 @@ doctor *arguments:
 ci:
     .ci/run
 
-# The engine with one line broken at a time, and which model notices
-mutate *names:
-    cargo run --release -p softfault-mutate -- {{ names }}
+# The engine with one line broken at a time, and which world notices
+mutate *arguments:
+    cargo run --release -p softfault-mutate -- {{ arguments }}
+
+# The models under a loom that reorders more: a quarter of an hour
+loom *files:
+    cargo run --release -p softfault-mutate --bin softfault-loom -- {{ files }}
 
 # Many schedules of each scenario of the engine: just shuttle 10_000_000
 shuttle schedules="1_000_000" *names:

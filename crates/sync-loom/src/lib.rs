@@ -6,7 +6,9 @@
 //!
 //! What loom cannot show: `SeqCst` accesses count as `AcqRel`, and a load never
 //! takes its value from a store that is later in program order (load
-//! buffering). The engine's protocols lean on neither.
+//! buffering). The engine's protocols lean on neither. And loom 0.7.2 does not
+//! reorder a change with another thread's load behind a load of the changer's
+//! own: `softfault-loom` runs the models under one that does (`loom-0.7.2.patch`).
 
 /// Atomics: loom's.
 pub mod atomic {
