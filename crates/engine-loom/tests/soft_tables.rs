@@ -185,7 +185,7 @@ fn a_writer_against_a_fork() {
         };
         assert_eq!(before, last);
         // And the parent's copy is its own.
-        soft.0.unshare(parent).unwrap();
+        soft.0.make_writable(parent).unwrap();
         assert!(soft.write(&mut reader, parent, b'd'));
         assert_eq!(soft.read(&mut reader, child), Some(last));
     });
@@ -202,12 +202,12 @@ fn both_sides_copy_what_they_share() {
         let other = {
             let soft = Arc::clone(&soft);
             spawn(move || {
-                soft.0.unshare(child).unwrap();
+                soft.0.make_writable(child).unwrap();
                 assert!(soft.write(&mut core, child, b'c'));
                 core
             })
         };
-        soft.0.unshare(parent).unwrap();
+        soft.0.make_writable(parent).unwrap();
         let mut core = soft.core();
         assert!(soft.write(&mut core, parent, b'b'));
         other.join().unwrap();
@@ -237,7 +237,7 @@ fn a_copy_against_a_reader_of_the_same_page() {
             })
         };
         let mut writer = soft.core();
-        soft.0.unshare(parent).unwrap();
+        soft.0.make_writable(parent).unwrap();
         assert!(soft.write(&mut writer, parent, b'b'));
         let mut core = reader.join().unwrap();
         assert_eq!(soft.read(&mut core, parent), Some(b'b'));

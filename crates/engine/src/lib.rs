@@ -22,6 +22,7 @@ pub mod reclaim;
 pub mod slab;
 pub mod stats;
 pub mod store;
+pub mod swap;
 
 pub use clock::Clock;
 pub use mmu::Mmu;

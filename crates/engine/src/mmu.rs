@@ -50,6 +50,25 @@ impl Reservation {
     }
 }
 
+/// What may be done with pages that are being mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// They are read. A write, where the window may be written to at all, ends
+    /// in a fault.
+    ReadOnly,
+    /// What the window may be used for.
+    Writable,
+}
+
+/// What a page of zeros came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zeroed {
+    /// Zeros that cost no memory; a write to them ends in a fault.
+    Nothing,
+    /// A page of memory, which may have been written to.
+    Memory,
+}
+
 /// Page tables.
 pub trait Mmu: Send + Sync {
     /// Reserves `bytes` of address space whose pages are all missing, and may
@@ -60,8 +79,8 @@ pub trait Mmu: Send + Sync {
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
 
-    /// Maps `bytes` at `addr` as a copy of `source`. Pages that are already
-    /// there are left as they are. On success the whole run is present.
+    /// Maps `bytes` at `addr` as a copy of `source`, for `access`. Pages that are
+    /// already there are left as they are. On success the whole run is present.
     ///
     /// # Safety
     /// `source` is readable for `bytes`, and `addr..addr + bytes` lies in
@@ -72,14 +91,42 @@ pub trait Mmu: Send + Sync {
         addr: usize,
         source: *const u8,
         bytes: usize,
+        access: Access,
     ) -> Result<(), MmuError>;
 
-    /// Maps `bytes` at `addr` as zeros that cost no memory.
+    /// Maps `bytes` at `addr`, of a window that is only read, as zeros that cost
+    /// no memory.
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
 
     /// Maps `bytes` at `addr` as zeroed memory of their own, writable. Pages
     /// that are already there are left as they are.
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;
+
+    /// Maps the missing page at `addr`, of a window that may be written to, as
+    /// zeros, which cost no memory where the system has a way to see every
+    /// write to them. The caller has paid for a page, and gets it back if the
+    /// answer is [`Zeroed::Nothing`].
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError>;
+
+    /// Takes the leave to write away from what is present in the ranges; they lie
+    /// in reservations that are still held. When it returns nobody writes there any
+    /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
+    fn protect(&self, ranges: &[Range<usize>]);
+
+    /// Where the bytes of the page at `addr`, which is present, can be read. They
+    /// stay there until the page is zapped or written to, so the caller has
+    /// protected it and keeps others from changing that.
+    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8;
+
+    /// Moves what is present in `bytes` of a window at `from` to the same
+    /// distances from `to`, in a window where nothing is. Nobody maps, zaps or
+    /// uses pages of either meanwhile. Writes to what was moved may end in a fault.
+    fn move_pages(
+        &self,
+        from: (&Reservation, usize),
+        to: (&Reservation, usize),
+        bytes: usize,
+    ) -> Result<(), MmuError>;
 
     /// Makes the empty window `child`, as long as `parent`, show all that
     /// `parent` shows; a page is copied when either side writes to it. Nobody
@@ -89,12 +136,10 @@ pub trait Mmu: Send + Sync {
         Err(MmuError::Closed(ENOSYS))
     }
 
-    /// The page at `addr`, present but not to be written to (shared since a
-    /// fork, or zeros that cost no memory), becomes the window's own and
+    /// The page at `addr`, present but not to be written to (protected, shared
+    /// since a fork, or zeros that cost no memory), becomes the window's own and
     /// writable. A page that is missing, or writable already, is left alone.
-    fn unshare(&self, _window: &Reservation, _addr: usize) -> Result<(), MmuError> {
-        Ok(())
-    }
+    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError>;
 
     /// Returns when nobody uses any more what was buffered of what a space
     /// shows: a VMA was taken away, moved, or allows less. Where accesses are

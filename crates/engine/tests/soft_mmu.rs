@@ -5,7 +5,7 @@ use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultError, Interrupt, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::mmu::soft::frames::{Chain, Frames};
-use softfault_engine::mmu::{MmuError, Reservation, SoftMmu, TABLE_SPAN};
+use softfault_engine::mmu::{Access, MmuError, Reservation, SoftMmu, TABLE_SPAN};
 use softfault_engine::{Mmu, PAGE_SIZE};
 use softfault_oracle::{Rig, TestStore};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
 
 fn copy(mmu: &SoftMmu, window: &Reservation, addr: usize, source: &[u8]) -> Result<(), MmuError> {
     // SAFETY: the source is as long as it says; the test keeps to the window.
-    unsafe { mmu.copy(window, addr, source.as_ptr(), source.len()) }
+    unsafe { mmu.copy(window, addr, source.as_ptr(), source.len(), Access::Writable) }
 }
 
 #[test]
@@ -241,19 +241,19 @@ fn forks_share_frames_until_they_are_written_to() {
         assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
     }
     for page in 0..9 {
-        mmu.unshare(&child, child.addr + page * PAGE_SIZE).unwrap();
+        mmu.make_writable(&child, child.addr + page * PAGE_SIZE).unwrap();
     }
-    mmu.unshare(&child, child.addr + 100 * PAGE_SIZE).unwrap();
-    let refused = mmu.unshare(&child, child.addr + 20 * PAGE_SIZE);
+    mmu.make_writable(&child, child.addr + 100 * PAGE_SIZE).unwrap();
+    let refused = mmu.make_writable(&child, child.addr + 20 * PAGE_SIZE);
     assert_eq!(refused, Err(MmuError::NoMemory));
     // What only one side has is not copied.
     for page in 0..9 {
-        mmu.unshare(&parent, parent.addr + page * PAGE_SIZE)
+        mmu.make_writable(&parent, parent.addr + page * PAGE_SIZE)
             .unwrap();
     }
     mmu.release(parent);
     for page in 9..30 {
-        mmu.unshare(&child, child.addr + page * PAGE_SIZE).unwrap();
+        mmu.make_writable(&child, child.addr + page * PAGE_SIZE).unwrap();
         assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
     }
     // More shared pages than one shootdown is for.

@@ -20,7 +20,7 @@ use softfault_engine_loom::cache::node::LEAST_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node, OnTruncate, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
-use softfault_engine_loom::mmu::{MmuError, Reservation, TABLE_SPAN};
+use softfault_engine_loom::mmu::{Access, MmuError, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -80,6 +80,7 @@ impl Mmu for Tables {
         addr: usize,
         source: *const u8,
         bytes: usize,
+        _: Access,
     ) -> Result<(), MmuError> {
         for at in (0..bytes).step_by(PAGE_SIZE) {
             self.memory.cell(source.wrapping_add(at)).0.with(|_| ());
@@ -96,6 +97,37 @@ impl Mmu for Tables {
             self.change(addr, |mapped| assert!(mapped.insert(addr), "mapped twice"));
         }
         Ok(())
+    }
+
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.fill(window, addr, PAGE_SIZE)?;
+        Ok(Zeroed::Memory)
+    }
+
+    fn protect(&self, ranges: &[Range<usize>]) {
+        for range in ranges {
+            for addr in range.clone().step_by(PAGE_SIZE) {
+                self.change(addr, |_| ());
+            }
+        }
+    }
+
+    fn make_writable(&self, _: &Reservation, addr: usize) -> Result<(), MmuError> {
+        self.change(addr, |_| ());
+        Ok(())
+    }
+
+    fn bytes(&self, _: &Reservation, _: usize) -> *const u8 {
+        self.memory.base()
+    }
+
+    fn move_pages(
+        &self,
+        _: (&Reservation, usize),
+        _: (&Reservation, usize),
+        _: usize,
+    ) -> Result<(), MmuError> {
+        unreachable!("no model moves pages");
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

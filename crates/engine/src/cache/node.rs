@@ -11,6 +11,7 @@ use crate::policy::Policies;
 use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
 use crate::stats::NodeStats;
+use crate::swap::Swap;
 use crate::{Clock, Mmu};
 use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// What happened so far.
     pub stats: NodeStats,
+    /// Where anonymous memory goes that is evicted. Immutable.
+    pub swap: Option<Arc<Swap>>,
     /// How faults retry and what read-ahead counts. Immutable.
     pub policies: Policies,
     /// All folios.
@@ -90,6 +93,20 @@ impl Node {
         clock: Arc<dyn Clock>,
         policies: Policies,
     ) -> Result<Arc<Self>, NodeError> {
+        Self::with_swap(budget, most_bytes, mmu, frames, clock, policies, None)
+    }
+
+    /// The same, with swap, to which anonymous memory can be evicted.
+    #[allow(clippy::too_many_arguments)] // What a node is made of.
+    pub fn with_swap(
+        budget: Arc<Budget>,
+        most_bytes: usize,
+        mmu: Arc<dyn Mmu>,
+        frames: Arc<dyn FrameMemory>,
+        clock: Arc<dyn Clock>,
+        policies: Policies,
+        swap: Option<Arc<Swap>>,
+    ) -> Result<Arc<Self>, NodeError> {
         let pages = budget.limit() as usize;
         if pages * PAGE_SIZE < LEAST_BYTES {
             return Err(NodeError::BudgetTooSmall);
@@ -133,6 +150,7 @@ impl Node {
             budget,
             mmu,
             clock,
+            swap,
         }))
     }
 

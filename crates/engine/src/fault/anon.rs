@@ -18,7 +18,7 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, flags: FaultFlags) -> Fa
         Found::Resident if flags.write => {
             // Shared since a fork; or else somebody's fault was faster, and
             // there is nothing to do.
-            match node.mmu.unshare(anon.window.reservation(), addr) {
+            match node.mmu.make_writable(anon.window.reservation(), addr) {
                 Ok(()) => Fault::Mapped,
                 Err(error) => Fault::Error(mmu_error(error)),
             }

@@ -7,7 +7,7 @@ use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::window::{Enter, TABLE_PAGES};
 use crate::cache::{FolioRef, PageCache};
 use crate::mm::Advice;
-use crate::mmu::MmuError;
+use crate::mmu::{Access, MmuError};
 use crate::readahead::Touch;
 use crate::reclaim::Need;
 use core::ops::Range;
@@ -125,7 +125,7 @@ pub(super) fn install(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<
     let source = node.frame_address(folio);
     let window = cache.window.reservation();
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let copied = unsafe { node.mmu.copy(window, addr, source, pages * PAGE_SIZE) };
+    let copied = unsafe { node.mmu.copy(window, addr, source, pages * PAGE_SIZE, Access::ReadOnly) };
     if let Err(error) = copied {
         cache.leave(addr, pages);
         return undo(Refused::Mmu(error));

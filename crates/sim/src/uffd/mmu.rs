@@ -5,7 +5,7 @@ use super::spare::Spare;
 use super::windows::{Page, Windows};
 use crate::job::Job;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Mmu, MmuError, Reservation, SoftMmu};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, SoftMmu, Zeroed};
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -133,10 +133,11 @@ impl Mmu for UffdMmu {
         addr: usize,
         source: *const u8,
         bytes: usize,
+        access: Access,
     ) -> Result<(), MmuError> {
         self.copied(window, addr, bytes, self.page.copy, || {
             // SAFETY: the caller's promise.
-            unsafe { self.soft.copy(window, addr, source, bytes) }
+            unsafe { self.soft.copy(window, addr, source, bytes, access) }
         })?;
         // SAFETY: the first word of each page of the source, which is readable.
         self.enter(addr, bytes, |at| unsafe {
@@ -161,6 +162,32 @@ impl Mmu for UffdMmu {
         }
         self.enter(addr, bytes, |_| 0);
         Ok(())
+    }
+
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.fill(window, addr, PAGE_SIZE)?;
+        Ok(Zeroed::Memory)
+    }
+
+    fn protect(&self, ranges: &[Range<usize>]) {
+        self.soft.protect(ranges);
+    }
+
+    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        self.soft.make_writable(window, addr)
+    }
+
+    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
+        self.soft.bytes(window, addr)
+    }
+
+    fn move_pages(
+        &self,
+        from: (&Reservation, usize),
+        to: (&Reservation, usize),
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        self.soft.move_pages(from, to, bytes)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

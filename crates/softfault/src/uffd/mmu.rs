@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -250,7 +250,9 @@ impl Mmu for UffdMmu {
         addr: usize,
         source: *const u8,
         bytes: usize,
+        access: Access,
     ) -> Result<(), MmuError> {
+        let _ = access; // Nothing is protected yet.
         let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
         finish(bytes, |done| {
             // SAFETY: the caller vouches for both sides.
@@ -269,9 +271,35 @@ impl Mmu for UffdMmu {
         static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
         for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
             // SAFETY: the zeros are there for ever.
-            unsafe { self.copy(window, page, ZEROS.as_ptr(), PAGE_SIZE)? };
+            unsafe { self.copy(window, page, ZEROS.as_ptr(), PAGE_SIZE, Access::Writable)? };
         }
         Ok(())
+    }
+
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.fill(window, addr, PAGE_SIZE)?;
+        Ok(Zeroed::Memory)
+    }
+
+    fn protect(&self, _ranges: &[Range<usize>]) {
+        unreachable!("windows are not registered for write protection yet");
+    }
+
+    fn make_writable(&self, _window: &Reservation, _addr: usize) -> Result<(), MmuError> {
+        Ok(()) // All that is present is.
+    }
+
+    fn bytes(&self, _window: &Reservation, addr: usize) -> *const u8 {
+        addr as *const u8
+    }
+
+    fn move_pages(
+        &self,
+        _from: (&Reservation, usize),
+        _to: (&Reservation, usize),
+        _bytes: usize,
+    ) -> Result<(), MmuError> {
+        Err(MmuError::Closed(libc::ENOSYS))
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

@@ -12,7 +12,7 @@ const FRAME_SHIFT: u32 = 32;
 /// | present | writable | shared | frame | is |
 /// |---|---|---|---|---|
 /// | - | - | - | 0 | a missing page, or table |
-/// | x | - | - | n | a page of a file, or a table |
+/// | x | - | - | n | a page of a file, a page of memory that is protected, or a table |
 /// | x | x | - | n | a page of memory |
 /// | x | - | x | n | a page of memory, shared since a fork: copied when written to |
 /// | x | - | - | 0 | a hole: zeros without memory |
@@ -33,6 +33,11 @@ impl Entry {
     /// A page that may be written to.
     pub fn writable(frame: u32) -> Self {
         Self(Self::read_only(frame).0 | WRITABLE)
+    }
+
+    /// The same page, not to be written to.
+    pub fn protected(self) -> Self {
+        Self(self.0 & !WRITABLE)
     }
 
     /// The same page as another window shows it too: nobody writes to it.

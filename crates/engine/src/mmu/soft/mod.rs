@@ -7,7 +7,7 @@
 //!                        ▼
 //!   SoftMmu ── windows   which soft addresses are taken        windows.rs
 //!      │    ── tables    address → entry, a lock a leaf        tables.rs, entry.rs
-//!      │    │    map, zap, fork                                map.rs, zap.rs, fork.rs
+//!      │    │    map, protect, zap, fork                       map.rs, protect.rs, zap.rs, fork.rs
 //!      │    ── frames    where pages and tables are            frames.rs
 //!      │    ── cores     who is inside an access; shootdown    cores.rs
 //!      ▼
@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Mmu, MmuError, Reservation, TABLE_SPAN};
+use super::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::mm::Protection;
@@ -40,6 +40,7 @@ pub mod entry;
 mod fork;
 pub mod frames;
 mod map;
+mod protect;
 pub mod tables;
 pub mod tlb;
 mod view;
@@ -157,10 +158,12 @@ impl Mmu for SoftMmu {
         addr: usize,
         source: *const u8,
         bytes: usize,
+        access: Access,
     ) -> Result<(), MmuError> {
         let range = check(window, addr, bytes);
+        let writable = window.token == WRITABLE && access == Access::Writable;
         // SAFETY: the source is readable for the range, says the caller.
-        unsafe { self.tables.copy(range, source, window.token == WRITABLE)? };
+        unsafe { self.tables.copy(range, source, writable)? };
         Ok(())
     }
 
@@ -180,9 +183,35 @@ impl Mmu for SoftMmu {
         Ok(())
     }
 
-    fn unshare(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
         check(window, addr, PAGE_SIZE);
-        self.tables.unshare(addr)?;
+        self.tables.make_writable(addr)?;
+        Ok(())
+    }
+
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.tables.hole(check(window, addr, PAGE_SIZE))?;
+        Ok(Zeroed::Nothing)
+    }
+
+    fn protect(&self, ranges: &[Range<usize>]) {
+        self.tables.protect(ranges);
+    }
+
+    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
+        check(window, addr, PAGE_SIZE);
+        self.tables.bytes(addr)
+    }
+
+    fn move_pages(
+        &self,
+        (from, from_addr): (&Reservation, usize),
+        (to, to_addr): (&Reservation, usize),
+        bytes: usize,
+    ) -> Result<(), MmuError> {
+        let from = check(from, from_addr, bytes);
+        check(to, to_addr, bytes);
+        self.tables.move_pages(from, to_addr)?;
         Ok(())
     }
 

@@ -1,0 +1,98 @@
+//! Taking the leave to write away, and giving it back.
+
+use super::entry::Entry;
+use super::tables::{NoFrame, Tables};
+use super::zap::Dead;
+use crate::PAGE_SIZE;
+use core::ops::Range;
+
+impl<const N: usize> Tables<N> {
+    /// Nobody writes to the pages of the ranges any more when it returns.
+    pub fn protect(&self, ranges: &[Range<usize>]) {
+        let mut any = false;
+        for range in ranges {
+            self.for_each_leaf(range.clone(), |mut leaf, part| {
+                for page in part.step_by(PAGE_SIZE) {
+                    let entry: Entry = leaf.entry(page);
+                    if entry.is_writable() {
+                        leaf.replace(page, entry.protected());
+                        any = true;
+                    }
+                }
+            });
+        }
+        // Some may still write by what they have buffered.
+        if any {
+            self.cores.shootdown();
+        }
+    }
+
+    /// Where the bytes of the page at `addr` are, which is present and stays.
+    pub fn bytes(&self, addr: usize) -> *const u8 {
+        self.frames.address(self.walk(addr).frame()).as_ptr()
+    }
+
+    /// Moves the pages of `from`, which nobody uses meanwhile, to the same
+    /// distances from `to`, where nothing is.
+    pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), NoFrame> {
+        let distance = to.wrapping_sub(from.start);
+        for addr in from.clone().step_by(PAGE_SIZE) {
+            let Ok(mut leaf) = self.leaf(addr) else {
+                continue;
+            };
+            let entry = leaf.entry(addr);
+            if entry.is_present() {
+                leaf.clear(addr);
+                drop(leaf);
+                let place = addr.wrapping_add(distance);
+                match self.make_leaf(place) {
+                    Ok(mut leaf) => leaf.set(place, entry),
+                    Err(error) => {
+                        self.leaf(addr).map_err(|_| NoFrame)?.set(addr, entry);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        // What is left of the old place is empty leaves.
+        self.zap(&[from]);
+        Ok(())
+    }
+
+    /// The page at `addr`, if it is there, becomes the window's own and writable:
+    /// copied if it is shared, or a hole.
+    pub fn make_writable(&self, addr: usize) -> Result<(), NoFrame> {
+        let Ok(mut leaf) = self.leaf(addr) else {
+            return Ok(());
+        };
+        let old = leaf.entry(addr);
+        if !old.is_present() || old.is_writable() {
+            return Ok(());
+        }
+        if let Some(frame) = old.owned()
+            && (!old.is_shared() || self.frames.is_only(frame))
+        {
+            // It was protected; or the others have copied theirs, or gone.
+            leaf.replace(addr, Entry::writable(frame));
+            return Ok(());
+        }
+        let own = self.frames.alloc_one().ok_or(NoFrame)?;
+        // SAFETY: the frame is new, and in nobody's sight. The old one is
+        // written to by nobody: holes never are, and what is shared is not
+        // while we have a reference to it.
+        unsafe {
+            let source = self.frames.address(old.frame()).as_ptr();
+            self.frames.copy_from(own, source);
+        }
+        // First for reading only: until the shootdown some read the old one,
+        // which is the same as long as nobody writes to the new one.
+        leaf.replace(addr, Entry::read_only(own));
+        let mut dead = Dead::new();
+        if let Some(frame) = old.owned() {
+            dead.push(self, frame);
+        }
+        self.bury(dead);
+        leaf.replace(addr, Entry::writable(own));
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Swap: where pages go that were written and cannot stay.
+//!
+//! ```text
+//!   anonymous page ──evicted──► slot ──touched──► folio in frames ──► the window
+//!        word: RESIDENT          word: SWAPPED       swap cache          again
+//! ```
+//!
+//! A [`SwapDevice`] is a store of slots, each a page long, that can be written.
+//! Which slots are in use, and how often, [`Slots`] knows. What is being read back,
+//! or was read ahead, is a folio of the anonymous memory's own page cache, whose
+//! store is a [`View`]: it says where each page is. So a swap-in waits, retries and
+//! reads ahead as a fault on a file does.
+
+use crate::budget::Budget;
+use crate::store::{Store, StoreError};
+use core::ops::Range;
+use sync::Arc;
+
+mod slots;
+mod stats;
+
+pub use slots::{NO_SLOT, Slots};
+pub use stats::SwapStats;
+
+/// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
+/// not written has no bytes that anybody asks for. As for all of [`Store`],
+/// nothing here may use the heap or a lazily made thread-local.
+pub trait SwapDevice: Store {
+    /// Writes whole pages to neighbouring slots from byte `offset` on. On an
+    /// error, nothing is known of what these slots hold.
+    ///
+    /// # Safety
+    /// Each of `pages` is readable for a page, and nobody writes to it meanwhile.
+    unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError>;
+
+    /// Nobody will ask for the bytes of the range until they are written again.
+    fn discard(&self, _range: Range<u64>) {}
+}
+
+/// A device, and what is known of its slots.
+pub struct Swap {
+    /// Immutable.
+    device: Arc<dyn SwapDevice>,
+    /// Which slots are in use.
+    pub slots: Slots,
+    /// What happened.
+    pub stats: SwapStats,
+}
+
+impl Swap {
+    /// All of `device`: as many slots as it has pages. The table of slots is
+    /// charged to `budget`, a page at a time, as it is used.
+    pub fn new(device: Arc<dyn SwapDevice>, budget: Arc<Budget>) -> Option<Self> {
+        Self::from_slot(device, 0, budget)
+    }
+
+    /// The same of a device whose slots below `first` are not ours to give out or
+    /// to free: they were written by the process that this one was forked from.
+    pub fn from_slot(
+        device: Arc<dyn SwapDevice>,
+        first: u32,
+        budget: Arc<Budget>,
+    ) -> Option<Self> {
+        let pages = device.len().ok()? / crate::PAGE_SIZE as u64;
+        let end = u32::try_from(pages).unwrap_or(u32::MAX).min(slots::MOST);
+        Some(Self {
+            device,
+            slots: Slots::new(first..end, budget)?,
+            stats: SwapStats::default(),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn SwapDevice> {
+        &self.device
+    }
+
+    /// Lets go of a slot; the last to do so frees it.
+    pub fn put(&self, slot: u32) {
+        if self.slots.put(slot) {
+            let start = u64::from(slot) * crate::PAGE_SIZE as u64;
+            self.device.discard(start..start + crate::PAGE_SIZE as u64);
+        }
+    }
+}
