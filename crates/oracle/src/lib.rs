@@ -27,9 +27,10 @@ mod spaces;
 mod store;
 mod swap;
 mod together;
+mod verbs;
 
-pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, Expected};
-pub use anon::{any_anon_op, play_anon};
+pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
+pub use anon::{any_anon_op, any_swap_op, play_anon};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
@@ -38,3 +39,4 @@ pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
 pub use swap::{POISON, SwapCounts, TestSwap};
 pub use together::together;
+pub use verbs::{Managed, is_resident, manage, private_copy};
