@@ -14,6 +14,7 @@ const DRAW: Draw = Draw {
     ops: 60,
     forks: true,
     pins: false,
+    swap: false,
 };
 
 fn stage(draw: &Draw, seed: u64, random: &mut Random) -> Stage {
@@ -24,6 +25,9 @@ fn stage(draw: &Draw, seed: u64, random: &mut Random) -> Stage {
         queue: [0, 2, 8][random.below(3)],
         reads: [Reads::AtOnce, Reads::OneByOne(20)][random.below(2)],
         hole: [0..0, 5..9][random.below(2)].clone(),
+        slots: if draw.swap { 1024 } else { 0 },
+        free: draw.swap.then(|| [90, 200, 400][random.below(3)]),
+        may_be_short: draw.swap,
         ..Stage::default()
     };
     stage.with_policies_of(seed)
@@ -52,6 +56,16 @@ fn drawn_lists_with_pins() {
     }
 }
 
+/// More is mapped than there is memory for, and everything is evicted all the
+/// time besides.
+#[test]
+fn drawn_lists_over_swap() {
+    let draw = Draw { swap: true, ..DRAW };
+    for seed in 0..200 {
+        play(&draw, seed);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -59,9 +73,10 @@ proptest! {
     #[test]
     fn one_thread_sees_exactly_what_is_so(
         seed in any::<u64>(),
+        swap in any::<bool>(),
         drop in proptest::collection::vec(any::<bool>(), 120),
     ) {
-        let draw = Draw { threads: 1, ops: 120, ..DRAW };
+        let draw = Draw { threads: 1, ops: 120, swap, ..DRAW };
         let mut random = Random::new(seed);
         let stage = stage(&draw, seed, &mut random);
         let setup = draw.setup(&mut random);
