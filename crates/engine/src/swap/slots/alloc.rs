@@ -12,7 +12,7 @@ impl Slots {
     /// Takes up to `most` free slots in a row, each for one page. `None` if none
     /// is free, or the budget has no page for the words of the next.
     pub fn alloc(&self, most: u32) -> Option<Range<u32>> {
-        let most = most.min(self.table.full_size());
+        let most = most.min(self.table.cluster());
         if most == 0 {
             return None;
         }
@@ -40,9 +40,9 @@ impl Slots {
         let (number, at) = hand.current.take()?;
         let ahead = at..self.table.slots(number).end;
         // A shorter one is better left to who wants no more.
-        let least = most.min((self.table.full_size() / 4).max(1));
+        let least = most.min((self.table.cluster() / 4).max(1));
         let Some(run) = self.table.next_run(ahead, least, most) else {
-            let used = self.table.cluster(number).used();
+            let used = self.table.record(number).used();
             hand.place(&self.table, number, used, 0);
             return None;
         };
@@ -69,7 +69,7 @@ impl Slots {
             let length = best.run.len() as u32;
             assert!(length > 0, "cluster {number} has no free slot");
             if length < most && class(length) < list && look < LOOKS {
-                let used = self.table.cluster(number).used();
+                let used = self.table.record(number).used();
                 hand.place(&self.table, number, used, length);
                 continue;
             }
@@ -110,6 +110,6 @@ impl Slots {
             // next heard of it from the caller.
             self.table.word(slot).store(1, Relaxed);
         }
-        self.table.cluster(number).count_in(run.len() as u32)
+        self.table.record(number).count_in(run.len() as u32)
     }
 }

@@ -41,7 +41,7 @@ impl Slots {
         let hand = self.hand.lock();
         for number in 0..hand.fresh {
             // A count is never below what the words say.
-            if self.table.cluster(number).used() > 0 {
+            if self.table.record(number).used() > 0 {
                 let slots = self.table.slots(number);
                 slots.for_each(|slot| each(slot, self.table.word(slot)));
             }

@@ -63,7 +63,7 @@ impl Hand {
         };
         self.leave(table, number);
         // Relaxed, here and below: the hand's lock.
-        table.cluster(number).place.store(place, Relaxed);
+        table.record(number).place.store(place, Relaxed);
         if place >= LISTED {
             self.link(table, number, (place - LISTED) as usize);
         }
@@ -71,7 +71,7 @@ impl Hand {
 
     /// The same, from the queue: it may be the current one, which stays that.
     pub(super) fn got_better(&mut self, table: &Table, number: u32, used: u32) {
-        if table.cluster(number).place() != CURRENT {
+        if table.record(number).place() != CURRENT {
             self.place(table, number, used, 0);
         }
     }
@@ -79,7 +79,7 @@ impl Hand {
     /// Makes it the current one.
     pub(super) fn start(&mut self, table: &Table, number: u32) {
         self.leave(table, number);
-        table.cluster(number).place.store(CURRENT, Relaxed);
+        table.record(number).place.store(CURRENT, Relaxed);
     }
 
     /// A cluster that is free as a whole, of those that have been used.
@@ -102,18 +102,18 @@ impl Hand {
     }
 
     fn link(&mut self, table: &Table, number: u32, list: usize) {
-        let cluster = table.cluster(number);
+        let cluster = table.record(number);
         let next = core::mem::replace(&mut self.lists[list], number);
         cluster.next.store(next, Relaxed);
         cluster.prev.store(NONE, Relaxed);
         if next != NONE {
-            table.cluster(next).prev.store(number, Relaxed);
+            table.record(next).prev.store(number, Relaxed);
         }
     }
 
     /// Takes it off its list, if it is on one.
     fn leave(&mut self, table: &Table, number: u32) {
-        let cluster = table.cluster(number);
+        let cluster = table.record(number);
         let Some(list) = cluster.place().checked_sub(LISTED) else {
             return;
         };
@@ -122,10 +122,10 @@ impl Hand {
         if prev == NONE {
             self.lists[list as usize] = next;
         } else {
-            table.cluster(prev).next.store(next, Relaxed);
+            table.record(prev).next.store(next, Relaxed);
         }
         if next != NONE {
-            table.cluster(next).prev.store(prev, Relaxed);
+            table.record(next).prev.store(prev, Relaxed);
         }
     }
 }

@@ -40,10 +40,12 @@ mod inherit;
 mod lists;
 mod queue;
 mod run;
+mod shape;
 mod table;
 
 use lists::Hand;
 use queue::Queue;
+use shape::Shape;
 use table::Table;
 
 /// Names no slot.
@@ -79,7 +81,7 @@ impl Slots {
     /// The same with clusters of `slots`, a power of two and at most [`CLUSTER`].
     pub fn with_clusters(range: Range<u32>, slots: u32, budget: Arc<Budget>) -> Option<Self> {
         Some(Self {
-            table: Table::new(range, slots)?,
+            table: Table::new(Shape::new(range, slots))?,
             queue: Queue::new(),
             hand: Mutex::new(Hand::new()),
             budget,
@@ -138,8 +140,8 @@ impl Slots {
 
     /// A slot is free, and its word 0: counts it out of its cluster.
     fn count_out(&self, slot: u32) {
-        let number = self.table.cluster_of(slot);
-        let cluster = self.table.cluster(number);
+        let number = self.table.number_of(slot);
+        let cluster = self.table.record(number);
         if cluster.count_out(self.table.size(number)) {
             self.queue.push(&self.table, number);
         }
@@ -160,7 +162,7 @@ impl Slots {
     /// takes one or puts it.
     pub fn used(&self) -> u32 {
         let known = self.hand.lock().fresh;
-        let used = |number| self.table.cluster(number).used();
+        let used = |number| self.table.record(number).used();
         (0..known).map(used).sum()
     }
 

@@ -18,7 +18,7 @@ impl Queue {
 
     /// Puts a cluster on it; the caller has marked it as queued.
     pub(super) fn push(&self, table: &Table, number: u32) {
-        let cluster = table.cluster(number);
+        let cluster = table.record(number);
         // Relaxed: the exchange decides, and nothing is taken off but all.
         let mut top = self.0.load(Relaxed);
         loop {
@@ -40,7 +40,7 @@ impl Queue {
         // Acquire pairs with the Release in `push`.
         let mut number = self.0.swap(END, Acquire);
         while number != END {
-            let cluster = table.cluster(number);
+            let cluster = table.record(number);
             let below = cluster.below.load(Relaxed);
             each(number, cluster.dequeue());
             number = below;
