@@ -9,6 +9,7 @@
 //! user's handler that touches a map cannot meet a lock that its own thread
 //! holds.
 
+mod access;
 mod handler;
 mod mask;
 
