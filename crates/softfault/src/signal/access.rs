@@ -12,13 +12,13 @@ const ERROR_CODE_WRITE: i64 = 1 << 1;
 
 /// True if it was a write.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn is_write(context: &ucontext_t) -> bool {
+pub(crate) fn is_write(context: &ucontext_t) -> bool {
     context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_WRITE != 0
 }
 
 /// True if it was a write.
 #[cfg(target_arch = "aarch64")]
-pub(super) fn is_write(context: &ucontext_t) -> bool {
+pub(crate) fn is_write(context: &ucontext_t) -> bool {
     // The records lie behind the registers, at a multiple of 16.
     let registers = core::mem::offset_of!(libc::mcontext_t, pstate) + size_of::<u64>();
     let start = registers.next_multiple_of(16);
@@ -33,7 +33,7 @@ pub(super) fn is_write(context: &ucontext_t) -> bool {
 
 /// True if it was a write: not known.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) fn is_write(_context: &ucontext_t) -> bool {
+pub(crate) fn is_write(_context: &ucontext_t) -> bool {
     // A write to a window that may only be read is a SIGSEGV anyway.
     false
 }

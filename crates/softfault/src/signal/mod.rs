@@ -13,5 +13,7 @@ mod access;
 mod handler;
 mod mask;
 
+#[cfg(test)]
+pub(crate) use access::is_write;
 pub use handler::{Installed, install, state};
 pub use mask::{Masked, masked};

@@ -18,6 +18,8 @@ mod pagemap;
 mod protect;
 mod released;
 mod spare;
+#[cfg(test)]
+mod tests;
 mod zap;
 
 pub use abi::{errno, set_errno};
