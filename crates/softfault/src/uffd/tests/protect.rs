@@ -116,7 +116,9 @@ const PAGES: usize = 32;
 /// Pages that are taken out at a time.
 const RUN: usize = 8;
 const WRITERS: usize = 2;
-const ROUNDS: usize = 3000;
+const ROUNDS: usize = 300;
+/// Writes to a page before the next page.
+const WRITES: usize = 32;
 
 const LOCKED: u32 = 1;
 const PRESENT: u32 = 2;
@@ -187,7 +189,7 @@ impl Counters {
             }
         }
         // A writer that was not excluded has its turn.
-        std::thread::yield_now();
+        (0..4).for_each(|_| std::thread::yield_now());
         if zap {
             self.mmu.zap(&[range]);
         }
@@ -216,21 +218,23 @@ fn no_write_is_lost_to_an_eviction() {
     }));
     let faults = serve(&counters.window, |addr, write| counters.fault(addr, write));
     let stop = AtomicBool::new(false);
+    let laps = [const { AtomicU64::new(0) }; WRITERS];
     let wrote: Vec<[u64; PAGES]> = std::thread::scope(|threads| {
         let writers = (0..WRITERS).map(|writer| {
-            let stop = &stop;
+            let (stop, laps) = (&stop, &laps);
             threads.spawn(move || {
                 let mut wrote = [0; PAGES];
-                let mut at = writer;
                 while !stop.load(Ordering::Relaxed) {
-                    at = (at * 5 + 1) % PAGES;
-                    // Not an addition of the processor's, which does not tell
-                    // what was read from what is lost.
-                    let counter = counters.counter(at, writer);
-                    wrote[at] += 1;
-                    counter.store(wrote[at], Ordering::Relaxed);
-                    let now = counter.load(Ordering::Relaxed);
-                    assert_eq!(now, wrote[at], "page {at}, writer {writer}");
+                    for (at, wrote) in wrote.iter_mut().enumerate() {
+                        let counter = counters.counter(at, writer);
+                        for _ in 0..WRITES {
+                            // By what is there: what is lost stays lost.
+                            let before = counter.load(Ordering::Relaxed);
+                            counter.store(before + 1, Ordering::Relaxed);
+                            *wrote += 1;
+                        }
+                    }
+                    laps[writer].fetch_add(1, Ordering::Relaxed);
                 }
                 wrote
             })
@@ -238,6 +242,13 @@ fn no_write_is_lost_to_an_eviction() {
         let writers: Vec<_> = writers.collect();
         for round in 0..ROUNDS {
             counters.evict(round % (PAGES / RUN), round % 3 != 0);
+            // All pages come back, so that the next ones can be written to.
+            for laps in &laps {
+                let before = laps.load(Ordering::Relaxed);
+                while laps.load(Ordering::Relaxed) < before + 1 {
+                    std::thread::yield_now();
+                }
+            }
         }
         stop.store(true, Ordering::Relaxed);
         writers
