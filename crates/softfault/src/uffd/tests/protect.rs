@@ -1,7 +1,7 @@
 //! What is protected is not written to.
 
 use super::served::serve;
-use super::{copy, of, page, read, real, reserve, without, write};
+use super::{Finally, copy, of, page, read, real, reserve, without, write};
 use crate::uffd::UffdMmu;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -235,11 +235,13 @@ fn no_write_is_lost_to_an_eviction() {
                         }
                     }
                     laps[writer].fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
                 }
                 wrote
             })
         });
         let writers: Vec<_> = writers.collect();
+        let end = Finally(|| stop.store(true, Ordering::Relaxed));
         for round in 0..ROUNDS {
             counters.evict(round % (PAGES / RUN), round % 3 != 0);
             // All pages come back, so that the next ones can be written to.
@@ -250,7 +252,7 @@ fn no_write_is_lost_to_an_eviction() {
                 }
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         writers
             .into_iter()
             .map(|writer| writer.join().unwrap())

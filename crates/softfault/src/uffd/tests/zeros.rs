@@ -1,7 +1,7 @@
 //! Zeros that cost nothing until somebody writes to them.
 
 use super::served::serve;
-use super::{page, read, real, reserve, resident_kb, without, write};
+use super::{Finally, page, read, real, reserve, resident_kb, without, write};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Mmu, Zeroed};
@@ -71,6 +71,12 @@ fn a_writer_never_changes_what_is_called_nothing() {
                 write(&window, 0, 1);
             }
         });
+        let _end = Finally(|| {
+            stop.store(true, Ordering::Relaxed);
+            // Lets the writer come to its end.
+            mmu.zap(from_ref(&window.range()));
+            mmu.fill(&window, window.addr, PAGE_SIZE).unwrap();
+        });
         for round in 0..5000 {
             if mmu.zero_page(&window, window.addr).unwrap() == Zeroed::Nothing {
                 for _ in 0..3 {
@@ -87,9 +93,6 @@ fn a_writer_never_changes_what_is_called_nothing() {
             }
             mmu.zap(from_ref(&window.range()));
         }
-        stop.store(true, Ordering::Relaxed);
-        // Lets the writer come to its end.
-        mmu.fill(&window, window.addr, PAGE_SIZE).unwrap();
     });
     assert!(faults.take().1 > 0);
 }
