@@ -138,11 +138,17 @@ pub trait Mmu: Send + Sync {
         bytes: usize,
     ) -> Result<(), MmuError>;
 
-    /// Makes the empty window `child`, as long as `parent`, show all that
-    /// `parent` shows; a page is copied when either side writes to it. Nobody
-    /// maps or zaps pages of either meanwhile. After an error `child` shows a
-    /// part. The budget is the caller's business: it has paid for all copies.
-    fn fork(&self, _parent: &Reservation, _child: &Reservation) -> Result<(), MmuError> {
+    /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
+    /// `range`, where `child` shows nothing; a page is copied when either side writes
+    /// to it. What is protected stays so, in both. Nobody maps or zaps pages of either
+    /// range meanwhile. After an error `child` shows a part. The budget is the
+    /// caller's business: it has paid for all copies.
+    fn fork(
+        &self,
+        _parent: &Reservation,
+        _range: Range<usize>,
+        _child: &Reservation,
+    ) -> Result<(), MmuError> {
         Err(MmuError::Closed(ENOSYS))
     }
 

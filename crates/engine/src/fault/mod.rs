@@ -32,6 +32,7 @@ mod map;
 mod miss;
 mod pin;
 mod prefetch;
+mod private;
 mod read;
 mod read_around;
 mod retry;
@@ -155,7 +156,7 @@ fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
             }
             Backing::Anonymous(anon) => {
                 let addr = anon.window.address(attributes.pgoff, offset);
-                anon::fault(anon, addr, flags)
+                anon::fault(anon, addr, attributes.advice, flags)
             }
         }
     })
