@@ -125,7 +125,10 @@ pub(super) fn install(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<
     let source = node.frame_address(folio);
     let window = cache.window.reservation();
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let copied = unsafe { node.mmu.copy(window, addr, source, pages * PAGE_SIZE, Access::ReadOnly) };
+    let copied = unsafe {
+        node.mmu
+            .copy(window, addr, source, pages * PAGE_SIZE, Access::ReadOnly)
+    };
     if let Err(error) = copied {
         cache.leave(addr, pages);
         return undo(Refused::Mmu(error));

@@ -56,11 +56,7 @@ impl Swap {
 
     /// The same of a device whose slots below `first` are not ours to give out or
     /// to free: they were written by the process that this one was forked from.
-    pub fn from_slot(
-        device: Arc<dyn SwapDevice>,
-        first: u32,
-        budget: Arc<Budget>,
-    ) -> Option<Self> {
+    pub fn from_slot(device: Arc<dyn SwapDevice>, first: u32, budget: Arc<Budget>) -> Option<Self> {
         let pages = device.len().ok()? / crate::PAGE_SIZE as u64;
         let end = u32::try_from(pages).unwrap_or(u32::MAX).min(slots::MOST);
         Some(Self {

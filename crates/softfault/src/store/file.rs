@@ -178,6 +178,7 @@ impl Store for FileStore {
                 buffer,
                 bytes,
                 drop_behind: self.drops_behind(),
+                whole: false,
             }
         })
     }

@@ -88,7 +88,8 @@ impl Ring {
                 // SAFETY: whoever submitted lent the buffer until completion.
                 let result =
                     unsafe { read(request.fd, request.offset, request.buffer, request.bytes) };
-                (request, result.map_err(StoreError))
+                let result = result.map_err(StoreError);
+                (request, result.and_then(|bytes| request.arrived(bytes)))
             }
         };
         if request.drop_behind {
