@@ -85,7 +85,9 @@ pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
 pub use stats::{Stats, SwapStats, Waits};
-pub use swap::Swap;
+#[doc(hidden)]
+pub use swap::SwapFile;
+pub use swap::{Compression, Swap};
 
 /// The least budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

@@ -179,6 +179,7 @@ impl Store for FileStore {
                 bytes,
                 drop_behind: self.drops_behind(),
                 whole: false,
+                then: None,
             }
         })
     }

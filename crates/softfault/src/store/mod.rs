@@ -26,5 +26,5 @@ pub use identity::FileIdentity;
 pub(crate) use open::{Alignment, alignment, why_not_direct};
 pub use open::{Mode, WhyBuffered};
 pub(crate) use read::{drop_behind, read};
+pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
-pub(crate) use ring::{Request, Ring};

@@ -72,10 +72,11 @@ impl Clusters {
         }
     }
 
-    /// `count` more of `cluster` are in use, and `range`, which is in it, is about
+    /// `count` more are in use of the cluster that `range` lies in, which is about
     /// to be written. They are held even if there turns out to be no space for
     /// them, which is the error, as an errno.
-    pub(super) fn hold(&self, cluster: usize, count: u32, range: Range<u64>) -> Result<(), i32> {
+    pub(super) fn hold(&self, range: Range<u64>, count: u32) -> Result<(), i32> {
+        let cluster = (range.start / CLUSTER) as usize;
         // Acquire pairs with the Release in `fill` and `trim`.
         let before = self.words[cluster].fetch_add(count, Acquire);
         if before & READY != 0 || !self.fills.load(Relaxed) {
@@ -115,8 +116,12 @@ impl Clusters {
         some
     }
 
-    /// `count` of `cluster` are not in use any more.
-    pub(super) fn release(&self, cluster: usize, count: u32) {
+    /// `count` are not in use any more of the cluster that has `offset`.
+    pub(super) fn release(&self, offset: u64, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let cluster = (offset / CLUSTER) as usize;
         // Release pairs with the Acquire in `trim`.
         let before = self.words[cluster].fetch_sub(count, Release);
         debug_assert!(before & HELD >= count, "cluster {cluster}");
@@ -169,6 +174,18 @@ impl Clusters {
         self.trimming.wake(1);
     }
 
+    /// Bytes that have space.
+    pub(super) fn bytes_on_disk(&self) -> u64 {
+        let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the buffer is a `stat`, of which zeros are one too.
+        let stat = unsafe {
+            libc::fstat(self.fd.as_raw_fd(), stat.as_mut_ptr());
+            stat.assume_init()
+        };
+        // Blocks in a stat are of 512 bytes, whatever the file system's are.
+        stat.st_blocks as u64 * 512
+    }
+
     fn range(&self, cluster: usize) -> Range<u64> {
         let start = cluster as u64 * CLUSTER;
         start..(start + CLUSTER).min(self.bytes)
@@ -197,4 +214,15 @@ impl Clusters {
             }
         }
     }
+}
+
+/// `range`, cut at multiples of `size`.
+pub(super) fn parts(range: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut left = range;
+    core::iter::from_fn(move || {
+        let end = ((left.start / size + 1) * size).min(left.end);
+        let part = left.start..end;
+        left.start = end;
+        (!part.is_empty()).then_some(part)
+    })
 }

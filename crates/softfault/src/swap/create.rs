@@ -8,6 +8,7 @@
 
 use crate::store::{Alignment, Mode, alignment, check, why_not_direct};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use softfault_engine::PAGE_SIZE;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -22,8 +23,8 @@ const SUFFIX: &[u8] = b".swap";
 pub(super) struct Created {
     pub(super) fd: OwnedFd,
     pub(super) mode: Mode,
-    /// What direct I/O wants, where that is told.
-    pub(super) alignment: Option<Alignment>,
+    /// What reads and writes should begin and end at multiples of.
+    pub(super) align: usize,
 }
 
 /// Makes a file of `bytes` in `dir`, which holds nothing yet.
@@ -63,8 +64,13 @@ fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
             libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
         }
     }
+    // Where nothing is told, and in the page cache: whole pages.
+    let align = match alignment(fd.as_fd()) {
+        Some(Alignment { memory, offset }) if why.is_none() => memory.max(offset).max(512) as usize,
+        _ => PAGE_SIZE,
+    };
     Ok(Created {
-        alignment: alignment(fd.as_fd()),
+        align,
         mode: why.map_or(Mode::Direct, Mode::Buffered),
         fd,
     })

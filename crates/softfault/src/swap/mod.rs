@@ -19,17 +19,21 @@
 //! | `clusters` | which parts of the file have space on the disk |
 //! | `trim` | the thread that gives space back |
 //! | `file` | the device: reads, writes, the engine's rings |
+//! | `plain` | slots as they are |
+//! | `packed` | slots compressed, wherever there is room |
 //! | `write` | many pages in one system call |
 //! | `table` | a word or a bit a slot |
 
 mod clusters;
 mod create;
 mod file;
+mod packed;
+mod plain;
 mod table;
 mod trim;
 mod write;
 
-pub(crate) use file::SwapFile;
+pub use file::SwapFile;
 
 use crate::error;
 use crate::store::Rings;
@@ -50,6 +54,19 @@ const TIMES_MEMORY: u64 = 4;
 pub struct Swap {
     dir: PathBuf,
     bytes: Option<u64>,
+    compression: Compression,
+}
+
+/// Whether what goes to swap is made smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Pages are written as they are.
+    #[default]
+    None,
+    /// Each page by lz4, in the thread that evicts it: less to write and to read,
+    /// for some microseconds of processor time a page.
+    Lz4,
 }
 
 impl Swap {
@@ -58,14 +75,29 @@ impl Swap {
         Self {
             dir: dir.as_ref().to_owned(),
             bytes: None,
+            compression: Compression::None,
         }
     }
 
-    /// Bytes that may be there at most; taken from the disk 16 MiB at a time, as
-    /// they are needed. Without it: four times the engine's budget.
+    /// Bytes of memory that may be there at most; taken from the disk 16 MiB at a
+    /// time, as they are needed. Without it: four times the engine's budget.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
+    }
+
+    /// Whether pages are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// The device for an engine whose budget is `memory`. For tests.
+    #[doc(hidden)]
+    pub fn open(&self, memory: usize, rings: Option<Arc<Rings>>) -> io::Result<SwapFile> {
+        let bytes = self.bytes_for(memory)?;
+        let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
+        file.map_err(|error| self.error(error))
     }
 
     /// `dir` or `dir:size`, as in `SOFTFAULT_SWAP`.
@@ -103,7 +135,7 @@ impl Swap {
     /// Bytes for an engine whose budget is `memory`: whole pages, and what a
     /// file may have.
     fn bytes_for(&self, memory: usize) -> io::Result<u64> {
-        let most = file_limit() / PAGE_SIZE as u64;
+        let most = file_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
         let pages = match self.bytes {
             Some(bytes) => bytes / PAGE_SIZE as u64,
             None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY).min(most),
@@ -151,9 +183,7 @@ impl Swapping {
             Self::None => (None, None),
             Self::Device(device) => (Some(device.clone()), None),
             Self::File(swap) => {
-                let bytes = swap.bytes_for(memory)?;
-                let file = SwapFile::create(&swap.dir, bytes, rings.cloned());
-                let file = Arc::new(file.map_err(|error| swap.error(error))?);
+                let file = Arc::new(swap.open(memory, rings.cloned())?);
                 (Some(file.clone()), Some(file))
             }
         })

@@ -65,6 +65,7 @@ mod submit;
 mod table;
 #[cfg(test)]
 mod tests;
+mod then;
 mod uring;
 
 use std::fmt;
@@ -80,6 +81,7 @@ use self::queue::Queue;
 use self::table::Table;
 
 pub(crate) use self::table::Request;
+pub(crate) use self::then::{Finish, Then};
 
 /// Reads in flight in one ring.
 const ENTRIES: usize = 256;

@@ -92,6 +92,11 @@ impl Ring {
                 (request, result.and_then(|bytes| request.arrived(bytes)))
             }
         };
+        let result = match request.then {
+            // SAFETY: a store outlives its reads.
+            Some(then) => unsafe { then.finish(result) },
+            None => result,
+        };
         if request.drop_behind {
             drop_behind(request.fd, request.offset, request.bytes);
         }

@@ -7,6 +7,7 @@ use softfault_engine::store::StoreError;
 
 use super::super::read::{Step, after};
 use super::queue::Entry;
+use super::then::Then;
 
 /// How often the kernel may refuse a read (the submitter exited, no memory)
 /// before the reaper reads it itself.
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     pub(crate) drop_behind: bool,
     /// Fewer bytes than asked for are an error.
     pub(crate) whole: bool,
+    /// What is still to be done with what arrived.
+    pub(crate) then: Option<Then>,
 }
 
 // SAFETY: the buffer belongs to the read, wherever that is completed.
@@ -88,6 +91,7 @@ impl Table {
             bytes: 0,
             drop_behind: false,
             whole: false,
+            then: None,
         };
         let slot = Slot {
             request: nothing,
@@ -275,6 +279,7 @@ mod tests {
             bytes: 16384,
             drop_behind: false,
             whole: false,
+            then: None,
         }
     }
 

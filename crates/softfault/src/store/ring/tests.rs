@@ -40,6 +40,7 @@ fn request(cookie: u64) -> Request {
         bytes: PAGE_SIZE,
         drop_behind: false,
         whole: false,
+        then: None,
     }
 }
 
