@@ -71,6 +71,8 @@ pub struct Row {
     pub cpu_s: Option<f64>,
     /// The cgroup's own peak: all memory, page cache and page tables included.
     pub peak_bytes: Option<u64>,
+    /// anon, swap-retry, snapshot: by how much the peak, the group's or the process's own, was above the budget.
+    pub over_budget_bytes: Option<u64>,
     /// The most that the process itself had resident, ever.
     pub peak_rss_bytes: Option<u64>,
     /// snapshot: the same of its child.
@@ -96,6 +98,9 @@ pub struct Row {
     pub wait_ranges: Option<BTreeMap<&'static str, [u64; RANGES]>>,
     /// What was not as it should be on this machine, in words.
     pub notes: Vec<String>,
+    /// Whether the workload needs swap.
+    #[serde(skip)]
+    pub swaps: bool,
     /// Why there was no run, if the machine does not allow it.
     pub skipped: Option<String>,
     /// Why the run failed, if it did.
@@ -148,6 +153,9 @@ impl Row {
         let swap = stats.map(|stats| stats.swap);
         let swapped = usage.filter(|_| plan.workload.swaps() && on.is_kernel());
         let swapped = swapped.and_then(|usage| usage.swapped_out).unwrap_or(0);
+        let peaks = [outcome.peak_bytes, usage.and_then(|usage| usage.peak_rss)];
+        let peak = peaks.into_iter().flatten().max();
+        let peak = peak.filter(|_| plan.workload.swaps() && !on.has_no_memory());
         let major = match on.is_kernel() {
             true => usage.map(|usage| usage.major_faults),
             false => stats.map(|stats| stats.major_faults),
@@ -191,6 +199,7 @@ impl Row {
             lru_hit_rate: None,
             cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
             peak_bytes: outcome.peak_bytes,
+            over_budget_bytes: peak.map(|peak| peak.saturating_sub(plan.memory)),
             peak_rss_bytes: usage.and_then(|usage| usage.peak_rss),
             child_peak_rss_bytes: None,
             major_faults: usage.map(|usage| usage.major_faults),
@@ -203,6 +212,7 @@ impl Row {
             locks: stats.as_ref().map(LockRows::from),
             wait_ranges: waits::by_name(&done.waits),
             notes: at.notes,
+            swaps: plan.workload.swaps(),
             skipped: None,
             error: outcome.error,
         }
@@ -212,6 +222,8 @@ impl Row {
     pub fn skipped(plan: &Plan, pattern: &Pattern, on: On, at: Circumstances, why: String) -> Self {
         let mut row = Self::new(plan, pattern, on, at, Outcome::default(), None);
         row.skipped = Some(why);
+        // Nothing was done, which is no speed.
+        (row.accesses_per_s, row.rounds_per_s, row.over_budget_bytes) = (None, None, None);
         row
     }
 

@@ -89,11 +89,13 @@ impl Workload {
         matches!(self, Self::Anon | Self::SwapRetry | Self::Snapshot)
     }
 
-    /// Bytes of swap that are enough for `bytes` bytes of memory: what is written after a fork is there twice.
+    /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since what is back
+    /// in memory may keep its place: what is written after a fork is there twice.
     pub fn swap_bytes(self, bytes: u64) -> u64 {
+        let spare = bytes / 4;
         match self {
-            Self::Snapshot => bytes.saturating_mul(2),
-            _ => bytes,
+            Self::Snapshot => 2 * (bytes + spare),
+            _ => bytes + spare,
         }
     }
 

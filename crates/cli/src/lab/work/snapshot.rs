@@ -90,11 +90,12 @@ fn forks(
     phase.store(FORKING, Ordering::Relaxed);
     // SAFETY: the child calls nothing that a lock of another thread could keep it from: it reads the memory,
     // which is what the fork is for, and the C library's heap works after a fork.
-    let child = member.timed(Waited::Fork, || unsafe { libc::fork() });
-    let since = now_ns();
+    let mut since = now_ns();
+    let child = unsafe { libc::fork() };
     if child == 0 {
         walk(bench, pages, range);
     }
+    member.lap(Waited::Fork, &mut since);
     phase.store(WALKING, Ordering::Relaxed);
     if child < 0 {
         return Err(format!("cannot fork: {}", io::Error::last_os_error()));
