@@ -109,6 +109,49 @@ fn a_slot_that_is_put_is_given_out_after_what_was_done_with_it() {
     assert!(given.load(Relaxed) > 0);
 }
 
+/// Whoever allocates looks at the word of a slot that is not counted out yet, or
+/// at none but those that are.
+fn a_run_of_two(give: fn(&Device, u32) -> bool) {
+    let both = Arc::new(AtomicUsize::new(0));
+    explore(None, {
+        let both = Arc::clone(&both);
+        move || {
+            let device = Device::full(2, 2);
+            device.give(0);
+            let other = with(&device, move |device| assert!(give(device, 1)));
+            let early = device.take(2).unwrap();
+            other.join();
+            assert_eq!(early + device.rest(), 2);
+            assert_eq!(device.slots.used(), 2);
+            both.fetch_add((early == 2).into(), Relaxed);
+        }
+    });
+    assert!(both.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_slot_beside_a_free_one_is_given_out_after_what_was_done_with_it() {
+    a_run_of_two(Device::give);
+}
+
+#[test]
+fn a_slot_beside_a_free_one_is_discarded_before_it_is_given_out() {
+    a_run_of_two(Device::discard);
+}
+
+#[test]
+fn a_slot_that_is_put_while_others_are_taken_is_not_lost() {
+    explore(None, || {
+        let device = Device::full(4, 4);
+        assert!(device.give(0) && device.give(1));
+        let other = with(&device, |device| assert!(device.give(3)));
+        let early = device.take(2).unwrap();
+        other.join();
+        assert_eq!(early + device.rest(), 3);
+        assert_eq!(device.slots.used(), 4);
+    });
+}
+
 #[test]
 fn a_slot_that_is_being_discarded_is_nobodys() {
     let given = Arc::new(AtomicUsize::new(0));

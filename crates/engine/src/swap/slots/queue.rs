@@ -33,10 +33,6 @@ impl Queue {
 
     /// Takes all off, and tells `each` with the slots in use then.
     pub(super) fn take(&self, table: &Table, mut each: impl FnMut(u32, u32)) {
-        // Relaxed: what comes later is for the next.
-        if self.0.load(Relaxed) == END {
-            return;
-        }
         // Acquire pairs with the Release in `push`.
         let mut number = self.0.swap(END, Acquire);
         while number != END {
