@@ -18,9 +18,12 @@ use sync::Arc;
 
 mod slots;
 mod stats;
+mod view;
 
 pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
+pub use view::Origin;
+pub(crate) use view::{CHANGED, View};
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
 /// not written has no bytes that anybody asks for. As for all of [`Store`],

@@ -87,7 +87,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mmu/soft/frames.rs",
     "crates/engine/src/mmu/soft/tables.rs",
     "crates/engine/src/mmu/soft/tlb.rs",
-    "crates/engine/src/mmu/soft/fork.rs",
+    "crates/engine/src/mmu/soft/protect.rs",
     // Functions that take bare memory, and those that hand frames to them.
     "crates/engine/src/mmu.rs",
     "crates/engine/src/mmu/soft/mod.rs",
