@@ -32,7 +32,15 @@ fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
 
 fn copy(mmu: &SoftMmu, window: &Reservation, addr: usize, source: &[u8]) -> Result<(), MmuError> {
     // SAFETY: the source is as long as it says; the test keeps to the window.
-    unsafe { mmu.copy(window, addr, source.as_ptr(), source.len(), Access::Writable) }
+    unsafe {
+        mmu.copy(
+            window,
+            addr,
+            source.as_ptr(),
+            source.len(),
+            Access::Writable,
+        )
+    }
 }
 
 #[test]
@@ -235,15 +243,17 @@ fn forks_share_frames_until_they_are_written_to() {
     mmu.zero(&parent, parent.addr + 100 * PAGE_SIZE, PAGE_SIZE)
         .unwrap();
     let child = reserve(&mmu, TABLE_SPAN);
-    mmu.fork(&parent, &child).unwrap();
+    mmu.fork(&parent, parent.range(), &child).unwrap();
     assert_eq!(mmu.present_pages(), 2 * 31);
     for page in 0..30 {
         assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
     }
     for page in 0..9 {
-        mmu.make_writable(&child, child.addr + page * PAGE_SIZE).unwrap();
+        mmu.make_writable(&child, child.addr + page * PAGE_SIZE)
+            .unwrap();
     }
-    mmu.make_writable(&child, child.addr + 100 * PAGE_SIZE).unwrap();
+    mmu.make_writable(&child, child.addr + 100 * PAGE_SIZE)
+        .unwrap();
     let refused = mmu.make_writable(&child, child.addr + 20 * PAGE_SIZE);
     assert_eq!(refused, Err(MmuError::NoMemory));
     // What only one side has is not copied.
@@ -253,7 +263,8 @@ fn forks_share_frames_until_they_are_written_to() {
     }
     mmu.release(parent);
     for page in 9..30 {
-        mmu.make_writable(&child, child.addr + page * PAGE_SIZE).unwrap();
+        mmu.make_writable(&child, child.addr + page * PAGE_SIZE)
+            .unwrap();
         assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
     }
     // More shared pages than one shootdown is for.
@@ -269,7 +280,7 @@ fn many_shared_frames_are_zapped_on_both_sides() {
         let parent = reserve(&mmu, TABLE_SPAN);
         mmu.fill(&parent, parent.addr, PAGES * PAGE_SIZE).unwrap();
         let child = reserve(&mmu, TABLE_SPAN);
-        mmu.fork(&parent, &child).unwrap();
+        mmu.fork(&parent, parent.range(), &child).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| mmu.zap(from_ref(&parent.range())));
             scope.spawn(|| mmu.zap(from_ref(&child.range())));
