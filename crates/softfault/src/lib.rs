@@ -62,6 +62,7 @@ mod engine;
 mod error;
 mod fault_in;
 mod files;
+mod fork;
 mod frames;
 mod machine;
 mod map;

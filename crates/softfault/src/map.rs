@@ -4,7 +4,6 @@ use crate::FaultError;
 use crate::engine::{Engine, Fallback};
 use crate::fault_in::FaultIn;
 use crate::pinned::Pinned;
-use crate::process;
 use crate::signal::{self, Installed};
 use core::ops::{Bound, Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
@@ -95,7 +94,7 @@ impl MmapOptions {
     /// # Safety
     /// See [`Engine::map`].
     pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
-        if process::is_forked_child() {
+        if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
         let fd = file.as_raw_desc();
@@ -229,7 +228,7 @@ impl Mmap {
         engine: &Engine,
         store: Arc<dyn softfault_engine::Store>,
     ) -> io::Result<Self> {
-        if process::is_forked_child() {
+        if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
         let Some(managed) = engine.inner.managed() else {
@@ -424,7 +423,7 @@ impl Mmap {
 
     /// The addresses of a range of offsets, if it is within the map.
     pub(crate) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
-        if process::is_forked_child() {
+        if self.engine.inner.is_parents() {
             return Err(FaultError::Forked);
         }
         match range.start <= range.end && range.end <= self.len {
@@ -495,7 +494,7 @@ impl core::fmt::Debug for Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        if process::is_forked_child() {
+        if self.engine.inner.is_parents() {
             // The parent's: the child has nothing to give back.
             if let Kind::Managed(cache) = &self.kind {
                 core::mem::forget(cache.clone());

@@ -1,7 +1,8 @@
 //! memmap2's `MmapMut` for anonymous memory, over an engine.
 
+use crate::fork::Memory;
 use crate::map::{Advice, MmapOptions, check_signals, kernel_advise, offsets};
-use crate::{Engine, FaultError, process, signal};
+use crate::{Engine, FaultError, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultFlags, Outcome};
@@ -10,7 +11,6 @@ use softfault_engine::mmu::MmuError;
 use softfault_engine::{PAGE_SIZE, mm};
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 
 impl MmapOptions {
     /// Maps [`len`](Self::len) bytes of anonymous memory over the process's
@@ -21,15 +21,12 @@ impl MmapOptions {
 
     /// Maps [`len`](Self::len) bytes of anonymous memory over `engine`.
     pub fn map_anon_with(&self, engine: &Engine) -> io::Result<MmapMut> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
         let len = self.len.unwrap_or(0);
         if isize::try_from(len).is_err() {
             let message = "the map would be larger than an address can say";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let map = match engine.inner.managed() {
+        let map = match engine.inner.managed_here()? {
             _ if len == 0 => MmapMut::new(engine, 0, 0, Kind::Empty),
             None => kernel_map(engine, len)?,
             Some(_) => managed_map(engine, len)?,
@@ -58,11 +55,12 @@ fn managed_map(engine: &Engine, len: usize) -> io::Result<MmapMut> {
     let addresses = anon.addresses();
     let mapped = managed.space.mmap(addresses.clone(), attributes);
     mapped.map_err(|_| no_memory("no room for another mapping"))?;
+    let memory = Memory::new(&engine.inner, anon);
     Ok(MmapMut::new(
         engine,
         addresses.start,
         len,
-        Kind::Managed(anon),
+        Kind::Managed(memory),
     ))
 }
 
@@ -107,7 +105,7 @@ pub struct MmapMut {
 }
 
 enum Kind {
-    Managed(Arc<Anonymous>),
+    Managed(Memory),
     Kernel,
     Empty,
 }
@@ -227,7 +225,9 @@ impl MmapMut {
 
     /// The addresses of a range of offsets, if it is within the map.
     fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
-        if process::is_forked_child() {
+        if let Kind::Managed(memory) = &self.kind
+            && memory.is_lost()
+        {
             return Err(FaultError::Forked);
         }
         match range.start <= range.end && range.end <= self.len {
@@ -284,14 +284,12 @@ impl core::fmt::Debug for MmapMut {
 impl Drop for MmapMut {
     fn drop(&mut self) {
         let kind = core::mem::replace(&mut self.kind, Kind::Empty);
-        if process::is_forked_child() {
-            // The parent's: the child has nothing to give back.
-            core::mem::forget(kind);
-            return;
-        }
         match kind {
-            Kind::Managed(anon) => {
+            // The parent's: the child has nothing to give back.
+            Kind::Managed(memory) if memory.is_lost() => core::mem::forget(memory),
+            Kind::Managed(memory) => {
                 let _masked = signal::masked();
+                let anon = memory.into_inner();
                 let managed = self.engine.inner.managed().expect("a managed map");
                 let unmapped = managed.space.munmap(anon.addresses(), |_, _| {});
                 assert!(unmapped.is_ok(), "unmapping a whole window needs no node");

@@ -108,7 +108,7 @@ impl core::fmt::Debug for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        if !self.holds || crate::process::is_forked_child() {
+        if !self.holds || self.map.engine().inner.is_parents() {
             return;
         }
         let _masked = signal::masked();

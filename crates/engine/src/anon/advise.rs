@@ -99,6 +99,8 @@ impl Anonymous {
         let pages = self.page_range(&range);
         let mut next = self.pages.next_used(pages.start);
         while next < pages.end {
+            // As reclaim: who forks waits for it ([`Node::stop_eviction`]).
+            let _batch = node.anonymous_batches.take();
             let mut page = self.pages.lock(next);
             let state = page.state();
             if state.is_swapped() {

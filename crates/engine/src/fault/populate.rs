@@ -141,12 +141,17 @@ fn private_page(space: &AddressSpace, addr: usize) -> Option<(Arc<Anonymous>, us
 impl Anonymous {
     /// Lets a page stay, or go; true if that is new.
     fn set_stays(&self, page: usize, stays: bool) -> bool {
-        if self.pages.state(page).stays() == stays {
-            return false;
+        loop {
+            let state = self.pages.state(page);
+            if state.stays() == stays {
+                return false;
+            }
+            // Never locked for this: no lock of the space is held, and a child of fork
+            // would have the page locked for ever.
+            if self.pages.change(page, state, state.with_stays(stays)) {
+                return true;
+            }
+            self.pages.wait_unlocked(page, super::wait::SLICE_NS);
         }
-        let mut lock = self.pages.lock(page);
-        let state = lock.state();
-        lock.set(state.with_stays(stays));
-        state.stays() != stays
     }
 }

@@ -16,7 +16,7 @@ use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
 
 /// How long a thread sleeps before it looks whether something else wants it.
-const SLICE_NS: u64 = 10_000_000;
+pub(super) const SLICE_NS: u64 = 10_000_000;
 /// Slices in a row in which no memory came back to anybody, after which it is
 /// not to be had: a second.
 const PATIENCE: u32 = 100;

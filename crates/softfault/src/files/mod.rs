@@ -5,6 +5,7 @@ mod table;
 
 use crate::engine::Managed;
 use crate::error;
+use crate::fork::Born;
 use crate::store::{FileIdentity, FileStore};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
@@ -23,12 +24,15 @@ pub(crate) struct Files {
     /// without it: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
     table: Mutex<Table>,
+    /// Immutable.
+    born: Born,
 }
 
 impl Default for Files {
     fn default() -> Self {
         Self {
             table: Mutex::new(Table::new(crate::machine::open_files())),
+            born: Born::here(),
         }
     }
 }
@@ -133,7 +137,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if self.born.is_parents() {
             // The parent's: reads that were under way at the fork never end
             // in the child, and nothing here is the child's to give back.
             self.table().take().leak();

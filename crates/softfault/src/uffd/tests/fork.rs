@@ -3,6 +3,7 @@
 
 use super::served::serve;
 use super::{copy, of, page, present, read, real, reserve, write};
+use crate::uffd::UffdMmu;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -65,7 +66,9 @@ fn a_child_adopts_what_it_inherits() {
     forked(|| {
         mmu.fork_child(&windows);
         drop(windows);
-        mmu.reopen_in_child();
+        let Ok(mmu) = UffdMmu::new() else {
+            return 1;
+        };
         let Ok(own) = mmu.adopt(window.range(), Protection::ReadWrite) else {
             return 1;
         };

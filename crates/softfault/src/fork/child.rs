@@ -1,0 +1,122 @@
+//! In the child, before anything else runs: what it goes on with.
+
+use super::held::{Held, Space};
+use super::memory::Place;
+use crate::engine::Inner;
+use crate::process::{self, Process};
+use core::ops::Range;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::mm::{Backing, Protection};
+use softfault_engine::swap::Origin;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Makes the child's own of everything, and lets go of what was held.
+pub(super) fn begin(mut held: Held) {
+    if let Some(writing) = held.writing.take() {
+        writing.keep_in_child();
+    }
+    if let Some(space) = &held.space {
+        // First of all: what is put in the place of a window stays there.
+        space.process.mmu().fork_child(&space.windows);
+    }
+    let parents: Vec<_> = held.engines.iter().map(|engine| engine.leave()).collect();
+    for parent in parents.iter().flatten() {
+        if let Some(rings) = &parent.rings {
+            rings.forget_in_child();
+        }
+    }
+    process::set(None);
+    if let Some(space) = &held.space {
+        let known = held.registry.as_ref().map(|known| &known.memory);
+        let memory: Vec<_> = known.iter().flat_map(|memory| memory.values()).collect();
+        go_on(&held.engines, space, &memory);
+    }
+    held.end_in_child();
+}
+
+/// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
+fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
+    let kind = space.process.space().mmap_lock().kind();
+    let process = match memory.is_empty() {
+        true => None,
+        false => process::make(kind).ok(),
+    };
+    let Some(process) = process else {
+        for memory in memory {
+            lose(memory, memory.get().addresses());
+        }
+        return;
+    };
+    let needed = |engine: &&Arc<Inner>| {
+        let place = Arc::as_ptr(engine);
+        memory.iter().any(|memory| memory.engine == place)
+    };
+    for engine in engines.iter().filter(needed) {
+        // What it has is lost if that fails.
+        let _ = engine.begin_in_child(process);
+    }
+    // What was there fits, whatever the limits have become.
+    let budgets = || {
+        let managed = engines.iter().filter_map(|engine| engine.managed());
+        managed.map(|managed| &*managed.node.budget)
+    };
+    let limits: Vec<_> = budgets().map(|budget| budget.limit()).collect();
+    budgets().for_each(|budget| budget.set_limit(u64::MAX / 2));
+    let mut adopted = HashMap::new();
+    for memory in memory {
+        let parents: *const Anonymous = memory.get();
+        match adopt(engines, process, memory) {
+            Some(anon) => {
+                adopted.insert(parents as usize, anon.clone());
+                memory.hand_over(Some(anon));
+            }
+            None => lose(memory, memory.get().addresses()),
+        }
+    }
+    for (budget, limit) in budgets().zip(limits) {
+        budget.set_limit(limit);
+    }
+    space.frozen.for_each(|range, mut attributes| {
+        let own = match &attributes.backing {
+            Backing::Anonymous(anon) => adopted.get(&(Arc::as_ptr(anon) as usize)),
+            _ => None,
+        };
+        // Of the parent's count, which nobody looks at any more.
+        let parents = core::mem::take(&mut attributes.backing);
+        core::mem::forget(parents);
+        if let Some(anon) = own {
+            attributes.backing = Backing::Anonymous(anon.clone());
+            let mapped = process.space().mmap(range, attributes);
+            assert!(mapped.is_ok(), "a space has room for what another had");
+        }
+    });
+    process::set(Some(process));
+}
+
+fn adopt(
+    engines: &[Arc<Inner>],
+    process: &'static Process,
+    memory: &Place,
+) -> Option<Arc<Anonymous>> {
+    let engine = engines
+        .iter()
+        .find(|engine| Arc::as_ptr(engine) == memory.engine)?;
+    let node = &engine.managed()?.node;
+    let parents = memory.get();
+    let window = parents.addresses();
+    let window = process.mmu().adopt(window, Protection::ReadWrite).ok()?;
+    let origin = parents.origin().map(|origin| Origin {
+        store: origin.store.clone(),
+        offset: origin.offset,
+    });
+    let on_truncate = parents.on_truncate();
+    let adopted = Anonymous::adopt(node.clone(), parents, window, origin, on_truncate);
+    adopted.ok()
+}
+
+/// Nobody sees zeros where there was something.
+fn lose(memory: &Place, window: Range<usize>) {
+    crate::uffd::close_window(&window);
+    memory.hand_over(None);
+}
