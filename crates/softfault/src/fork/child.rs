@@ -11,6 +11,9 @@ use softfault_engine::swap::Origin;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Pages that a child's engine may take beyond its parent's, for a moment.
+const MORE: u64 = 1024;
+
 /// Makes the child's own of everything, and lets go of what was held.
 pub(super) fn begin(mut held: Held) {
     if let Some(writing) = held.writing.take() {
@@ -56,13 +59,14 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         // What it has is lost if that fails.
         let _ = engine.begin_in_child(process);
     }
-    // What was there fits, whatever the limits have become.
-    let budgets = || {
-        let managed = engines.iter().filter_map(|engine| engine.managed());
-        managed.map(|managed| &*managed.node.budget)
-    };
-    let limits: Vec<_> = budgets().map(|budget| budget.limit()).collect();
-    budgets().for_each(|budget| budget.set_limit(u64::MAX / 2));
+    // What was there fits, although a limit may have been lowered below it.
+    let budgets: Vec<_> = (engines.iter())
+        .filter_map(|engine| Some((&engine.managed()?.node.budget, engine.parents()?)))
+        .map(|(budget, parents)| (budget, budget.limit(), parents.node.budget.charged()))
+        .collect();
+    for (budget, limit, charged) in &budgets {
+        budget.set_limit((*limit).max(charged + MORE));
+    }
     let mut adopted = HashMap::new();
     for memory in memory {
         let parents: *const Anonymous = memory.get();
@@ -74,7 +78,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
             None => lose(memory, memory.get().addresses()),
         }
     }
-    for (budget, limit) in budgets().zip(limits) {
+    for (budget, limit, _) in budgets {
         budget.set_limit(limit);
     }
     space.frozen.for_each(|range, mut attributes| {

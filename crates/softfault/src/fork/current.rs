@@ -84,12 +84,16 @@ impl Inner {
         unsafe { now.as_ref() }
     }
 
+    /// In a child: what the last process had that had any.
+    pub(super) fn parents(&self) -> Option<&'static Managed> {
+        // SAFETY: null, or never dropped.
+        unsafe { self.managed.parents.load(Ordering::Relaxed).as_ref() }
+    }
+
     /// In a child: makes its own, after that of the engine it is within. Who calls keeps
     /// others from it.
     pub(super) fn begin_in_child(&self, process: &'static Process) -> io::Result<()> {
-        // SAFETY: null, or never dropped.
-        let parents = unsafe { self.managed.parents.load(Ordering::Relaxed).as_ref() };
-        let (Some(parents), None) = (parents, self.managed()) else {
+        let (Some(parents), None) = (self.parents(), self.managed()) else {
             return Ok(());
         };
         let outer = self.options.outer();
