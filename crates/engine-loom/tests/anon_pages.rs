@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::cell::UnsafeCell;
 use loom::thread::spawn;
 use model::{Still, explore};
+use softfault_engine_loom::anon::PageState;
 use softfault_engine_loom::anon::pages::{Found, Pages};
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::lock::RwSem;
@@ -57,18 +58,23 @@ impl Memory {
         loop {
             let vma = self.vma.read();
             match self.pages.find(page, &self.budget) {
-                Found::Absent(_) if core::mem::take(&mut refuse) => {}
-                Found::Absent(lock) => {
-                    // SAFETY: the page is locked; loom checks it.
-                    self.bytes[page].with_mut(|bytes| unsafe { *bytes += 1 });
-                    lock.filled();
-                    return Ended::Filled;
-                }
-                Found::Resident => {
+                Found::State(state) if state.is_resident() => {
                     // SAFETY: nobody fills a page that is there.
                     let bytes = self.bytes[page].with(|bytes| unsafe { *bytes });
                     assert_eq!(bytes, 1);
                     return Ended::Found;
+                }
+                Found::State(state) => {
+                    let Some(mut lock) = self.pages.try_lock(page, state) else {
+                        continue;
+                    };
+                    if core::mem::take(&mut refuse) {
+                        continue;
+                    }
+                    // SAFETY: the page is locked; loom checks it.
+                    self.bytes[page].with_mut(|bytes| unsafe { *bytes += 1 });
+                    lock.set(state.to_dirty());
+                    return Ended::Filled;
                 }
                 Found::Locked => {
                     drop(vma);
@@ -82,7 +88,9 @@ impl Memory {
     /// Takes a page out, with faults kept away, as an unmap does.
     fn remove(&self, page: usize) -> bool {
         let _vma = self.vma.write();
-        let was = self.pages.leave(page);
+        let mut lock = self.pages.lock(page);
+        let was = lock.state().is_resident();
+        lock.set(PageState::ABSENT);
         if was {
             // SAFETY: no fault, and nobody shows the page; loom checks it.
             self.bytes[page].with_mut(|bytes| unsafe { *bytes = 0 });
@@ -163,7 +171,7 @@ fn a_fault_against_the_removal_of_its_page() {
             let was = memory.remove(0);
             removed.fetch_add(was.into(), Relaxed);
             assert_eq!(other.join().unwrap(), Ended::Filled);
-            assert_eq!(memory.pages.is_resident(0), !was);
+            assert_eq!(memory.pages.state(0).is_resident(), !was);
             assert_eq!(memory.remove(0), !was);
             memory.check(1);
         }

@@ -108,8 +108,16 @@ pub trait Mmu: Send + Sync {
     /// answer is [`Zeroed::Nothing`].
     fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError>;
 
+    /// False where pages cannot be protected: what was written to can then not be
+    /// taken out without losing writes, pages cannot be mapped
+    /// [`Access::ReadOnly`] into a window that may be written to, and nobody calls
+    /// [`protect`](Self::protect).
+    fn can_protect(&self) -> bool {
+        true
+    }
+
     /// Takes the leave to write away from what is present in the ranges; they lie
-    /// in reservations that are still held. When it returns nobody writes there any
+    /// in reservations for writing that are still held. When it returns nobody writes there any
     /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
     fn protect(&self, ranges: &[Range<usize>]);
 
@@ -120,7 +128,9 @@ pub trait Mmu: Send + Sync {
 
     /// Moves what is present in `bytes` of a window at `from` to the same
     /// distances from `to`, in a window where nothing is. Nobody maps, zaps or
-    /// uses pages of either meanwhile. Writes to what was moved may end in a fault.
+    /// uses pages of either meanwhile. Writes to what was moved may end in a fault,
+    /// and do where they did before. After an error each page is in one of both
+    /// places: those before some page have moved, the others have not.
     fn move_pages(
         &self,
         from: (&Reservation, usize),
@@ -128,11 +138,17 @@ pub trait Mmu: Send + Sync {
         bytes: usize,
     ) -> Result<(), MmuError>;
 
-    /// Makes the empty window `child`, as long as `parent`, show all that
-    /// `parent` shows; a page is copied when either side writes to it. Nobody
-    /// maps or zaps pages of either meanwhile. After an error `child` shows a
-    /// part. The budget is the caller's business: it has paid for all copies.
-    fn fork(&self, _parent: &Reservation, _child: &Reservation) -> Result<(), MmuError> {
+    /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
+    /// `range`, where `child` shows nothing; a page is copied when either side writes
+    /// to it. What is protected stays so, in both. Nobody maps or zaps pages of either
+    /// range meanwhile. After an error `child` shows a part. The budget is the
+    /// caller's business: it has paid for all copies.
+    fn fork(
+        &self,
+        _parent: &Reservation,
+        _range: Range<usize>,
+        _child: &Reservation,
+    ) -> Result<(), MmuError> {
         Err(MmuError::Closed(ENOSYS))
     }
 

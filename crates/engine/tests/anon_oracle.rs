@@ -1,16 +1,23 @@
-//! Random operations on anonymous memory over the soft page tables: every byte
-//! and error is the model's, so is the number of pages that are paid for, and
-//! nothing is left at the end.
+//! Random operations on anonymous memory over the soft page tables, with and
+//! without swap: every byte and error is the model's, so is the number of pages
+//! that are paid for, and nothing is left at the end.
+//!
+//! ```text
+//!   SOFTFAULT_ORACLE_OPERATIONS=1_000_000   so many operations in `a_long_run`
+//! ```
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::anon::Anonymous;
+use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::Core;
 use softfault_engine::policy::Policies;
-use softfault_oracle::{Access, AnonWorld, Expected, Op, Rig, any_anon_op, play_anon};
+use softfault_oracle::{Access, AnonWorld, COPIED_PAGES, Expected, Managed, MemoryVerb, Op, Paid};
+use softfault_oracle::{Rig, TestStore, TestSwap, any_anon_op, any_swap_op};
+use softfault_oracle::{is_resident, manage, play_anon, private_copy};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -20,12 +27,37 @@ use std::sync::{Arc, Mutex};
 /// Address of the arena in every space.
 const ARENA: usize = 0x7000_0000_0000 + 5 * PAGE_SIZE;
 
+/// Pages of a budget that is smaller than what is mapped; more than half of it is
+/// somebody else's.
+const BUDGET: u64 = 2048;
+/// What swap that fails says.
+const EIO: i32 = 5;
+
 fn addresses(pages: &Range<usize>) -> Range<usize> {
     ARENA + pages.start * PAGE_SIZE..ARENA + pages.end * PAGE_SIZE
 }
 
+/// What a run has.
+#[derive(Debug, Clone, Default)]
+struct Setting {
+    policies: Policies,
+    /// Slots of swap; 0: there is none.
+    slots: usize,
+    /// Asynchronous reads at a time.
+    queue: usize,
+    /// Pages of the budget that it may use; None: more than it needs.
+    free: Option<u64>,
+    /// Swap fails when told to, or is full.
+    may_fail: bool,
+}
+
 struct SoftWorld {
     rig: Rig,
+    setting: Setting,
+    swap: Option<Arc<TestSwap>>,
+    store: Arc<TestStore>,
+    /// Pages of the budget that somebody else has.
+    taken: u64,
     spaces: BTreeMap<usize, AddressSpace>,
     /// What nobody uses at the moment. Kept from one operation to the next:
     /// they remember where pages were.
@@ -33,13 +65,26 @@ struct SoftWorld {
 }
 
 impl SoftWorld {
-    fn new(policies: Policies) -> Self {
-        let rig = Rig::with_policies(16_384, policies);
+    fn new(setting: Setting) -> Self {
+        let pages = setting.free.map_or(16_384, |_| BUDGET);
+        let (policies, queue) = (setting.policies, setting.queue);
+        let swap = (setting.slots > 0).then(|| TestSwap::with_queue(setting.slots, queue));
+        let rig = match &swap {
+            Some(swap) => Rig::with_swap(pages, policies, swap),
+            None => Rig::with_policies(pages, policies),
+        };
+        let budget = &rig.node.budget;
+        let taken = setting.free.map_or(0, |free| budget.free() - free);
+        assert!(budget.try_charge(taken, 0), "so much was free");
         let spaces = BTreeMap::from([(0, rig.another_space())]);
         Self {
-            rig,
-            spaces,
+            store: TestStore::new((COPIED_PAGES * PAGE_SIZE) as u64),
             cores: Mutex::default(),
+            rig,
+            setting,
+            swap,
+            taken,
+            spaces,
         }
     }
 
@@ -47,8 +92,18 @@ impl SoftWorld {
         for space in self.spaces.values() {
             space.exit(|_, _| {});
         }
-        drop((self.spaces, self.cores));
+        drop((self.spaces, self.cores, self.store));
+        self.rig.node.budget.uncharge(self.taken);
         self.rig.finish();
+    }
+}
+
+fn attributes(anon: Arc<Anonymous>, pgoff: u64) -> Attributes {
+    Attributes {
+        backing: Backing::Anonymous(anon),
+        pgoff,
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
     }
 }
 
@@ -75,6 +130,7 @@ fn expected(result: Result<(), Stopped>) -> Expected {
         Ok(()) => Expected::Done,
         Err(Stop::Error(FaultError::NotMapped)) => Expected::Unmapped,
         Err(Stop::Error(FaultError::Protection)) => Expected::Forbidden,
+        Err(Stop::Error(FaultError::Io(EIO) | FaultError::NoMemory)) => Expected::Failed,
         Err(why) => panic!("{why:?}"),
     }
 }
@@ -107,13 +163,8 @@ impl AnonWorld for SoftWorld {
         // Every second one is a part of larger memory.
         let skipped = pages.len() % 2 * 77;
         let bytes = (skipped + pages.len() + 3) * PAGE_SIZE;
-        let attributes = Attributes {
-            backing: Backing::Anonymous(Anonymous::new(self.rig.node.clone(), bytes).unwrap()),
-            pgoff: skipped as u64,
-            protection: Protection::ReadWrite,
-            ..Attributes::default()
-        };
-        self.spaces[&space].mmap(addresses(&pages), attributes)
+        let anon = Anonymous::new(self.rig.node.clone(), bytes).unwrap();
+        self.spaces[&space].mmap(addresses(&pages), attributes(anon, skipped as u64))
     }
 
     fn unmap(&mut self, space: usize, pages: Range<usize>) {
@@ -138,10 +189,13 @@ impl AnonWorld for SoftWorld {
         self.spaces[&space].mremap(addresses(&pages), ARENA + to * PAGE_SIZE)
     }
 
-    fn fork(&mut self, space: usize, child: usize) {
+    fn fork(&mut self, space: usize, child: usize) -> bool {
         let copy = self.rig.another_space();
-        self.spaces[&space].fork(&copy).unwrap();
-        self.spaces.insert(child, copy);
+        match self.spaces[&space].fork(&copy) {
+            Ok(()) => self.spaces.insert(child, copy).is_none(),
+            Err(ForkError::Budget) => false,
+            Err(error) => panic!("{error:?}"),
+        }
     }
 
     fn exit(&mut self, space: usize) {
@@ -149,7 +203,46 @@ impl AnonWorld for SoftWorld {
         space.exit(|_, _| {});
     }
 
-    fn check(&self, space: usize, resident: usize) {
+    fn is_managed(&self) -> bool {
+        true
+    }
+
+    fn map_copy(&mut self, space: usize, pages: Range<usize>, from: usize) -> Result<(), MmError> {
+        let bytes = pages.len() * PAGE_SIZE;
+        let copy = private_copy(self.rig.node.clone(), bytes, &self.store, from);
+        self.spaces[&space].mmap(addresses(&pages), attributes(copy, 0))
+    }
+
+    fn manage(&mut self, space: usize, pages: Range<usize>, verb: MemoryVerb) -> Expected {
+        match manage(&self.rig, &self.spaces[&space], addresses(&pages), verb) {
+            Managed::Done => Expected::Done,
+            Managed::NoMemory | Managed::Io => Expected::Failed,
+            Managed::Refused => Expected::Forbidden,
+        }
+    }
+
+    fn beneath(&mut self, op: &Op) {
+        match (op, &self.swap) {
+            (Op::Evict, _) => self.rig.evict_all(),
+            (Op::Memory { more }, _) => {
+                let pages = self.rig.node.budget.limit().min(BUDGET) + u64::from(*more);
+                self.rig.change_memory(pages);
+            }
+            (Op::FailSwapReads { reads }, Some(swap)) => swap.fail_reads((*reads).into(), EIO),
+            (Op::FailSwapWrites { writes }, Some(swap)) => swap.fail_writes((*writes).into(), EIO),
+            _ => {}
+        }
+    }
+
+    fn may_fail(&self) -> bool {
+        self.setting.may_fail
+    }
+
+    fn is_resident(&self, space: usize, page: usize) -> bool {
+        is_resident(&self.spaces[&space], ARENA + page * PAGE_SIZE)
+    }
+
+    fn check(&self, space: usize, paid: Paid) {
         let space = &self.spaces[&space];
         let mmap = space.mmap_lock().read();
         // Two VMAs may be of one memory.
@@ -161,8 +254,12 @@ impl AnonWorld for SoftWorld {
                 memory.push(anon);
             }
         });
-        let paid: usize = memory.iter().map(|anon| anon.resident_pages()).sum();
-        assert_eq!(paid, resident);
+        let resident: usize = memory.iter().map(|anon| anon.resident_pages()).sum();
+        let least = if self.swap.is_some() { 0 } else { paid.least };
+        assert!(
+            (least..=paid.most).contains(&resident),
+            "{resident} of {paid:?}"
+        );
         drop(memory);
         drop(mmap);
         // Which looks at the slots of all spaces.
@@ -170,8 +267,8 @@ impl AnonWorld for SoftWorld {
     }
 }
 
-fn run(policies: Policies, ops: &[Op]) {
-    let mut world = ManuallyDrop::new(SoftWorld::new(policies));
+fn run(setting: Setting, ops: &[Op]) {
+    let mut world = ManuallyDrop::new(SoftWorld::new(setting));
     let played = catch_unwind(AssertUnwindSafe(|| {
         play_anon(&mut [&mut *world], ops);
     }));
@@ -196,16 +293,95 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
+fn any_policies() -> impl Strategy<Value = Policies> {
+    let locks = prop_oneof![Just("refcount"), Just("rwsem"), Just("biased")];
+    let retries = prop_oneof![Just("vma-lock"), Just("mmap-lock"), Just("held")];
+    let pins = prop_oneof![Just("yes"), Just("no")];
+    let accounting =
+        prop_oneof![3 => Just(""), 1 => Just("+miss=baseline"), 1 => Just("+miss=both")];
+    (locks, retries, pins, accounting).prop_map(|(lock, retry, pin, accounting)| {
+        let text = format!("lock={lock}+retry={retry}+pin={pin}{accounting}");
+        text.parse().unwrap()
+    })
+}
+
+/// Swap, and a budget of a half to a sixteenth of what is mapped.
+fn any_setting() -> impl Strategy<Value = Setting> {
+    let free = prop_oneof![Just(120), Just(250), Just(600), Just(1000)];
+    let queue = prop_oneof![Just(0), Just(2), Just(16)];
+    (any_policies(), free, queue).prop_map(|(policies, free, queue)| Setting {
+        policies,
+        slots: 16_384,
+        queue,
+        free: Some(free),
+        may_fail: false,
+    })
+}
+
+fn with_first(ops: Vec<Op>) -> Vec<Op> {
+    let first = Op::MapZeros {
+        space: 0,
+        pages: 300..1500,
+    };
+    std::iter::once(first).chain(ops).collect()
+}
+
 proptest! {
     #![proptest_config(config(80))]
 
     #[test]
     fn every_byte_and_page_is_the_models(
-        policies in prop_oneof![Just(""), Just("lock=rwsem+retry=mmap-lock"), Just("retry=held"), Just("lock=biased")],
+        policies in any_policies(),
         ops in proptest::collection::vec(any_anon_op(), 1..80),
     ) {
-        let first = Op::MapZeros { space: 0, pages: 300..1500 };
-        let ops: Vec<_> = std::iter::once(first).chain(ops).collect();
-        run(policies.parse().unwrap(), &ops);
+        let setting = Setting { policies, ..Setting::default() };
+        run(setting, &with_first(ops));
     }
+
+    #[test]
+    fn so_it_is_where_everything_is_evicted(
+        setting in any_setting(),
+        ops in proptest::collection::vec(any_swap_op(false), 1..80),
+    ) {
+        run(setting, &with_first(ops));
+    }
+
+    #[test]
+    fn so_it_is_where_swap_fails(
+        setting in any_setting(),
+        ops in proptest::collection::vec(any_swap_op(true), 1..80),
+    ) {
+        let setting = Setting { may_fail: true, ..setting };
+        run(setting, &with_first(ops));
+    }
+
+    #[test]
+    fn so_it_is_where_swap_is_full(
+        setting in any_setting(),
+        slots in prop_oneof![Just(1), Just(40), Just(700)],
+        ops in proptest::collection::vec(any_swap_op(false), 1..40),
+    ) {
+        let setting = Setting { may_fail: true, slots, ..setting };
+        run(setting, &with_first(ops));
+    }
+}
+
+/// As many operations as the environment says, in lists of a few hundred.
+#[test]
+fn a_long_run() {
+    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
+    let operations: usize = text.replace('_', "").parse().unwrap();
+    let mut runner = TestRunner::deterministic();
+    let list = (
+        any_setting(),
+        proptest::collection::vec(any_swap_op(false), 400),
+    );
+    let mut done = 0;
+    while done < operations {
+        let (setting, ops) = list.new_tree(&mut runner).unwrap().current();
+        let ops = with_first(ops);
+        done += ops.len();
+        run(setting, &ops);
+    }
+    println!("{done} operations");
 }

@@ -243,7 +243,7 @@ fn forks_share_frames_until_they_are_written_to() {
     mmu.zero(&parent, parent.addr + 100 * PAGE_SIZE, PAGE_SIZE)
         .unwrap();
     let child = reserve(&mmu, TABLE_SPAN);
-    mmu.fork(&parent, &child).unwrap();
+    mmu.fork(&parent, parent.range(), &child).unwrap();
     assert_eq!(mmu.present_pages(), 2 * 31);
     for page in 0..30 {
         assert_eq!(byte(&mmu, child.addr + page * PAGE_SIZE), Some(7));
@@ -280,7 +280,7 @@ fn many_shared_frames_are_zapped_on_both_sides() {
         let parent = reserve(&mmu, TABLE_SPAN);
         mmu.fill(&parent, parent.addr, PAGES * PAGE_SIZE).unwrap();
         let child = reserve(&mmu, TABLE_SPAN);
-        mmu.fork(&parent, &child).unwrap();
+        mmu.fork(&parent, parent.range(), &child).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| mmu.zap(from_ref(&parent.range())));
             scope.spawn(|| mmu.zap(from_ref(&child.range())));

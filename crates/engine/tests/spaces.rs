@@ -4,7 +4,12 @@
 //! has the same lists under schedules that can be run again.
 
 use proptest::prelude::*;
-use softfault_oracle::{Draw, Random, Reads, Stage, play_spaces};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::fault::{self, NeverInterrupted};
+use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_oracle::{Draw, Random, Reads, Rig, Stage, TestSwap, play_spaces, together};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const DRAW: Draw = Draw {
     spaces: 2,
@@ -14,6 +19,7 @@ const DRAW: Draw = Draw {
     ops: 60,
     forks: true,
     pins: false,
+    swap: false,
 };
 
 fn stage(draw: &Draw, seed: u64, random: &mut Random) -> Stage {
@@ -24,6 +30,9 @@ fn stage(draw: &Draw, seed: u64, random: &mut Random) -> Stage {
         queue: [0, 2, 8][random.below(3)],
         reads: [Reads::AtOnce, Reads::OneByOne(20)][random.below(2)],
         hole: [0..0, 5..9][random.below(2)].clone(),
+        slots: if draw.swap { 1024 } else { 0 },
+        free: draw.swap.then(|| [90, 200, 400][random.below(3)]),
+        may_be_short: draw.swap,
         ..Stage::default()
     };
     stage.with_policies_of(seed)
@@ -52,6 +61,89 @@ fn drawn_lists_with_pins() {
     }
 }
 
+/// More is mapped than there is memory for, and everything is evicted all the
+/// time besides.
+#[test]
+fn drawn_lists_over_swap() {
+    let draw = Draw { swap: true, ..DRAW };
+    for seed in 0..200 {
+        play(&draw, seed);
+    }
+}
+
+/// Counters of a thread each, in pages that all share; more of them than there is
+/// memory for, and others who evict. A write that is lost is a count too few.
+fn count(seed: u64) {
+    const START: usize = 0x7100_0000_0000;
+    const PAGES: usize = 200;
+    const WRITERS: usize = 4;
+    const TIMES: usize = 3000;
+    let stage = Stage::default().with_policies_of(seed);
+    let swap = TestSwap::with_queue(4 * PAGES, [0, 4][seed as usize % 2]);
+    let rig = Rig::with_swap(2048, stage.policies, &swap);
+    let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+    let attributes = Attributes {
+        backing: Backing::Anonymous(anon),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    let mapped = rig.space.mmap(START..START + PAGES * PAGE_SIZE, attributes);
+    mapped.unwrap();
+    let budget = rig.node.budget.clone();
+    let taken = budget.free() - [60, 100, 150][seed as usize % 3];
+    assert!(budget.try_charge(taken, 0));
+
+    let writing = AtomicUsize::new(WRITERS);
+    let write = |writer: usize| {
+        let mut random = Random::new(seed * 10 + writer as u64);
+        let mut core = rig.mmu.core().unwrap();
+        let mut counts = [0u64; PAGES];
+        let mut word = [0; 8];
+        for time in 0..TIMES + PAGES {
+            // Here and there; at last each once more.
+            let page = time.checked_sub(TIMES).unwrap_or(random.below(PAGES));
+            let addr = START + page * PAGE_SIZE + writer * 8 + page % 7 * 512;
+            let interrupt = &NeverInterrupted;
+            fault::read_at(&mut core, &rig.space, addr, &mut word, interrupt).unwrap();
+            let found = u64::from_ne_bytes(word);
+            assert_eq!(
+                found, counts[page],
+                "seed {seed}, page {page} of writer {writer}"
+            );
+            counts[page] += 1;
+            let word = counts[page].to_ne_bytes();
+            fault::write_at(&mut core, &rig.space, addr, &word, interrupt).unwrap();
+        }
+        // Relaxed: only says when to stop.
+        writing.fetch_sub(1, Ordering::Relaxed);
+    };
+    let evict = || {
+        while writing.load(Ordering::Relaxed) > 0 {
+            rig.node.reclaim(16);
+            std::thread::yield_now();
+        }
+    };
+    let mut jobs: Vec<Box<dyn FnOnce() + Send + '_>> = vec![Box::new(evict), Box::new(evict)];
+    for writer in 0..WRITERS {
+        jobs.push(Box::new(move || write(writer)));
+    }
+    together(jobs);
+    let stats = &rig.node.swap.as_ref().unwrap().stats;
+    assert!(
+        stats.pages_out.get() > 0 && stats.pages_in.get() > 0,
+        "{stats:?}"
+    );
+    budget.uncharge(taken);
+    rig.finish();
+}
+
+#[test]
+fn no_write_is_lost() {
+    for seed in 0..18 {
+        count(seed);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -59,9 +151,10 @@ proptest! {
     #[test]
     fn one_thread_sees_exactly_what_is_so(
         seed in any::<u64>(),
+        swap in any::<bool>(),
         drop in proptest::collection::vec(any::<bool>(), 120),
     ) {
-        let draw = Draw { threads: 1, ops: 120, ..DRAW };
+        let draw = Draw { threads: 1, ops: 120, swap, ..DRAW };
         let mut random = Random::new(seed);
         let stage = stage(&draw, seed, &mut random);
         let setup = draw.setup(&mut random);

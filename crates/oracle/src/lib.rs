@@ -2,6 +2,8 @@
 //!
 //! - [`TestStore`]: a store whose reads the test holds back, fails or cuts
 //!   short.
+//! - [`TestSwap`]: a swap device of the same kind, which notices a page that
+//!   changes while it is written, and poisons what nobody may ask for.
 //! - [`Rig`]: the engine over the soft page tables, for tests of its parts.
 //! - [`Op`]: the operations of all of them.
 //! - [`World`]: something that obeys operations on maps; [`play`] drives it and
@@ -16,20 +18,25 @@
 //! thread may be suspended with in hand is the facade's.
 
 mod anon;
+mod gate;
 mod model;
 mod op;
 mod play;
 mod rig;
 mod spaces;
 mod store;
+mod swap;
 mod together;
+mod verbs;
 
-pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, Expected};
-pub use anon::{any_anon_op, play_anon};
+pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
+pub use anon::{any_anon_op, any_swap_op, play_anon};
 pub use model::{Model, Shown};
-pub use op::{MapAdvice, Op, Setting, any_op};
+pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
 pub use rig::{Rig, TestFrames};
 pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
+pub use swap::{POISON, SwapCounts, TestSwap};
 pub use together::together;
+pub use verbs::{Managed, is_resident, manage, private_copy};

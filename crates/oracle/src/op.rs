@@ -25,6 +25,42 @@ pub enum MapAdvice {
     WillNeed,
 }
 
+/// What is done with pages of anonymous memory and of private copies of a file,
+/// without changing who maps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryVerb {
+    /// They begin anew: as zeros, or as the file has them.
+    DontNeed,
+    /// Nobody misses their bytes: until they are written, each may become zeros.
+    Free,
+    /// They go first.
+    Cold,
+    /// They go now.
+    PageOut,
+    /// They come now.
+    PopulateRead,
+    /// They come now, ready to be written.
+    PopulateWrite,
+    /// They come now, and stay.
+    Lock,
+    /// They need not stay.
+    Unlock,
+}
+
+impl MemoryVerb {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::DontNeed,
+        Self::Free,
+        Self::Cold,
+        Self::PageOut,
+        Self::PopulateRead,
+        Self::PopulateWrite,
+        Self::Lock,
+        Self::Unlock,
+    ];
+}
+
 /// The file and the budget that a run begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
@@ -99,6 +135,23 @@ pub enum Op {
         pages: Range<usize>,
         from: usize,
     },
+    /// Map a private copy of pages of the file, from page `from` on, unless
+    /// something is there.
+    MapCopy {
+        space: u8,
+        pages: Range<usize>,
+        from: usize,
+    },
+    /// Do something with what is in memory, or in swap.
+    ManagePages {
+        space: u8,
+        pages: Range<usize>,
+        verb: MemoryVerb,
+    },
+    /// Let the next so many reads from swap fail.
+    FailSwapReads { reads: u8 },
+    /// Let the next so many writes to swap fail.
+    FailSwapWrites { writes: u8 },
     /// Unmap what is there.
     UnmapPages { space: u8, pages: Range<usize> },
     /// Change what may be done.

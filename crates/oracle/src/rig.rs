@@ -7,6 +7,7 @@ use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
+use softfault_engine::swap::{Swap, SwapDevice};
 use softfault_engine::{Clock, PAGE_SIZE, Store};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -98,6 +99,9 @@ impl Clock for Ticks {
     }
 }
 
+/// Of a rig without swap.
+const NO_SWAP: Option<fn(Arc<Budget>) -> Arc<Swap>> = None;
+
 /// A node, a space and the soft page tables.
 pub struct Rig {
     /// Where faults look mappings up. Left as it is when a test panics: it
@@ -128,26 +132,45 @@ impl Rig {
 
     /// The same, with policies.
     pub fn with_policies(pages: u64, policies: Policies) -> Self {
-        Self::made(pages, &Budget::new(u64::MAX / 4), policies)
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies, NO_SWAP)
+    }
+
+    /// The same, with swap. The table of its slots is charged to the node's own
+    /// budget, as the library does it.
+    pub fn with_swap<S: SwapDevice + 'static>(
+        pages: u64,
+        policies: Policies,
+        device: &Arc<S>,
+    ) -> Self {
+        let device = device.clone();
+        let swap = |budget| Arc::new(Swap::new(device, budget).expect("room for slots"));
+        Self::made(pages, &Budget::new(u64::MAX / 4), policies, Some(swap))
     }
 
     /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
-        Self::made(pages, parent, Policies::default())
+        Self::made(pages, parent, Policies::default(), NO_SWAP)
     }
 
-    fn made(pages: u64, parent: &Arc<Budget>, policies: Policies) -> Self {
+    fn made(
+        pages: u64,
+        parent: &Arc<Budget>,
+        policies: Policies,
+        swap: Option<impl FnOnce(Arc<Budget>) -> Arc<Swap>>,
+    ) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         let clock = Arc::new(Ticks::default());
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = TestFrames::new(pages as usize * quarters);
-        let node = Node::with_policies(
-            Budget::nested(pages, parent),
+        let budget = Budget::nested(pages, parent);
+        let node = Node::with_swap(
+            budget.clone(),
             pages as usize * 4 * PAGE_SIZE,
             mmu.clone(),
             frames.clone(),
             clock.clone(),
             policies,
+            swap.map(|swap| swap(budget)),
         );
         let node = node.expect("a budget that is large enough");
         node.enlist();
@@ -300,6 +323,9 @@ impl Rig {
         node.delist();
         assert_eq!(node.folios_in_use(), 0, "folios are referred to");
         assert_eq!(node.frames_in_use(), 0, "frames were lost");
+        if let Some(swap) = &node.swap {
+            assert_eq!(swap.slots.used(), 0, "slots were lost");
+        }
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));

@@ -1,13 +1,11 @@
 //! A store under the test's control.
 
+use crate::gate::Gate;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::lock::{Mutex, MutexGuard};
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use sync::Arc;
-use sync::atomic::Ordering::{Acquire, Release};
-use sync::wait::WaitWord;
 
 /// The byte that a file of this seed holds at `offset`: differs from page to
 /// page and within a page, and is never 0.
@@ -26,19 +24,10 @@ fn word_at(seed: u64, offset: u64) -> [u8; 8] {
 /// Faults that it can inject: reads held back, reads that fail, reads that stop
 /// short because the file became shorter, a queue that takes only so many.
 pub struct TestStore {
-    /// Asynchronous reads that it takes at a time; 0: it has no such way.
-    queue: usize,
-    /// Protected by its own lock: the engine's, which all worlds know.
-    inner: Mutex<Inner>,
-    /// Raised by one with every change of `inner`.
-    changed: WaitWord,
+    gate: Gate<File>,
 }
 
-/// A second, and how many of them a test waits for what is to come.
-const SECOND_NS: u64 = 1_000_000_000;
-const PATIENCE: usize = 60;
-
-struct Inner {
+struct File {
     len: u64,
     seed: u64,
     /// Where the file is zeros although no hole: pages that were cut off and
@@ -48,21 +37,9 @@ struct Inner {
     holes: Vec<Range<u64>>,
     /// Pages whose read fails, with which errno.
     fails: BTreeMap<u64, i32>,
-    /// No read ends while it is closed, except so many.
-    closed: bool,
-    released: usize,
-    in_flight: Vec<InFlight>,
-    /// Reads that wait in `read`.
-    blocked: usize,
     /// Pages of all reads that were begun.
     read_pages: Vec<Range<u64>>,
 }
-
-#[derive(Clone, Copy)]
-struct InFlight(Read);
-
-// SAFETY: the buffer belongs to the read, wherever that is completed.
-unsafe impl Send for InFlight {}
 
 impl TestStore {
     /// `len` bytes, read in the calling thread only.
@@ -72,64 +49,27 @@ impl TestStore {
 
     /// The same, which takes `queue` asynchronous reads at a time.
     pub fn with_queue(len: u64, queue: usize) -> Arc<Self> {
+        let file = File {
+            len,
+            seed: 0,
+            data_end: len,
+            holes: Vec::new(),
+            fails: BTreeMap::new(),
+            read_pages: Vec::new(),
+        };
         Arc::new(Self {
-            queue,
-            inner: Mutex::new(Inner {
-                len,
-                seed: 0,
-                data_end: len,
-                holes: Vec::new(),
-                fails: BTreeMap::new(),
-                closed: false,
-                released: 0,
-                in_flight: Vec::new(),
-                blocked: 0,
-                read_pages: Vec::new(),
-            }),
-            changed: WaitWord::new(0),
+            gate: Gate::new(file, queue),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
-    fn change<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
-        let result = f(&mut self.lock());
-        self.tell();
-        result
-    }
-
-    fn tell(&self) {
-        // Release pairs with the Acquire in `wait_for_change`'s callers; they
-        // look at what is behind the lock anyway.
-        self.changed.fetch_add(1, Release);
-        self.changed.wake(u32::MAX);
-    }
-
-    /// Gives the lock up, waits until something has changed since, or until
-    /// `timeout_ns` have passed, and takes it again. True if something has.
-    fn wait_for_change<'a>(
-        &'a self,
-        inner: MutexGuard<'a, Inner>,
-        timeout_ns: Option<u64>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        // Under the lock: who changes it afterwards raises the word afterwards.
-        let seen = self.changed.load(Acquire);
-        drop(inner);
-        self.changed.wait(seen, timeout_ns);
-        let changed = self.changed.load(Acquire) != seen;
-        (self.lock(), changed)
     }
 
     /// Makes these pages a hole.
     pub fn punch(&self, pages: Range<u64>) {
-        self.change(|inner| inner.holes.push(pages));
+        self.gate.change(|inner| inner.holes.push(pages));
     }
 
     /// Reads of this page fail from now on, or no longer.
     pub fn fail(&self, page: u64, errno: Option<i32>) {
-        self.change(|inner| match errno {
+        self.gate.change(|inner| match errno {
             Some(errno) => inner.fails.insert(page, errno),
             None => inner.fails.remove(&page),
         });
@@ -137,23 +77,23 @@ impl TestStore {
 
     /// Holds back all reads that have not ended.
     pub fn close(&self) {
-        self.change(|inner| inner.closed = true);
+        self.gate.close();
     }
 
     /// Lets all reads end.
     pub fn open(&self) {
-        self.change(|inner| inner.closed = false);
+        self.gate.open();
     }
 
     /// Lets so many reads end although the store is closed.
     pub fn release(&self, reads: usize) {
-        self.change(|inner| inner.released += reads);
+        self.gate.release(reads);
     }
 
     /// Gives the file another length. What comes back after it was cut off is
     /// zeros.
     pub fn set_len(&self, len: u64) {
-        self.change(|inner| {
+        self.gate.change(|inner| {
             inner.len = len;
             inner.data_end = inner.data_end.min(len);
         });
@@ -161,38 +101,37 @@ impl TestStore {
 
     /// Writes the whole file anew.
     pub fn rewrite(&self, seed: u64) {
-        self.change(|inner| inner.seed = seed);
+        self.gate.change(|inner| inner.seed = seed);
     }
 
     /// Waits until `count` reads are held back, in `read` or in the queue.
     pub fn wait_blocked(&self, count: usize) {
-        let mut inner = self.lock();
-        let mut patience = PATIENCE;
-        while inner.blocked + inner.in_flight.len() < count {
-            assert!(patience > 0, "{count} reads were never begun");
-            let (again, changed) = self.wait_for_change(inner, Some(SECOND_NS));
-            inner = again;
-            patience -= usize::from(!changed);
-        }
+        self.gate.wait_blocked(count);
     }
 
     /// Reads begun so far, in order, as pages.
     pub fn reads(&self) -> Vec<Range<u64>> {
-        self.lock().read_pages.clone()
+        self.gate.lock().read_pages.clone()
     }
 
     /// The pages that were read so far, each once.
     pub fn pages_read(&self) -> BTreeSet<u64> {
-        self.lock().read_pages.iter().cloned().flatten().collect()
+        self.gate
+            .lock()
+            .read_pages
+            .iter()
+            .cloned()
+            .flatten()
+            .collect()
     }
 
     /// What the file holds at `offset` now, which is within it.
     pub fn byte(&self, offset: u64) -> u8 {
-        self.lock().byte(offset)
+        self.gate.lock().byte(offset)
     }
 }
 
-impl Inner {
+impl File {
     fn byte(&self, offset: u64) -> u8 {
         let page = offset / PAGE_SIZE as u64;
         let hole = self.holes.iter().any(|hole| hole.contains(&page));
@@ -211,15 +150,6 @@ impl Inner {
             true => [0; 8],
             false => word_at(self.seed, offset),
         }
-    }
-
-    /// True if a read may end now: it does.
-    fn may_end(&mut self) -> bool {
-        if self.closed && self.released > 0 {
-            self.released -= 1;
-            return true;
-        }
-        !self.closed
     }
 
     fn is_hole(&self, page: u64) -> bool {
@@ -260,11 +190,11 @@ impl Inner {
 
 impl Store for TestStore {
     fn len(&self) -> Result<u64, StoreError> {
-        Ok(self.lock().len)
+        Ok(self.gate.lock().len)
     }
 
     fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
-        let inner = self.lock();
+        let inner = self.gate.lock();
         let page = PAGE_SIZE as u64;
         let first = offset / page;
         let end = inner.len.div_ceil(page).max(first + 1);
@@ -281,57 +211,20 @@ impl Store for TestStore {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        let mut inner = self.lock();
-        inner.note(offset, bytes);
-        inner.blocked += 1;
-        drop(inner);
-        self.tell();
-        inner = self.lock();
-        while !inner.may_end() {
-            inner = self.wait_for_change(inner, None).0;
-        }
-        inner.blocked -= 1;
+        let file = self.gate.pass(|file| file.note(offset, bytes));
         // SAFETY: the caller's promise.
-        unsafe { inner.fill(offset, buffer, bytes) }
+        unsafe { file.fill(offset, buffer, bytes) }
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {
-        self.change(|inner| {
-            let started = reads.len().min(self.queue - inner.in_flight.len());
-            for read in &reads[..started] {
-                inner.note(read.offset, read.bytes);
-                inner.in_flight.push(InFlight(*read));
-            }
-            started
-        })
+        let note = |file: &mut File, read: &Read| file.note(read.offset, read.bytes);
+        self.gate.submit(reads, note)
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        let mut inner = self.lock();
-        loop {
-            while !inner.in_flight.is_empty() && inner.may_end() {
-                let InFlight(read) = inner.in_flight.remove(0);
-                // SAFETY: lent until the completion, which is next.
-                let result = unsafe { inner.fill(read.offset, read.buffer, read.bytes) };
-                drop(inner);
-                complete.complete(read.cookie, result);
-                // Others wait for this one too.
-                self.tell();
-                inner = self.lock();
-            }
-            let mine = |InFlight(read): &InFlight| read.cookie == cookie;
-            if !inner.in_flight.iter().any(mine) {
-                return Reap::NotInFlight;
-            }
-            if timeout_ns == 0 {
-                return Reap::TimedOut;
-            }
-            // Begins anew with every change: nobody counts on the time.
-            let (again, changed) = self.wait_for_change(inner, Some(timeout_ns));
-            if !changed {
-                return Reap::TimedOut;
-            }
-            inner = again;
-        }
+        self.gate.reap(cookie, complete, timeout_ns, |file, read| {
+            // SAFETY: lent until the completion, which is next.
+            unsafe { file.fill(read.offset, read.buffer, read.bytes) }
+        })
     }
 }

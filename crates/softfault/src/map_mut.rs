@@ -298,7 +298,7 @@ impl Drop for MmapMut {
                 // A fault of somebody who has a stray pointer looks once more,
                 // and lets go: the last reference is dropped here, and not in
                 // the handler.
-                while Arc::strong_count(&anon) > 1 {
+                while !Anonymous::is_unused(&anon) {
                     std::thread::yield_now();
                 }
                 // While signals are masked: it takes locks.

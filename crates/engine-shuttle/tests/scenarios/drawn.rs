@@ -13,6 +13,7 @@ fn drawn(name: &'static str, schedules: u64, draw: Draw) {
             queue: [0, 2, 8][random.below(3)],
             reads: [Reads::AtOnce, Reads::OneByOne(1), Reads::OneByOne(4)][random.below(3)],
             hole: [0..0, 1..3][random.below(2)].clone(),
+            slots: if draw.swap { 128 } else { 0 },
             ..Stage::default()
         };
         let stage = stage.with_policies_of(seed);
@@ -32,6 +33,7 @@ fn two_threads_one_space() {
         ops: 6,
         forks: false,
         pins: false,
+        swap: false,
     };
     drawn("two_threads_one_space", 8_000, draw);
 }
@@ -46,6 +48,7 @@ fn three_threads_two_spaces() {
         ops: 4,
         forks: true,
         pins: false,
+        swap: false,
     };
     drawn("three_threads_two_spaces", 8_000, draw);
 }
@@ -60,6 +63,37 @@ fn four_threads_with_pins() {
         ops: 3,
         forks: false,
         pins: true,
+        swap: false,
     };
     drawn("four_threads_with_pins", 5_000, draw);
+}
+
+#[test]
+fn two_threads_over_swap() {
+    let draw = Draw {
+        spaces: 1,
+        pages: 12,
+        file_pages: 12,
+        threads: 2,
+        ops: 6,
+        forks: true,
+        pins: false,
+        swap: true,
+    };
+    drawn("two_threads_over_swap", 6_000, draw);
+}
+
+#[test]
+fn four_threads_over_swap() {
+    let draw = Draw {
+        spaces: 2,
+        pages: 12,
+        file_pages: 8,
+        threads: 4,
+        ops: 3,
+        forks: true,
+        pins: false,
+        swap: true,
+    };
+    drawn("four_threads_over_swap", 4_000, draw);
 }

@@ -11,7 +11,7 @@
 //!
 //! Every schedule draws its scheduler: anybody at each point; whoever ran, mostly;
 //! or PCT with one to four changes of priority, a depth of two to five
-//! (`sync::explore`). It draws the policies too: both locks of VMAs, all three of
+//! (`sync::explore`). It draws the policies too: all locks of VMAs, all three of
 //! `RetryLock`, both of `RetryPin`. `MissAccounting` is the default.
 //!
 //! | file | a fault against | schedules | points each |
@@ -49,5 +49,8 @@ mod reads;
 mod reclaim;
 mod remap;
 mod scene;
+mod swap;
+mod swap_fails;
+mod swap_fork;
 mod truncate;
 mod unmap;

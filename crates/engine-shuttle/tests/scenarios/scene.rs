@@ -4,7 +4,7 @@ use crate::found;
 use core::ops::Range;
 use softfault_engine_shuttle::PAGE_SIZE;
 use softfault_engine_shuttle::mm::Protection;
-use softfault_oracle::{MapAdvice, Op, Random, Reads, Stage, play_spaces};
+use softfault_oracle::{MapAdvice, MemoryVerb, Op, Random, Reads, Stage, play_spaces};
 use sync::explore::Explore;
 
 pub fn read(space: u8, pages: Range<usize>) -> Op {
@@ -24,6 +24,14 @@ pub fn map_file(space: u8, pages: Range<usize>, from: usize) -> Op {
 
 pub fn map_zeros(space: u8, pages: Range<usize>) -> Op {
     Op::MapZeros { space, pages }
+}
+
+pub fn map_copy(space: u8, pages: Range<usize>, from: usize) -> Op {
+    Op::MapCopy { space, pages, from }
+}
+
+pub fn manage(space: u8, pages: Range<usize>, verb: MemoryVerb) -> Op {
+    Op::ManagePages { space, pages, verb }
 }
 
 pub fn unmap(space: u8, pages: Range<usize>) -> Op {

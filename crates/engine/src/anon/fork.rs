@@ -1,11 +1,11 @@
 //! A second window that shows the same pages, copied when either is written.
 
 use super::Anonymous;
-use crate::PAGE_SIZE;
 use crate::cache::window::Enter;
 use crate::mm::MmError;
-use crate::mmu::MmuError;
+use crate::mmu::{MmuError, TABLE_SPAN};
 use crate::reclaim::Need;
+use crate::swap::Origin;
 use core::ops::Range;
 use sync::Arc;
 
@@ -29,56 +29,111 @@ impl From<MmError> for ForkError {
     }
 }
 
+/// Why a span was not copied.
+enum Refused {
+    /// There is no room for so many pages.
+    Budget(usize),
+    Mmu(MmuError),
+}
+
 impl Anonymous {
-    /// The same bytes in a window of another space. All of its resident pages
-    /// are charged now, although they are shared until one is written, so that
-    /// no write fails later for want of memory that the fork promised.
+    /// The same bytes in a window of another space. What is resident is charged now,
+    /// although it is shared until one is written, so that no write fails later for
+    /// want of memory that the fork promised; where there is no room, pages of this
+    /// one go to swap first. What is there shares its slot.
     ///
-    /// The caller has write-locked every VMA that shows a page of this one.
+    /// The caller has write-locked every VMA that shows a page of this one. Reclaim goes
+    /// on: a span's pages are locked while they are copied.
     pub(crate) fn fork(&self) -> Result<Arc<Self>, ForkError> {
         let node = &self.node;
+        let origin = self.origin().map(|origin| Origin {
+            store: origin.store.clone(),
+            offset: origin.offset,
+        });
         let bytes = self.addresses().len();
-        let child = Self::new(node.clone(), bytes).map_err(ForkError::Mmu)?;
-        for span in self.window.spans(self.addresses()) {
-            let pages = self.window.residents(span.start);
-            while pages > 0 && !child.enter_copy(self, &span, pages) {
-                if !node.make_room(Need::Pages(pages + super::FAULT_PAGES)) {
-                    return Err(ForkError::Budget);
-                }
+        let on_truncate = (self.cache.as_ref()).map(|cache| cache.on_truncate);
+        let child = Self::make(node.clone(), bytes, origin, on_truncate.unwrap_or_default());
+        let child = child.map_err(ForkError::Mmu)?;
+        let window = self.addresses();
+        let mut next = window.start;
+        while next < window.end {
+            let used = self.pages.next_used(self.page(next));
+            next = self.window.address(used as u64, 0);
+            if next >= window.end {
+                break;
+            }
+            let end = ((next & !(TABLE_SPAN - 1)) + TABLE_SPAN).min(window.end);
+            match child.copy_span(self, &(next..end)) {
+                Ok(()) => next = end,
+                Err(Refused::Mmu(error)) => return Err(ForkError::Mmu(error)),
+                Err(Refused::Budget(pages)) if node.make_room(Need::Pages(pages)) => {}
+                Err(Refused::Budget(_)) => return Err(ForkError::Budget),
             }
         }
-        let (from, to) = (self.window.reservation(), child.window.reservation());
-        match node.mmu.fork(from, to) {
-            Ok(()) => Ok(child),
-            Err(error) => Err(ForkError::Mmu(error)),
-        }
+        Ok(child)
     }
 
-    /// Counts in what `parent` has resident in `span` of its window, which are
-    /// `pages`. `false`, and nothing, if the budget has no room.
-    fn enter_copy(&self, parent: &Self, span: &Range<usize>, pages: usize) -> bool {
-        let budget = &self.node.budget;
-        let first = parent.page(span.start);
-        let last = parent.page(span.end - PAGE_SIZE);
+    /// Copies what `parent` has in a span of its window. After an error nothing of it is
+    /// here.
+    fn copy_span(&self, parent: &Self, span: &Range<usize>) -> Result<(), Refused> {
+        let pages = parent.page_range(span);
+        for page in pages.clone() {
+            parent.pages.lock_bare(page);
+        }
+        let copied = self.copy_locked(parent, span, pages.clone());
+        for page in pages {
+            parent.pages.unlock(page, parent.pages.state(page));
+        }
+        copied
+    }
+
+    fn copy_locked(
+        &self,
+        parent: &Self,
+        span: &Range<usize>,
+        pages: Range<usize>,
+    ) -> Result<(), Refused> {
+        let node = &self.node;
+        let states = || pages.clone().map(|page| parent.pages.state(page));
+        let residents = states().filter(|state| state.is_resident()).count();
+        let charge = states().filter(|state| state.is_resident() && !state.is_zero());
+        let charge = charge.count() as u64;
+        let need = Refused::Budget(charge as usize + super::FAULT_PAGES);
         // Two pages of words at most.
-        if !self.pages.pay_for(first, budget) || !self.pages.pay_for(last, budget) {
-            return false;
+        let paid = self.pages.pay_for(pages.start, &node.budget)
+            && self.pages.pay_for(pages.end - 1, &node.budget)
+            && node.budget.try_charge(charge, 0);
+        if !paid {
+            return Err(need);
         }
-        if !budget.try_charge(pages as u64, 0) {
-            return false;
-        }
-        let addr = self.window.address(first as u64, 0);
-        match self.window.enter(addr, pages, budget, 0) {
-            Enter::Entered => {}
-            Enter::NoMemory => {
-                budget.uncharge(pages as u64);
-                return false;
+        let at = self.window.address(pages.start as u64, 0);
+        if residents > 0 {
+            match self.window.enter(at, residents, &node.budget, 0) {
+                Enter::Entered => {}
+                Enter::NoMemory => {
+                    node.budget.uncharge(charge);
+                    return Err(need);
+                }
+                Enter::Zapping => unreachable!("nobody else has the window"),
             }
-            Enter::Zapping => unreachable!("nobody else has the window"),
+            let (from, to) = (parent.window.reservation(), self.window.reservation());
+            if let Err(error) = node.mmu.fork(from, span.clone(), to) {
+                (self.window).leave_and_zap(at, residents, &*node.mmu, &node.budget);
+                node.budget.uncharge(charge);
+                return Err(Refused::Mmu(error));
+            }
         }
-        let resident = (first..=last).filter(|&page| parent.pages.is_resident(page));
-        let entered = resident.inspect(|&page| self.pages.enter(page)).count();
-        assert_eq!(entered, pages, "a window counts its resident pages");
-        true
+        for page in pages {
+            let state = parent.pages.state(page);
+            let slot = parent.pages.slot(page);
+            if let (Some(slot), Some(swap)) = (slot, &node.swap) {
+                swap.slots.get(slot);
+            }
+            // Locked in the parent, and nobody's but ours here. A child does not inherit
+            // that a page stays, as with mlock(2).
+            self.pages.enter(page, state.with_stays(false), slot);
+        }
+        node.anonymous_in.add(charge);
+        Ok(())
     }
 }

@@ -1,43 +1,63 @@
-//! Anonymous memory: zeros until written, of one address space.
+//! Private memory: zeros, or the bytes of a file, until written; of one address
+//! space.
 //!
 //! ```text
 //!   Anonymous ── node    who pays
 //!      │      ── window  where the pages are, and the page tables under them
-//!      └──────── pages   what each page is (`pages`)
+//!      │      ── pages   what each page is (`pages`, `state`)
+//!      └──────── cache   what is being read back, or was read ahead: Linux's swap
+//!                        cache, as a page cache whose store is `swap::View`
 //! ```
 //!
 //! The window's addresses name the pages; a VMA shows them wherever it is, by
 //! its `pgoff`. So a mapping moves without its pages ([`mremap`]), and a forked
 //! space shows a window of its own at the same address ([`fork`]).
 //!
+//! A page's way:
+//!
+//! ```text
+//!   absent ──read───► zero ──write──► dirty ──evicted──► swapped ──read──► clean
+//!      └─────write──────────────────────▲  ▲                └─────write──┐  │
+//!                                       │  └──────────────write──────────│──┘
+//!                                       └────────────────────────────────┘
+//! ```
+//!
+//! What is clean is protected: a write to it ends in a fault, which gives its slot up.
+//! So what was not written since it was read is dropped without a write.
+//!
 //! Who excludes whom, for one page:
 //!
-//! | | fault | unmap | fork |
-//! |---|---|---|---|
-//! | **fault** | page lock | VMA lock | VMA lock |
-//! | **unmap** | | `mmap_lock` | `mmap_lock` |
-//!
-//! A page that is resident stays until it is unmapped: it cannot be evicted.
+//! | | fault | reclaim | unmap | fork |
+//! |---|---|---|---|---|
+//! | **fault** | page lock; folio lock while it is read | page lock | VMA lock | VMA lock |
+//! | **reclaim** | | page lock | page lock | page lock |
+//! | **unmap** | | | `mmap_lock` | `mmap_lock` |
 //!
 //! [`mremap`]: crate::mm::AddressSpace::mremap
 //! [`fork`]: crate::mm::AddressSpace::fork
 
-use crate::cache::Node;
 use crate::cache::window::{TABLE_PAGES, Window};
+use crate::cache::{Node, OnTruncate, PageCache};
 use crate::mm::Protection;
-use crate::mmu::MmuError;
+use crate::mmu::{MmuError, Reservation};
+use crate::swap::{Origin, View};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 
+mod adopt;
+mod advise;
 mod fork;
+mod inspect;
 pub mod pages;
 mod remove;
+pub mod state;
 
 pub use fork::ForkError;
 use pages::Pages;
 pub(crate) use remove::Removal;
+pub use state::PageState;
 
 /// Pages that a fault may have to pay for: the page, its page table, the page
 /// of words that it is in, and what comes with a page of the window's table.
@@ -46,20 +66,23 @@ pub(crate) const FAULT_PAGES: usize = 3 + TABLE_PAGES as usize;
 /// The number of no space.
 const NO_SPACE: u64 = 0;
 
-/// Memory that begins as zeros. It belongs to the first address space that maps
-/// it, which shows each page at one address at most. What no VMA shows any more
-/// has been given back.
+/// Memory that begins as zeros, or as a file does. It belongs to the first address
+/// space that maps it, which shows each page at one address at most. What no VMA
+/// shows any more has been given back.
 ///
-/// Every resident page is charged to the node's budget, and stays. A fork
-/// charges the copy of every resident page at once, whether it is ever written
-/// or not: it fails where there is no room, and then no later write does.
+/// Resident pages are charged to the node's budget, but for zeros that nobody has
+/// written to. Where the node has swap they can be evicted; where it has not, only
+/// those that are still as their file has them, or zeros. A fork charges the copy
+/// of every resident page at once, whether it is ever written or not.
 pub struct Anonymous {
     /// Immutable.
     pub(crate) node: Arc<Node>,
     /// Immutable; its words are atomics.
-    pub(crate) window: Window,
+    pub(crate) window: Arc<Window>,
     /// Immutable; its words are atomics.
-    pub(crate) pages: Pages,
+    pub(crate) pages: Arc<Pages>,
+    /// What is read from swap or from the file; `None` where there is neither.
+    pub(crate) cache: Option<Arc<PageCache>>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
 }
@@ -68,21 +91,71 @@ impl Anonymous {
     /// `bytes` of zeros, rounded up to whole pages, that `node` pays for as
     /// they are touched. Costs address space only.
     pub fn new(node: Arc<Node>, bytes: usize) -> Result<Arc<Self>, MmuError> {
+        Self::make(node, bytes, None, OnTruncate::Error)
+    }
+
+    /// `bytes` of a file's, rounded up to whole pages, that nobody else sees when
+    /// they are written to. A touch past the end of a file that has become shorter
+    /// gets what `on_truncate` says.
+    pub fn of_file(
+        node: Arc<Node>,
+        bytes: usize,
+        origin: Origin,
+        on_truncate: OnTruncate,
+    ) -> Result<Arc<Self>, MmuError> {
+        Self::make(node, bytes, Some(origin), on_truncate)
+    }
+
+    fn make(
+        node: Arc<Node>,
+        bytes: usize,
+        origin: Option<Origin>,
+        on_truncate: OnTruncate,
+    ) -> Result<Arc<Self>, MmuError> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_SIZE);
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let reservation = node.mmu.reserve(bytes, Protection::ReadWrite)?;
-        let parts = Window::new(reservation.clone()).zip(Pages::new(bytes >> PAGE_SHIFT));
-        let Some((window, pages)) = parts else {
+        let Some(pages) = Pages::new(bytes >> PAGE_SHIFT) else {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory);
         };
+        Self::over(node, reservation, Arc::new(pages), origin, on_truncate)
+    }
+
+    /// Over a window that has no pages, and words that are its own.
+    fn over(
+        node: Arc<Node>,
+        reservation: Reservation,
+        pages: Arc<Pages>,
+        origin: Option<Origin>,
+        on_truncate: OnTruncate,
+    ) -> Result<Arc<Self>, MmuError> {
+        let Some(window) = Window::new(reservation.clone()) else {
+            node.mmu.release(reservation);
+            return Err(MmuError::NoMemory);
+        };
+        let window = Arc::new(window);
+        let swap = node.swap.clone();
+        let cache = (swap.is_some() || origin.is_some()).then(|| {
+            let view = Arc::new(View {
+                pages: pages.clone(),
+                swap,
+                origin,
+            });
+            PageCache::private_of(node.clone(), view, window.clone(), on_truncate)
+        });
         node.anonymous.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Self {
+        let anon = Arc::new(Self {
             node,
             window,
             pages,
+            cache,
             space: AtomicU64::new(NO_SPACE),
-        }))
+        });
+        if anon.cache.is_some() {
+            anon.node.windows.register(&anon);
+        }
+        Ok(anon)
     }
 
     /// The node that pays.
@@ -96,20 +169,46 @@ impl Anonymous {
         self.window.reservation().range()
     }
 
-    /// Pages that are resident, by counting. Exact while nobody changes it.
-    pub fn resident_pages(&self) -> usize {
-        let spans = self.window.spans(self.addresses());
-        spans.map(|span| self.window.residents(span.start)).sum()
+    /// Where untouched pages come from; `None`: from nowhere, they are zeros.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.cache.as_ref()?.private()?.origin.as_ref()
     }
 
-    /// True if `addr`'s page is resident.
-    pub fn is_resident(&self, addr: usize) -> bool {
-        self.pages.is_resident(self.page(addr))
+    /// True if `anon` is the only reference, and nobody waits for one of its pages.
+    /// Whoever ends a mapping waits for this, so that the last reference is not
+    /// dropped in a fault handler.
+    pub fn is_unused(anon: &Arc<Self>) -> bool {
+        let cache = anon.cache.as_ref();
+        Arc::strong_count(anon) == 1 && cache.is_none_or(|cache| Arc::strong_count(cache) == 1)
     }
 
     /// Number of the page that is at `addr` in the window.
     pub(crate) fn page(&self, addr: usize) -> usize {
         (addr - self.window.reservation().addr) >> PAGE_SHIFT
+    }
+
+    /// The pages of a range of the window's addresses.
+    pub(crate) fn page_range(&self, range: &Range<usize>) -> Range<usize> {
+        let start = self.window.reservation().addr;
+        (range.start - start) >> PAGE_SHIFT..(range.end - start).div_ceil(PAGE_SIZE)
+    }
+
+    /// Gives a page's slot up.
+    pub(crate) fn put_slot(&self, slot: Option<u32>) {
+        if let (Some(slot), Some(swap)) = (slot, &self.node.swap) {
+            swap.put(slot);
+        }
+    }
+
+    /// Takes what was read of a page, or is being read, out of the cache. The caller
+    /// has locked the page, which keeps others from reading it.
+    pub(crate) fn forget_read(&self, page: usize) {
+        if let Some(cache) = &self.cache
+            && cache.folio_count() > 0
+        {
+            let addr = self.window.address(page as u64, 0);
+            cache.invalidate(addr..addr + PAGE_SIZE);
+        }
     }
 
     /// Makes `space` the one that maps it: true the first time.
@@ -131,12 +230,20 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
+        if self.cache.is_some() {
+            // Reclaim does not come here any more.
+            self.node.windows.deregister(self);
+        }
         // What is still there was never mapped (a fork that failed), or its
         // space was not emptied by the verbs.
         let all = self.addresses();
         if let Some(out) = self.count_out(all) {
             self.node.mmu.zap(core::slice::from_ref(&out.zap));
             self.zapped(&out);
+        }
+        if let Some(cache) = self.cache.take() {
+            // Before its addresses are another's.
+            cache.evict_all();
         }
         let budget = &self.node.budget;
         self.window.uncharge_table(budget);

@@ -1,33 +1,50 @@
-//! What each page of an anonymous window is: a word a page.
+//! What each page of an anonymous window is: two words a page.
 //!
-//! | word | the page is |
+//! | state | the page is |
 //! |---|---|
-//! | 0 | absent: zeros, if it is touched |
-//! | [`LOCKED`], and [`WAITED`] if somebody waits | being filled by one fault |
-//! | [`RESIDENT`] | in the window, and paid for |
+//! | absent | zeros, or what the file has that is mapped privately |
+//! | resident | in the window, written since it came, and paid for |
+//! | resident, clean | in the window, protected, and the same as in its slot, in the file, or zeros |
+//! | resident, clean, zero | zeros that cost no memory |
+//! | swapped | in its slot |
 //!
-//! The lock is taken by trying, under the VMA lock, and never waited for with
-//! any lock held. Words lie in pages of their own, each paid for when the first
-//! of its words is needed. There are bits to spare: what is swapped out will
-//! have its slot here.
+//! [`LOCKED`] beside it: being filled, evicted, or changed otherwise, by one
+//! thread, which alone may change the words until it unlocks; all others may
+//! but add [`WAITED`]. The lock is taken by trying, and never waited for with a
+//! VMA lock held (who unmaps and who forks hold it for writing: they wait for
+//! reclaim, which waits for no such lock).
+//!
+//! Words lie in pages of their own, each paid for when the first of its words is
+//! needed.
 
+use super::state::PageState;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
 use core::ptr::NonNull;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
-const RESIDENT: u32 = 1;
 const LOCKED: u32 = 1 << 30;
 const WAITED: u32 = 1 << 31;
+/// A wait for a page is not over: look again, in case.
+const SLICE_NS: u64 = 10_000_000;
 
-/// Words a page of the table; the first says whether the page is paid for.
-const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
+/// A page's words.
+struct Entry {
+    /// A [`PageState`], [`LOCKED`] and [`WAITED`].
+    word: WaitWord,
+    /// 0, or the number of the page's slot and 1. Protected by the page lock. A
+    /// word that can be made of zeros in all worlds.
+    slot: WaitWord,
+}
+
+/// Entries a page of the table; the first says whether the page is paid for.
+const ENTRIES: usize = PAGE_SIZE / size_of::<Entry>();
 
 /// The words of all pages of a window.
 pub struct Pages {
-    /// [`WORDS`] - 1 of them a page; zeroed, and resident only where touched.
-    words: NonNull<WaitWord>,
+    /// [`ENTRIES`] - 1 of them a page; zeroed, and resident only where touched.
+    entries: NonNull<Entry>,
     bytes: usize,
     count: usize,
     /// Pages of this table that are paid for.
@@ -40,52 +57,64 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 /// What a fault finds.
-pub enum Found<'a> {
-    /// Absent, and locked by the caller now.
-    Absent(PageLock<'a>),
-    /// In the window.
-    Resident,
-    /// Another fault is filling it: wait, then look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nobody is at work on it.
+    State(PageState),
+    /// Somebody is: wait, then look again.
     Locked,
     /// The budget has no page for the words.
     NoMemory,
 }
 
-/// An absent page, locked. Dropping it leaves the page absent.
+/// A page, locked. Dropping it unlocks the page in the state that was set, or
+/// else as it was.
 pub struct PageLock<'a> {
-    word: &'a WaitWord,
-    after: u32,
+    pages: &'a Pages,
+    page: usize,
+    state: PageState,
 }
 
 impl Pages {
     /// Words for `count` pages. `None` where the system has no memory.
     pub fn new(count: usize) -> Option<Self> {
-        let bytes = count.div_ceil(WORDS - 1) * PAGE_SIZE;
-        let words = sync::pages::map(bytes)?.cast();
+        let bytes = count.div_ceil(ENTRIES - 1) * PAGE_SIZE;
         Some(Self {
-            words,
+            entries: sync::pages::map(bytes)?.cast(),
             bytes,
             count,
             paid: AtomicU64::new(0),
         })
     }
 
-    fn slot(&self, page: usize) -> (&WaitWord, &WaitWord) {
+    /// How many pages there are words for.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of the table, if all of it were touched.
+    pub fn table_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn entry(&self, page: usize) -> (&Entry, &Entry) {
         assert!(page < self.count, "page {page} is past the end");
-        let first = page / (WORDS - 1) * WORDS;
-        let word = first + 1 + page % (WORDS - 1);
-        // SAFETY: the table has a word for each page, as just asserted; zeroed
-        // memory is a valid word.
+        let first = page / (ENTRIES - 1) * ENTRIES;
+        let entry = first + 1 + page % (ENTRIES - 1);
+        // SAFETY: the table has an entry for each page, as just asserted; zeroed
+        // memory is a valid one.
         unsafe {
             (
-                self.words.add(first).as_ref(),
-                self.words.add(word).as_ref(),
+                self.entries.add(first).as_ref(),
+                self.entries.add(entry).as_ref(),
             )
         }
     }
 
-    /// Pays for the words around `page`'s, once.
-    fn pay(&self, paid: &WaitWord, budget: &Budget) -> bool {
+    /// Pays for the words around `page`'s, once. `false` if the budget has no
+    /// page for them.
+    pub fn pay_for(&self, page: usize, budget: &Budget) -> bool {
+        let paid = &self.entry(page).0.word;
         // Relaxed: says only who pays.
         if paid.load(Ordering::Relaxed) == 0 {
             if !budget.try_charge(1, 0) {
@@ -100,63 +129,161 @@ impl Pages {
         true
     }
 
-    /// Looks at a page, and locks it if it is absent.
+    /// Looks at a page, whose words are paid for from now on.
     #[inline]
-    pub fn find(&self, page: usize, budget: &Budget) -> Found<'_> {
-        let (paid, word) = self.slot(page);
-        if !self.pay(paid, budget) {
+    pub fn find(&self, page: usize, budget: &Budget) -> Found {
+        if !self.pay_for(page, budget) {
             return Found::NoMemory;
         }
-        // Acquire pairs with the Release in `PageLock::drop`.
-        match word.compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Acquire) {
-            Ok(_) => Found::Absent(PageLock { word, after: 0 }),
-            Err(RESIDENT) => Found::Resident,
-            Err(_) => Found::Locked,
+        // Acquire pairs with the Release in `unlock`: what was done to the page
+        // is seen by who finds it done.
+        let word = self.entry(page).1.word.load(Ordering::Acquire);
+        match word & LOCKED {
+            0 => Found::State(PageState::from_bits(word & !WAITED)),
+            _ => Found::Locked,
         }
     }
 
-    /// True if the page is in the window.
-    pub fn is_resident(&self, page: usize) -> bool {
-        let (paid, word) = self.slot(page);
+    /// The state of a page, which may be locked; absent where the words were
+    /// never needed.
+    pub fn state(&self, page: usize) -> PageState {
+        let (paid, entry) = self.entry(page);
         // Relaxed: a hint, or under the VMA lock, which orders it.
-        paid.load(Ordering::Relaxed) != 0 && word.load(Ordering::Relaxed) == RESIDENT
-    }
-
-    /// Pays for the words around `page`'s if that has not been done.
-    pub fn pay_for(&self, page: usize, budget: &Budget) -> bool {
-        self.pay(self.slot(page).0, budget)
-    }
-
-    /// Makes a page resident, whose word is paid for, in a window that no space
-    /// has mapped yet.
-    pub fn enter(&self, page: usize) {
-        // Relaxed: attaching the VMA publishes it.
-        let before = self.slot(page).1.swap(RESIDENT, Ordering::Relaxed);
-        assert_eq!(before, 0, "a page of an empty window");
-    }
-
-    /// Makes a page absent that no fault can come to: true if it was resident.
-    pub fn leave(&self, page: usize) -> bool {
-        let (paid, word) = self.slot(page);
-        // Relaxed, here and below: the write lock of the VMA that showed the
-        // page, or owning the window, orders it against faults.
-        if paid.load(Ordering::Relaxed) == 0 {
-            return false;
+        if paid.word.load(Ordering::Relaxed) == 0 {
+            return PageState::ABSENT;
         }
-        match word.load(Ordering::Relaxed) {
-            0 => false,
-            _ => {
-                let before = word.swap(0, Ordering::Relaxed);
-                assert_eq!(before, RESIDENT, "a page without faults is not locked");
-                true
+        PageState::from_bits(entry.word.load(Ordering::Relaxed) & !(LOCKED | WAITED))
+    }
+
+    /// The state of a page that is not locked.
+    pub fn unlocked_state(&self, page: usize) -> Option<PageState> {
+        let (paid, entry) = self.entry(page);
+        // Relaxed: as in `state`.
+        if paid.word.load(Ordering::Relaxed) == 0 {
+            return Some(PageState::ABSENT);
+        }
+        // Acquire pairs with the Release in `unlock`: the slot is the state's.
+        let word = entry.word.load(Ordering::Acquire);
+        (word & LOCKED == 0).then(|| PageState::from_bits(word & !WAITED))
+    }
+
+    /// True if a page is absent, and nobody is at work on it.
+    pub fn is_unused(&self, page: usize) -> bool {
+        self.unlocked_state(page) == Some(PageState::ABSENT)
+    }
+
+    /// The first page from `page` on whose words are in use, or may be.
+    pub fn next_used(&self, page: usize) -> usize {
+        let mut page = page;
+        while page < self.count {
+            let (paid, _) = self.entry(page);
+            if paid.word.load(Ordering::Relaxed) != 0 {
+                break;
             }
+            page = (page / (ENTRIES - 1) + 1) * (ENTRIES - 1);
         }
+        page.min(self.count)
+    }
+
+    /// Locks a page, if it still is in this state.
+    #[inline]
+    pub fn try_lock(&self, page: usize, state: PageState) -> Option<PageLock<'_>> {
+        self.claim(page, state).then_some(PageLock {
+            pages: self,
+            page,
+            state,
+        })
+    }
+
+    /// The same, without the guard: [`unlock`](Self::unlock) ends it.
+    #[inline]
+    pub fn claim(&self, page: usize, state: PageState) -> bool {
+        let word = &self.entry(page).1.word;
+        let bits = state.bits();
+        // Acquire pairs with the Release in `unlock`. A bit of somebody who waited
+        // and gave up does not stay in the way.
+        let locked = |now: u32| (now & !WAITED == bits).then_some(bits | LOCKED | now & WAITED);
+        word.fetch_update(Ordering::Acquire, Ordering::Relaxed, locked)
+            .is_ok()
+    }
+
+    /// Changes the state of a page that nobody has locked; `false` if it is
+    /// another by now. Only its heat, and whether it stays.
+    pub fn change(&self, page: usize, from: PageState, to: PageState) -> bool {
+        let word = &self.entry(page).1.word;
+        let change = |now: u32| (now & !WAITED == from.bits()).then_some(to.bits() | now & WAITED);
+        // Relaxed: neither orders anything.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        word.fetch_update(set, fetch, change).is_ok()
+    }
+
+    /// Locks a page whatever its state, after those who have it locked.
+    pub fn lock(&self, page: usize) -> PageLock<'_> {
+        let state = self.lock_bare(page);
+        PageLock {
+            pages: self,
+            page,
+            state,
+        }
+    }
+
+    /// The same, without the guard; its state.
+    pub(crate) fn lock_bare(&self, page: usize) -> PageState {
+        loop {
+            let state = self.state(page);
+            if self.claim(page, state) {
+                return state;
+            }
+            self.wait_unlocked(page, SLICE_NS);
+        }
+    }
+
+    /// Unlocks a page that the caller has locked.
+    #[inline]
+    pub fn unlock(&self, page: usize, state: PageState) {
+        let word = &self.entry(page).1.word;
+        // Release pairs with the Acquire in `find` and `claim`.
+        let before = word.swap(state.bits(), Ordering::Release);
+        assert!(before & LOCKED != 0, "page {page} was not locked");
+        if before & WAITED != 0 {
+            word.wake(u32::MAX);
+        }
+    }
+
+    /// True if somebody waits for a page that the caller has locked.
+    pub fn is_waited_for(&self, page: usize) -> bool {
+        // Relaxed: a hint.
+        self.entry(page).1.word.load(Ordering::Relaxed) & WAITED != 0
+    }
+
+    /// The slot that has the page's bytes. The caller has locked the page, or
+    /// keeps out whoever could change it.
+    pub fn slot(&self, page: usize) -> Option<u32> {
+        // Relaxed, here and below: handed over by the page lock.
+        let slot = self.entry(page).1.slot.load(Ordering::Relaxed);
+        slot.checked_sub(1)
+    }
+
+    /// Sets it.
+    pub fn set_slot(&self, page: usize, slot: Option<u32>) {
+        let slot = slot.map_or(0, |slot| slot + 1);
+        self.entry(page).1.slot.swap(slot, Ordering::Relaxed);
+    }
+
+    /// Enters a page, whose words are paid for, in a window that no space has
+    /// mapped yet.
+    pub fn enter(&self, page: usize, state: PageState, slot: Option<u32>) {
+        self.set_slot(page, slot);
+        // Relaxed: attaching the VMA publishes it.
+        let word = &self.entry(page).1.word;
+        let before = word.swap(state.bits(), Ordering::Relaxed);
+        assert_eq!(before, 0, "a page of an empty window");
     }
 
     /// Waits while the page is locked, at most `timeout_ns`.
     pub fn wait_unlocked(&self, page: usize, timeout_ns: u64) {
-        let (_, word) = self.slot(page);
-        // Relaxed: who was woken looks again under the VMA lock.
+        let word = &self.entry(page).1.word;
+        // Relaxed: who was woken looks again.
         let now = word.load(Ordering::Relaxed);
         if now & LOCKED == 0 {
             return;
@@ -168,6 +295,11 @@ impl Pages {
         }
     }
 
+    /// Pages of this table that are paid for.
+    pub fn paid_pages(&self) -> u64 {
+        self.paid.load(Ordering::Relaxed)
+    }
+
     /// Pays back the pages of this table; nobody uses it any more.
     pub fn uncharge(&self, budget: &Budget) {
         budget.uncharge(self.paid.swap(0, Ordering::Relaxed));
@@ -175,27 +307,38 @@ impl Pages {
 }
 
 impl PageLock<'_> {
-    /// The page is in the window: unlocks it as resident.
+    /// What the page is to be when it is unlocked; at first, what it was.
+    pub fn state(&self) -> PageState {
+        self.state
+    }
+
+    /// Lets it be this.
     #[inline]
-    pub fn filled(mut self) {
-        self.after = RESIDENT;
+    pub fn set(&mut self, state: PageState) {
+        self.state = state;
+    }
+
+    /// Its slot.
+    pub fn slot(&self) -> Option<u32> {
+        self.pages.slot(self.page)
+    }
+
+    /// Sets its slot.
+    pub fn set_slot(&self, slot: Option<u32>) {
+        self.pages.set_slot(self.page, slot);
     }
 }
 
 impl Drop for PageLock<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `find`.
-        let before = self.word.swap(self.after, Ordering::Release);
-        if before & WAITED != 0 {
-            self.word.wake(u32::MAX);
-        }
+        self.pages.unlock(self.page, self.state);
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; nobody else has the table any more.
-        unsafe { sync::pages::unmap(self.words.cast(), self.bytes) };
+        unsafe { sync::pages::unmap(self.entries.cast(), self.bytes) };
     }
 }

@@ -1,11 +1,11 @@
 //! Giving pages back that no VMA shows any more.
 //!
 //! Three steps: counted out (no fault can come to the pages: their VMAs are
-//! gone, and `mmap_lock` is still held for write), zapped, paid back. The zap
-//! is one for many pieces: with a second thread running each costs a TLB
-//! shootdown.
+//! gone, and `mmap_lock` is still held for write; reclaim is waited for), zapped,
+//! paid back. The zap is one for many pieces: with a second thread running each
+//! costs a TLB shootdown.
 
-use super::Anonymous;
+use super::{Anonymous, PageState};
 use crate::PAGE_SIZE;
 use crate::mm::Backing;
 use crate::mmu::TABLE_SPAN;
@@ -21,35 +21,68 @@ pub(super) struct Out {
     /// What to zap. A page table's whole range is in it if and only if the
     /// range was not empty and is now.
     pub(super) zap: Range<usize>,
-    /// Pages that were resident.
+    /// Pages that were charged.
     pages: u64,
 }
 
 impl Anonymous {
-    /// Counts the residents of `range`, in the window, out. `None` if there are
-    /// none: there is nothing to zap.
+    /// Counts the residents of `range`, in the window, out, and gives up all slots of
+    /// it. `None` if there are no residents: there is nothing to zap.
     pub(super) fn count_out(&self, range: Range<usize>) -> Option<Out> {
+        if let Some(cache) = &self.cache {
+            // Most of what is being read goes here at once.
+            cache.invalidate(range.clone());
+        }
         let mut out: Option<Out> = None;
-        for span in self.window.spans(range) {
-            if self.window.residents(span.start) == 0 {
-                continue;
+        let used = |addr: usize| {
+            let page = self.pages.next_used(self.page(addr));
+            self.window.address(page as u64, 0)
+        };
+        let mut next = range.start;
+        while next < range.end {
+            let span = next.max(used(next));
+            if span >= range.end {
+                break;
             }
-            let pages = span.clone().step_by(PAGE_SIZE);
-            let pages = pages.filter(|&addr| self.pages.leave(self.page(addr)));
-            let pages = pages.count();
-            if pages == 0 {
+            let end = ((span & !(TABLE_SPAN - 1)) + TABLE_SPAN).min(range.end);
+            next = end;
+            let Some((zap, charged)) = self.count_span_out(span..end) else {
                 continue;
-            }
-            let table = self.window.leave(span.start, pages);
-            let zap = table.unwrap_or(span);
+            };
             let out = out.get_or_insert(Out {
                 zap: zap.clone(),
                 pages: 0,
             });
             out.zap.end = zap.end;
-            out.pages += pages as u64;
+            out.pages += charged;
         }
         out
+    }
+
+    /// The same for pages of one page table: what to zap, and how many were charged.
+    fn count_span_out(&self, span: Range<usize>) -> Option<(Range<usize>, u64)> {
+        let (mut residents, mut charged) = (0, 0);
+        for page in self.page_range(&span) {
+            if self.pages.is_unused(page) {
+                continue;
+            }
+            let mut lock = self.pages.lock(page);
+            let state = lock.state();
+            residents += usize::from(state.is_resident());
+            charged += u64::from(state.is_resident() && !state.is_zero());
+            if !state.is_resident() {
+                self.forget_read(page);
+            }
+            self.put_slot(lock.slot());
+            lock.set_slot(None);
+            self.node.unpin_pages(state.stays().into());
+            lock.set(PageState::ABSENT);
+        }
+        if residents == 0 {
+            return None;
+        }
+        let table = self.window.leave(span.start, residents);
+        Some((table.unwrap_or(span), charged))
     }
 
     /// What was counted out has been zapped: pays it back.
@@ -58,6 +91,7 @@ impl Anonymous {
         for span in self.window.spans(out.zap.clone()) {
             self.window.zapped_if_out(&span, budget);
         }
+        self.node.anonymous_out.add(out.pages);
         budget.uncharge(out.pages);
     }
 }

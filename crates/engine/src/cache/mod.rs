@@ -29,9 +29,11 @@ use crate::mm::Protection;
 use crate::mmu::MmuError;
 use crate::readahead::{MmapMiss, ReadAhead};
 use crate::store::Store;
+use crate::swap::{Swap, View};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::stat::Counter;
 
 pub mod folio;
 pub mod folio_ref;
@@ -66,7 +68,10 @@ pub struct PageCache {
     /// Immutable.
     pub(crate) store: Arc<dyn Store>,
     /// Immutable; its words are atomics.
-    pub(crate) window: Window,
+    pub(crate) window: Arc<Window>,
+    /// What the store is, of private memory: pages of it are mapped as the memory's
+    /// own and not as folios. Immutable.
+    private: Option<Arc<View>>,
     /// Bytes of the backing that may be shown. Changed by `truncate`, and by
     /// a read that finds the backing shorter.
     pub(crate) end: AtomicU64,
@@ -96,16 +101,82 @@ impl PageCache {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory);
         };
-        Ok(Arc::new(Self {
+        let window = Arc::new(window);
+        Ok(Arc::new(Self::over(
+            node,
             store,
             window,
+            bytes,
+            on_truncate,
+        )))
+    }
+
+    /// The cache of private memory, in the memory's window.
+    pub(crate) fn private_of(
+        node: Arc<Node>,
+        view: Arc<View>,
+        window: Arc<Window>,
+        on_truncate: OnTruncate,
+    ) -> Arc<Self> {
+        let bytes = window.reservation().bytes as u64;
+        let store = view.clone();
+        let mut cache = Self::over(node, store, window, bytes, on_truncate);
+        cache.private = Some(view);
+        Arc::new(cache)
+    }
+
+    fn over(
+        node: Arc<Node>,
+        store: Arc<dyn Store>,
+        window: Arc<Window>,
+        bytes: u64,
+        on_truncate: OnTruncate,
+    ) -> Self {
+        Self {
+            store,
+            window,
+            private: None,
             end: AtomicU64::new(bytes),
             on_truncate,
             readahead: Mutex::new(ReadAhead::new()),
             mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
             node,
-        }))
+        }
+    }
+
+    /// Where the pages are, if they are those of private memory.
+    pub(crate) fn private(&self) -> Option<&View> {
+        self.private.as_deref()
+    }
+
+    /// Counts faults that gave their lock up to wait for I/O.
+    pub(crate) fn retry_mmap_drop(&self) -> &Counter {
+        match self.swap() {
+            Some(swap) => &swap.stats.retry_mmap_drop,
+            None => &self.node.stats.retry_mmap_drop,
+        }
+    }
+
+    /// Counts retries that found their folio gone.
+    pub(crate) fn retry_io_miss(&self) -> &Counter {
+        match self.swap() {
+            Some(swap) => &swap.stats.retry_io_miss,
+            None => &self.node.stats.retry_io_miss,
+        }
+    }
+
+    /// The swap that pages are read from.
+    fn swap(&self) -> Option<&Swap> {
+        self.private()?.swap.as_deref()
+    }
+
+    /// True if `addr`'s page is in the window.
+    pub(crate) fn is_mapped(&self, addr: usize) -> bool {
+        match self.private() {
+            Some(view) => view.pages.state(self.page(addr) as usize).is_resident(),
+            None => (self.find(addr)).is_some_and(|folio| folio.is(folio::flag::MAPPED)),
+        }
     }
 
     /// The node that pays.
@@ -217,6 +288,9 @@ impl PageCache {
 impl Drop for PageCache {
     fn drop(&mut self) {
         self.evict_all();
+        if self.private.is_some() {
+            return; // The window is the memory's.
+        }
         self.window.uncharge_table(&self.node.budget);
         self.node.mmu.release(self.window.reservation().clone());
     }

@@ -8,13 +8,16 @@ use crate::PAGE_SIZE;
 use crate::budget::Budget;
 use crate::lock::Mutex;
 use crate::policy::Policies;
+use crate::reclaim::anonymous::{AnonymousBatches, Balance};
+use crate::reclaim::windows::Windows;
 use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
-use crate::stats::NodeStats;
+use crate::stats::{NodeStats, PerCpuCounter};
 use crate::swap::Swap;
 use crate::{Clock, Mmu};
 use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::stat::Counter;
 
 /// The least budget that a node can work with, in bytes.
 pub const LEAST_BYTES: usize = 8 << 20;
@@ -56,6 +59,17 @@ pub struct Node {
     pub(crate) lists: Lists,
     pub(crate) ghosts: Ghosts,
     pub(crate) batches: Batches,
+    /// Private memory that can be evicted.
+    pub(crate) windows: Windows,
+    pub(crate) anonymous_batches: AnonymousBatches,
+    /// Pages of private memory evicted so far.
+    pub(crate) anonymous_clock: AtomicU64,
+    /// Pages of private memory charged so far, but for those that faults filled with
+    /// zeros, and uncharged so far.
+    pub(crate) anonymous_in: PerCpuCounter,
+    /// See `anonymous_in`.
+    pub(crate) anonymous_out: Counter,
+    pub(crate) balance: Balance,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
     /// Anonymous windows there are. Relaxed: asked where nothing moves.
@@ -115,8 +129,13 @@ impl Node {
         let index = Index::new(pages);
         let ghosts = Ghosts::new(pages);
         let batches = Batches::new();
+        let anonymous_batches = AnonymousBatches::new();
         let frames = Frames::new(frames, budget.clone());
-        let tables = index.bytes() + ghosts.bytes() + batches.bytes() + frames.table_bytes();
+        let tables = index.bytes()
+            + ghosts.bytes()
+            + batches.bytes()
+            + anonymous_batches.bytes()
+            + frames.table_bytes();
         // The first chunk of frames is paid for here, for good: a demand fault
         // always has frames to turn to.
         let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
@@ -139,6 +158,12 @@ impl Node {
             lists: Lists::new(policies.miss_accounting.eviction_order()),
             ghosts,
             batches,
+            windows: Windows::default(),
+            anonymous_batches,
+            anonymous_clock: AtomicU64::new(0),
+            anonymous_in: PerCpuCounter::default(),
+            anonymous_out: Counter::new(),
+            balance: Balance::default(),
             stats: NodeStats::default(),
             policies,
             used: AtomicUsize::new(0),

@@ -35,7 +35,7 @@ impl PageCache {
 
     /// Forgets everything. No fault is under way and none begins; others may
     /// still be evicting, and are waited for.
-    pub(super) fn evict_all(&self) {
+    pub(crate) fn evict_all(&self) {
         while self.folio_count() > 0 {
             self.evict_range(self.addresses());
             sync::thread::yield_now();

@@ -244,7 +244,9 @@ impl<'a> Batch<'a> {
         let Some(last) = self.reads[..self.count].last() else {
             return false;
         };
-        usize::from(self.lengths[self.count - 1]) < READ_FOLIOS
+        // What is next to each other in a window need not be in swap.
+        self.cache.private().is_none()
+            && usize::from(self.lengths[self.count - 1]) < READ_FOLIOS
             && last.offset + last.bytes as u64 == read.offset
             && last.buffer.wrapping_add(last.bytes) == read.buffer
     }

@@ -1,40 +1,115 @@
-//! A fault on anonymous memory: a page of zeros, or one of its own where a fork
-//! shares it.
+//! A fault on private memory.
+//!
+//! ```text
+//!   resident ── read ─────────────────────────────────────► Mapped (somebody was faster)
+//!      └─ write: lock the page, give its slot up, ask for
+//!         memory if it is zeros ── make it writable ──────► Mapped
+//!   absent ── read: zeros without memory ─────────────────► Mapped
+//!      └─ write: a page of zeros ─────────────────────────► Mapped
+//!   swapped, or absent and in a file ── file::fault, with a cache of its own
+//! ```
 
 use super::map::mmu_error;
-use super::{Fault, FaultFlags, Wait};
+use super::{Fault, FaultFlags, Wait, file};
 use crate::PAGE_SIZE;
-use crate::anon::Anonymous;
 use crate::anon::pages::{Found, PageLock};
+use crate::anon::{Anonymous, PageState};
 use crate::cache::window::Enter;
+use crate::mm::Advice;
+use crate::mmu::Zeroed;
+use crate::store::{Extent, Store, StoreError};
 use sync::Arc;
 
 /// Serves a fault at `addr` of the window.
-pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, flags: FaultFlags) -> Fault {
-    let node = &anon.node;
+pub(super) fn fault(
+    anon: &Arc<Anonymous>,
+    addr: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
-    match anon.pages.find(anon.page(addr), &node.budget) {
-        Found::Absent(page) => fill(anon, addr, page),
-        Found::Resident if flags.write => {
-            // Shared since a fork; or else somebody's fault was faster, and
-            // there is nothing to do.
-            match node.mmu.make_writable(anon.window.reservation(), addr) {
-                Ok(()) => Fault::Mapped,
-                Err(error) => Fault::Error(mmu_error(error)),
-            }
+    let page = anon.page(addr);
+    let state = match anon.pages.find(page, &anon.node.budget) {
+        Found::State(state) => state,
+        Found::Locked => return Fault::Retry(Wait::anonymous_page(anon, addr)),
+        Found::NoMemory => return Fault::Retry(Wait::anonymous_memory(anon)),
+    };
+    if state.is_resident() && !flags.write {
+        anon.node.stats.spurious.add(1);
+        return Fault::Mapped;
+    }
+    if state.is_swapped() {
+        return read_back(anon, addr, advice, flags);
+    }
+    if state.is_absent() {
+        match is_of_file(anon, page) {
+            Ok(true) => return read_back(anon, addr, advice, flags),
+            Ok(false) => {}
+            Err(StoreError(errno)) => return Fault::Error(super::FaultError::Io(errno)),
         }
-        Found::Resident => {
-            node.stats.spurious.add(1);
-            Fault::Mapped
-        }
-        Found::Locked => Fault::Retry(Wait::anonymous_page(anon, addr)),
-        Found::NoMemory => Fault::Retry(Wait::anonymous_memory(anon)),
+    }
+    // What changes a page, or makes one, has it locked. If it is another by now,
+    // the touch decides again.
+    match anon.pages.try_lock(page, state) {
+        None => Fault::Mapped,
+        Some(lock) if state.is_resident() => write(anon, addr, lock),
+        Some(lock) => fill(anon, addr, lock, flags),
     }
 }
 
-/// Fills a page that is absent and locked.
-fn fill(anon: &Arc<Anonymous>, addr: usize, page: PageLock<'_>) -> Fault {
+/// True if the bytes of an absent page are to be read from a file.
+#[inline]
+fn is_of_file(anon: &Anonymous, page: usize) -> Result<bool, StoreError> {
+    let Some(cache) = &anon.cache else {
+        return Ok(false);
+    };
+    let Some(view) = cache.private().filter(|view| view.origin.is_some()) else {
+        return Ok(false);
+    };
+    let extent = view.extent((page * PAGE_SIZE) as u64)?;
+    // A page that was read while the file had it is in the cache until it is mapped.
+    let addr = anon.window.address(page as u64, 0);
+    Ok(matches!(extent, Extent::Data(_)) || cache.find(addr).is_some())
+}
+
+/// The page is in swap or in a file: as a fault on a file is served.
+fn read_back(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
+    let cache = anon.cache.as_ref().expect("a page was swapped out");
+    file::fault(cache, addr, advice, flags)
+}
+
+/// A write to a page that is there, and locked: protected since it came, by
+/// reclaim, by a fork, or not at all, if somebody's fault was faster.
+fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     let node = &anon.node;
+    let state = page.state();
+    if state.is_zero() && !node.budget.try_charge(1, 0) {
+        return Fault::Retry(Wait::anonymous_memory(anon));
+    }
+    // Reclaim protects a page before it looks at its bytes, with the page locked:
+    // it does not miss what is written from here on.
+    if let Err(error) = node.mmu.make_writable(anon.window.reservation(), addr) {
+        node.budget.uncharge(state.is_zero().into());
+        return Fault::Error(mmu_error(error));
+    }
+    if state.is_zero() {
+        node.stats.anonymous_faults.add(1);
+    }
+    if state.is_clean() {
+        anon.put_slot(page.slot());
+        page.set_slot(None);
+        page.set(state.to_dirty());
+    }
+    Fault::Mapped
+}
+
+/// Fills a page that is absent and locked.
+fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, flags: FaultFlags) -> Fault {
+    let node = &anon.node;
+    if anon.origin().is_some() {
+        // The file had it a moment ago, and has not any more.
+        anon.forget_read(anon.page(addr));
+    }
     // Whatever is refused, the page is unlocked as it was, absent.
     if !node.budget.try_charge(1, 0) {
         return Fault::Retry(Wait::anonymous_memory(anon));
@@ -50,10 +125,23 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, page: PageLock<'_>) -> Fault {
         }
     }
     let window = anon.window.reservation();
-    match node.mmu.fill(window, addr, PAGE_SIZE) {
-        Ok(()) => {
-            page.filled();
-            node.stats.anonymous_faults.add(1);
+    let filled = match flags.write {
+        true => node
+            .mmu
+            .fill(window, addr, PAGE_SIZE)
+            .map(|()| Zeroed::Memory),
+        false => node.mmu.zero_page(window, addr),
+    };
+    match filled {
+        Ok(zeroed) => {
+            page.set(settled(page.state(), zeroed));
+            match zeroed {
+                Zeroed::Memory => node.stats.anonymous_faults.add(1),
+                Zeroed::Nothing => {
+                    node.stats.zero_pages.add(1);
+                    node.budget.uncharge(1);
+                }
+            }
             Fault::Mapped
         }
         Err(error) => {
@@ -61,5 +149,12 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, page: PageLock<'_>) -> Fault {
             node.budget.uncharge(1);
             Fault::Error(mmu_error(error))
         }
+    }
+}
+
+fn settled(state: PageState, zeroed: Zeroed) -> PageState {
+    match zeroed {
+        Zeroed::Memory => state.to_dirty(),
+        Zeroed::Nothing => state.to_zero(),
     }
 }

@@ -1,7 +1,7 @@
 //! Fault-around: mapping with a fault what it will soon ask for, of what is
 //! cached already.
 
-use super::map::{install, release};
+use super::map::{finish, install, release};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, NO_FOLIO, flag};
 use crate::cache::{FolioRef, PageCache};
@@ -37,9 +37,9 @@ pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
             continue;
         }
         let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
-        if ready && install(cache, &folio, BLOCK_PAGES as u64).is_ok() {
+        if ready && install(cache, &folio, BLOCK_PAGES as u64, None).is_ok() {
             node.stats.fault_around.add(folio.pages() as u64);
-            folio.unlock();
+            finish(cache, &folio);
         } else {
             release(cache, &folio);
         }
@@ -74,12 +74,12 @@ pub(super) fn run(cache: &PageCache, pages: Range<usize>) -> usize {
             break;
         }
         let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
-        if !ready || install(cache, &folio, BLOCK_PAGES as u64).is_err() {
+        if !ready || install(cache, &folio, BLOCK_PAGES as u64, None).is_err() {
             release(cache, &folio);
             break;
         }
         end = folio.range().end;
-        folio.unlock();
+        finish(cache, &folio);
     }
     end
 }
@@ -89,7 +89,6 @@ fn follows_a_run(cache: &PageCache, addr: usize) -> bool {
     let behind = addr - cache.addresses().start;
     (0..RUN).all(|back| {
         let distance = PAGE_SIZE + back * BLOCK_BYTES;
-        let mapped = |folio: FolioRef<'_>| folio.is(flag::MAPPED);
-        distance <= behind && cache.find(addr - distance).is_some_and(mapped)
+        distance <= behind && cache.is_mapped(addr - distance)
     })
 }

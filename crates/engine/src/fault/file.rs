@@ -19,12 +19,14 @@ pub(super) fn fault(
     if cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error {
         return Fault::Error(FaultError::BeyondEnd);
     }
-    if cache.node.policies.miss_accounting != MissAccounting::Adaptive {
+    // Linux's rules for files are not those that it has for swap.
+    if cache.node.policies.miss_accounting != MissAccounting::Adaptive && cache.private().is_none()
+    {
         return filemap::fault(cache, addr, advice, flags);
     }
     let Some(folio) = cache.find(addr) else {
         if flags.read {
-            stats.retry_io_miss.add(1);
+            cache.retry_io_miss().add(1);
         }
         return miss::fault(cache, addr, advice);
     };

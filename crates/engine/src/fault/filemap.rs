@@ -55,7 +55,7 @@ pub(super) fn fault(
     if state & flag::ERROR != 0 {
         return file::failed(cache, &folio);
     }
-    if let Err(fault) = map::one(cache, folio, addr) {
+    if let Err(fault) = map::one(cache, folio, addr, flags) {
         return fault;
     }
     if !flags.tried {

@@ -1,7 +1,7 @@
 //! Mapping a folio that is cached.
 
 use super::wait::Wait;
-use super::{Fault, FaultError, FaultFlags, ahead, around};
+use super::{Fault, FaultError, FaultFlags, ahead, around, private, read};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::window::{Enter, TABLE_PAGES};
@@ -21,7 +21,7 @@ pub(super) fn folio(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
-    let (state, pages) = match one(cache, folio, addr) {
+    let (state, pages) = match one(cache, folio, addr, flags) {
         Ok(mapped) => mapped,
         Err(fault) => return fault,
     };
@@ -46,6 +46,7 @@ pub(super) fn one(
     cache: &Arc<PageCache>,
     folio: FolioRef<'_>,
     addr: usize,
+    flags: FaultFlags,
 ) -> Result<(u32, Range<usize>), Fault> {
     if !folio.try_lock() {
         return Err(Fault::Retry(Wait::folio(cache, folio)));
@@ -57,9 +58,13 @@ pub(super) fn one(
         return Err(Fault::Mapped);
     }
     let pages = folio.range();
-    match install(cache, &folio, 0) {
+    let touched = Touched {
+        addr,
+        write: flags.write,
+    };
+    match install(cache, &folio, 0, Some(touched)) {
         Ok(()) => {
-            folio.unlock();
+            finish(cache, &folio);
             Ok((state, pages))
         }
         Err(error) => {
@@ -68,6 +73,8 @@ pub(super) fn one(
                 // It was read, perhaps just now: reclaim is to take others.
                 Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
                 Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
+                // The touch decides again.
+                Refused::Changed => Fault::Mapped,
                 Refused::Mmu(error) => Fault::Error(mmu_error(error)),
             })
         }
@@ -87,12 +94,23 @@ pub(super) fn release(cache: &PageCache, folio: &Folio) {
     folio.unlock();
 }
 
+/// The touch that a fault is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Touched {
+    /// The page's address.
+    pub(super) addr: usize,
+    /// It is a write.
+    pub(super) write: bool,
+}
+
 /// Why a folio was not mapped.
 pub(super) enum Refused {
     /// The budget has no room.
     Memory,
     /// Its page table is being zapped.
     Zapping,
+    /// Somebody else is at work on a page of private memory.
+    Changed,
     /// The page tables refused.
     Mmu(MmuError),
 }
@@ -105,9 +123,31 @@ pub(super) fn mmu_error(error: MmuError) -> FaultError {
     }
 }
 
-/// Copies a folio into the window and frees its frames. The caller holds the
-/// folio lock.
-pub(super) fn install(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), Refused> {
+/// Copies a folio into the window, and frees its frames. The caller holds the
+/// folio lock. What is `touched` of it, if it is for a touch, private memory wants to
+/// know.
+pub(super) fn install(
+    cache: &PageCache,
+    folio: &Folio,
+    reserve: u64,
+    touched: Option<Touched>,
+) -> Result<(), Refused> {
+    match cache.private() {
+        Some(view) => private::install(cache, view, folio, reserve, touched),
+        None => install_folio(cache, folio, reserve),
+    }
+}
+
+/// Lets go of a folio that was installed: it is mapped from now on, or the pages
+/// are private memory's own and it is not needed any more.
+pub(super) fn finish(cache: &PageCache, folio: &Folio) {
+    match cache.private() {
+        Some(_) => read::discard(&cache.node, cache, folio),
+        None => folio.unlock(),
+    }
+}
+
+fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), Refused> {
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
     if !node.budget.try_charge(pages as u64, reserve) {
@@ -147,6 +187,9 @@ fn refaulted(cache: &PageCache, addr: usize) -> u32 {
         Some(distance) => {
             node.stats.refaults.add(1);
             let near = distance as usize <= node.lists.mapped_pages();
+            if near {
+                node.balance.file_came_back(node.budget.limit());
+            }
             if near { flag::ACTIVE } else { 0 }
         }
         None => 0,

@@ -42,6 +42,8 @@ pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {
+        // Of private memory: the page is something else by now. Look again.
+        Ok(Part::Hole(_)) if cache.private().is_some() => return Err(Fault::Mapped),
         Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
         Ok(Part::Data(range)) => range,
         Err(StoreError(errno)) => return Err(Fault::Error(FaultError::Io(errno))),

@@ -31,7 +31,9 @@ mod hole;
 mod map;
 mod miss;
 mod pin;
+mod populate;
 mod prefetch;
+mod private;
 mod read;
 mod read_around;
 mod retry;
@@ -39,6 +41,7 @@ mod wait;
 
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use pin::{Pin, pin, unpin};
+pub use populate::{Populated, lock, populate, unlock};
 pub use prefetch::prefetch;
 pub use read::Completion;
 pub(crate) use wait::unlocked;
@@ -155,7 +158,7 @@ fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
             }
             Backing::Anonymous(anon) => {
                 let addr = anon.window.address(attributes.pgoff, offset);
-                anon::fault(anon, addr, flags)
+                anon::fault(anon, addr, attributes.advice, flags)
             }
         }
     })

@@ -4,6 +4,7 @@ use crate::PAGE_SIZE;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::store::{Complete, StoreError};
+use crate::swap::CHANGED;
 
 /// Reads a folio in the calling thread, which holds its lock.
 pub(super) fn demand(cache: &PageCache, folio: &Folio) {
@@ -41,6 +42,12 @@ impl Complete for Completion<'_> {
 fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, StoreError>) {
     let asked = folio.pages() * PAGE_SIZE;
     let state = folio.state();
+    let result = whole(cache, folio, result);
+    if result == Err(CHANGED) {
+        // Private memory that is elsewhere by now: whoever wants it looks again.
+        discard(node, cache, folio);
+        return;
+    }
     match result.map(|bytes| bytes.min(asked)) {
         Ok(bytes) if bytes > 0 || cache.on_truncate == OnTruncate::Zero => {
             node.stats.bytes_read.add(bytes as u64);
@@ -74,6 +81,25 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
     // Whoever asked for it may never come back: the mapping may be gone.
     node.lists.add(&node.folios, folio);
     folio.unlock();
+}
+
+/// A swap device that has less than was written to it has failed: half a page is
+/// shown to nobody.
+fn whole(
+    cache: &PageCache,
+    folio: &Folio,
+    result: Result<usize, StoreError>,
+) -> Result<usize, StoreError> {
+    const EIO: StoreError = StoreError(5);
+    let Some(view) = cache.private() else {
+        return result;
+    };
+    let is_short = result.is_ok_and(|bytes| bytes < folio.pages() * PAGE_SIZE);
+    let page = cache.page(folio.range().start) as usize;
+    match is_short && view.pages.state(page).is_swapped() {
+        true => Err(EIO),
+        false => result,
+    }
 }
 
 /// Takes a folio that is not mapped out of the cache. The caller holds its

@@ -110,7 +110,7 @@ impl<'a> Retry<'a> {
             drop(vma);
             self.under_mmap_lock = retry_lock == RetryLock::MmapLock;
             if io {
-                wait.node().stats.retry_mmap_drop.add(1);
+                wait.count_lock_drop();
             }
         }
         // The attempt has looked: what the wait before this one was for may go.

@@ -178,6 +178,14 @@ impl Wait {
         }
     }
 
+    /// Counts that the lock was dropped for this.
+    pub(super) fn count_lock_drop(&self) {
+        match &self.owner {
+            Owner::File(cache) => cache.retry_mmap_drop().add(1),
+            Owner::Anonymous(anon) => anon.node.stats.retry_mmap_drop.add(1),
+        }
+    }
+
     fn cache(&self) -> &Arc<PageCache> {
         match &self.owner {
             Owner::File(cache) => cache,
@@ -187,8 +195,8 @@ impl Wait {
 
     /// True if this is for memory that will not come, after `futile` waits in a
     /// row that made none, the last `standstill` of which saw none come back.
-    /// Anonymous pages cannot be evicted: where nothing else is left, a fault
-    /// ends and does not hang. One for a file waits as long as anybody may give
+    /// Anonymous pages cannot be evicted where there is no swap, or where it is full
+    /// or fails: where nothing else is left, a fault ends and does not hang. One for a file waits as long as anybody may give
     /// memory back: a reader, an unpin.
     pub(super) fn is_hopeless(&self, futile: u32, standstill: u32) -> bool {
         let Reason::Memory(need) = self.reason else {

@@ -38,6 +38,13 @@ impl AddressSpace {
         }
     }
 
+    /// The first address from `address` on that is mapped, a moment ago.
+    pub fn next_mapped(&self, address: usize) -> Option<usize> {
+        let mmap = self.mmap_lock.read();
+        let vma = self.find_from(&mmap, address)?;
+        Some(vma.start().max(address))
+    }
+
     /// The last VMA that starts at or below `address`.
     pub(super) fn vma_at_or_below(&self, mmap: &impl MmapHeld, address: usize) -> Option<&Vma> {
         let space = mmap.mmap_lock().space();

@@ -48,6 +48,10 @@ pub enum MmError {
     /// A part of the range is not mapped. `mprotect`, `madvise`: the change was
     /// made to all that is. `mremap`: nothing was done.
     Unmapped,
+    /// `dont_need`: a page is locked in memory. That VMA's part was left as it was.
+    Locked,
+    /// `free`: a part is a private mapping of a file. It was left as it was.
+    NotAnonymous,
     /// No VMA or no tree node is left. `mmap`, `munmap` and `mremap` have done
     /// nothing; `mprotect` and `madvise` have changed the range up to some VMA.
     NoMemory,

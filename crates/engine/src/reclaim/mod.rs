@@ -13,10 +13,13 @@
 //! 3. counted out of its range, and zapped with the batch;
 //! 4. out of the index, remembered by the ghosts, unlocked, freed.
 
+pub(crate) mod anonymous;
 mod evict;
 mod family;
 pub mod ghost;
+pub(crate) mod heat;
 pub mod lists;
+pub(crate) mod windows;
 
 pub use evict::Batches;
 pub(crate) use evict::Sweep;
@@ -82,7 +85,14 @@ impl Node {
             return false;
         };
         let short = self.budget.short_of(pages as u64);
-        self.folios_in_use() == 0 && short.is_some_and(|budget| !budget.is_shared())
+        self.folios_in_use() == 0
+            && !self.may_evict_anonymous()
+            && short.is_some_and(|budget| !budget.is_shared())
+    }
+
+    /// True if private memory may be evicted: whether it can, is seen when it is tried.
+    fn may_evict_anonymous(&self) -> bool {
+        !self.windows.is_empty() && self.anonymous_pages() > 0
     }
 
     /// True if what fills the budget can be neither evicted nor let go by a
@@ -119,14 +129,23 @@ impl Node {
         let mut made = self.shrink_pool();
         // What is pinned or waited for goes to the end of its list: once
         // round, and all that can go has gone.
-        let mut left = self.lists.folios();
-        while !enough(made) {
-            let evicted = self.evict(Want::Any, pages.saturating_sub(made), || enough(made));
+        let mut left = self.lists.folios() + 1;
+        let mut anonymous_left = self.anonymous_pages();
+        while !enough(made) && (left > 0 || anonymous_left > 0) {
+            let wanted = pages.saturating_sub(made);
+            let takes_anonymous = anonymous_left > 0 && (left == 0 || self.takes_anonymous_first());
+            let (evicted, left) = match takes_anonymous {
+                true => {
+                    let evicted = self.evict_anonymous(wanted, || enough(made));
+                    (evicted, &mut anonymous_left)
+                }
+                false => (self.evict(Want::Any, wanted, || enough(made)), &mut left),
+            };
             made += evicted.pages + self.shrink_pool();
-            if evicted.looked_at == 0 || left == 0 {
-                break;
-            }
-            left = left.saturating_sub(evicted.looked_at);
+            *left = match evicted.looked_at {
+                0 => 0,
+                some => left.saturating_sub(some),
+            };
         }
         if !enough(made) {
             made += self.evict_read(|more| enough(made + more));

@@ -18,9 +18,12 @@ use sync::Arc;
 
 mod slots;
 mod stats;
+mod view;
 
-pub use slots::{NO_SLOT, Slots};
+pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
+pub use view::Origin;
+pub(crate) use view::{CHANGED, View};
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
 /// not written has no bytes that anybody asks for. As for all of [`Store`],
@@ -73,9 +76,10 @@ impl Swap {
 
     /// Lets go of a slot; the last to do so frees it.
     pub fn put(&self, slot: u32) {
-        if self.slots.put(slot) {
+        // Before others can have it: they write to it at once.
+        self.slots.put_with(slot, || {
             let start = u64::from(slot) * crate::PAGE_SIZE as u64;
             self.device.discard(start..start + crate::PAGE_SIZE as u64);
-        }
+        });
     }
 }

@@ -67,6 +67,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/lock/mutex.rs",
     // Words of anonymous pages, in memory from the system.
     "crates/engine/src/anon/pages.rs",
+    // Words of swap slots, likewise.
+    "crates/engine/src/swap/slots/table.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
     "crates/engine/src/mm/vma_lock/mod.rs",
@@ -85,7 +87,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mmu/soft/frames.rs",
     "crates/engine/src/mmu/soft/tables.rs",
     "crates/engine/src/mmu/soft/tlb.rs",
-    "crates/engine/src/mmu/soft/fork.rs",
+    "crates/engine/src/mmu/soft/protect.rs",
     // Functions that take bare memory, and those that hand frames to them.
     "crates/engine/src/mmu.rs",
     "crates/engine/src/mmu/soft/mod.rs",

@@ -5,6 +5,6 @@ mod model;
 mod op;
 mod play;
 
-pub use model::{AnonModel, Expected};
-pub use op::{ARENA_PAGES, any_anon_op};
-pub use play::{Access, AnonWorld, play_anon};
+pub use model::{AnonModel, Expected, Paid};
+pub use op::{ARENA_PAGES, any_anon_op, any_swap_op};
+pub use play::{Access, AnonWorld, COPIED_PAGES, play_anon};

@@ -1,6 +1,8 @@
 //! What every byte of anonymous memory must be, and how many pages are paid for.
 
 use super::op::ARENA_PAGES;
+use crate::op::MemoryVerb;
+use crate::store::byte_at;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{MmError, Protection};
@@ -15,13 +17,53 @@ pub enum Expected {
     Unmapped,
     /// An error: the mapping does not allow it.
     Forbidden,
+    /// An error: swap fails, or is full. Only where a world says that this may
+    /// be.
+    Failed,
 }
+
+type Bytes = [u8; PAGE_SIZE];
 
 #[derive(Debug, Clone)]
 struct Page {
     protection: Protection,
+    /// The page of the file that it is a copy of; None: it began as zeros.
+    origin: Option<u64>,
     /// The bytes; `None` if the page was never touched.
-    bytes: Option<Box<[u8; PAGE_SIZE]>>,
+    bytes: Option<Box<Bytes>>,
+    is_written: bool,
+    /// It may have become zeros, or become so later.
+    is_free: bool,
+    is_locked: bool,
+}
+
+impl Page {
+    fn new(origin: Option<u64>) -> Self {
+        Self {
+            protection: Protection::ReadWrite,
+            origin,
+            bytes: None,
+            is_written: false,
+            is_free: false,
+            is_locked: false,
+        }
+    }
+
+    /// What it begins with.
+    fn first(&self) -> Box<Bytes> {
+        let start = self.origin.map(|page| page * PAGE_SIZE as u64);
+        let byte = |at| start.map_or(0, |start| byte_at(0, start + at as u64));
+        Box::new(core::array::from_fn(byte))
+    }
+}
+
+/// Pages of a space that are paid for, at least and at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paid {
+    /// Where nothing is evicted.
+    pub least: usize,
+    /// Where nobody maps more than is touched.
+    pub most: usize,
 }
 
 /// One space: what is mapped at each page of the arena.
@@ -71,16 +113,25 @@ impl AnonModel {
         self.spaces.get_mut(&space).expect("a space that is there")
     }
 
-    /// Maps zeros.
-    pub fn map(&mut self, space: usize, pages: &Range<usize>) -> Result<(), MmError> {
+    fn page(&self, space: usize, page: usize) -> Option<&Page> {
+        self.spaces[&space].pages[page].as_ref()
+    }
+
+    /// Maps zeros; or, if there is a page of the file to begin with, copies of
+    /// it and what follows.
+    pub fn map(
+        &mut self,
+        space: usize,
+        pages: &Range<usize>,
+        from: Option<usize>,
+    ) -> Result<(), MmError> {
         let places = &mut self.space(space).pages[pages.clone()];
         if places.iter().any(Option::is_some) {
             return Err(MmError::Overlap);
         }
-        places.fill(Some(Page {
-            protection: Protection::ReadWrite,
-            bytes: None,
-        }));
+        for (nth, place) in places.iter_mut().enumerate() {
+            *place = Some(Page::new(from.map(|from| (from + nth) as u64)));
+        }
         Ok(())
     }
 
@@ -124,9 +175,12 @@ impl AnonModel {
         Ok(())
     }
 
-    /// Copies a space; returns the copy's number.
+    /// Copies a space; returns the copy's number. What is locked is not, there.
     pub fn fork(&mut self, space: usize) -> usize {
-        let copy = self.space(space).clone();
+        let mut copy = self.space(space).clone();
+        for page in copy.pages.iter_mut().flatten() {
+            page.is_locked = false;
+        }
         let number = self.next;
         self.next += 1;
         self.spaces.insert(number, copy);
@@ -139,9 +193,52 @@ impl AnonModel {
         assert!(!self.spaces.is_empty(), "there is always a space");
     }
 
+    /// The part of `pages`, from the front, that the verb is for: all of it is
+    /// mapped and allows it, and the system has a rule for it that all worlds
+    /// share.
+    pub fn subject(&self, space: usize, pages: &Range<usize>, verb: MemoryVerb) -> Range<usize> {
+        let is_for = |page: &usize| {
+            self.page(space, *page).is_some_and(|page| match verb {
+                MemoryVerb::DontNeed | MemoryVerb::Cold | MemoryVerb::PageOut => !page.is_locked,
+                MemoryVerb::Free => !page.is_locked && page.origin.is_none(),
+                MemoryVerb::PopulateRead => page.protection != Protection::None,
+                MemoryVerb::PopulateWrite | MemoryVerb::Lock => {
+                    page.protection == Protection::ReadWrite
+                }
+                MemoryVerb::Unlock => true,
+            })
+        };
+        let mut found = pages.clone().skip_while(|page| !is_for(page)).peekable();
+        let start = found.peek().copied().unwrap_or(pages.start);
+        start..start + found.take_while(is_for).count()
+    }
+
+    /// Does what the verb does with pages that it is for. `done`: wholly. If
+    /// not, it may have come to some of them.
+    pub fn manage(&mut self, space: usize, pages: &Range<usize>, verb: MemoryVerb, done: bool) {
+        for page in self.space(space).pages[pages.clone()].iter_mut().flatten() {
+            match verb {
+                MemoryVerb::DontNeed => {
+                    *page = Page {
+                        protection: page.protection,
+                        ..Page::new(page.origin)
+                    };
+                }
+                MemoryVerb::Free => page.is_free = page.bytes.is_some(),
+                MemoryVerb::Cold | MemoryVerb::PageOut => {}
+                MemoryVerb::PopulateRead | MemoryVerb::PopulateWrite | MemoryVerb::Lock => {
+                    let first = page.first();
+                    page.bytes.get_or_insert(first);
+                    page.is_locked |= verb == MemoryVerb::Lock && done;
+                }
+                MemoryVerb::Unlock => page.is_locked = false,
+            }
+        }
+    }
+
     /// What an access to a page must get.
     pub fn expected(&self, space: usize, page: usize, write: bool) -> Expected {
-        match &self.spaces[&space].pages[page] {
+        match self.page(space, page) {
             None => Expected::Unmapped,
             Some(page) => match (page.protection, write) {
                 (Protection::ReadWrite, _) | (Protection::Read, false) => Expected::Done,
@@ -151,21 +248,59 @@ impl AnonModel {
     }
 
     /// The bytes of a page that is mapped, which are touched by this.
-    pub fn touch(&mut self, space: usize, page: usize) -> &mut [u8; PAGE_SIZE] {
+    pub fn touch(&mut self, space: usize, page: usize) -> &mut Bytes {
         let page = self.space(space).pages[page].as_mut();
-        let bytes = &mut page.expect("a page that is mapped").bytes;
-        bytes.get_or_insert_with(|| Box::new([0; PAGE_SIZE]))
+        let page = page.expect("a page that is mapped");
+        let first = page.bytes.is_none().then(|| page.first());
+        page.bytes
+            .get_or_insert_with(|| first.expect("it has none"))
+    }
+
+    /// The same of a page that is written to.
+    pub fn write(&mut self, space: usize, page: usize) -> &mut Bytes {
+        if let Some(page) = self.space(space).pages[page].as_mut() {
+            page.is_written = true;
+        }
+        self.touch(space, page)
+    }
+
+    /// True if a page may have become zeros.
+    pub fn is_free(&self, space: usize, page: usize) -> bool {
+        self.page(space, page).is_some_and(|page| page.is_free)
+    }
+
+    /// What a page that may have become zeros was found to be. One that has
+    /// stays so; one that has not still may, unless it was written to.
+    pub fn settle(&mut self, space: usize, page: usize, zeros: bool, written: bool) {
+        let page = self.space(space).pages[page].as_mut();
+        let page = page.expect("a page that is mapped");
+        if zeros {
+            page.bytes = Some(Box::new([0; PAGE_SIZE]));
+        }
+        page.is_free &= !zeros && !written;
     }
 
     /// True if a page that is mapped was ever touched.
     pub fn is_touched(&self, space: usize, page: usize) -> bool {
-        let page = self.spaces[&space].pages[page].as_ref();
+        let page = self.page(space, page);
         page.is_some_and(|page| page.bytes.is_some())
     }
 
-    /// Pages of a space that were touched: each is paid for.
-    pub fn resident(&self, space: usize) -> usize {
-        let pages = self.spaces[&space].pages.iter().flatten();
-        pages.filter(|page| page.bytes.is_some()).count()
+    /// Pages that are locked, and so stay.
+    pub fn locked(&self, space: usize) -> impl Iterator<Item = usize> + '_ {
+        let pages = self.spaces[&space].pages.iter().enumerate();
+        pages.filter_map(|(number, page)| page.as_ref()?.is_locked.then_some(number))
+    }
+
+    /// Pages of a space that are paid for.
+    pub fn paid(&self, space: usize) -> Paid {
+        let pages = || self.spaces[&space].pages.iter().flatten();
+        let is_there = |page: &&Page| page.is_written && !page.is_free;
+        // A touch of a copy maps what is around it.
+        let may_be = |page: &&Page| page.bytes.is_some() || page.origin.is_some();
+        Paid {
+            least: pages().filter(is_there).count(),
+            most: pages().filter(may_be).count(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Operations on anonymous memory, drawn. Spaces are taken modulo those there
 //! are; addresses are bytes or pages of the arena.
 
-use crate::op::Op;
+use crate::op::{MemoryVerb, Op};
 use core::ops::Range;
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
@@ -48,5 +48,30 @@ pub fn any_anon_op() -> impl Strategy<Value = Op> {
         7 => (space(), any_bytes()).prop_map(|(space, bytes)| Op::ReadBytes { space, bytes }),
         3 => (space(), 2..5u8, any::<u32>())
             .prop_map(|(space, threads, seed)| Op::SpaceThreads { space, threads, seed }),
+    ]
+}
+
+fn any_verb() -> impl Strategy<Value = MemoryVerb> {
+    proptest::sample::select(MemoryVerb::ALL.as_slice())
+}
+
+/// The same, and what is done with memory and swap. `failing`: swap fails now
+/// and then.
+pub fn any_swap_op(failing: bool) -> impl Strategy<Value = Op> {
+    let space = any::<u8>;
+    let fails = any::<(bool, u8)>().prop_map(move |(reads, count)| match (failing, reads) {
+        (true, true) => Op::FailSwapReads { reads: count % 4 },
+        (true, false) => Op::FailSwapWrites { writes: count % 4 },
+        (false, _) => Op::Evict,
+    });
+    prop_oneof![
+        40 => any_anon_op(),
+        4 => (space(), any_pages(), 0..2000usize)
+            .prop_map(|(space, pages, from)| Op::MapCopy { space, pages, from }),
+        14 => (space(), any_range(400, PAGE_SIZE), any_verb())
+            .prop_map(|(space, pages, verb)| Op::ManagePages { space, pages, verb }),
+        2 => any::<u8>().prop_map(|more| Op::Memory { more }),
+        3 => Just(Op::Evict),
+        3 => fails,
     ]
 }

@@ -1,6 +1,6 @@
 //! Lists of operations from a seed.
 
-use crate::op::{MapAdvice, Op};
+use crate::op::{MapAdvice, MemoryVerb, Op};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -43,6 +43,9 @@ pub struct Draw {
     pub forks: bool,
     /// Pages are pinned, and so not cut off.
     pub pins: bool,
+    /// Memory goes to swap, and there are private copies of the file, which then
+    /// stays as it is.
+    pub swap: bool,
 }
 
 impl Draw {
@@ -56,6 +59,13 @@ impl Draw {
                 ops.push(self.map_file(space, part.start..middle, random));
                 let pages = middle..part.end;
                 ops.push(Op::MapZeros { space, pages });
+                if self.swap {
+                    // Something is in swap when the threads begin.
+                    let bytes = middle * PAGE_SIZE..part.end * PAGE_SIZE;
+                    let seed = 0;
+                    ops.push(Op::WriteBytes { space, bytes, seed });
+                    ops.push(Op::Evict);
+                }
             }
         }
         ops
@@ -92,6 +102,9 @@ impl Draw {
         let few = at..at + 1 + random.below(2 * PAGE_SIZE);
         let first = random.below(self.file_pages);
         let of_file = first..first + 1 + random.below(self.file_pages - first);
+        if self.swap && random.below(3) == 0 {
+            return self.swap_op(space, pages, random);
+        }
         match random.below(32) {
             0..9 => Op::ReadBytes { space, bytes: few },
             9..14 => Op::WriteBytes {
@@ -126,7 +139,7 @@ impl Draw {
             26 => Op::InvalidateFile { pages: of_file },
             27 if self.pins => Op::PinFile { pages: of_file },
             // One thread alone knows how long the file is.
-            28 if thread == 0 && !self.pins => Op::Truncate {
+            28 if thread == 0 && !self.pins && !self.swap => Op::Truncate {
                 len: random.below(self.file_pages * PAGE_SIZE + 1) as u32,
             },
             29 if thread == 0 => Op::Memory {
@@ -134,6 +147,22 @@ impl Draw {
             },
             30 => Op::Evict,
             _ => Op::ReadBytes { space, bytes: few },
+        }
+    }
+
+    fn swap_op(&self, space: u8, pages: Range<usize>, random: &mut Random) -> Op {
+        match random.below(8) {
+            0 => {
+                let Op::MapFile { space, pages, from } = self.map_file(space, pages, random) else {
+                    unreachable!("it maps the file");
+                };
+                Op::MapCopy { space, pages, from }
+            }
+            1..3 => Op::Evict,
+            _ => {
+                let verb = MemoryVerb::ALL[random.below(MemoryVerb::ALL.len())];
+                Op::ManagePages { space, pages, verb }
+            }
         }
     }
 }

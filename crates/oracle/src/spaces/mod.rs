@@ -10,11 +10,13 @@
 //! - [`Stage`]: spaces, pages, policies, memory; and who plays.
 //! - `history`: what may be seen of a thing that others change meanwhile.
 //! - `shadow`: what every page may show, in these terms.
+//! - `manage`: verbs on memory that goes to swap, and what is locked.
 //! - `world`: the engine obeys, and the shadow is asked.
 //! - [`Draw`]: lists from a seed.
 
 mod draw;
 mod history;
+mod manage;
 mod play;
 mod shadow;
 mod world;

@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::op::Op;
-use crate::{Rig, TestStore, together};
+use crate::{Rig, TestStore, TestSwap, together};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::policy::{Policies, RetryPin};
@@ -40,6 +40,10 @@ pub struct Stage {
     pub free: Option<u64>,
     /// An access may fail for want of memory.
     pub may_be_short: bool,
+    /// Slots of swap; 0: there is none.
+    pub slots: usize,
+    /// An access may fail since swap does.
+    pub may_fail: bool,
 }
 
 impl Default for Stage {
@@ -54,6 +58,8 @@ impl Default for Stage {
             reads: Reads::AtOnce,
             free: None,
             may_be_short: false,
+            slots: 0,
+            may_fail: false,
         }
     }
 }
@@ -72,11 +78,11 @@ impl Stage {
 
     /// One of all combinations of the policies that faults go by.
     pub fn with_policies_of(mut self, seed: u64) -> Self {
-        let locks = ["refcount", "rwsem"];
+        let locks = ["refcount", "rwsem", "biased"];
         let retries = ["vma-lock", "mmap-lock", "held"];
         let pins = ["yes", "no"];
         let pick = |names: &[&'static str], unit: u64| names[(seed / unit) as usize % names.len()];
-        let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 2), pick(&pins, 6));
+        let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 3), pick(&pins, 9));
         let text = format!("lock={lock}+retry={retry}+pin={pin}");
         self.policies = text.parse().expect("names of policies");
         self
@@ -87,10 +93,14 @@ impl Stage {
 /// every touch showed what was so at some moment of it, that at the end every
 /// page is what it must be, and that nothing is left when all is taken down.
 pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
-    let rig = Rig::with_policies(BUDGET, stage.policies);
+    let swap = (stage.slots > 0).then(|| TestSwap::with_queue(stage.slots, stage.queue));
+    let rig = match &swap {
+        Some(swap) => Rig::with_swap(BUDGET, stage.policies, swap),
+        None => Rig::with_policies(BUDGET, stage.policies),
+    };
     let store = TestStore::with_queue(stage.file_pages * PAGE_SIZE as u64, stage.queue);
     store.punch(stage.hole.clone());
-    let world = World::new(rig, store, stage);
+    let world = World::new(rig, store, swap, stage);
     let mut first = world.player(None);
     setup.iter().for_each(|op| first.obey(op));
 
@@ -101,19 +111,20 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
         .map_or(0, |free| budget.free().saturating_sub(free));
     assert!(budget.try_charge(taken, 0), "so much was free");
     if stage.reads != Reads::AtOnce {
-        world.store.close();
+        world.close();
     }
 
     let play = |(number, list): (usize, &Vec<Op>)| {
         let mut player = world.player(Some(number));
         list.iter().for_each(|op| player.obey(op));
+        player.assert_locked();
     };
     let release = |reads| {
         for _ in 0..reads {
-            world.store.release(1);
+            world.release(1);
             sync::thread::yield_now();
         }
-        world.store.open();
+        world.open();
     };
     let mut jobs: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
     for list in lists.iter().enumerate() {
@@ -123,7 +134,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
         jobs.push(Box::new(move || release(reads)));
     }
     together(jobs);
-    world.store.open();
+    world.open();
     assert_kept(stage, &world, lists);
 
     budget.uncharge(taken);

@@ -67,6 +67,8 @@ type Words = [History<u64>; LANES.len()];
 struct Space {
     pages: Vec<History<Shows>>,
     words: BTreeMap<u32, Words>,
+    /// The page of the file that a page of anonymous memory is a copy of.
+    origins: BTreeMap<u32, u64>,
 }
 
 /// A write that has not ended.
@@ -115,6 +117,7 @@ impl Shadow {
         self.spaces.push(Space {
             pages: shows.into_iter().map(History::new).collect(),
             words: BTreeMap::new(),
+            origins: BTreeMap::new(),
         });
         self.spaces.len() - 1
     }
@@ -135,15 +138,40 @@ impl Shadow {
         pages.iter().map(|page| page.last().to_vec()).collect()
     }
 
-    /// Numbers for so many new pages of zeros.
-    pub(super) fn new_zeros(&mut self, space: usize, count: usize) -> Range<u32> {
-        let first = self.numbers;
-        self.numbers += count as u32;
-        for number in first..self.numbers {
-            let words = core::array::from_fn(|_| History::new(vec![0]));
-            self.spaces[space].words.insert(number, words);
+    /// The number of a new page of anonymous memory: a copy of this page of the
+    /// file, or zeros.
+    pub(super) fn new_page(&mut self, space: usize, origin: Option<u64>) -> u32 {
+        let number = self.numbers;
+        self.numbers += 1;
+        let [length] = self.file.last() else {
+            unreachable!("one thread truncates");
+        };
+        let first = |lane: usize| match origin {
+            Some(page) => self.file_word(page, LANES[lane], *length),
+            None => 0,
+        };
+        let words = core::array::from_fn(|lane| History::new(vec![first(lane)]));
+        let space = &mut self.spaces[space];
+        space.words.insert(number, words);
+        if let Some(page) = origin {
+            space.origins.insert(number, page);
         }
-        first..self.numbers
+        number
+    }
+
+    /// True if the page of anonymous memory is a copy.
+    pub(super) fn origin(&self, space: usize, number: u32) -> Option<u64> {
+        self.spaces[space].origins.get(&number).copied()
+    }
+
+    /// Since `from`, and until it is written to, a page of anonymous memory may
+    /// be zeros.
+    pub(super) fn freed(&mut self, space: usize, number: u32, from: Moment) {
+        let to = self.tick();
+        let words = self.spaces[space].words.get_mut(&number);
+        for word in words.expect("pages of a space have words") {
+            word.add(from, to, 0, false);
+        }
     }
 
     /// An operation begins that lets pages show something else.
@@ -192,6 +220,7 @@ impl Shadow {
             .collect();
         let child = self.add_space(shows);
         self.spaces[child].words.extend(words);
+        self.spaces[child].origins = self.spaces[space].origins.clone();
         child
     }
 

@@ -3,7 +3,8 @@
 use super::play::Stage;
 use super::shadow::{Got, LANES, Shadow, Shows};
 use crate::op::{MapAdvice, Op};
-use crate::{Rig, TestStore};
+use crate::verbs;
+use crate::{Rig, TestStore, TestSwap};
 use core::ops::Range;
 use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::cache::PageCache;
@@ -13,6 +14,7 @@ use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, MmError, P
 use softfault_engine::mmu::Core;
 use softfault_engine::store::NO_COOKIE;
 use softfault_engine::{PAGE_SIZE, Store};
+use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 // No thread is suspended with one of these in hand.
 use std::sync::{Mutex, MutexGuard};
@@ -23,11 +25,22 @@ const ARENA: usize = 0x7000_0000_0000 + 5 * PAGE_SIZE;
 /// Spaces at a time, forked ones included.
 const MOST_SPACES: usize = 5;
 
+/// The errno of swap that fails: as errors go, a common one.
+const EIO: i32 = 5;
+
+/// What is mapped: pages of the file from one on, copies of them, or zeros.
+#[derive(Clone, Copy)]
+enum Shown {
+    File(usize),
+    Copy(usize),
+    Zeros,
+}
+
 /// A space, and the thread that made it by forking.
 #[derive(Clone)]
-struct Member {
+pub(super) struct Member {
     /// Left as it is when a test panics: it would say that it is not empty.
-    space: Arc<ManuallyDrop<AddressSpace>>,
+    pub(super) space: Arc<ManuallyDrop<AddressSpace>>,
     forked_by: Option<usize>,
 }
 
@@ -35,10 +48,13 @@ pub(super) struct World {
     pub(super) rig: Rig,
     pub(super) store: Arc<TestStore>,
     pub(super) cache: Arc<PageCache>,
+    pub(super) swap: Option<Arc<TestSwap>>,
     members: Mutex<Vec<Member>>,
     shadow: Mutex<Shadow>,
     /// True if there may be too little memory for an access.
-    may_be_short: bool,
+    pub(super) may_be_short: bool,
+    /// True if swap may fail.
+    pub(super) may_fail: bool,
     /// Pages of the budget at the start.
     budget: u64,
 }
@@ -48,14 +64,21 @@ pub(super) struct Player<'a> {
     pub(super) world: &'a World,
     pub(super) number: Option<usize>,
     pub(super) core: Core,
+    /// Pages that this thread has locked, by space.
+    pub(super) locked: BTreeSet<(usize, usize)>,
 }
 
-fn addresses(pages: &Range<usize>) -> Range<usize> {
+pub(super) fn addresses(pages: &Range<usize>) -> Range<usize> {
     ARENA + pages.start * PAGE_SIZE..ARENA + pages.end * PAGE_SIZE
 }
 
 impl World {
-    pub(super) fn new(rig: Rig, store: Arc<TestStore>, stage: &Stage) -> Self {
+    pub(super) fn new(
+        rig: Rig,
+        store: Arc<TestStore>,
+        swap: Option<Arc<TestSwap>>,
+        stage: &Stage,
+    ) -> Self {
         let members = (0..stage.spaces).map(|_| Member {
             space: Arc::new(ManuallyDrop::new(rig.another_space())),
             forked_by: None,
@@ -64,7 +87,9 @@ impl World {
             members: Mutex::new(members.collect()),
             shadow: Mutex::new(Shadow::new(stage)),
             cache: rig.map(&store),
+            swap,
             may_be_short: stage.may_be_short,
+            may_fail: stage.may_fail,
             budget: rig.node.budget.limit(),
             rig,
             store,
@@ -76,6 +101,7 @@ impl World {
             world: self,
             number,
             core: self.rig.mmu.core().expect("room for a core"),
+            locked: BTreeSet::new(),
         }
     }
 
@@ -94,10 +120,41 @@ impl World {
         (number, members[number].clone())
     }
 
+    pub(super) fn member(&self, number: usize) -> Member {
+        self.members()[number].clone()
+    }
+
     /// Delivers what was read and nobody waited for.
     pub(super) fn deliver(&self) {
         let completion = Completion(&self.rig.node);
         self.store.reap(NO_COOKIE, &completion, 0);
+        if let Some(swap) = &self.swap {
+            swap.reap(NO_COOKIE, &completion, 0);
+        }
+    }
+
+    /// Lets so many reads and writes end that are held back.
+    pub(super) fn release(&self, count: usize) {
+        self.store.release(count);
+        if let Some(swap) = &self.swap {
+            swap.release(count);
+        }
+    }
+
+    /// Holds reads and writes back from now on.
+    pub(super) fn close(&self) {
+        self.store.close();
+        if let Some(swap) = &self.swap {
+            swap.close();
+        }
+    }
+
+    /// Lets all of them end.
+    pub(super) fn open(&self) {
+        self.store.open();
+        if let Some(swap) = &self.swap {
+            swap.open();
+        }
     }
 
     /// Takes everything down, and asserts that nothing is left.
@@ -119,8 +176,18 @@ impl Player<'_> {
         match op {
             Op::ReadBytes { space, bytes } => self.each_page(*space, bytes, Self::read),
             Op::WriteBytes { space, bytes, .. } => self.each_page(*space, bytes, Self::write),
-            Op::MapZeros { space, pages } => self.map(*space, pages, None),
-            Op::MapFile { space, pages, from } => self.map(*space, pages, Some(*from)),
+            Op::MapZeros { space, pages } => self.map(*space, pages, Shown::Zeros),
+            Op::MapFile { space, pages, from } => self.map(*space, pages, Shown::File(*from)),
+            Op::MapCopy { space, pages, from } => self.map(*space, pages, Shown::Copy(*from)),
+            Op::ManagePages { space, pages, verb } => self.manage(*space, pages, *verb),
+            Op::FailSwapReads { reads } => {
+                let swap = self.world.swap.as_ref();
+                swap.inspect(|swap| swap.fail_reads(usize::from(*reads), EIO));
+            }
+            Op::FailSwapWrites { writes } => {
+                let swap = self.world.swap.as_ref();
+                swap.inspect(|swap| swap.fail_writes(usize::from(*writes), EIO));
+            }
             Op::UnmapPages { space, pages } => self.unmap(*space, pages),
             Op::ProtectPages {
                 space,
@@ -149,7 +216,7 @@ impl Player<'_> {
                 self.world.deliver();
                 self.world.rig.evict_all();
             }
-            Op::Release { reads } => self.world.store.release(usize::from(*reads)),
+            Op::Release { reads } => self.world.release(usize::from(*reads)),
             // On maps by their numbers.
             _ => {}
         }
@@ -163,7 +230,7 @@ impl Player<'_> {
     }
 
     /// The space, if this thread may change what it shows.
-    fn own(&self, space: u8) -> Option<(usize, Member)> {
+    pub(super) fn own(&self, space: u8) -> Option<(usize, Member)> {
         let (number, member) = self.world.space(space);
         let own = member.forked_by.is_none() || member.forked_by == self.number;
         own.then_some((number, member))
@@ -216,26 +283,32 @@ impl Player<'_> {
             Err(Stop::Error(FaultError::Protection)) => Got::Forbidden,
             Err(Stop::Error(FaultError::BeyondEnd)) => Got::BeyondEnd,
             Err(Stop::Error(FaultError::NoMemory)) if self.world.may_be_short => return None,
+            Err(Stop::Error(FaultError::Io(EIO))) if self.world.may_fail => return None,
             Err(why) => panic!("{why:?}"),
         })
     }
 
-    fn map(&mut self, space: u8, pages: &Range<usize>, from: Option<usize>) {
+    fn map(&mut self, space: u8, pages: &Range<usize>, shown: Shown) {
         let Some((number, member)) = self.own(space) else {
             return;
         };
-        let (backing, pgoff, protection) = match from {
-            Some(from) => {
-                let cache = self.world.cache.clone();
-                if cache.addresses().len() < (from + pages.len()) * PAGE_SIZE {
-                    return;
-                }
-                (Backing::File(cache), from as u64, Protection::Read)
+        let cache = self.world.cache.clone();
+        if let Shown::File(from) | Shown::Copy(from) = shown
+            && cache.addresses().len() < (from + pages.len()) * PAGE_SIZE
+        {
+            return;
+        }
+        let anonymous = |anon| Backing::Anonymous(anon);
+        let (node, bytes) = (self.world.rig.node.clone(), pages.len() * PAGE_SIZE);
+        let (backing, pgoff, protection) = match shown {
+            Shown::File(from) => (Backing::File(cache), from as u64, Protection::Read),
+            Shown::Copy(from) => {
+                let copy = verbs::private_copy(node, bytes, &self.world.store, from);
+                (anonymous(copy), 0, Protection::ReadWrite)
             }
-            None => {
-                let anon = Anonymous::new(self.world.rig.node.clone(), pages.len() * PAGE_SIZE);
-                let anon = anon.expect("room for a window");
-                (Backing::Anonymous(anon), 0, Protection::ReadWrite)
+            Shown::Zeros => {
+                let anon = Anonymous::new(node, bytes).expect("room for a window");
+                (anonymous(anon), 0, Protection::ReadWrite)
             }
         };
         {
@@ -244,16 +317,18 @@ impl Player<'_> {
             if last.iter().any(|values| **values != [Shows::Nothing]) {
                 return;
             }
-            let shows = match from {
-                Some(from) => (from..from + pages.len())
-                    .map(|page| vec![Shows::File(page as u64, protection)])
-                    .collect(),
-                None => {
-                    let zeros = shadow.new_zeros(number, pages.len());
-                    let zeros = zeros.map(|zero| vec![Shows::Zeros(zero, protection)]);
-                    zeros.collect()
+            let mut page = |nth: usize| match shown {
+                Shown::File(from) => Shows::File((from + nth) as u64, protection),
+                Shown::Copy(from) => {
+                    let page = shadow.new_page(number, Some((from + nth) as u64));
+                    Shows::Zeros(page, protection)
                 }
+                Shown::Zeros => Shows::Zeros(shadow.new_page(number, None), protection),
             };
+            let shows = (0..pages.len())
+                .map(&mut page)
+                .map(|shows| vec![shows])
+                .collect();
             shadow.begin(number, pages.start, shows);
         }
         let attributes = Attributes {
@@ -272,6 +347,7 @@ impl Player<'_> {
             return;
         };
         let nothing = vec![vec![Shows::Nothing]; pages.len()];
+        self.unlock(number, pages);
         self.world.shadow().begin(number, pages.start, nothing);
         let unmapped = member.space.munmap(addresses(pages), |_, _| {});
         unmapped.expect("room for a VMA");
@@ -329,6 +405,7 @@ impl Player<'_> {
             shadow.begin(number, pages.start, nothing);
             shadow.begin(number, new.start, moved);
         }
+        self.unlock(number, pages);
         let start = addresses(&new).start;
         let moved = member.space.mremap(addresses(pages), start);
         moved.expect("all is there, and room for it");
@@ -368,6 +445,7 @@ impl Player<'_> {
             return;
         }
         let all = 0..self.world.shadow().pages();
+        self.unlock(number, &all);
         let nothing = vec![vec![Shows::Nothing]; all.len()];
         self.world.shadow().begin(number, 0, nothing);
         member.space.exit(|_, _| {});

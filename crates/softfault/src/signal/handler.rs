@@ -8,6 +8,7 @@
 //! for a fault that evicts or reads ahead. It uses no heap and no thread-locals
 //! but errno, which it keeps.
 
+use super::access::is_write;
 use super::mask::{PendingIn, all};
 use crate::process;
 use crate::uffd::{errno, set_errno};
@@ -18,10 +19,9 @@ use softfault_engine::fault::{self, FaultFlags, Outcome};
 use std::sync::OnceLock;
 
 /// The address was not mapped, as far as the kernel knows: what a fault in a
-/// window of ours says. (`si_code` of a SIGBUS, from `asm-generic/siginfo.h`.)
+/// window of ours says, of a page that is missing and of one that is protected.
+/// (`si_code` of a SIGBUS, from `asm-generic/siginfo.h`.)
 const BUS_ADRERR: c_int = 2;
-/// Write access, in the page-fault error code of x86.
-const ERROR_CODE_WRITE: i64 = 1 << 1;
 
 /// Whose handler is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +108,6 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
             false
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn is_write(context: &ucontext_t) -> bool {
-    context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_WRITE != 0
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_write(_context: &ucontext_t) -> bool {
-    // A write to a window that may only be read is a SIGSEGV anyway.
-    let _ = ERROR_CODE_WRITE;
-    false
 }
 
 /// Hands a signal that is not ours, or a fault that failed, to whoever had

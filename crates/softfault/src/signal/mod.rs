@@ -9,8 +9,11 @@
 //! user's handler that touches a map cannot meet a lock that its own thread
 //! holds.
 
+mod access;
 mod handler;
 mod mask;
 
+#[cfg(test)]
+pub(crate) use access::is_write;
 pub use handler::{Installed, install, state};
 pub use mask::{Masked, masked};

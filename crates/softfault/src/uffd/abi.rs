@@ -8,16 +8,27 @@ use libc::{c_int, c_long};
 /// Serve faults of user mode only: needs no privilege.
 const UFFD_USER_MODE_ONLY: c_int = 1;
 const UFFD_API: u64 = 0xAA;
+/// Pages can be write-protected.
+const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
 /// The faulting thread gets SIGBUS instead of a message being queued.
 const UFFD_FEATURE_SIGBUS: u64 = 1 << 7;
+/// There is UFFDIO_MOVE. (Linux 6.8)
+const UFFD_FEATURE_MOVE: u64 = 1 << 16;
 const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 /// Nobody waits on a SIGBUS-mode fault, so nobody has to be woken.
 const DONTWAKE: u64 = 1;
+const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
+const UFFDIO_WRITEPROTECT_MODE_DONTWAKE: u64 = 1 << 1;
+const UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES: u64 = 1 << 1;
 
 const UFFDIO_API: u64 = read_write(0x3F, size_of::<Api>());
 const UFFDIO_REGISTER: u64 = read_write(0x00, size_of::<Register>());
 const UFFDIO_COPY: u64 = read_write(0x03, size_of::<Copy>());
 const UFFDIO_ZEROPAGE: u64 = read_write(0x04, size_of::<ZeroPage>());
+const UFFDIO_MOVE: u64 = read_write(0x05, size_of::<Move>());
+const UFFDIO_WRITEPROTECT: u64 = read_write(0x06, size_of::<WriteProtect>());
 
 /// `_IOWR(0xAA, number, size)`.
 const fn read_write(number: u64, size: usize) -> u64 {
@@ -56,6 +67,31 @@ struct ZeroPage {
     zeroed: i64,
 }
 
+#[repr(C)]
+struct Move {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+#[repr(C)]
+struct WriteProtect {
+    start: u64,
+    len: u64,
+    mode: u64,
+}
+
+/// What the kernel has besides missing faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offers {
+    /// Pages can be write-protected.
+    pub protect: bool,
+    /// Pages can be moved.
+    pub moves: bool,
+}
+
 /// The calling thread's errno.
 pub fn errno() -> c_int {
     // SAFETY: points to the thread's errno.
@@ -68,8 +104,30 @@ pub fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno }
 }
 
-/// A userfaultfd in SIGBUS mode, or the errno.
-pub fn open() -> Result<c_int, c_int> {
+/// What the kernel offers, or the errno with which it refuses all.
+pub fn ask() -> Result<Offers, c_int> {
+    let (fd, features) = with_features(0)?;
+    // SAFETY: just made, and nobody knows it.
+    unsafe { libc::close(fd) };
+    Ok(Offers {
+        protect: features & UFFD_FEATURE_PAGEFAULT_FLAG_WP != 0,
+        moves: features & UFFD_FEATURE_MOVE != 0,
+    })
+}
+
+/// A userfaultfd in SIGBUS mode, or the errno. It is for what `offers` says,
+/// which is no more than the kernel has.
+pub fn open(offers: Offers) -> Result<c_int, c_int> {
+    let protect = match offers.protect {
+        true => UFFD_FEATURE_PAGEFAULT_FLAG_WP,
+        false => 0,
+    };
+    let (fd, _) = with_features(UFFD_FEATURE_SIGBUS | protect)?;
+    Ok(fd)
+}
+
+/// A userfaultfd with these features, and all that there are.
+fn with_features(features: u64) -> Result<(c_int, u64), c_int> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
     // SAFETY: makes a file descriptor.
     let fd: c_long = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
@@ -79,7 +137,7 @@ pub fn open() -> Result<c_int, c_int> {
     let fd = fd as c_int;
     let mut api = Api {
         api: UFFD_API,
-        features: UFFD_FEATURE_SIGBUS,
+        features,
         ioctls: 0,
     };
     // SAFETY: the structure is the one that this ioctl takes.
@@ -89,15 +147,20 @@ pub fn open() -> Result<c_int, c_int> {
         unsafe { libc::close(fd) };
         return Err(error);
     }
-    Ok(fd)
+    Ok((fd, api.features))
 }
 
-/// Registers a range for missing faults.
-pub fn register(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
+/// Registers a range for missing faults, and for writes to protected pages if
+/// `protect`.
+pub fn register(fd: c_int, range: &Range<usize>, protect: bool) -> Result<(), c_int> {
+    let protect = match protect {
+        true => UFFDIO_REGISTER_MODE_WP,
+        false => 0,
+    };
     let mut register = Register {
         start: range.start as u64,
-        len: (range.end - range.start) as u64,
-        mode: UFFDIO_REGISTER_MODE_MISSING,
+        len: range.len() as u64,
+        mode: UFFDIO_REGISTER_MODE_MISSING | protect,
         ioctls: 0,
     };
     // SAFETY: the structure is the one that this ioctl takes.
@@ -107,7 +170,7 @@ pub fn register(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
     }
 }
 
-/// How far a copy or a zeroing got: bytes done, and the errno that stopped it.
+/// How far a copy, a zeroing or a move got: bytes done, and the errno that stopped it.
 pub struct Progress {
     /// Bytes done from the front.
     pub bytes: usize,
@@ -133,16 +196,27 @@ fn progress(answer: c_int, done: i64) -> Progress {
     }
 }
 
-/// UFFDIO_COPY.
+/// UFFDIO_COPY; the pages are write-protected from the first if `protect`.
 ///
 /// # Safety
-/// `source` is readable for `bytes`; the target lies in a window of ours.
-pub unsafe fn copy(fd: c_int, target: usize, source: *const u8, bytes: usize) -> Progress {
+/// `source` is readable for `bytes`, or not there at all: then the errno is
+/// EFAULT. The target lies in a window of ours.
+pub unsafe fn copy(
+    fd: c_int,
+    target: usize,
+    source: *const u8,
+    bytes: usize,
+    protect: bool,
+) -> Progress {
+    let protect = match protect {
+        true => UFFDIO_COPY_MODE_WP,
+        false => 0,
+    };
     let mut copy = Copy {
         dst: target as u64,
         src: source as u64,
         len: bytes as u64,
-        mode: DONTWAKE,
+        mode: DONTWAKE | protect,
         copied: 0,
     };
     // SAFETY: the structure is the one that this ioctl takes, and the caller
@@ -163,4 +237,50 @@ pub fn zero(fd: c_int, target: usize, bytes: usize) -> Progress {
     // only where nothing is mapped in a registered range.
     let answer = unsafe { libc::ioctl(fd, UFFDIO_ZEROPAGE, &mut zero) };
     progress(answer, zero.zeroed)
+}
+
+/// UFFDIO_MOVE; what is missing in the source stays missing in the target.
+///
+/// # Safety
+/// Both lie in windows of ours, and nobody uses their pages.
+pub unsafe fn move_pages(fd: c_int, target: usize, source: usize, bytes: usize) -> Progress {
+    let mut moving = Move {
+        dst: target as u64,
+        src: source as u64,
+        len: bytes as u64,
+        mode: DONTWAKE | UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
+        moved: 0,
+    };
+    // SAFETY: the structure is the one that this ioctl takes, and the caller
+    // vouches for the memory.
+    let answer = unsafe { libc::ioctl(fd, UFFDIO_MOVE, &mut moving) };
+    progress(answer, moving.moved)
+}
+
+/// UFFDIO_WRITEPROTECT of what is present in a range: a write ends in a fault.
+pub fn protect(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
+    write_protect(fd, range, UFFDIO_WRITEPROTECT_MODE_WP)
+}
+
+/// The opposite.
+pub fn unprotect(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
+    write_protect(fd, range, UFFDIO_WRITEPROTECT_MODE_DONTWAKE)
+}
+
+fn write_protect(fd: c_int, range: &Range<usize>, mode: u64) -> Result<(), c_int> {
+    let mut protect = WriteProtect {
+        start: range.start as u64,
+        len: range.len() as u64,
+        mode,
+    };
+    loop {
+        // SAFETY: the structure is the one that this ioctl takes; no bytes
+        // change.
+        match unsafe { libc::ioctl(fd, UFFDIO_WRITEPROTECT, &mut protect) } {
+            0 => return Ok(()),
+            // The mappings were changing.
+            _ if errno() == libc::EAGAIN => {}
+            _ => return Err(errno()),
+        }
+    }
 }

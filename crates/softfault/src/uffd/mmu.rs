@@ -1,6 +1,7 @@
 //! [`Mmu`] over userfaultfd.
 
-use super::abi::{self, Progress};
+use super::abi::{self, Offers, Progress};
+use super::pagemap::Pagemap;
 use super::released::Released;
 use super::spare::Spare;
 use super::zap::Zap;
@@ -15,51 +16,74 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// File descriptors that windows are spread over, at most.
 const DESCRIPTORS: usize = 16;
-const CLOSED: c_int = -1;
+pub(super) const CLOSED: c_int = -1;
+
+/// Of a token: the number of a descriptor.
+const DESCRIPTOR: u32 = 0xff;
+/// Of a token: the window may be written to.
+const WRITABLE: u32 = 1 << 8;
+/// Of a token: its pages can be write-protected.
+const PROTECTS: u32 = 1 << 9;
+
+/// True where a handler is told whether a touch was a write: without that a write
+/// to a protected page would be served as a read for ever.
+const KNOWS_WRITES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Windows by their start: the end, and what they are for.
 pub type Windows = BTreeMap<usize, (usize, Protection)>;
 
 /// The real page tables of the process.
 pub struct UffdMmu {
+    /// Immutable.
+    offers: Offers,
     /// Opened one after the other, kept until exit or fork.
-    descriptors: [AtomicI32; DESCRIPTORS],
+    pub(super) descriptors: [AtomicI32; DESCRIPTORS],
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
     windows: Mutex<Windows>,
     released: Released,
     spare: Spare,
-    zap: Zap,
+    pub(super) zap: Zap,
+    pub(super) pagemap: Pagemap,
 }
 
 impl UffdMmu {
     /// The page tables, or the errno with which the kernel refuses them.
     pub fn new() -> Result<Self, c_int> {
+        let mut offers = abi::ask()?;
+        offers.protect &= KNOWS_WRITES;
+        Self::with(offers, Pagemap::new())
+    }
+
+    /// The page tables of a kernel that has no more than this.
+    pub(super) fn with(offers: Offers, pagemap: Pagemap) -> Result<Self, c_int> {
         let mmu = Self {
+            offers,
             descriptors: [const { AtomicI32::new(CLOSED) }; DESCRIPTORS],
             made: AtomicUsize::new(0),
             windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
             spare: Spare::default(),
             zap: Zap::new(),
+            pagemap,
         };
         mmu.descriptor(0)?;
         Ok(mmu)
     }
 
-    fn windows(&self) -> MutexGuard<'_, Windows> {
+    pub(super) fn windows(&self) -> MutexGuard<'_, Windows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The descriptor of a token, opened if it is not yet.
-    fn descriptor(&self, token: usize) -> Result<c_int, c_int> {
-        let slot = &self.descriptors[token];
+    /// The descriptor of a number, opened if it is not yet.
+    fn descriptor(&self, number: usize) -> Result<c_int, c_int> {
+        let slot = &self.descriptors[number];
         let fd = slot.load(Ordering::Acquire);
         if fd != CLOSED {
             return Ok(fd);
         }
-        let fresh = abi::open()?;
+        let fresh = abi::open(self.offers)?;
         match slot.compare_exchange(CLOSED, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(fresh),
             Err(other) => {
@@ -68,6 +92,61 @@ impl UffdMmu {
                 Ok(other)
             }
         }
+    }
+
+    /// The descriptor of a window.
+    pub(super) fn of(&self, window: &Reservation) -> c_int {
+        let number = window.token & DESCRIPTOR;
+        // Relaxed: who has the window has seen it opened.
+        self.descriptors[number as usize].load(Ordering::Relaxed)
+    }
+
+    /// The descriptor that was opened first.
+    pub(super) fn first(&self) -> c_int {
+        // Acquire pairs with the Release in `descriptor`.
+        self.descriptors[0].load(Ordering::Acquire)
+    }
+
+    /// What the kernel has.
+    pub(super) fn offers(&self) -> Offers {
+        self.offers
+    }
+
+    /// True if pages of the window can be protected.
+    pub(super) fn protects(&self, window: &Reservation) -> bool {
+        window.token & PROTECTS != 0
+    }
+
+    /// A descriptor for a new window, and its number.
+    fn pick(&self) -> Result<(c_int, u32), MmuError> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
+        // Where descriptors have run out, the first one serves all.
+        match self.descriptor(number) {
+            Ok(fd) => Ok((fd, number as u32)),
+            Err(_) => Ok((self.descriptor(0).map_err(system)?, 0)),
+        }
+    }
+
+    /// Registers a range as a window.
+    pub(super) fn register(
+        &self,
+        range: Range<usize>,
+        protection: Protection,
+    ) -> Result<Reservation, MmuError> {
+        let (fd, mut token) = self.pick()?;
+        if protection == Protection::ReadWrite {
+            token |= WRITABLE;
+            if self.offers.protect {
+                token |= PROTECTS;
+            }
+        }
+        abi::register(fd, &range, token & PROTECTS != 0).map_err(system)?;
+        self.windows().insert(range.start, (range.end, protection));
+        Ok(Reservation {
+            addr: range.start,
+            bytes: range.len(),
+            token,
+        })
     }
 
     /// Maps `bytes` at a multiple of a page table's span.
@@ -90,41 +169,6 @@ impl UffdMmu {
     pub fn was_released(&self, addr: usize) -> bool {
         self.released.contains(addr)
     }
-
-    /// Keeps the list of windows still while the process forks.
-    pub fn fork_prepare(&self) -> MutexGuard<'_, Windows> {
-        self.windows()
-    }
-
-    /// In the child: nothing of the parent's is to be touched through what was
-    /// inherited, and every window answers with SIGSEGV.
-    pub fn fork_child(&self, windows: &Windows) {
-        for slot in &self.descriptors {
-            let fd = slot.swap(CLOSED, Ordering::Relaxed);
-            if fd != CLOSED {
-                // SAFETY: inherited, acts on the parent, and not used again.
-                unsafe { libc::close(fd) };
-            }
-        }
-        self.zap.fork_child();
-        for (&start, &(end, _)) in windows {
-            // SAFETY: the place is empty (the window was not inherited), and
-            // NOREPLACE leaves alone what somebody may have put there.
-            unsafe {
-                libc::mmap(
-                    start as *mut c_void,
-                    end - start,
-                    libc::PROT_NONE,
-                    libc::MAP_PRIVATE
-                        | libc::MAP_ANONYMOUS
-                        | libc::MAP_NORESERVE
-                        | libc::MAP_FIXED_NOREPLACE,
-                    -1,
-                    0,
-                )
-            };
-        }
-    }
 }
 
 fn anonymous(bytes: usize, protection: c_int) -> Result<usize, MmuError> {
@@ -145,6 +189,7 @@ fn anonymous(bytes: usize, protection: c_int) -> Result<usize, MmuError> {
     }
 }
 
+/// Takes a mapping away.
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a mapping that was just made and is not used.
@@ -152,7 +197,7 @@ fn unmap(range: Range<usize>) {
     }
 }
 
-fn system(errno: c_int) -> MmuError {
+pub(super) fn system(errno: c_int) -> MmuError {
     match errno {
         libc::ENOMEM => MmuError::NoMemory,
         libc::ENOENT => MmuError::Gone,
@@ -163,7 +208,10 @@ fn system(errno: c_int) -> MmuError {
 }
 
 /// Repeats an ioctl until the whole run is present.
-fn finish(bytes: usize, mut step: impl FnMut(usize) -> Progress) -> Result<(), MmuError> {
+pub(super) fn finish(
+    bytes: usize,
+    mut step: impl FnMut(usize) -> Progress,
+) -> Result<(), MmuError> {
     let mut done = 0;
     while done < bytes {
         let progress = step(done);
@@ -186,12 +234,6 @@ impl Mmu for UffdMmu {
             self.windows().insert(range.start, (range.end, protection));
             return Ok(window);
         }
-        let token = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
-        // Where descriptors have run out, the first one serves all.
-        let (token, fd) = match self.descriptor(token) {
-            Ok(fd) => (token, fd),
-            Err(_) => (0, self.descriptor(0).map_err(system)?),
-        };
         let start = self.map(
             bytes,
             match protection {
@@ -213,16 +255,11 @@ impl Mmu for UffdMmu {
             unmap(range);
             return Err(error);
         }
-        if let Err(errno) = abi::register(fd, &range) {
+        let window = self.register(range.clone(), protection);
+        if window.is_err() {
             unmap(range);
-            return Err(system(errno));
         }
-        self.windows().insert(range.start, (range.end, protection));
-        Ok(Reservation {
-            addr: start,
-            bytes,
-            token: token as u32,
-        })
+        window
     }
 
     fn release(&self, window: Reservation) {
@@ -252,16 +289,20 @@ impl Mmu for UffdMmu {
         bytes: usize,
         access: Access,
     ) -> Result<(), MmuError> {
-        let _ = access; // Nothing is protected yet.
-        let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
+        // To a window that is only read, nothing has to be done for that.
+        let protect = access == Access::ReadOnly && window.token & WRITABLE != 0;
+        if protect && window.token & PROTECTS == 0 {
+            return Err(MmuError::Closed(libc::ENOSYS));
+        }
+        let fd = self.of(window);
         finish(bytes, |done| {
             // SAFETY: the caller vouches for both sides.
-            unsafe { abi::copy(fd, addr + done, source.add(done), bytes - done) }
+            unsafe { abi::copy(fd, addr + done, source.add(done), bytes - done, protect) }
         })
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
-        let fd = self.descriptors[window.token as usize].load(Ordering::Relaxed);
+        let fd = self.of(window);
         finish(bytes, |done| abi::zero(fd, addr + done, bytes - done))
     }
 
@@ -277,16 +318,19 @@ impl Mmu for UffdMmu {
     }
 
     fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
-        self.fill(window, addr, PAGE_SIZE)?;
-        Ok(Zeroed::Memory)
+        self.zeros(window, addr, || ())
     }
 
-    fn protect(&self, _ranges: &[Range<usize>]) {
-        unreachable!("windows are not registered for write protection yet");
+    fn can_protect(&self) -> bool {
+        self.offers.protect
     }
 
-    fn make_writable(&self, _window: &Reservation, _addr: usize) -> Result<(), MmuError> {
-        Ok(()) // All that is present is.
+    fn protect(&self, ranges: &[Range<usize>]) {
+        self.protect_all(ranges);
+    }
+
+    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        self.unprotect(window, addr)
     }
 
     fn bytes(&self, _window: &Reservation, addr: usize) -> *const u8 {
@@ -295,11 +339,11 @@ impl Mmu for UffdMmu {
 
     fn move_pages(
         &self,
-        _from: (&Reservation, usize),
-        _to: (&Reservation, usize),
-        _bytes: usize,
+        from: (&Reservation, usize),
+        to: (&Reservation, usize),
+        bytes: usize,
     ) -> Result<(), MmuError> {
-        Err(MmuError::Closed(libc::ENOSYS))
+        self.move_all(from.1..from.1 + bytes, to)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

@@ -4,13 +4,22 @@
 //! faults: a touch of a missing page raises SIGBUS in the touching thread,
 //! whose handler copies the page in. No other thread takes part.
 //!
+//! A window that may be written to is registered for writes to protected pages
+//! as well, where the kernel has that: such a write raises SIGBUS too.
+//!
 //! Windows are spread over a few userfaultfds, since each has a lock of its
 //! own in the kernel, and file descriptors are few.
 
 mod abi;
+mod fork;
 mod mmu;
+mod moving;
+mod pagemap;
+mod protect;
 mod released;
 mod spare;
+#[cfg(test)]
+mod tests;
 mod zap;
 
 pub use abi::{errno, set_errno};

@@ -33,10 +33,8 @@ impl Zap {
             };
             Mutex::new(Box::new(Vectors([empty; RANGES])))
         };
-        // SAFETY: makes a file descriptor; close-on-exec by itself.
-        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
         Self {
-            process: AtomicI32::new(process.max(NONE as c_long) as c_int),
+            process: AtomicI32::new(open_self()),
             vectors: [vectors(), vectors()],
         }
     }
@@ -48,6 +46,12 @@ impl Zap {
             // SAFETY: inherited, and not used again.
             unsafe { libc::close(process) };
         }
+    }
+
+    /// Opens the child's own, after [`fork_child`](Self::fork_child). Nobody was
+    /// zapping while the process forked: a lock held then is held here for ever.
+    pub(super) fn reopen_in_child(&self) {
+        self.process.store(open_self(), Ordering::Relaxed);
     }
 
     pub(super) fn zap(&self, ranges: &[Range<usize>]) {
@@ -115,6 +119,13 @@ impl Zap {
         }
         true
     }
+}
+
+/// A pidfd of ourselves, or [`NONE`].
+fn open_self() -> c_int {
+    // SAFETY: makes a file descriptor; close-on-exec by itself.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    process.max(NONE as c_long) as c_int
 }
 
 fn one(range: &Range<usize>) {

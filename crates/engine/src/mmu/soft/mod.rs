@@ -177,9 +177,15 @@ impl Mmu for SoftMmu {
         Ok(())
     }
 
-    fn fork(&self, parent: &Reservation, child: &Reservation) -> Result<(), MmuError> {
+    fn fork(
+        &self,
+        parent: &Reservation,
+        range: Range<usize>,
+        child: &Reservation,
+    ) -> Result<(), MmuError> {
         assert_eq!(parent.bytes, child.bytes, "a window forks into its like");
-        self.tables.fork(parent.range(), child.addr)?;
+        let at = child.addr + (range.start - parent.addr);
+        self.tables.fork(range, at)?;
         Ok(())
     }
 

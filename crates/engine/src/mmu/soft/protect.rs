@@ -29,33 +29,46 @@ impl<const N: usize> Tables<N> {
 
     /// Where the bytes of the page at `addr` are, which is present and stays.
     pub fn bytes(&self, addr: usize) -> *const u8 {
-        self.frames.address(self.walk(addr).frame()).as_ptr()
+        let entry = self.walk(addr);
+        assert!(entry.is_present(), "bytes of a missing page, {addr:#x}");
+        self.frames.address(entry.frame()).as_ptr()
     }
 
     /// Moves the pages of `from`, which nobody uses meanwhile, to the same
-    /// distances from `to`, where nothing is.
+    /// distances from `to`, where nothing is. If there is no frame for a table,
+    /// the pages before that have moved, and the others have not.
     pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), NoFrame> {
         let distance = to.wrapping_sub(from.start);
-        for addr in from.clone().step_by(PAGE_SIZE) {
-            let Ok(mut leaf) = self.leaf(addr) else {
-                continue;
-            };
-            let entry = leaf.entry(addr);
-            if entry.is_present() {
-                leaf.clear(addr);
-                drop(leaf);
-                let place = addr.wrapping_add(distance);
-                match self.make_leaf(place) {
-                    Ok(mut leaf) => leaf.set(place, entry),
-                    Err(error) => {
-                        self.leaf(addr).map_err(|_| NoFrame)?.set(addr, entry);
-                        return Err(error);
+        let mut done = Ok(());
+        let mut addr = from.start;
+        while addr < from.end && done.is_ok() {
+            addr = match self.leaf(addr).map(|leaf| leaf.entry(addr)) {
+                Err(next) => next.min(from.end),
+                Ok(entry) => {
+                    if entry.is_present() {
+                        done = self.move_page(addr, addr.wrapping_add(distance), entry);
                     }
+                    addr + PAGE_SIZE
                 }
-            }
+            };
         }
-        // What is left of the old place is empty leaves.
-        self.zap(&[from]);
+        // What is left of the old place is empty leaves, and what some have
+        // buffered.
+        match done {
+            Ok(()) => self.zap(&[from]),
+            Err(NoFrame) => self.zap(&[from.start..addr - PAGE_SIZE]),
+        }
+        done
+    }
+
+    /// One page, of which `entry` is the entry. Both leaves may be one, so they
+    /// are locked one after the other.
+    fn move_page(&self, from: usize, to: usize, entry: Entry) -> Result<(), NoFrame> {
+        self.make_leaf(to)?.set(to, entry);
+        match self.leaf(from) {
+            Ok(mut leaf) => leaf.clear(from),
+            Err(_) => unreachable!("a page without its leaf, {from:#x}"),
+        }
         Ok(())
     }
 

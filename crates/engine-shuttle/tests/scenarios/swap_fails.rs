@@ -1,0 +1,99 @@
+//! Swap that fails, or is full: a touch has its error, and no page shows what was
+//! never its own. What is in swap can still be read when it works again.
+
+use crate::scene::{directed, manage, map_zeros, read, short_of_memory, unmap, write};
+use softfault_oracle::{MemoryVerb, Op, Stage};
+
+fn failing(pages: usize) -> Stage {
+    Stage {
+        slots: 64,
+        may_fail: true,
+        ..Stage::of_pages(pages)
+    }
+}
+
+#[test]
+fn swap_in_that_fails() {
+    directed(
+        "swap_in_that_fails",
+        4_000,
+        &failing(3),
+        vec![
+            map_zeros(0, 0..3),
+            write(0, 0..3),
+            Op::Evict,
+            Op::FailSwapReads { reads: 2 },
+        ],
+        vec![
+            vec![read(0, 0..2), read(0, 0..1)],
+            vec![write(0, 0..1), read(0, 0..3)],
+            vec![read(0, 1..2), unmap(0, 2..3)],
+        ],
+    );
+}
+
+/// The page stays, as it is and as it is written to.
+#[test]
+fn eviction_that_fails() {
+    directed(
+        "eviction_that_fails",
+        4_000,
+        &failing(3),
+        vec![
+            map_zeros(0, 0..3),
+            write(0, 0..3),
+            Op::FailSwapWrites { writes: 2 },
+        ],
+        vec![
+            vec![write(0, 0..2), read(0, 0..3)],
+            vec![Op::Evict, read(0, 0..2), Op::Evict],
+            vec![manage(0, 0..3, MemoryVerb::PageOut), write(0, 2..3)],
+        ],
+    );
+}
+
+#[test]
+fn swap_is_full() {
+    let stage = Stage {
+        slots: 2,
+        ..Stage::of_pages(4)
+    };
+    directed(
+        "swap_is_full",
+        4_000,
+        &stage,
+        vec![map_zeros(0, 0..4), write(0, 0..4)],
+        vec![
+            vec![write(0, 0..2), read(0, 0..4)],
+            vec![Op::Evict, read(0, 1..3), Op::Evict],
+            vec![
+                unmap(0, 3..4),
+                Op::Fork { space: 0 },
+                write(1, 0..1),
+                read(1, 0..3),
+            ],
+        ],
+    );
+}
+
+/// Neither memory nor swap: touches end, and what is there stays readable.
+#[test]
+fn swap_and_memory_run_out() {
+    let stage = Stage {
+        slots: 2,
+        free: Some(10),
+        may_be_short: true,
+        may_fail: true,
+        ..Stage::of_pages(12)
+    };
+    short_of_memory(
+        "swap_and_memory_run_out",
+        2_000,
+        &stage,
+        vec![map_zeros(0, 0..12)],
+        vec![
+            vec![write(0, 0..6), read(0, 2..4)],
+            vec![write(0, 6..12), read(0, 0..2)],
+        ],
+    );
+}

@@ -1,0 +1,139 @@
+//! Evicting a batch of private memory.
+//!
+//! ```text
+//!   1  chosen      the hand comes by, no passes are left: locked      choose.rs
+//!   2  protected   those that were written: nobody writes any more    write.rs
+//!   3  written     to slots in a row, from where they are
+//!   4  zapped      all of the batch, in one go                        evict.rs
+//!   5  unlocked    as swapped, or absent
+//! ```
+//!
+//! A write that comes before 2 is in what is written; one that comes after it ends
+//! in a fault, which finds the page locked and waits. Such a page stays, if that
+//! comes before 4: it has a slot now, and is clean. What cannot be written, because
+//! no slot is free or the device fails, stays too.
+//!
+//! The verbs that take pages out on purpose (`madvise`) use the same steps.
+
+use super::windows::Busy;
+use crate::anon::PageState;
+use crate::cache::Node;
+use crate::lock::{Mutex, MutexGuard};
+use core::ops::Range;
+
+mod balance;
+mod choose;
+mod evict;
+mod write;
+
+pub(crate) use balance::Balance;
+pub(crate) use choose::Taken;
+
+/// Pages a batch.
+pub(crate) const BATCH: usize = 384;
+/// Batches that may be under way at a time.
+const CONCURRENT: usize = 4;
+/// Windows that a batch may have pages of.
+const WINDOWS: usize = 16;
+
+/// A page of a batch.
+#[derive(Debug, Clone, Copy)]
+struct Victim {
+    /// Which of the batch's windows it is of.
+    window: usize,
+    addr: usize,
+    page: usize,
+    /// What it was when it was locked.
+    state: PageState,
+    /// Residents before it that stay, since the last victim.
+    skipped: u32,
+    fate: Fate,
+}
+
+/// What becomes of a victim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It goes: it can be had again from where it came, or is not wanted.
+    Drops,
+    /// It has to be written first.
+    Writes,
+    /// It has been, to this slot.
+    Written(u32),
+    /// It cannot be, or somebody waits for it.
+    Stays,
+}
+
+/// The arrays of a batch: too large for the handler's stack. None of them grows.
+struct Batch {
+    victims: Vec<Victim>,
+    windows: Vec<Busy>,
+    ranges: Vec<Range<usize>>,
+    /// Page tables that were counted out: their windows, and their ranges.
+    tables: Vec<(usize, Range<usize>)>,
+    sources: Vec<Source>,
+}
+
+/// Where a page's bytes are.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+struct Source(*const u8);
+
+// SAFETY: an address, which is looked at only while its page is locked.
+unsafe impl Send for Source {}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            victims: Vec::with_capacity(BATCH),
+            windows: Vec::with_capacity(WINDOWS),
+            ranges: Vec::with_capacity(BATCH),
+            tables: Vec::with_capacity(BATCH),
+            sources: Vec::with_capacity(BATCH),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.victims.len() == BATCH
+    }
+}
+
+/// The batches of a node, made once.
+pub(crate) struct AnonymousBatches {
+    batches: [Mutex<Batch>; CONCURRENT],
+}
+
+/// No batch of private memory is evicted while this lives.
+pub struct Stopped<'a> {
+    _batches: [MutexGuard<'a, Batch>; CONCURRENT],
+}
+
+impl AnonymousBatches {
+    /// Empty batches.
+    pub(crate) fn new() -> Self {
+        Self {
+            batches: core::array::from_fn(|_| Mutex::new(Batch::new())),
+        }
+    }
+
+    /// Bytes of the arrays.
+    pub(crate) fn bytes(&self) -> usize {
+        let page = size_of::<Victim>() + size_of::<Range<usize>>() * 3;
+        CONCURRENT * BATCH * page
+    }
+
+    fn take(&self) -> MutexGuard<'_, Batch> {
+        let mut batches = self.batches.iter();
+        let free = batches.find_map(|batch| batch.try_lock());
+        free.unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())
+    }
+}
+
+impl Node {
+    /// Waits until nothing is being evicted of private memory, and keeps it so.
+    pub fn stop_eviction(&self) -> Stopped<'_> {
+        let batches = &self.anonymous_batches.batches;
+        Stopped {
+            _batches: core::array::from_fn(|place| batches[place].lock()),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Protecting what was written, and writing it to swap.
+
+use super::{BATCH, Batch, Fate, Source, Victim};
+use crate::PAGE_SIZE;
+use crate::mmu::Mmu;
+use crate::swap::Swap;
+use core::ops::Range;
+
+/// Residents that stay between two pages of one range to protect. Each of them faults
+/// at its next write, and that costs about as much as a range of its own does for so
+/// many.
+const STAYING: u32 = 4;
+
+impl Batch {
+    /// Takes the leave to write away from those that have to be written.
+    pub(super) fn protect(&mut self, mmu: &dyn Mmu) {
+        let Self {
+            victims, ranges, ..
+        } = self;
+        ranges.clear();
+        let mut skipped = 0;
+        let mut last: Option<&Victim> = None;
+        for victim in victims.iter() {
+            skipped += victim.skipped;
+            if victim.fate != Fate::Writes {
+                continue;
+            }
+            let end = victim.addr + PAGE_SIZE;
+            let joins = last.is_some_and(|last| {
+                last.window == victim.window && last.addr < victim.addr && skipped <= STAYING
+            });
+            match ranges.last_mut() {
+                Some(range) if joins => range.end = end,
+                _ => ranges.push(victim.addr..end),
+            }
+            (last, skipped) = (Some(victim), 0);
+        }
+        if !ranges.is_empty() {
+            mmu.protect(ranges);
+        }
+    }
+
+    /// Writes them to runs of slots, as long as there are some.
+    pub(super) fn write(&mut self, mmu: &dyn Mmu, swap: Option<&Swap>) {
+        let mut next = 0;
+        loop {
+            let left = self.victims[next..].iter();
+            let count = left.filter(|victim| victim.fate == Fate::Writes).count();
+            if count == 0 {
+                return;
+            }
+            let run = swap.and_then(|swap| swap.slots.alloc(count as u32));
+            let (Some(swap), Some(run)) = (swap, run) else {
+                if let Some(swap) = swap {
+                    swap.stats.full.add(1);
+                }
+                return self.stay(next);
+            };
+            next = self.write_run(mmu, swap, next, run);
+        }
+    }
+
+    /// Writes those that come next to a run of slots; returns where to go on.
+    fn write_run(&mut self, mmu: &dyn Mmu, swap: &Swap, from: usize, run: Range<u32>) -> usize {
+        let Self {
+            victims,
+            windows,
+            sources,
+            ..
+        } = self;
+        sources.clear();
+        let mut slots = run.clone();
+        let mut next = from;
+        while next < victims.len() && !slots.is_empty() {
+            let victim = &mut victims[next];
+            if victim.fate == Fate::Writes {
+                let window = windows[victim.window].get().window.reservation();
+                sources.push(Source(mmu.bytes(window, victim.addr)));
+                victim.fate = Fate::Written(slots.start);
+                slots.start += 1;
+            }
+            next += 1;
+        }
+        debug_assert!(slots.is_empty() && sources.len() <= BATCH);
+        let offset = u64::from(run.start) * PAGE_SIZE as u64;
+        // SAFETY: the pages are protected, and stay: they are locked.
+        let written = unsafe { swap.device().write(offset, Source::pointers(sources)) };
+        match written {
+            Ok(()) => swap.stats.pages_out.add(run.len() as u64),
+            Err(_) => {
+                swap.stats.write_errors.add(1);
+                for victim in &mut victims[from..next] {
+                    if let Fate::Written(slot) = victim.fate {
+                        swap.put(slot);
+                        victim.fate = Fate::Stays;
+                    }
+                }
+            }
+        }
+        next
+    }
+
+    fn stay(&mut self, from: usize) {
+        let left = self.victims[from..].iter_mut();
+        let cannot = left.filter(|victim| victim.fate == Fate::Writes);
+        cannot.for_each(|victim| victim.fate = Fate::Stays);
+    }
+}
+
+impl Source {
+    fn pointers(sources: &[Source]) -> &[*const u8] {
+        // SAFETY: a transparent wrapper.
+        unsafe { core::slice::from_raw_parts(sources.as_ptr().cast(), sources.len()) }
+    }
+}

@@ -1,0 +1,202 @@
+//! Where the pages of private memory are, as a store for its page cache: in
+//! slots of swap, or in the file that they were mapped from.
+//!
+//! What is asked for a page is answered by its words at that moment. Whoever reads
+//! has put a locked folio of the page into the index before; whoever gives a slot
+//! up that a folio might be read from locks the page, takes the folio out, and only
+//! then changes the words. So a slot that is read is not given to another before
+//! the read is over; and where the words have changed before the read began, it ends
+//! as [`CHANGED`] and is forgotten.
+
+use super::{Swap, SwapDevice};
+use crate::PAGE_SIZE;
+use crate::anon::pages::Pages;
+use crate::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
+use core::ops::Range;
+use sync::Arc;
+
+/// The page is elsewhere by now: nothing was read (ESTALE).
+pub(crate) const CHANGED: StoreError = StoreError(116);
+/// A device that has less than was written to it (EIO).
+const SHORT: StoreError = StoreError(5);
+/// Pages of an extent at most: a block of the index has 16.
+const MOST: usize = 64;
+/// Reads that are passed on at a time; bounds the handler's stack.
+const READS: usize = 8;
+
+/// A file that is mapped privately: its bytes from `offset` on.
+pub struct Origin {
+    /// The file.
+    pub store: Arc<dyn Store>,
+    /// A multiple of the page size.
+    pub offset: u64,
+}
+
+/// The store of a private page cache.
+pub(crate) struct View {
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) swap: Option<Arc<Swap>>,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At this byte of the swap device.
+    Slot(u64),
+    /// At this byte of the file.
+    File(u64),
+}
+
+impl Place {
+    fn plus(self, bytes: u64) -> Self {
+        match self {
+            Self::Slot(offset) => Self::Slot(offset + bytes),
+            Self::File(offset) => Self::File(offset + bytes),
+        }
+    }
+}
+
+impl View {
+    fn device(&self) -> &dyn SwapDevice {
+        let swap = self.swap.as_ref().expect("a page was swapped out");
+        &**swap.device()
+    }
+
+    /// Where a page has to be read from, if it has to.
+    fn place(&self, page: usize) -> Option<Place> {
+        let state = self.pages.unlocked_state(page)?;
+        if state.is_swapped() {
+            let slot = self.pages.slot(page)?;
+            return Some(Place::Slot(u64::from(slot) * PAGE_SIZE as u64));
+        }
+        let origin = self.origin.as_ref()?;
+        let offset = origin.offset + (page * PAGE_SIZE) as u64;
+        state.is_absent().then_some(Place::File(offset))
+    }
+
+    /// How many pages from `page` on lie in a row from `place` on, of `most`.
+    fn run(&self, page: usize, place: Place, most: usize) -> usize {
+        let most = most.min(self.pages.count() - page);
+        let follows = |&ahead: &usize| {
+            self.place(page + ahead) == Some(place.plus((ahead * PAGE_SIZE) as u64))
+        };
+        1 + (1..most).take_while(follows).count()
+    }
+}
+
+impl Store for View {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok((self.pages.count() * PAGE_SIZE) as u64)
+    }
+
+    fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
+        let page = (offset / PAGE_SIZE as u64) as usize;
+        let bytes =
+            |pages: Range<usize>| (pages.start * PAGE_SIZE) as u64..(pages.end * PAGE_SIZE) as u64;
+        let alone = Extent::Hole(bytes(page..page + 1));
+        let Some(place) = self.place(page) else {
+            return Ok(alone);
+        };
+        let run = bytes(page..page + self.run(page, place, MOST));
+        let (Place::File(start), Some(origin)) = (place, &self.origin) else {
+            return Ok(Extent::Data(run));
+        };
+        if start >= origin.store.len()? {
+            // Who touches it is told so by the read.
+            return Ok(Extent::Data(run));
+        }
+        let back = |range: Range<u64>| {
+            let end = range.end.min(start + (run.end - run.start));
+            run.start..run.start + (end - start).next_multiple_of(PAGE_SIZE as u64)
+        };
+        Ok(match origin.store.extent(start)? {
+            Extent::Data(range) => Extent::Data(back(range)),
+            Extent::Hole(range) => Extent::Hole(back(range)),
+        })
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let mut done = 0;
+        while done < bytes {
+            let page = offset as usize / PAGE_SIZE + done / PAGE_SIZE;
+            let place = self.place(page).ok_or(CHANGED)?;
+            let part = self.run(page, place, (bytes - done) / PAGE_SIZE) * PAGE_SIZE;
+            let buffer = buffer.wrapping_add(done);
+            // SAFETY: a part of the caller's buffer.
+            let read = unsafe {
+                match (place, &self.origin) {
+                    (Place::File(offset), Some(origin)) => {
+                        origin.store.read(offset, buffer, part)?
+                    }
+                    (Place::Slot(offset) | Place::File(offset), _) => {
+                        match self.device().read(offset, buffer, part)? {
+                            all if all == part => all,
+                            _ => return Err(SHORT),
+                        }
+                    }
+                }
+            };
+            done += read;
+            if read < part {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        let mut done = 0;
+        while done < reads.len() {
+            let group = &reads[done..reads.len().min(done + READS)];
+            let mut placed = [reads[0]; READS];
+            let mut of_file = None;
+            let mut count = 0;
+            for read in group {
+                let page = read.offset as usize / PAGE_SIZE;
+                let pages = read.bytes / PAGE_SIZE;
+                let Some(place) = self.place(page) else { break };
+                let (offset, is_file) = match place {
+                    Place::Slot(offset) => (offset, false),
+                    Place::File(offset) => (offset, true),
+                };
+                if self.run(page, place, pages) < pages || of_file.is_some_and(|of| of != is_file) {
+                    break;
+                }
+                of_file = Some(is_file);
+                placed[count] = Read { offset, ..*read };
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                match (of_file, &self.origin) {
+                    (Some(true), Some(origin)) => origin.store.submit(&placed[..count]),
+                    _ => self.device().submit(&placed[..count]),
+                }
+            };
+            done += begun;
+            if begun < count {
+                break;
+            }
+        }
+        done
+    }
+
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+        let of_swap = match &self.swap {
+            Some(swap) => swap.device().reap(cookie, complete, timeout_ns),
+            None => Reap::NotInFlight,
+        };
+        match (&self.origin, of_swap) {
+            (Some(origin), Reap::NotInFlight) => origin.store.reap(cookie, complete, timeout_ns),
+            (Some(origin), Reap::TimedOut) => {
+                origin.store.reap(NO_COOKIE, complete, 0);
+                Reap::TimedOut
+            }
+            (None, of_swap) => of_swap,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Moving pages: by UFFDIO_MOVE where the kernel can, by copies where not.
+//!
+//! It cannot before Linux 6.8, nor if a page is shared with a child of fork, or
+//! was and has not been written to since, or is just being read by a device.
+
+use super::abi::{self, Progress};
+use super::mmu::{UffdMmu, finish, system};
+use super::pagemap::Shown;
+use core::ops::Range;
+use libc::c_int;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation};
+
+/// Pages that are copied before their old places are zapped: so many exist twice
+/// at most.
+const RUN: usize = 16 * PAGE_SIZE;
+
+impl UffdMmu {
+    /// Moves what is present in `from`. Where it can be protected, it is: the
+    /// kernel gives what it moves the leave to be written to. After an error each
+    /// page is in one of both places, the first ones in the new.
+    pub(super) fn move_all(
+        &self,
+        from: Range<usize>,
+        (window, to): (&Reservation, usize),
+    ) -> Result<(), MmuError> {
+        let mut done = 0;
+        while done < from.len() {
+            let rest = from.start + done..from.end;
+            let (moved, errno) = self.move_run(rest, window, to + done);
+            done += moved;
+            let left = from.len() - done;
+            let bytes = match errno {
+                None => continue,
+                Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(system(errno)),
+                // This page only.
+                Some(libc::EBUSY) => PAGE_SIZE,
+                Some(_) => RUN.min(left),
+            };
+            let source = from.start + done;
+            self.copy_run(source..source + bytes, window, to + done)?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Moves pages from the front: returns bytes, and what stopped it.
+    fn move_run(
+        &self,
+        from: Range<usize>,
+        window: &Reservation,
+        to: usize,
+    ) -> (usize, Option<c_int>) {
+        if !self.offers().moves {
+            return (0, Some(libc::ENOSYS));
+        }
+        let fd = self.of(window);
+        let mut moved = 0;
+        let errno = loop {
+            // SAFETY: the caller of the verb has both windows to itself.
+            let progress =
+                unsafe { abi::move_pages(fd, to + moved, from.start + moved, from.len() - moved) };
+            moved += progress.bytes;
+            match progress.stopped {
+                _ if moved == from.len() => break None,
+                None | Some(libc::EAGAIN) => {}
+                Some(errno) => break Some(errno),
+            }
+        };
+        if moved > 0 && self.protects(window) {
+            self.protect_all(&[to..to + moved]);
+        }
+        (moved, errno)
+    }
+
+    /// Copies what is present in `from`, and zaps it there.
+    fn copy_run(
+        &self,
+        from: Range<usize>,
+        window: &Reservation,
+        to: usize,
+    ) -> Result<(), MmuError> {
+        for at in (0..from.len()).step_by(PAGE_SIZE) {
+            let done = self.copy_page(from.start + at, window, to + at);
+            if done.is_err() {
+                self.zap(&[to..to + at]);
+                return done;
+            }
+        }
+        self.zap(&[from]);
+        Ok(())
+    }
+
+    fn copy_page(&self, from: usize, window: &Reservation, to: usize) -> Result<(), MmuError> {
+        let protect = self.protects(window);
+        if let Some(Shown::Zeros { .. }) = self.pagemap.look(from) {
+            self.zero(window, to, PAGE_SIZE)?;
+            if protect {
+                self.protect_all(&[to..to + PAGE_SIZE]);
+            }
+            return Ok(());
+        }
+        finish(PAGE_SIZE, |_| {
+            let source = from as *const u8;
+            // SAFETY: the page is there and stays, or is missing.
+            match unsafe { abi::copy(self.of(window), to, source, PAGE_SIZE, protect) } {
+                // It is missing, and so is the new one to be.
+                Progress {
+                    stopped: Some(libc::EFAULT),
+                    ..
+                } => Progress {
+                    bytes: PAGE_SIZE,
+                    stopped: None,
+                },
+                progress => progress,
+            }
+        })
+    }
+}

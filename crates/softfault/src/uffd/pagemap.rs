@@ -1,0 +1,154 @@
+//! Whether a page is the system's page of zeros: PAGEMAP_SCAN of
+//! `/proc/self/pagemap` (Linux 6.7), as `uapi/linux/fs.h` gives it.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+use libc::c_int;
+use softfault_engine::PAGE_SIZE;
+
+const NONE: c_int = -1;
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
+/// Not write-protected by userfaultfd.
+const PAGE_IS_WRITTEN: u64 = 1 << 1;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// What a page shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing, or memory.
+    Other,
+    /// The page of zeros: it costs nothing.
+    Zeros {
+        /// A write to it ends in a fault.
+        protected: bool,
+    },
+}
+
+/// The file, opened once.
+pub struct Pagemap {
+    /// [`NONE`] where the kernel has no such call, or no file.
+    fd: AtomicI32,
+}
+
+impl Pagemap {
+    /// Opens it.
+    pub fn new() -> Self {
+        Self {
+            fd: AtomicI32::new(open()),
+        }
+    }
+
+    /// One that is not to be had, as on an older system.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self {
+            fd: AtomicI32::new(NONE),
+        }
+    }
+
+    /// True if pages can be asked about.
+    pub fn is_open(&self) -> bool {
+        self.fd.load(Ordering::Relaxed) != NONE
+    }
+
+    /// What the page at `addr` shows; `None` if it cannot be known.
+    pub fn look(&self, addr: usize) -> Option<Shown> {
+        let categories = scan(self.fd.load(Ordering::Relaxed), addr)?;
+        Some(match categories & PAGE_IS_PFNZERO != 0 {
+            true => Shown::Zeros {
+                protected: categories & PAGE_IS_WRITTEN == 0,
+            },
+            false => Shown::Other,
+        })
+    }
+
+    /// The inherited descriptor means the parent: it must not be used.
+    pub fn fork_child(&self) {
+        let fd = self.fd.swap(NONE, Ordering::Relaxed);
+        if fd != NONE {
+            // SAFETY: inherited, and not used again.
+            unsafe { libc::close(fd) };
+        }
+    }
+
+    /// Opens the child's own, after [`fork_child`](Self::fork_child).
+    pub fn reopen_in_child(&self) {
+        self.fd.store(open(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pagemap {
+    fn drop(&mut self) {
+        self.fork_child();
+    }
+}
+
+fn open() -> c_int {
+    let path = c"/proc/self/pagemap".as_ptr();
+    // SAFETY: opens a file by a valid name.
+    let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
+    // Whether it answers, on a page that is certainly there.
+    let here = 0_u8;
+    let page = core::ptr::from_ref(&here) as usize & !(PAGE_SIZE - 1);
+    match fd {
+        NONE => NONE,
+        fd if scan(fd, page).is_some_and(|categories| categories & PAGE_IS_PRESENT != 0) => fd,
+        fd => {
+            // SAFETY: just opened, and nobody knows it.
+            unsafe { libc::close(fd) };
+            NONE
+        }
+    }
+}
+
+/// What is said of the page at `addr`.
+fn scan(fd: c_int, addr: usize) -> Option<u64> {
+    let mut region = Region::default();
+    let mut scan = Scan {
+        size: size_of::<Scan>() as u64,
+        flags: 0,
+        start: addr as u64,
+        end: (addr + PAGE_SIZE) as u64,
+        walk_end: 0,
+        vec: core::ptr::from_mut(&mut region) as u64,
+        vec_len: 1,
+        max_pages: 1,
+        category_inverted: 0,
+        category_mask: 0,
+        category_anyof_mask: 0,
+        return_mask: PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+    };
+    // SAFETY: the structures are those that this ioctl takes; `region` is there
+    // for it to fill.
+    match unsafe { libc::ioctl(fd, PAGEMAP_SCAN, &mut scan) } {
+        answer if answer < 0 => None,
+        0 => Some(0),
+        _ => Some(region.categories),
+    }
+}

@@ -1,0 +1,62 @@
+//! Taking the leave to write away, and giving it back; zeros that cost nothing
+//! as long as nobody writes to them.
+
+use super::abi;
+use super::mmu::{UffdMmu, finish, system};
+use super::pagemap::Shown;
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation, Zeroed};
+
+impl UffdMmu {
+    /// Protects what is present. The ranges are of windows that may be written
+    /// to.
+    ///
+    /// The kernel asks for no particular descriptor of the process.
+    pub(super) fn protect_all(&self, ranges: &[Range<usize>]) {
+        let fd = self.first();
+        for range in ranges {
+            let done = abi::protect(fd, range);
+            // Else a write could be lost.
+            assert!(done.is_ok(), "protecting {range:x?}: errno {done:?}");
+        }
+    }
+
+    /// Lets a page be written to.
+    pub(super) fn unprotect(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        if !self.protects(window) {
+            return Ok(()); // All that is present is.
+        }
+        abi::unprotect(self.of(window), &(addr..addr + PAGE_SIZE)).map_err(system)
+    }
+
+    /// Maps the page of zeros at `addr`, if every write to it can be seen; else
+    /// a page of memory.
+    ///
+    /// It is mapped first and protected afterwards, and a write that comes
+    /// `between` gets memory from the kernel: so what is there is looked at once
+    /// it is protected.
+    pub(super) fn zeros(
+        &self,
+        window: &Reservation,
+        addr: usize,
+        between: impl FnOnce(),
+    ) -> Result<Zeroed, MmuError> {
+        if !self.protects(window) || !self.pagemap.is_open() {
+            self.fill(window, addr, PAGE_SIZE)?;
+            return Ok(Zeroed::Memory);
+        }
+        let fd = self.of(window);
+        finish(PAGE_SIZE, |done| {
+            abi::zero(fd, addr + done, PAGE_SIZE - done)
+        })?;
+        between();
+        abi::protect(fd, &(addr..addr + PAGE_SIZE)).map_err(system)?;
+        if self.pagemap.look(addr) == Some(Shown::Zeros { protected: true }) {
+            return Ok(Zeroed::Nothing);
+        }
+        // Memory may be written to, as if it had been mapped as such.
+        self.unprotect(window, addr)?;
+        Ok(Zeroed::Memory)
+    }
+}

@@ -1,0 +1,104 @@
+//! What a child of fork has of a window that it inherits, and what it makes of
+//! it.
+
+use super::served::serve;
+use super::{copy, of, page, present, read, real, reserve, write};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
+use std::sync::Arc;
+
+/// Runs `child` in a child; its number is the answer, 0 if all is well.
+#[track_caller]
+fn forked(child: impl FnOnce() -> i32) {
+    // SAFETY: the child only does what fork handlers of the product do.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let answer = child();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(answer) };
+    }
+    let mut status = 0;
+    // SAFETY: fills the status.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status >> 8, 0, "the child's line; status {status:#x}");
+    assert_eq!(status, 0, "a signal");
+}
+
+/// The line at which a child found something wrong.
+macro_rules! check {
+    ($holds:expr) => {
+        if !$holds {
+            return line!() as i32 % 255 + 1;
+        }
+    };
+}
+
+#[test]
+fn a_child_adopts_what_it_inherits() {
+    let mmu = Arc::new(real());
+    let window = reserve(&mmu, 16);
+    // SAFETY: advice about a mapping.
+    unsafe { libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DOFORK) };
+    copy(&mmu, &window, 0, 1, Access::Writable).unwrap();
+    copy(&mmu, &window, 1, 2, Access::ReadOnly).unwrap();
+    assert_eq!(
+        mmu.zero_page(&window, page(&window, 2)),
+        Ok(Zeroed::Nothing)
+    );
+    // The child's window has another descriptor, hence another token.
+    let token = Arc::new(AtomicUsize::new(window.token as usize));
+    let faults = {
+        let (mmu, window, token) = (mmu.clone(), window.clone(), token.clone());
+        serve(&window.clone(), move |addr, write| {
+            let token = token.load(Ordering::Relaxed) as u32;
+            let window = Reservation { token, ..window };
+            let there = addr < page(&window, 3);
+            match there && write {
+                true => mmu.make_writable(&window, addr).unwrap(),
+                false => mmu.fill(&window, addr, PAGE_SIZE).unwrap(),
+            }
+        })
+    };
+    let windows = mmu.fork_prepare();
+    forked(|| {
+        mmu.fork_child(&windows);
+        drop(windows);
+        mmu.reopen_in_child();
+        let Ok(own) = mmu.adopt(window.range(), Protection::ReadWrite) else {
+            return 1;
+        };
+        token.store(own.token as usize, Ordering::Relaxed);
+        check!(read(&own, 0) == of(1) && read(&own, 1) == of(2) && read(&own, 2) == 0);
+        check!(faults.take() == (0, 0));
+        // What is missing is missing, and not the kernel's zeros.
+        check!(read(&own, 3) == 0 && faults.take() == (1, 0));
+        // Protection is not inherited.
+        write(&own, 1, 3);
+        check!(faults.take() == (0, 0) && read(&own, 1) == 3);
+        mmu.protect(&[page(&own, 0)..page(&own, 3)]);
+        for at in 0..3 {
+            write(&own, at, 4);
+            check!(faults.take() == (0, 1));
+        }
+        // Zeros of the child's own can be asked about.
+        check!(mmu.zero_page(&own, page(&own, 4)) == Ok(Zeroed::Nothing));
+        mmu.zap(&[page(&own, 0)..page(&own, 1), page(&own, 1)..page(&own, 2)]);
+        check!(!present(&own)[0] && !present(&own)[1]);
+        0
+    });
+    // All is as it was, and so is the protection.
+    assert_eq!(
+        (read(&window, 0), read(&window, 1), read(&window, 2)),
+        (of(1), of(2), 0)
+    );
+    assert_eq!(present(&window)[..5], [true, true, true, false, false]);
+    assert_eq!(faults.take(), (0, 0));
+    write(&window, 0, 5);
+    assert_eq!(faults.take(), (0, 0));
+    for at in [1, 2] {
+        write(&window, at, 5);
+        assert_eq!(faults.take(), (0, 1), "page {at}");
+    }
+}

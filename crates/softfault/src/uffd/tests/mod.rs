@@ -1,0 +1,100 @@
+//! The page tables by themselves: protecting, zeros, moving, and what a child of
+//! fork has of them. Faults are served by a handler of the tests' own.
+
+mod fork;
+mod moving;
+mod protect;
+mod served;
+mod spare;
+mod zeros;
+
+use super::UffdMmu;
+use super::abi::{self, Offers};
+use super::pagemap::Pagemap;
+use core::sync::atomic::{AtomicU64, Ordering};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation};
+
+/// What the kernel of the machine has.
+fn real() -> UffdMmu {
+    UffdMmu::new().unwrap()
+}
+
+/// Page tables as an older kernel gives them.
+fn without(less: impl FnOnce(&mut Offers), scan: bool) -> UffdMmu {
+    let mut offers = abi::ask().unwrap();
+    less(&mut offers);
+    let pagemap = match scan {
+        true => Pagemap::new(),
+        false => Pagemap::none(),
+    };
+    UffdMmu::with(offers, pagemap).unwrap()
+}
+
+fn reserve(mmu: &UffdMmu, pages: usize) -> Reservation {
+    mmu.reserve(pages * PAGE_SIZE, Protection::ReadWrite)
+        .unwrap()
+}
+
+fn page(window: &Reservation, page: usize) -> usize {
+    window.addr + page * PAGE_SIZE
+}
+
+fn copy(
+    mmu: &UffdMmu,
+    window: &Reservation,
+    at: usize,
+    byte: u8,
+    access: Access,
+) -> Result<(), MmuError> {
+    let bytes = [byte; PAGE_SIZE];
+    // SAFETY: a page to copy from, and the test keeps to the window.
+    unsafe { mmu.copy(window, page(window, at), bytes.as_ptr(), PAGE_SIZE, access) }
+}
+
+/// The first word of a page, as threads use it.
+fn word(window: &Reservation, at: usize) -> &AtomicU64 {
+    // SAFETY: memory of a window, or a fault that the test serves.
+    unsafe { AtomicU64::from_ptr(page(window, at) as *mut u64) }
+}
+
+fn write(window: &Reservation, at: usize, value: u64) {
+    word(window, at).store(value, Ordering::Relaxed);
+}
+
+fn read(window: &Reservation, at: usize) -> u64 {
+    word(window, at).load(Ordering::Relaxed)
+}
+
+/// A word of pages of this byte.
+fn of(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// Which pages of a window are present.
+fn present(window: &Reservation) -> Vec<bool> {
+    let mut pages = vec![0_u8; window.bytes / PAGE_SIZE];
+    // SAFETY: a mapping, and a byte for each of its pages.
+    let answer = unsafe { libc::mincore(window.addr as *mut _, window.bytes, pages.as_mut_ptr()) };
+    assert_eq!(answer, 0, "errno {}", super::errno());
+    pages.into_iter().map(|page| page & 1 != 0).collect()
+}
+
+/// Kilobytes of memory that a window takes.
+fn resident_kb(window: &Reservation) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let head = format!("{:x}-", window.addr);
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
+    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    rss.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Lets threads come to their end, also if a check fails.
+struct Finally<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
