@@ -17,7 +17,7 @@ use swap_scene::{BOTH, Mounted, Pages, discard, disk, swap_file, until};
 const MIB: usize = 1 << 20;
 
 /// Fills the file system through a swap file, and goes on.
-fn fill_up(mounted: &Mounted, compression: Compression) {
+fn fill_up(mounted: &Mounted, compression: Compression, fallocates: bool) {
     const BATCH: usize = MIB / PAGE;
     let before = mounted.free();
     let slots = 3 * before as usize / PAGE;
@@ -44,12 +44,16 @@ fn fill_up(mounted: &Mounted, compression: Compression) {
     assert_eq!(again, Err(StoreError(libc::ENOSPC)));
     discard(&file, batches * BATCH..(batches + 2) * BATCH);
     discard(&file, 0..BATCH);
-    pages.write(&file, 0, &[2; BATCH / 4]).unwrap();
-    pages.check(&file, 0, &[2; BATCH / 4]);
+    // What is packed finds such a place only where space was taken beforehand.
+    if compression == Compression::None || fallocates {
+        pages.write(&file, 0, &[2; BATCH / 4]).unwrap();
+        pages.check(&file, 0, &[2; BATCH / 4]);
+    }
     (1..batches).for_each(is_there);
     // What is given back can be taken again.
     discard(&file, 0..batches * BATCH);
-    until(|| file.bytes_on_disk() == 0);
+    // (ext2 keeps some blocks that tell where blocks are.)
+    until(|| file.bytes_on_disk() < 1 << 18);
     for batch in 0..batches / 2 {
         pages
             .write(&file, (batches + batch) * BATCH, &[3; BATCH])
@@ -77,8 +81,9 @@ fn a_full_disk_is_an_error_of_the_write_that_wanted_more() {
         println!("{scenario}: this machine lets nobody mount");
         return;
     };
-    BOTH.into_iter()
-        .for_each(|compression| fill_up(&mounted, compression));
+    for compression in BOTH {
+        fill_up(&mounted, compression, scenario != "ext2");
+    }
 }
 
 const DIR: &str = "SOFTFAULT_TEST_SWAP_DIR";
