@@ -49,15 +49,13 @@ pub enum MemoryVerb {
 
 impl MemoryVerb {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 6] = [
         Self::DontNeed,
         Self::Free,
         Self::Cold,
         Self::PageOut,
         Self::PopulateRead,
         Self::PopulateWrite,
-        Self::Lock,
-        Self::Unlock,
     ];
 }
 

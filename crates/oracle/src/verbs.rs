@@ -6,8 +6,10 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::cache::Node;
+use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::mm::{AddressSpace, Backing};
+use softfault_engine::swap::Origin;
 use sync::Arc;
 
 /// What a verb came to.
@@ -24,7 +26,36 @@ pub enum Managed {
 }
 
 /// Does it.
-pub fn manage(_: &Rig, _: &AddressSpace, _: Range<usize>, _: MemoryVerb) -> Managed {
+pub fn manage(rig: &Rig, space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Managed {
+    let advised = match verb {
+        MemoryVerb::DontNeed => space.dont_need(range),
+        MemoryVerb::Free => space.free(range),
+        MemoryVerb::Cold => space.cold(range),
+        MemoryVerb::PageOut => space.page_out(range),
+        MemoryVerb::PopulateRead => return populate(rig, space, range, false),
+        MemoryVerb::PopulateWrite => return populate(rig, space, range, true),
+        MemoryVerb::Lock | MemoryVerb::Unlock => return Managed::Done,
+    };
+    match advised {
+        Ok(()) => Managed::Done,
+        Err(_) => Managed::Refused,
+    }
+}
+
+fn populate(rig: &Rig, space: &AddressSpace, range: Range<usize>, write: bool) -> Managed {
+    let flags = FaultFlags {
+        write,
+        ..FaultFlags::default()
+    };
+    let _ = rig;
+    for addr in range.step_by(PAGE_SIZE) {
+        match fault::handle(space, addr, flags, &NeverInterrupted) {
+            Outcome::Mapped => {}
+            Outcome::Error(FaultError::NoMemory) => return Managed::NoMemory,
+            Outcome::Error(FaultError::Io(_)) => return Managed::Io,
+            _ => return Managed::Refused,
+        }
+    }
     Managed::Done
 }
 
@@ -48,8 +79,13 @@ pub fn is_resident(space: &AddressSpace, address: usize) -> bool {
 pub fn private_copy<S: Store + 'static>(
     node: Arc<Node>,
     bytes: usize,
-    _store: &Arc<S>,
-    _from: usize,
+    store: &Arc<S>,
+    from: usize,
 ) -> Arc<Anonymous> {
-    Anonymous::new(node, bytes).expect("room for a window")
+    let origin = Origin {
+        store: store.clone(),
+        offset: (from * PAGE_SIZE) as u64,
+    };
+    let copy = Anonymous::of_file(node, bytes, origin, OnTruncate::Error);
+    copy.expect("room for a window")
 }
