@@ -148,6 +148,8 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
         touch: None,
         pattern: stop.patterns.iter().map(|name| name.to_string()).collect(),
         shared: false,
+        theta: None,
+        writes: None,
         files: if holes {
             vec![Files::Holes]
         } else {

@@ -7,12 +7,14 @@ use crate::process::{self, NoProcess, Process};
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings};
-use crate::{FaultError, Mmap, MmapMut, MmapOptions};
+use crate::swap::{SwapFile, Swapping};
+use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
+use softfault_engine::swap::SwapDevice;
 use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
 use std::io;
@@ -83,6 +85,8 @@ pub(crate) struct Managed {
     pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
+    /// The file that `node` swaps to, if it is one of ours.
+    pub(crate) swap_file: Option<Arc<SwapFile>>,
 }
 
 /// Settings of an [`Engine`].
@@ -96,6 +100,7 @@ pub struct Builder {
     pub(crate) trust_handlers: bool,
     pub(crate) async_reads: AsyncReads,
     policies: Policies,
+    swap: Swapping,
 }
 
 impl Builder {
@@ -150,6 +155,20 @@ impl Builder {
     /// this engine follows, to measure against.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
+        self
+    }
+
+    /// Lets anonymous memory go to swap where it does not fit the budget.
+    pub fn swap(mut self, swap: Swap) -> Self {
+        self.swap = Swapping::File(swap);
+        self
+    }
+
+    /// Swaps to a device of the caller's, whose methods are called in the fault
+    /// handler: see [`Store`](softfault_engine::Store). For tests.
+    #[doc(hidden)]
+    pub fn swap_device(mut self, device: Arc<dyn SwapDevice>) -> Self {
+        self.swap = Swapping::Device(device);
         self
     }
 
@@ -236,9 +255,6 @@ impl Builder {
             .into_iter()
             .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
-        let node = Node::with_policies(budget, most, mmu, Arc::new(frames), clock, self.policies)
-            .map_err(error::budget)?;
-        node.enlist();
         let rings = match self.async_reads {
             AsyncReads::Auto => Rings::new().ok(),
             AsyncReads::IoSubmit => Rings::of(QueueKind::Aio).ok(),
@@ -246,7 +262,19 @@ impl Builder {
             AsyncReads::Never => None,
         };
         let rings = rings.map(Arc::new);
-        Ok(Managed { node, space, rings })
+        let (device, swap_file) = self.swap.open(memory, rings.as_ref())?;
+        let swap = device.map(|device| Swap::of(device, budget.clone()));
+        let swap = swap.transpose()?;
+        let frames = Arc::new(frames);
+        let node = Node::with_swap(budget, most, mmu, frames, clock, self.policies, swap)
+            .map_err(error::budget)?;
+        node.enlist();
+        Ok(Managed {
+            node,
+            space,
+            rings,
+            swap_file,
+        })
     }
 }
 
@@ -268,12 +296,14 @@ impl Engine {
             trust_handlers: false,
             async_reads: AsyncReads::Auto,
             policies: Policies::default(),
+            swap: Swapping::None,
         }
     }
 
     /// The engine behind [`Mmap::map`] and [`MmapOptions::map`]: made at first
     /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
-    /// with K, M or G behind it).
+    /// with K, M or G behind it), and with swap in the directory that
+    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon.
     pub fn process_default() -> io::Result<&'static Engine> {
         static DEFAULT: OnceLock<Engine> = OnceLock::new();
         if let Some(engine) = DEFAULT.get() {
@@ -286,6 +316,9 @@ impl Engine {
                 io::Error::new(io::ErrorKind::InvalidInput, message)
             })?;
             builder = builder.memory(bytes);
+        }
+        if let Ok(text) = std::env::var("SOFTFAULT_SWAP") {
+            builder = builder.swap(Swap::parse(&text)?);
         }
         let engine = builder.build()?;
         Ok(DEFAULT.get_or_init(|| engine))

@@ -72,6 +72,7 @@ mod signal;
 pub mod soft;
 mod stats;
 pub mod store;
+mod swap;
 mod uffd;
 
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
@@ -83,7 +84,10 @@ pub use pinned::Pinned;
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
-pub use stats::{Stats, Waits};
+pub use stats::{Stats, SwapStats, Waits};
+#[doc(hidden)]
+pub use swap::SwapFile;
+pub use swap::{Compression, Swap};
 
 /// The least budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::engine::Managed;
 use crate::files::Files;
-use crate::store::QueueKind;
+use crate::store::{Mode, QueueKind};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
 
@@ -62,8 +62,62 @@ pub struct Stats {
     pub kernel_fallback: bool,
     /// The kernel's interface that reads ahead go through, if there is one.
     pub async_reads: Option<QueueKind>,
+    /// What went to swap and came back; `None` without swap.
+    pub swap: Option<SwapStats>,
     /// Waits for locks and for I/O.
     pub waits: Waits,
+}
+
+/// Numbers of an engine's swap.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct SwapStats {
+    /// Pages written to swap.
+    pub pages_out: u64,
+    /// Pages that came back from swap and were mapped.
+    pub pages_in: u64,
+    /// Pages dropped without a write: swap, or a file, still had them as they
+    /// were, or they were zeros.
+    pub clean_drops: u64,
+    /// Pages that somebody wanted while they were written, and which stayed.
+    pub rescued: u64,
+    /// Writes that failed; their pages stayed.
+    pub write_errors: u64,
+    /// Times that there was no room for a page that was to go.
+    pub full: u64,
+    /// Slots in use, a page each.
+    pub slots_used: u64,
+    /// Slots that there are.
+    pub slots_total: u64,
+    /// Times a fault dropped its lock to wait for swap.
+    pub retry_mmap_drop: u64,
+    /// Retries that found gone again what had been read from swap.
+    pub retry_io_miss: u64,
+    /// Bytes written to the swap file.
+    pub bytes_written: u64,
+    /// True if the file is read and written past the kernel's page cache.
+    pub direct: bool,
+}
+
+impl SwapStats {
+    fn of(managed: &Managed) -> Option<Self> {
+        let swap = managed.node.swap.as_ref()?;
+        let (file, counted) = (managed.swap_file.as_ref(), &swap.stats);
+        Some(Self {
+            pages_out: counted.pages_out.get(),
+            pages_in: counted.pages_in.get(),
+            clean_drops: counted.clean_drops.get(),
+            rescued: counted.rescued.get(),
+            write_errors: counted.write_errors.get(),
+            full: counted.full.get(),
+            slots_used: swap.slots.used().into(),
+            slots_total: swap.slots.count().into(),
+            retry_mmap_drop: counted.retry_mmap_drop.get(),
+            retry_io_miss: counted.retry_io_miss.get(),
+            bytes_written: file.map_or(0, |file| file.bytes_written()),
+            direct: file.is_some_and(|file| file.mode() == Mode::Direct),
+        })
+    }
 }
 
 /// Waits, by what was waited for. The locks are those of the process's address
@@ -136,6 +190,7 @@ impl Stats {
             idle_windows: idle_windows as u64,
             kernel_fallback: false,
             async_reads: managed.rings.as_ref().map(|rings| rings.kind()),
+            swap: SwapStats::of(managed),
             waits: Waits {
                 mmap_lock_read: locks.mmap_read,
                 mmap_lock_write: locks.mmap_write,

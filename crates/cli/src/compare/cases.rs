@@ -100,9 +100,19 @@ impl<'a> Cases<'a> {
             lines,
             lonely,
         };
-        let failed = cases.failed();
-        cases.lonely.extend(failed);
+        let more = [cases.failed(), cases.skipped()].concat();
+        cases.lonely.extend(more);
         cases
+    }
+
+    /// A line of text for each group that the machine did not allow.
+    fn skipped(&self) -> Vec<String> {
+        let groups = self
+            .lines
+            .iter()
+            .flat_map(|line| line.groups.iter().flatten());
+        let text = |group: &Group| Some(describe(group, &format!("not run: {}", group.skipped?)));
+        groups.filter_map(text).collect()
     }
 
     /// A line of text for each group that has failures.

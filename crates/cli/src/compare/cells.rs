@@ -86,7 +86,7 @@ pub fn with_changes(
 pub fn shown(group: Option<&Group>, figure: Option<String>) -> String {
     match (group, figure) {
         (Some(group), Some(figure)) => figure + &group.mark(),
-        (Some(group), None) if group.runs.is_empty() => "failed".into(),
+        (Some(group), None) if group.runs.is_empty() => group.without().into(),
         _ => "-".into(),
     }
 }

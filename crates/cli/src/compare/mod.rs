@@ -1,7 +1,7 @@
 //! `softfault lab compare`: the lab's results side by side, as text in the shapes that the mailing lists
 //! use: two files, or two engines or policies of one file, or all of them.
 //!
-//! `cases` matches the rows; `rates` (document 004), `matrix` (003), `rounds` (000) and `waits` (002) print
+//! `cases` matches the rows; `rates` (document 004), `matrix` (003), `rounds` (000), `waits` (002) and `swap` print
 //! the tables, with what they share in `cells`.
 
 pub mod cases;
@@ -9,6 +9,7 @@ pub mod cells;
 mod matrix;
 mod rates;
 pub mod rounds;
+mod swap;
 pub mod waits;
 
 use crate::error::Error;
@@ -161,6 +162,7 @@ fn text(cases: &Cases, no_waits: bool) -> String {
     text += &rates::table(cases);
     text += &matrix::tables(cases);
     text += &rounds::tables(cases);
+    text += &swap::tables(cases);
     if !no_waits {
         text += &waits::tables(cases);
     }

@@ -4,7 +4,9 @@
 use super::counters::{Blame, Counters};
 use super::engine;
 use super::job::{Job, Work};
-use super::work::{Bench, pft, random, scan, sparse, spf, storm, thrash, warm_start};
+use super::work::{
+    Bench, anon, pft, random, scan, snapshot, sparse, spf, storm, swap_retry, thrash, warm_start,
+};
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -41,7 +43,8 @@ pub fn main() -> ExitCode {
 }
 
 fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
-    let engine = engine::build(job.on, job.memory).map_err(|text| (Blame::Input, text))?;
+    let engine = engine::build(job.on, job.memory, job.swap.as_ref())
+        .map_err(|text| (Blame::Input, text))?;
     let bench = Bench {
         job,
         counters,
@@ -57,6 +60,9 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Pft { shared, bytes } => pft::run(&bench, shared, bytes),
         Work::Spf { bytes } => spf::run(&bench, bytes),
         Work::Storm => storm::run(&bench),
+        Work::Anon(memory) => anon::run(&bench, memory),
+        Work::SwapRetry { memory, rounds } => swap_retry::run(&bench, memory, rounds),
+        Work::Snapshot(memory) => snapshot::run(&bench, memory),
     }
     .map_err(|text| (Blame::Run, text))
 }

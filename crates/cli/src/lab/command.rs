@@ -24,10 +24,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let sink = args.json.as_deref().map(sink).transpose()?;
     let interrupt = Interrupt::catch()?;
     let rows = Lab::new(&interrupt).run(&plan)?;
-    let mut text = format!("{}\n", table::table(&rows));
-    if let Some(waits) = table::waits(&rows) {
-        text += &format!("{waits}\n");
-    }
+    let mut text = table::tables(&rows);
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }

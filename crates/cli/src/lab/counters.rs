@@ -5,7 +5,7 @@
 //! parent reads at any time. Nothing needs an order between two counters except `started` and `ended`,
 //! which are read last and published with Release.
 
-use super::stats::{EngineStats, WORDS};
+use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
 use super::waits::WAITED;
 use memmap2::{MmapOptions, MmapRaw};
@@ -26,8 +26,8 @@ pub enum Blame {
     Input = 2,
 }
 
-/// Usage as words: read bytes (all ones: unknown), CPU microseconds, major and minor faults.
-type UsageWords = [AtomicU64; 4];
+/// Usage as words: `Usage`'s fields in their order, all ones being unknown.
+type UsageWords = [AtomicU64; 7];
 
 /// The region's head. Every field is written by the child alone.
 #[repr(C, align(64))]
@@ -43,6 +43,8 @@ struct Header {
     before: UsageWords,
     after: UsageWords,
     stats: [AtomicU64; WORDS],
+    /// The most bytes that a forked child had resident; 0 where there was none.
+    child_peak: AtomicU64,
     /// 0, or the `Blame` of the error in `error`.
     blame: AtomicU32,
     /// Set by the first thread that has an error to tell.
@@ -66,6 +68,8 @@ pub struct Slot {
     pub populate_cpu_ns: AtomicU64,
     /// The longest wait of each kind in nanoseconds, in `Waited`'s order.
     pub longest_ns: [AtomicU64; WAITED],
+    /// How many of each kind waited how long, likewise.
+    pub waits: [[AtomicU64; RANGES]; WAITED],
 }
 
 /// The region, as child or parent sees it. All fields immutable.
@@ -155,6 +159,16 @@ impl Counters {
         self.header().finished.store(1, Ordering::Release);
     }
 
+    /// A forked child: the most that it had resident.
+    pub fn set_child_peak(&self, bytes: u64) {
+        self.header().child_peak.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The most bytes that a forked child had resident.
+    pub fn child_peak(&self) -> Option<u64> {
+        Some(self.header().child_peak.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
+    }
+
     /// Child: the engine's counters as they are now.
     pub fn publish(&self, stats: EngineStats) {
         for (word, value) in self.header().stats.iter().zip(stats.to_words()) {
@@ -237,6 +251,9 @@ impl Counters {
 fn store_usage(words: &UsageWords, usage: Usage) {
     let values = [
         usage.bytes_read.unwrap_or(u64::MAX),
+        usage.bytes_written.unwrap_or(u64::MAX),
+        usage.swapped_out.unwrap_or(u64::MAX),
+        usage.peak_rss.unwrap_or(u64::MAX),
         usage.cpu_us,
         usage.major_faults,
         usage.minor_faults,
@@ -248,11 +265,15 @@ fn store_usage(words: &UsageWords, usage: Usage) {
 
 fn load_usage(words: &UsageWords) -> Usage {
     let value = |index: usize| words[index].load(Ordering::Relaxed);
+    let known = |index: usize| Some(value(index)).filter(|&value| value != u64::MAX);
     Usage {
-        bytes_read: Some(value(0)).filter(|&bytes| bytes != u64::MAX),
-        cpu_us: value(1),
-        major_faults: value(2),
-        minor_faults: value(3),
+        bytes_read: known(0),
+        bytes_written: known(1),
+        swapped_out: known(2),
+        peak_rss: known(3),
+        cpu_us: value(4),
+        major_faults: value(5),
+        minor_faults: value(6),
     }
 }
 
@@ -268,6 +289,9 @@ mod tests {
         assert!(parent.started().is_none() && parent.error().is_none() && parent.stats().is_none());
         let usage = Usage {
             bytes_read: None,
+            bytes_written: Some(4),
+            swapped_out: Some(5),
+            peak_rss: None,
             cpu_us: 1,
             major_faults: 2,
             minor_faults: 3,

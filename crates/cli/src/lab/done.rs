@@ -2,11 +2,11 @@
 //! good once the child has ended or was killed.
 
 use super::counters::Counters;
-use super::waits::WAITED;
+use super::waits::{WAITED, WaitRanges};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums over a run's threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Pages touched by workers.
     pub accesses: u64,
@@ -22,6 +22,8 @@ pub struct Done {
     pub populate_cpu_ns: u64,
     /// Nanoseconds of the longest wait of each kind; 0 for what was not timed.
     pub longest_ns: [u64; WAITED],
+    /// How many of each kind waited how long.
+    pub waits: WaitRanges,
 }
 
 impl Done {
@@ -47,12 +49,21 @@ impl Done {
                 let longest = slots.iter().map(|slot| value(&slot.longest_ns[what]));
                 longest.max().unwrap_or(0)
             }),
+            waits: std::array::from_fn(|what| {
+                std::array::from_fn(|range| {
+                    slots
+                        .iter()
+                        .map(|slot| value(&slot.waits[what][range]))
+                        .sum()
+                })
+            }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::stats::RANGES;
     use super::*;
 
     #[test]
@@ -66,7 +77,8 @@ mod tests {
         }
         let done = Done::of(&counters, 2);
         assert_eq!((done.accesses, done.rounds, done.min_rounds), (3, 30, 10));
-        assert_eq!((done.maps, done.longest_ns), (6, [0, 0, 0, 0, 3]));
+        assert_eq!((done.maps, done.longest_ns), (6, [0, 0, 0, 0, 3, 0, 0, 0]));
+        assert_eq!(done.waits, [[0; RANGES]; WAITED]);
         let none = Done::of(&counters, 0);
         assert_eq!((none.accesses, none.min_rounds), (0, 0));
     }

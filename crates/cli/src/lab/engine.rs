@@ -1,9 +1,10 @@
 //! What the lab's workloads use of an engine, behind one face. `pread` is no map and reads by itself
 //! (`reader`).
 
+use super::job::Swap;
 use super::on::On;
 use super::stats::EngineStats;
-use super::{on_kernel, on_soft, on_softfault};
+use super::{on_direct, on_kernel, on_soft, on_softfault};
 use memmap2::Advice;
 use softfault::soft::SoftFork;
 use std::fs::File;
@@ -51,18 +52,30 @@ impl Forked {
                 return Ok(());
             }
         };
-        let mut status = 0;
-        // SAFETY: `status` is live; the child is ours and nobody else waits for it.
-        while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(format!("cannot wait for a child of fork: {error}"));
-            }
+        wait_for(child)
+    }
+}
+
+/// Waits for a child of fork, which must end well.
+pub fn wait_for(child: i32) -> Result<(), String> {
+    let mut status = 0;
+    // SAFETY: `status` is live; the child is ours and nobody else waits for it.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(format!("cannot wait for a child of fork: {error}"));
         }
-        match status {
-            0 => Ok(()),
-            _ => Err(format!("a child of fork ended with status {status:#x}")),
-        }
+    }
+    match (libc::WIFSIGNALED(status), status) {
+        (_, 0) => Ok(()),
+        (true, _) => Err(format!(
+            "a child of fork died of signal {}",
+            libc::WTERMSIG(status)
+        )),
+        (false, _) => Err(format!(
+            "a child of fork ended with code {}",
+            libc::WEXITSTATUS(status)
+        )),
     }
 }
 
@@ -80,38 +93,65 @@ pub trait Mapping: Send + Sync {
     }
 }
 
-/// Anonymous memory that several threads write to, each its own bytes.
+/// Anonymous memory that several threads write to.
 pub trait Anonymous: Send + Sync {
-    /// Its first byte, where loads and stores reach it; otherwise `read_byte` and `write_byte` do.
+    /// Its first byte, where loads and stores reach it; otherwise `read_at` and `write_at` do.
     fn start(&self) -> Option<NonNull<u8>>;
+
+    /// Whether only whole pages can be written, and reads cost as much as one.
+    fn by_pages(&self) -> bool {
+        false
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on, which the memory must have.
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let start = self.start().expect("what loads do not reach reads itself");
+        // SAFETY: callers stay within the length that they asked for, and `buffer` is none of it.
+        unsafe {
+            start
+                .add(offset)
+                .copy_to_nonoverlapping(NonNull::from(&mut *buffer).cast(), buffer.len())
+        };
+        Ok(())
+    }
+
+    /// Writes `bytes` from `offset` on, where the memory must have room.
+    fn write_at(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let start = self
+            .start()
+            .expect("what stores do not reach writes itself");
+        // SAFETY: as in `read_at`; no two threads write to the same byte.
+        unsafe {
+            start
+                .add(offset)
+                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
+        };
+        Ok(())
+    }
 
     /// Reads one byte.
     fn read_byte(&self, offset: usize) -> io::Result<u8> {
-        let start = self.start().expect("what loads do not reach reads itself");
-        // SAFETY: callers stay within the length that they asked for.
-        Ok(unsafe { start.add(offset).read_volatile() })
+        let mut byte = [0];
+        self.read_at(offset, &mut byte)?;
+        Ok(byte[0])
     }
 
     /// Writes one byte.
     fn write_byte(&self, offset: usize, byte: u8) -> io::Result<()> {
-        let start = self
-            .start()
-            .expect("what stores do not reach writes itself");
-        // SAFETY: as in `read_byte`; no two threads write to the same byte.
-        unsafe { start.add(offset).write_volatile(byte) };
-        Ok(())
+        self.write_at(offset, &[byte])
     }
 }
 
-/// The engine behind `on` with a budget of `memory` bytes; `None` for pread. The error is the caller's to
-/// act on: a budget that is too small, a machine that does not allow it.
-pub fn build(on: On, memory: u64) -> Result<Option<Box<dyn Engine>>, String> {
+/// The engine behind `on` with a budget of `memory` bytes, and swap if the work needs it; `None` for pread.
+/// The error is the caller's to act on: a budget that is too small, a machine that does not allow it.
+pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn Engine>>, String> {
     Ok(match on {
         On::Kernel => Some(on_kernel::build(None)),
         On::KernelRandom => Some(on_kernel::build(Some(Advice::Random))),
         On::KernelSequential => Some(on_kernel::build(Some(Advice::Sequential))),
         On::Pread => None,
-        On::Softfault(policies) => Some(on_softfault::build(memory, policies)?),
-        On::Soft(policies) => Some(on_soft::build(memory, policies)?),
+        On::Direct => Some(on_direct::build(swap)?),
+        On::Softfault(policies) => Some(on_softfault::build(memory, policies, swap)?),
+        On::Soft(policies) => Some(on_soft::build(memory, policies, swap)?),
     })
 }

@@ -150,6 +150,18 @@ impl Drop for Groups {
 }
 
 impl Group {
+    /// Limits the group to `bytes`, and as many of swap as it likes.
+    pub fn limit_but_swap(&self, bytes: u64) -> Result<(), io::Error> {
+        let limit = self.version.limit_file();
+        self.write(limit, &bytes.to_string())?;
+        match self.version {
+            // A group that inherits 0 would never swap.
+            Version::V1 => self.write("memory.swappiness", "60"),
+            // Without the softer limit: to be slowed down below the hard one would be less memory.
+            Version::V2 => self.write("memory.swap.max", "max"),
+        }
+    }
+
     /// Limits the group to `bytes`, without swap.
     pub fn limit(&self, bytes: u64) -> Result<(), io::Error> {
         match self.version {

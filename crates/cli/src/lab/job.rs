@@ -1,8 +1,11 @@
 //! One run's order, as the parent writes it to its child's stdin.
 
 use super::files::Contents;
+use super::fill::PAGE;
+use super::memory::accesses::{Accesses, Spread};
 use super::on::On;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Order of a sparse walk's accesses. Over `pages` pages, access i goes to page ...
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +28,7 @@ pub enum Pass {
 }
 
 /// What a child does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     /// Only builds the engine: whether the budget is enough, and the machine allows it.
     Probe,
@@ -63,14 +66,58 @@ pub enum Work {
     /// One thread maps and unmaps the second file, the others touch random pages of the first, until the
     /// time is over.
     Storm,
+    /// Threads read and write pages of anonymous memory that is larger than the budget, until the time is
+    /// over.
+    Anon(Memory),
+    /// Threads of low priority touch runs of such memory, beside one that maps and unmaps and one that forks.
+    SwapRetry {
+        /// Which memory.
+        memory: Memory,
+        /// So many times in all; without, until the time is over.
+        rounds: Option<u64>,
+    },
+    /// Threads write such memory, the process forks, and the child reads all of it.
+    Snapshot(Memory),
+}
+
+/// Anonymous memory, and how it is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Its length.
+    pub bytes: u64,
+    /// Which pages.
+    pub spread: Spread,
+    /// Percent of the accesses that write.
+    pub writes: u64,
+}
+
+impl Memory {
+    /// Its pages.
+    pub fn pages(&self) -> u64 {
+        self.bytes / PAGE
+    }
+
+    /// The accesses to it.
+    pub fn accesses(&self, seed: u64) -> Accesses {
+        Accesses::new(seed, self.pages(), self.writes, self.spread)
+    }
+}
+
+/// Where pages go that memory has no room for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Swap {
+    /// The directory of its file.
+    pub dir: PathBuf,
+    /// Its length.
+    pub bytes: u64,
 }
 
 impl Work {
     /// Threads beside the workers: the last ones by number.
     pub fn bystanders(self) -> usize {
         match self {
-            Self::WarmStart { .. } => 2,
-            Self::Storm => 1,
+            Self::WarmStart { .. } | Self::SwapRetry { .. } => 2,
+            Self::Storm | Self::Snapshot(_) => 1,
             _ => 0,
         }
     }
@@ -109,6 +156,8 @@ pub struct Job {
     /// One file, one for each thread of a thrash, a warm start's many, a storm's large and small one; none
     /// where the memory is anonymous.
     pub files: Vec<JobFile>,
+    /// Where pages go that memory has no room for; none where all must stay.
+    pub swap: Option<Swap>,
 }
 
 impl Job {

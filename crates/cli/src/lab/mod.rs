@@ -22,7 +22,9 @@ pub mod files;
 mod fill;
 pub mod group;
 mod job;
+mod memory;
 pub mod on;
+mod on_direct;
 mod on_kernel;
 mod on_soft;
 mod on_softfault;
@@ -34,6 +36,8 @@ pub mod row;
 mod stats;
 mod stored;
 pub mod supervise;
+mod swap_counts;
+mod swap_file;
 pub mod table;
 mod usage;
 pub mod waits;
@@ -43,13 +47,17 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use counters::Counters;
 use files::{Contents, LabFile};
+use fill::PAGE;
 use group::{Group, Groups};
-use job::{Job, JobFile, Work};
+use job::{Job, JobFile, Swap, Work};
+use memory::lru;
 use on::On;
 use plan::{Pattern, Plan, Workload};
 use row::{Circumstances, Row};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use swap_file::SwapFile;
 
 /// Which run of a plan it is. All fields immutable.
 #[derive(Clone, Copy)]
@@ -149,9 +157,26 @@ impl<'a> Lab<'a> {
         if on == On::Pread && !reads_directly(&files[0]) {
             notes.push("O_DIRECT is not to be had here: read through the page cache".into());
         }
-        let group = self.group(on.limit(plan.memory), place, &mut notes);
-        let limited = group.is_some() && on.limit(plan.memory).is_some();
         let work = pattern.work(plan, files);
+        let limit = plan.limit(on);
+        let (group, _swap) = match plan.swap().filter(|_| on.is_kernel()) {
+            None => (self.group(limit, place, &mut notes), None),
+            Some(swap) => match self.swapping_group(plan.memory, &swap, place) {
+                Ok((group, swap)) => (Some(group), Some(swap)),
+                Err(why) if plan.workload == Workload::Snapshot => {
+                    notes.push(format!(
+                        "without swap, in as much memory as it likes: {why}"
+                    ));
+                    (None, None)
+                }
+                Err(why) => {
+                    notes.push(format!("not run: {why}"));
+                    let at = circumstances(plan, place, files, false, notes);
+                    return Ok(Row::skipped(plan, pattern, on, at, why));
+                }
+            },
+        };
+        let limited = group.is_some() && limit.is_some();
         let counters = Counters::create(threads + work.bystanders()).map_err(Error::failed)?;
         let job = job(plan, work, threads, on, &counters, files);
         let bar = progress::bar(plan, place);
@@ -164,20 +189,35 @@ impl<'a> Lab<'a> {
             &|| progress::show(&bar, &counters, threads),
         )?;
         bar.finish_and_clear();
-        let touched = match plan.workload {
-            Workload::Storm => &files[..1],
-            _ => files,
-        };
-        let file_bytes = touched.iter().map(|file| file.bytes).sum();
-        let at = Circumstances {
-            run: place.run,
-            threads,
-            file_bytes: plan.anonymous_bytes(threads).unwrap_or(file_bytes),
-            limited,
-            checked: files.iter().all(|file| file.contents != Contents::Unknown),
-            notes,
-        };
-        Ok(Row::new(plan, pattern, on, at, outcome, counters.stats()))
+        let at = circumstances(plan, place, files, limited, notes);
+        let mut row = Row::new(plan, pattern, on, at, outcome, counters.stats());
+        row.child_peak_rss_bytes = counters.child_peak();
+        if let Work::Anon(memory) = work {
+            let slots = &counters.slots()[..threads];
+            let made = slots
+                .iter()
+                .map(|slot| slot.accesses.load(Ordering::Relaxed));
+            let made: Vec<u64> = made.collect();
+            let frames = plan.memory / PAGE;
+            let accesses = memory.accesses(plan.seed);
+            row.lru_hit_rate = lru::hit_rate(&accesses, memory.pages(), frames, &made);
+        }
+        Ok(row)
+    }
+
+    /// A cgroup with its limit, and swap for what that has no room for; or why there is none.
+    fn swapping_group(
+        &self,
+        memory: u64,
+        swap: &Swap,
+        place: Place,
+    ) -> Result<(Group, SwapFile), String> {
+        let groups = self.groups.as_ref().map_err(String::clone)?;
+        let group = groups.create(&place.number.to_string());
+        let group = group.and_then(|group| group.limit_but_swap(memory).map(|()| group));
+        let group = group.map_err(|e| format!("no memory cgroup that swaps: {e}"))?;
+        let file = SwapFile::on(&swap.dir, swap.bytes)?;
+        Ok((group, file))
     }
 
     /// The cgroup for one run, with its limit set; notes why there is none.
@@ -200,6 +240,28 @@ impl<'a> Lab<'a> {
         }
         made.map_err(|e| notes.push(format!("no memory cgroup: {e}")))
             .ok()
+    }
+}
+
+fn circumstances(
+    plan: &Plan,
+    place: Place,
+    files: &[LabFile],
+    limited: bool,
+    notes: Vec<String>,
+) -> Circumstances {
+    let touched = match plan.workload {
+        Workload::Storm => &files[..1],
+        _ => files,
+    };
+    let file_bytes = touched.iter().map(|file| file.bytes).sum();
+    Circumstances {
+        run: place.run,
+        threads: place.threads,
+        file_bytes: plan.anonymous_bytes(place.threads).unwrap_or(file_bytes),
+        limited,
+        checked: files.iter().all(|file| file.contents != Contents::Unknown),
+        notes,
     }
 }
 
@@ -226,6 +288,7 @@ fn job(
         seconds: plan.seconds,
         seed: plan.seed,
         files: files.iter().map(file).collect(),
+        swap: plan.swap(),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum On {
     KernelSequential,
     /// O_DIRECT reads by as many threads: what the device can give.
     Pread,
+    /// O_DIRECT reads and writes of a file in place of memory, a page each.
+    Direct,
     /// This project's engine.
     Softfault(Policies),
     /// The same over soft page tables: bytes are reached by calls, no fault is the kernel's.
@@ -30,11 +32,24 @@ pub enum On {
 }
 
 /// The engines, for whoever asked for another one.
-const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, softfault and soft";
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 
 impl On {
+    /// Whether it is one of the kernel's own mmaps.
+    pub fn is_kernel(self) -> bool {
+        matches!(
+            self,
+            Self::Kernel | Self::KernelRandom | Self::KernelSequential
+        )
+    }
+
+    /// Whether nothing of it stays in memory.
+    pub fn has_no_memory(self) -> bool {
+        matches!(self, Self::Pread | Self::Direct)
+    }
+
     /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
     /// softfault keeps its budget by its own means, and the limit above it lets the group's peak show
     /// where it does not; pread has no cache to bound.
@@ -42,7 +57,7 @@ impl On {
         match self {
             Self::Kernel | Self::KernelRandom | Self::KernelSequential => Some(memory),
             Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
-            Self::Pread => None,
+            Self::Pread | Self::Direct => None,
         }
     }
 }
@@ -60,6 +75,7 @@ impl FromStr for On {
             "kernel-random" => Self::KernelRandom,
             "kernel-sequential" => Self::KernelSequential,
             "pread" => Self::Pread,
+            "direct" => Self::Direct,
             "softfault" | "soft" => {
                 let policies = policies.map(str::parse).transpose();
                 let policies: Option<Policies> = policies.map_err(|e| format!("{e}"))?;
@@ -88,6 +104,7 @@ impl fmt::Display for On {
             Self::KernelRandom => return f.write_str("kernel-random"),
             Self::KernelSequential => return f.write_str("kernel-sequential"),
             Self::Pread => return f.write_str("pread"),
+            Self::Direct => return f.write_str("direct"),
             Self::Softfault(policies) => ("softfault", policies),
             Self::Soft(policies) => ("soft", policies),
         };
@@ -122,6 +139,7 @@ mod tests {
             "kernel-random",
             "kernel-sequential",
             "pread",
+            "direct",
             "softfault",
             "softfault:retry=mmap-lock+pin=no",
             "softfault:lock=rwsem+miss=p1",

@@ -1,7 +1,8 @@
 //! The lab's engine over soft page tables: bytes are reached by calls.
 
 use super::engine::{Anonymous, Engine, Forked, Mapping};
-use super::on_softfault::engine_stats;
+use super::job::Swap;
+use super::on_softfault::{builder, engine_stats};
 use super::stats::EngineStats;
 use softfault::policy::Policies;
 use softfault::soft::{SoftEngine, SoftMap, SoftMapMut};
@@ -10,9 +11,12 @@ use std::io;
 use std::ptr::NonNull;
 
 /// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
-pub fn build(memory: u64, policies: Policies) -> Result<Box<dyn Engine>, String> {
-    let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    let builder = softfault::Engine::builder().memory(memory);
+pub fn build(
+    memory: u64,
+    policies: Policies,
+    swap: Option<&Swap>,
+) -> Result<Box<dyn Engine>, String> {
+    let builder = builder(memory, swap)?;
     match builder.policies(policies).build_soft() {
         Ok(engine) => Ok(Box::new(OnSoft(engine))),
         Err(e) => Err(format!("soft: {e}")),
@@ -58,14 +62,17 @@ impl Anonymous for SoftMapMut {
         None
     }
 
-    fn read_byte(&self, offset: usize) -> io::Result<u8> {
-        let mut byte = [0];
-        SoftMapMut::read_at(self, &mut byte, offset)?;
-        Ok(byte[0])
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        match SoftMapMut::read_at(self, buffer, offset)? {
+            count if count == buffer.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
-    fn write_byte(&self, offset: usize, byte: u8) -> io::Result<()> {
-        SoftMapMut::write_at(self, &[byte], offset)?;
-        Ok(())
+    fn write_at(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        match SoftMapMut::write_at(self, bytes, offset)? {
+            count if count == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 }

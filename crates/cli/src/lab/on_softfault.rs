@@ -1,21 +1,32 @@
 //! The lab's engine over the softfault library.
 
 use super::engine::{Anonymous, Engine, Mapping};
+use super::job::Swap;
 use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
+use super::swap_counts::SwapCounts;
 use softfault::policy::Policies;
 use softfault::{Mmap, Stats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 
 /// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
-pub fn build(memory: u64, policies: Policies) -> Result<Box<dyn Engine>, String> {
-    let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    let builder = softfault::Engine::builder().memory(memory);
+pub fn build(
+    memory: u64,
+    policies: Policies,
+    swap: Option<&Swap>,
+) -> Result<Box<dyn Engine>, String> {
+    let builder = builder(memory, swap)?;
     match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
         Err(e) => Err(format!("softfault: {e}")),
     }
+}
+
+/// An engine's settings: its budget, and where its swap is if it needs any.
+pub fn builder(memory: u64, _swap: Option<&Swap>) -> Result<softfault::Builder, String> {
+    let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
+    Ok(softfault::Engine::builder().memory(memory))
 }
 
 struct OnSoftfault(softfault::Engine);
@@ -45,10 +56,12 @@ impl Mapping for Mmap {
 pub fn engine_stats(stats: &Stats) -> EngineStats {
     let waits = &stats.waits;
     EngineStats {
+        major_faults: stats.major_faults,
         retry_mmap_drop: stats.retry_mmap_drop,
         retry_io_miss: stats.retry_io_miss,
         readahead_pages: stats.readahead_pages,
         readahead_used: stats.readahead_used,
+        swap: SwapCounts::default(),
         locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
     }
 }

@@ -24,6 +24,7 @@ pub fn shared(
 ) -> Result<Vec<LabFile>, Error> {
     let mut sizes = match (plan.workload, &plan.file) {
         (Workload::Thrash | Workload::Pft | Workload::Spf, _) => Vec::new(),
+        (workload, _) if workload.swaps() => Vec::new(),
         (Workload::WarmStart, FileFrom::Made(bytes)) => files::mixed_sizes(*bytes, plan.seed),
         (_, FileFrom::Made(bytes)) => vec![*bytes],
         (_, FileFrom::Path(_)) => Vec::new(),

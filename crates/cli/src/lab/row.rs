@@ -2,10 +2,13 @@
 
 use super::on::On;
 use super::plan::{Pattern, Plan, Workload};
+use super::stats::RANGES;
 use super::stats::{EngineStats, LockRows};
 use super::supervise::Outcome;
-use super::waits::LongestWaits;
+use super::swap_counts::SwapCounts;
+use super::waits::{self, LongestWaits};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A row; `None` (null) where a figure does not apply or the machine does not tell it.
 #[derive(Debug, Serialize)]
@@ -58,15 +61,27 @@ pub struct Row {
     pub longest_waits: Option<LongestWaits>,
     /// Bytes read from storage, by /proc/self/io.
     pub bytes_read: Option<u64>,
+    /// Bytes written to storage: by /proc/self/io, and of the kernel's swap by /proc/vmstat.
+    pub bytes_written: Option<u64>,
+    /// anon: the part of the accesses that no I/O was needed for.
+    pub hit_rate: Option<f64>,
+    /// The same of an exact LRU of the budget's size over the same accesses.
+    pub lru_hit_rate: Option<f64>,
     /// User and system time of all threads.
     pub cpu_s: Option<f64>,
     /// The cgroup's own peak: all memory, page cache and page tables included.
     pub peak_bytes: Option<u64>,
+    /// anon, swap-retry, snapshot: by how much the peak, the group's or the process's own, was above the budget.
+    pub over_budget_bytes: Option<u64>,
+    /// The most that the process itself had resident, ever.
+    pub peak_rss_bytes: Option<u64>,
+    /// snapshot: the same of its child.
+    pub child_peak_rss_bytes: Option<u64>,
     /// The kernel's count of faults that needed I/O.
     pub major_faults: Option<u64>,
     /// The kernel's count of the others; a fault that softfault serves is none of these.
     pub minor_faults: Option<u64>,
-    /// Faults that dropped their lock to wait for I/O.
+    /// Faults that dropped their lock to wait for I/O, of files and of swap.
     pub retry_mmap_drop: Option<u64>,
     /// Of those, the ones whose folio was gone when they came back.
     pub retry_io_miss: Option<u64>,
@@ -74,10 +89,20 @@ pub struct Row {
     pub readahead_pages: Option<u64>,
     /// Of those, the ones that were touched.
     pub readahead_used: Option<u64>,
+    /// What the engine's swap counts.
+    pub swap: Option<SwapCounts>,
     /// Waits for the engine's locks.
     pub locks: Option<LockRows>,
+    /// Timed operations by how long they took: below 1, 10, 100, 1,000, 10,000, 100,000, 1,000,000 µs, and
+    /// longer ones.
+    pub wait_ranges: Option<BTreeMap<&'static str, [u64; RANGES]>>,
     /// What was not as it should be on this machine, in words.
     pub notes: Vec<String>,
+    /// Whether the workload needs swap.
+    #[serde(skip)]
+    pub swaps: bool,
+    /// Why there was no run, if the machine does not allow it.
+    pub skipped: Option<String>,
     /// Why the run failed, if it did.
     pub error: Option<String>,
 }
@@ -125,6 +150,18 @@ impl Row {
                 usage.map(|usage| usage.cpu_us as f64 / 1e6),
             ),
         };
+        let swap = stats.map(|stats| stats.swap);
+        let swapped = usage.filter(|_| plan.workload.swaps() && on.is_kernel());
+        let swapped = swapped.and_then(|usage| usage.swapped_out).unwrap_or(0);
+        let peaks = [outcome.peak_bytes, usage.and_then(|usage| usage.peak_rss)];
+        let peak = peaks.into_iter().flatten().max();
+        let peak = peak.filter(|_| plan.workload.swaps() && !on.has_no_memory());
+        let major = match on.is_kernel() {
+            true => usage.map(|usage| usage.major_faults),
+            false => stats.map(|stats| stats.major_faults),
+        };
+        let major = major.or(on.has_no_memory().then_some(done.accesses));
+        let hit_rate = |major: u64| 1.0 - major as f64 / done.accesses.max(1) as f64;
         let faults_per = |time: Option<f64>| {
             let time = time.filter(|time| *time > 0.0)?;
             Some(faults? as f64 / time)
@@ -153,18 +190,41 @@ impl Row {
             maps_per_s: rate(done.maps).filter(|_| plan.workload.has_maps()),
             longest_waits: LongestWaits::of(done.longest_ns),
             bytes_read: usage.and_then(|usage| usage.bytes_read),
+            bytes_written: usage
+                .and_then(|usage| usage.bytes_written)
+                .map(|bytes| bytes + swapped),
+            hit_rate: major
+                .map(hit_rate)
+                .filter(|_| plan.workload == Workload::Anon),
+            lru_hit_rate: None,
             cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
             peak_bytes: outcome.peak_bytes,
+            over_budget_bytes: peak.map(|peak| peak.saturating_sub(plan.memory)),
+            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss),
+            child_peak_rss_bytes: None,
             major_faults: usage.map(|usage| usage.major_faults),
             minor_faults: usage.map(|usage| usage.minor_faults),
-            retry_mmap_drop: stats.map(|stats| stats.retry_mmap_drop),
-            retry_io_miss: stats.map(|stats| stats.retry_io_miss),
+            retry_mmap_drop: stats.map(|s| s.retry_mmap_drop + s.swap.retry_mmap_drop),
+            retry_io_miss: stats.map(|s| s.retry_io_miss + s.swap.retry_io_miss),
             readahead_pages: stats.map(|stats| stats.readahead_pages),
             readahead_used: stats.map(|stats| stats.readahead_used),
+            swap: swap.filter(|_| plan.workload.swaps()),
             locks: stats.as_ref().map(LockRows::from),
+            wait_ranges: waits::by_name(&done.waits),
             notes: at.notes,
+            swaps: plan.workload.swaps(),
+            skipped: None,
             error: outcome.error,
         }
+    }
+
+    /// The row of a run that the machine does not allow.
+    pub fn skipped(plan: &Plan, pattern: &Pattern, on: On, at: Circumstances, why: String) -> Self {
+        let mut row = Self::new(plan, pattern, on, at, Outcome::default(), None);
+        row.skipped = Some(why);
+        // Nothing was done, which is no speed.
+        (row.accesses_per_s, row.rounds_per_s, row.over_budget_bytes) = (None, None, None);
+        row
     }
 
     /// The figure that engines are compared by: mappings, rounds, faults or touched pages a second. The

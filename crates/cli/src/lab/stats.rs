@@ -1,6 +1,7 @@
 //! An engine's own counters as the lab carries them: one flat array of words in memory shared between
 //! child and parent, so that what a killed child had counted is not lost.
 
+use super::swap_counts::SwapCounts;
 use serde::Serialize;
 
 /// Locks whose waits are told, in `EngineStats::locks`' order.
@@ -9,7 +10,8 @@ pub const LOCKS: usize = 3;
 pub const RANGES: usize = 8;
 const LOCK_WORDS: usize = 3 + RANGES;
 /// Words that `EngineStats` takes.
-pub const WORDS: usize = 4 + LOCKS * LOCK_WORDS;
+pub const WORDS: usize = HEAD + SwapCounts::WORDS + LOCKS * LOCK_WORDS;
+const HEAD: usize = 5;
 
 /// Waits for one lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct LockWaits {
 /// What an engine has counted since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
+    /// Faults that had to read.
+    pub major_faults: u64,
     /// Faults that let their lock go to wait for I/O.
     pub retry_mmap_drop: u64,
     /// Of those, the ones that came back and found the folio gone.
@@ -35,6 +39,8 @@ pub struct EngineStats {
     pub readahead_pages: u64,
     /// Of those, the ones that were touched.
     pub readahead_used: u64,
+    /// Swap, if it has any.
+    pub swap: SwapCounts,
     /// mmap_lock for read, mmap_lock for write, VMA locks.
     pub locks: [LockWaits; LOCKS],
 }
@@ -43,8 +49,11 @@ impl EngineStats {
     /// The counters as words.
     pub fn to_words(self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
-        let (head, locks) = words.split_at_mut(WORDS - LOCKS * LOCK_WORDS);
+        let (head, rest) = words.split_at_mut(HEAD);
+        let (swap, locks) = rest.split_at_mut(SwapCounts::WORDS);
+        swap.copy_from_slice(&self.swap.to_words());
         head.copy_from_slice(&[
+            self.major_faults,
             self.retry_mmap_drop,
             self.retry_io_miss,
             self.readahead_pages,
@@ -73,11 +82,14 @@ impl EngineStats {
 
     /// The counters that `words` hold.
     pub fn from_words(words: &[u64; WORDS]) -> Self {
+        let swap = &words[HEAD..][..SwapCounts::WORDS];
         let mut stats = Self {
-            retry_mmap_drop: words[0],
-            retry_io_miss: words[1],
-            readahead_pages: words[2],
-            readahead_used: words[3],
+            major_faults: words[0],
+            retry_mmap_drop: words[1],
+            retry_io_miss: words[2],
+            readahead_pages: words[3],
+            readahead_used: words[4],
+            swap: SwapCounts::from_words(swap.try_into().expect("as many words")),
             ..Self::default()
         };
         let locks = words[WORDS - LOCKS * LOCK_WORDS..].chunks_exact(LOCK_WORDS);

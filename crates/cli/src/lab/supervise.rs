@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub const CHILD_COMMAND: &str = "lab-child";
 
 /// How a run went.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Wall clock of the measured part, until its last thread ended or was given up.
     pub elapsed_ns: u64,

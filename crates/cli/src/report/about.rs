@@ -34,6 +34,22 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("spf", "Many threads map and touch small ranges in a loop."),
     (
+        "anon",
+        "Threads read and write 8 bytes at random places of anonymous memory four times the budget: what has no \
+         room goes to swap. direct is a page read or written on the disk for every access; LRU is what an exact \
+         LRU of the budget's size would have found in memory over the same accesses.",
+    ),
+    (
+        "swap-retry",
+        "Background threads touch pages that are in swap, while one thread maps and unmaps and one forks: what a \
+         fault that comes back from waiting for swap costs whoever needs mmap_lock.",
+    ),
+    (
+        "snapshot",
+        "Threads write anonymous memory four times the budget, the process forks, and the child reads all of it \
+         as it was at that moment: how long the parent's threads stand still.",
+    ),
+    (
         "storm",
         "One thread maps and unmaps in a loop while others fault on random pages of files: how far each \
          keeps the other waiting.",

@@ -235,8 +235,7 @@ fn bar<'a>(
         spread: (values.len() > 1 && most > least).then_some((least, most)),
         text: match value {
             Some(value) => text(group, value),
-            None if group.runs.is_empty() => "failed".into(),
-            None => "not known".into(),
+            None => group.without().into(),
         },
         gave_up: group.gave_up() > 0,
     }

@@ -54,6 +54,23 @@ fn command(groups: &[&Group]) -> [String; 2] {
     let add = |text: &mut String, option: &str, value: &str| *text += &format!(" {option} {value}");
     match key.workload {
         "sparse" | "scan" | "pft" => add(&mut before, "--pattern", &patterns.join(",")),
+        "anon" | "swap-retry" | "snapshot" => {
+            // `zipf0.9` is zipf, told how uneven.
+            let mut thetas = patterns
+                .iter()
+                .filter_map(|pattern| pattern.strip_prefix("zipf"));
+            let theta = thetas.find(|theta| !theta.is_empty());
+            let name = |named: &&str| match named.starts_with("zipf") {
+                true => "zipf",
+                false => "uniform",
+            };
+            let mut names: Vec<&str> = patterns.iter().map(name).collect();
+            names.dedup();
+            add(&mut before, "--pattern", &names.join(","));
+            if let Some(theta) = theta {
+                add(&mut before, "--theta", theta);
+            }
+        }
         "thrash" => add(&mut before, "--files", &patterns.join(",")),
         _ => {}
     }
@@ -91,7 +108,7 @@ fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Optio
 
 /// How long timed runs were to last: none is shorter than what was asked for.
 fn lasted<'a>(workload: &str, rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
-    let timed = ["random", "thrash", "pft", "spf", "storm"].contains(&workload);
+    let timed = ["random", "thrash", "pft", "spf", "storm", "anon"].contains(&workload);
     let ended = rows
         .filter(|row| timed && !row.gave_up)
         .map(|row| row.elapsed_s);

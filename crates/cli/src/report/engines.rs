@@ -4,13 +4,14 @@ use crate::results::on;
 use maud::{Markup, html};
 
 /// The engines everyone has; their classes in `style.css` bear these names.
-const KNOWN: [&str; 6] = [
+const KNOWN: [&str; 7] = [
     "kernel",
     "kernel-random",
     "kernel-sequential",
     "pread",
     "softfault",
     "soft",
+    "direct",
 ];
 /// Colours for all others (policies, files): `other-0` and on in `style.css`.
 const OTHERS: usize = 8;
@@ -93,6 +94,8 @@ impl Engines {
             "M6 0l6 6-6 6-6-6z",
             "M6 .5a5.5 5.5 0 1 0 .01 0z",
             "M6 .5a5.5 5.5 0 1 0 .01 0zM6 3.4a2.6 2.6 0 1 1-.01 0z",
+            // direct: chevron
+            "M0 1.5L6 5l6-3.5v4.2L6 10.5 0 5.7z",
             // others: cross, bar, hour-glass, hexagon, frame, oblique cross, pillar, bow tie, drop
             "M4 0h4v4h4v4H8v4H4V8H0V4h4z",
             "M0 4h12v4H0z",

@@ -32,7 +32,12 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     cards.extend(ended(&against_base));
     cards.extend(fastest(&against_base));
     cards.extend(least_read(&against_base));
-    cards.extend(near_device(&duels(groups, ours, "pread")));
+    let pread = near_device(
+        &duels(groups, ours, "pread"),
+        "of the speed of direct reads",
+    );
+    let direct = "of the speed of direct reads and writes";
+    cards.extend(pread.or_else(|| near_device(&duels(groups, ours, "direct"), direct)));
     cards.extend(slowest(&against_base));
     if cards.len() < 5 {
         cards.extend(calmest(groups, engines, ours));
@@ -171,13 +176,15 @@ fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
 }
 
 /// How near we come to what the device can give, at the most threads.
-fn near_device<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
-    let random = duels
-        .iter()
-        .filter(|duel| duel.ours.key.workload == "random");
+fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
+    let is_random = |duel: &&Duel| {
+        let key = duel.ours.key;
+        key.workload == "random" || (key.workload, key.pattern) == ("anon", "uniform")
+    };
+    let random = duels.iter().filter(is_random);
     let duel = random.max_by_key(|duel| duel.ours.key.threads)?;
     let ratio = duel.ratio()?;
-    let mut card = duel.card(ratio, "of the speed of direct reads", &speed);
+    let mut card = duel.card(ratio, what, &speed);
     card.big = format!("{} %", figure::show(100.0 * ratio));
     Some(card)
 }

@@ -110,6 +110,9 @@ impl<'a> Section<'a> {
             _ if first.key.file_bytes == 0 => {}
             (Some(each), true) => parts.push(format!("{} of memory for each thread", shown(each))),
             (Some(each), false) => parts.push(format!("file {} for each thread", shown(each))),
+            (None, _) if first.key.swaps() => {
+                parts.push(format!("{} of memory touched", shown(first.key.file_bytes)));
+            }
             (None, _) => parts.push(format!("file {}", shown(first.key.file_bytes))),
         }
         if first.key.memory_bytes > 0 {

@@ -6,16 +6,21 @@ use crate::results::{Row, figure};
 use crate::size;
 use maud::{Markup, html};
 
-const HEADER: [&str; 12] = [
+const HEADER: [&str; 17] = [
     "speed",
     "ratio",
     "faults/CPU s",
     "maps",
     "time",
     "read",
+    "written",
     "read/used",
+    "in memory",
+    "LRU",
     "CPU/page",
     "peak",
+    "over budget",
+    "child's peak",
     "ahead, used",
     "retries",
     "folio gone",
@@ -73,6 +78,7 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.into());
     let bytes = |bytes: Option<f64>| or_dash(bytes.map(|bytes| size::show(bytes as u64)));
     let count = |count: Option<f64>| or_dash(count.map(|n| figure::whole(n.round() as u64)));
+    let percent = |rate: Option<f64>| or_dash(rate.map(|rate| format!("{:.1} %", 100.0 * rate)));
     let speed = group.speed();
     let ratio = match (speed, first.speed()) {
         (Some(speed), Some(base)) if base > 0.0 && group.unit() == first.unit() => {
@@ -95,17 +101,26 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
         ),
         or_dash(group.median(|row| Some(row.elapsed_s)).map(figure::seconds)),
         bytes(group.count(|row| row.bytes_read)),
+        bytes(
+            group
+                .count(|row| row.bytes_written)
+                .filter(|_| group.key.swaps()),
+        ),
         or_dash(
             group
                 .median(Row::read_per_used)
                 .map(|n| format!("{} ×", figure::show(n))),
         ),
+        percent(group.median(|row| row.hit_rate)),
+        percent(group.median(|row| row.lru_hit_rate)),
         or_dash(
             group
                 .median(Row::cpu_per_access_us)
                 .map(|us| format!("{} µs", figure::show(us))),
         ),
         bytes(group.count(|row| row.peak_bytes)),
+        bytes(group.count(|row| row.over_budget_bytes)),
+        bytes(group.count(|row| row.child_peak_rss_bytes)),
         or_dash(used.map(|percent| format!("{} %", figure::show(percent)))),
         count(group.count(|row| row.retry_mmap_drop)),
         or_dash(group.count(|row| row.retry_io_miss).map(|gone| {

@@ -31,7 +31,12 @@ pub struct Group<'a> {
     pub runs: Vec<&'a Row>,
     /// How many failed.
     pub failed: usize,
+    /// Why there was no run, if the machine does not allow it.
+    pub skipped: Option<&'a str>,
 }
+
+/// Workloads that touch anonymous memory larger than the budget.
+const SWAPS: [&str; 3] = ["anon", "swap-retry", "snapshot"];
 
 impl<'a> Key<'a> {
     /// What `row` did.
@@ -58,6 +63,11 @@ impl<'a> Key<'a> {
         self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
     }
 
+    /// Whether what is touched is anonymous memory that swap has to hold.
+    pub fn swaps(&self) -> bool {
+        SWAPS.contains(&self.workload)
+    }
+
     /// Length of what each thread has for itself; `None` where all have the same files.
     pub fn thread_bytes(&self) -> Option<u64> {
         let own = ["thrash", "pft", "spf"].contains(&self.workload);
@@ -72,7 +82,7 @@ impl<'a> Key<'a> {
             ..
         } = *self;
         let mut text = format!("{}, {}", self.name(), threads(self.threads));
-        let what = match self.is_anonymous() {
+        let what = match self.is_anonymous() || self.swaps() {
             true => "touched",
             false => "file",
         };
@@ -105,12 +115,14 @@ pub fn group<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Group<'a>> {
                 on: &row.on,
                 runs: Vec::new(),
                 failed: 0,
+                skipped: None,
             });
             groups.len() - 1
         });
-        match row.error {
-            None => groups[at].runs.push(row),
-            Some(_) => groups[at].failed += 1,
+        match (&row.error, &row.skipped) {
+            (Some(_), _) => groups[at].failed += 1,
+            (None, Some(why)) => groups[at].skipped = Some(why),
+            (None, None) => groups[at].runs.push(row),
         }
     }
     groups
@@ -184,6 +196,23 @@ impl Group<'_> {
         speed_of(&[self]).0
     }
 
+    /// Why it has no figure.
+    pub fn without(&self) -> &'static str {
+        match (self.runs.is_empty(), self.skipped) {
+            (true, Some(_)) => "not run",
+            (true, None) => "failed",
+            (false, _) => "not known",
+        }
+    }
+
+    /// The mean over the runs of how many operations of a kind were in a range of waits; `None` if no run
+    /// timed any.
+    pub fn waits_in(&self, kind: &str, range: usize) -> Option<f64> {
+        let values = self.values(|row| Some(row.wait_ranges.as_ref()?.get(kind)?[range] as f64));
+        let sum: f64 = values.iter().sum();
+        (!values.is_empty()).then(|| sum / values.len() as f64)
+    }
+
     /// Words behind a figure of runs of which one was given up.
     pub fn given_up(&self) -> &'static str {
         match self.gave_up() {
@@ -212,6 +241,7 @@ impl Group<'_> {
     /// What a reader must know beside the figures.
     pub fn remarks(&self) -> String {
         let mut remarks = Vec::new();
+        remarks.extend(self.skipped.map(|why| format!("not run: {why}")));
         let of = |some: usize, all: usize, what: &str| match (some, all) {
             (1, 1) => what.to_owned(),
             _ => format!("{what} {some} of {all}"),
@@ -223,7 +253,7 @@ impl Group<'_> {
         if self.failed > 0 {
             remarks.push(of(self.failed, all, "failed"));
         }
-        if self.on != "pread" && self.runs.iter().any(|row| !row.limited) {
+        if !["pread", "direct"].contains(&self.on) && self.runs.iter().any(|row| !row.limited) {
             remarks.push("not limited".into());
         }
         if self.runs.iter().any(|row| row.checked == Some(false)) {

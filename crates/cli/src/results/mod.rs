@@ -54,16 +54,24 @@ pub struct Row {
     pub faults_per_cpu: Option<f64>,
     pub maps_per_s: Option<f64>,
     pub bytes_read: Option<u64>,
+    pub bytes_written: Option<u64>,
+    pub hit_rate: Option<f64>,
+    pub lru_hit_rate: Option<f64>,
     pub cpu_s: Option<f64>,
     pub peak_bytes: Option<u64>,
+    pub over_budget_bytes: Option<u64>,
+    pub child_peak_rss_bytes: Option<u64>,
     pub retry_mmap_drop: Option<u64>,
     pub retry_io_miss: Option<u64>,
     pub readahead_pages: Option<u64>,
     pub readahead_used: Option<u64>,
     pub locks: Option<BTreeMap<String, Lock>>,
     pub longest_waits: Option<LongestWaits>,
+    /// Timed operations in each of `RANGES`, by their names.
+    pub wait_ranges: Option<BTreeMap<String, [u64; RANGES.len()]>>,
     #[serde(default)]
     pub notes: Vec<String>,
+    pub skipped: Option<String>,
     pub error: Option<String>,
 }
 
@@ -90,16 +98,25 @@ pub struct LongestWaits {
     pub map_us: Option<f64>,
     pub unmap_us: Option<f64>,
     pub fork_us: Option<f64>,
+    /// A touch that was under way while the process forked.
+    pub fork_touch_us: Option<f64>,
+    /// A touch while the child walked over the memory.
+    pub walk_touch_us: Option<f64>,
+    /// The child's walk.
+    pub walk_us: Option<f64>,
 }
 
 /// A wait of `LongestWaits`.
 pub type LongestWait = fn(&LongestWaits) -> Option<f64>;
 
 /// All of `LongestWaits` with their names for readers, what document 002 is about first.
-pub const LONGEST_WAITS: [(&str, LongestWait); 5] = [
+pub const LONGEST_WAITS: [(&str, LongestWait); 8] = [
     ("High-priority touch", |waits| waits.priority_touch_us),
     ("Unmap", |waits| waits.unmap_us),
     ("Fork", |waits| waits.fork_us),
+    ("Touch at the fork", |waits| waits.fork_touch_us),
+    ("Touch in the walk", |waits| waits.walk_touch_us),
+    ("Walk", |waits| waits.walk_us),
     ("Touch", |waits| waits.touch_us),
     ("Map", |waits| waits.map_us),
 ];
@@ -153,6 +170,8 @@ impl Row {
             ("faults_per_s", self.faults_per_s),
             ("faults_per_cpu", self.faults_per_cpu),
             ("maps_per_s", self.maps_per_s),
+            ("hit_rate", self.hit_rate),
+            ("lru_hit_rate", self.lru_hit_rate),
             ("cpu_s", self.cpu_s),
         ];
         let wrong = |(_, figure): &(_, Option<f64>)| figure.is_some_and(|figure| figure < 0.0);

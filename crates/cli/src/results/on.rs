@@ -63,6 +63,9 @@ pub fn words(on: &str) -> String {
         "kernel-random" => "mmap with MADV_RANDOM",
         "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
         "pread" => "direct reads, no map: what the device gives",
+        "direct" => {
+            "a direct read or write of a page for each access, no memory: what the device gives"
+        }
         "softfault" if policies.is_empty() => "faults served in user space",
         "soft" if policies.is_empty() => "the same engine on page tables of its own, no signals",
         _ => "",

@@ -200,6 +200,9 @@ impl Row {
             longest.map_ns,
             longest.unmap_ns,
             longest.fork_ns,
+            0,
+            0,
+            0,
         ];
         self.longest_waits = LongestWaits::of(all);
         let report = &outcome.report;

@@ -75,6 +75,7 @@ impl Anonymous {
             }
             self.put_slot(lock.slot());
             lock.set_slot(None);
+            self.node.unpin_pages(state.stays().into());
             lock.set(PageState::ABSENT);
         }
         if residents == 0 {

@@ -31,6 +31,7 @@ mod hole;
 mod map;
 mod miss;
 mod pin;
+mod populate;
 mod prefetch;
 mod private;
 mod read;
@@ -40,6 +41,7 @@ mod wait;
 
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use pin::{Pin, pin, unpin};
+pub use populate::{Populated, lock, populate, unlock};
 pub use prefetch::prefetch;
 pub use read::Completion;
 pub(crate) use wait::unlocked;

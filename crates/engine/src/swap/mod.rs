@@ -20,7 +20,7 @@ mod slots;
 mod stats;
 mod view;
 
-pub use slots::{NO_SLOT, Slots};
+pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
 pub use view::Origin;
 pub(crate) use view::{CHANGED, View};
@@ -76,9 +76,10 @@ impl Swap {
 
     /// Lets go of a slot; the last to do so frees it.
     pub fn put(&self, slot: u32) {
-        if self.slots.put(slot) {
+        // Before others can have it: they write to it at once.
+        self.slots.put_with(slot, || {
             let start = u64::from(slot) * crate::PAGE_SIZE as u64;
             self.device.discard(start..start + crate::PAGE_SIZE as u64);
-        }
+        });
     }
 }

@@ -67,6 +67,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/lock/mutex.rs",
     // Words of anonymous pages, in memory from the system.
     "crates/engine/src/anon/pages.rs",
+    // Words of swap slots, likewise.
+    "crates/engine/src/swap/slots/table.rs",
     // Attributes of a VMA, behind its lock.
     "crates/engine/src/mm/vma.rs",
     "crates/engine/src/mm/vma_lock/mod.rs",

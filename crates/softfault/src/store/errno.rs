@@ -10,12 +10,12 @@ pub(super) fn last() -> i32 {
 }
 
 /// A system call's answer: not negative, or errno.
-pub(super) fn check(answer: libc::c_int) -> Result<libc::c_int, i32> {
+pub(crate) fn check(answer: libc::c_int) -> Result<libc::c_int, i32> {
     if answer < 0 { Err(last()) } else { Ok(answer) }
 }
 
 /// A system call's answer that counts bytes: not negative, or errno.
-pub(super) fn check_long(answer: i64) -> Result<u64, i32> {
+pub(crate) fn check_long(answer: i64) -> Result<u64, i32> {
     u64::try_from(answer).map_err(|_| last())
 }
 

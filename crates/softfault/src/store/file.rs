@@ -178,6 +178,8 @@ impl Store for FileStore {
                 buffer,
                 bytes,
                 drop_behind: self.drops_behind(),
+                whole: false,
+                then: None,
             }
         })
     }

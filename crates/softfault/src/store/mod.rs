@@ -20,7 +20,11 @@ mod open;
 mod read;
 mod ring;
 
+pub(crate) use errno::{check, check_long};
 pub use file::FileStore;
 pub use identity::FileIdentity;
+pub(crate) use open::{Alignment, alignment, why_not_direct};
 pub use open::{Mode, WhyBuffered};
+pub(crate) use read::{drop_behind, read};
+pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};

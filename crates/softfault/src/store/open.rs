@@ -181,8 +181,15 @@ fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<OwnedFd, i
     Ok(fd)
 }
 
-/// Why page-aligned direct reads of `fd`, which is open for them, do not work.
-fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
+/// What direct I/O wants of buffers and of offsets, in bytes. Zeros: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alignment {
+    pub(crate) memory: u32,
+    pub(crate) offset: u32,
+}
+
+/// What the file system says of direct I/O, if it does.
+pub(crate) fn alignment(fd: BorrowedFd<'_>) -> Option<Alignment> {
     let mut statx = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: an empty path means the descriptor; the buffer is a `statx`.
     let answer = unsafe {
@@ -196,14 +203,22 @@ fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
     };
     // SAFETY: all zeros are a valid `statx` too.
     let statx = unsafe { statx.assume_init() };
-    if answer < 0 || statx.stx_mask & libc::STATX_DIOALIGN == 0 {
+    let told = answer >= 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
+    told.then_some(Alignment {
+        memory: statx.stx_dio_mem_align,
+        offset: statx.stx_dio_offset_align,
+    })
+}
+
+/// Why page-aligned direct reads of `fd`, which is open for them, do not work.
+pub(crate) fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
+    let Some(Alignment { memory, offset }) = alignment(fd) else {
         return try_direct(fd);
-    }
-    let alignment = statx.stx_dio_mem_align.max(statx.stx_dio_offset_align);
-    if statx.stx_dio_mem_align == 0 || statx.stx_dio_offset_align == 0 {
+    };
+    if memory == 0 || offset == 0 {
         Some(WhyBuffered::Refused(0))
-    } else if alignment as usize > PAGE_SIZE {
-        Some(WhyBuffered::Alignment(alignment))
+    } else if memory.max(offset) as usize > PAGE_SIZE {
+        Some(WhyBuffered::Alignment(memory.max(offset)))
     } else {
         None
     }

@@ -34,7 +34,7 @@ pub(super) fn after(done: usize, arrived: usize, bytes: usize) -> Step {
 ///
 /// # Safety
 /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-pub(super) unsafe fn read(
+pub(crate) unsafe fn read(
     fd: RawFd,
     offset: u64,
     buffer: *mut u8,
@@ -62,7 +62,7 @@ pub(super) unsafe fn read(
 
 /// Drops what a buffered read left in the page cache. Only advice: what others
 /// have mapped or changed stays.
-pub(super) fn drop_behind(fd: RawFd, offset: u64, bytes: usize) {
+pub(crate) fn drop_behind(fd: RawFd, offset: u64, bytes: usize) {
     let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
         return;
     };

@@ -14,13 +14,18 @@ Engines:
   kernel-random       the same with MADV_RANDOM
   kernel-sequential   the same with MADV_SEQUENTIAL
   pread               O_DIRECT reads by as many threads: what the device can give
+  direct              anon: O_DIRECT reads and writes of a page each, by as many threads, and no memory
   softfault           this project's engine
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:
   lock=refcount|rwsem|biased       what the lock of a mapping is
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for
-  miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit";
+  miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
+Swap:
+  anon, swap-retry and snapshot touch anonymous memory four times the budget. softfault has a swap file in --dir;
+  kernel gets one there, and a memory cgroup of the size of the budget, where it is root. Pages are populated
+  first, which is not counted; every read is checked, and all pages once more at the end.";
 
 /// Arguments of `lab run`.
 #[derive(Args, Debug)]
@@ -40,8 +45,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
     /// Length of the file to make, or of what is mapped [default: 4G; thrash: 16M for each thread;
-    /// warm-start: four times --memory in all; pft: 64M for each thread; spf: 64K]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// warm-start, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K]
+    #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
     /// Where to make files; they have no name and vanish with the command
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -50,18 +55,19 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
     /// Threads; of several numbers each is a row [default: sparse and scan 1, random 32, thrash 500,
-    /// warm-start and storm 16, spf 8, pft 1,2,4]
+    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub threads: Vec<usize>,
-    /// How long timed workloads run [default: 10, thrash 20, pft and spf 5; warm-start ends when its
-    /// work is done]
+    /// How long timed workloads run, snapshot before it forks [default: 10, thrash 20, pft, spf and snapshot 5;
+    /// warm-start and swap-retry end when their work is done]
     #[arg(long, value_name = "N")]
     pub seconds: Option<f64>,
     /// Part of the file's pages that sparse touches [default: 1]
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
     /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
-    /// scan: cold, warm, remap [default: all]; pft: own, shared [default: both]
+    /// scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
+    /// both]; swap-retry and snapshot: the same [default: uniform]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub pattern: Vec<String>,
     /// pft: one mapping for all threads; the same as --pattern shared
@@ -70,13 +76,20 @@ pub struct RunArgs {
     /// What thrash's files hold [default: data]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub files: Vec<Files>,
+    /// How uneven zipf is, above 0 and below 1 [default: 0.99]
+    #[arg(long, value_name = "N")]
+    pub theta: Option<f64>,
+    /// Part of the accesses that write [default: anon 50, swap-retry 10, snapshot 100]
+    #[arg(long, value_name = "PERCENT")]
+    pub writes: Option<u64>,
     /// Runs of each row
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: u32,
     /// Seed of the data and of random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120]
+    /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120; for what
+    /// is populated first a second more for each 8M]
     #[arg(long, value_name = "SECONDS")]
     pub give_up: Option<f64>,
     /// Write all single runs as a JSON array; `-` is stdout (the table then goes to stderr)

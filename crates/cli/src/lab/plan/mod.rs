@@ -11,6 +11,7 @@ pub use pattern::{Files, Pattern};
 pub use workload::Workload;
 
 use super::fill::PAGE;
+use super::job::Swap;
 use super::on::On;
 use crate::error::Error;
 use crate::size;
@@ -21,6 +22,8 @@ use std::time::Duration;
 const MEMORY_MIN: u64 = 4 << 20;
 /// Page numbers are below 2^32, so that products of two are words.
 pub const FILE_MAX: u64 = PAGE << 32;
+/// Bytes of memory that the slowest engine populates in a second.
+const POPULATED_A_SECOND: f64 = (8 << 20) as f64;
 /// More threads than any machine here makes sense of.
 const THREADS_MAX: usize = 10_000;
 
@@ -56,6 +59,8 @@ pub struct Plan {
     pub seconds: f64,
     /// Percent of the pages that sparse touches.
     pub touch: f64,
+    /// Percent of the accesses to anonymous memory larger than the budget that write.
+    pub writes: u64,
     /// Runs of each row.
     pub repeat: u32,
     /// Seed.
@@ -83,6 +88,10 @@ impl Plan {
         if !(touch > 0.0 && touch <= 100.0) {
             return refuse("--touch must be above 0 and at most 100");
         }
+        let writes = args.writes.unwrap_or(workload.writes());
+        if writes > 100 {
+            return refuse("--writes must be at most 100");
+        }
         let defaults = workload.defaults(args.memory);
         let threads = match args.threads.is_empty() {
             true => defaults.threads.to_vec(),
@@ -101,10 +110,14 @@ impl Plan {
             return refuse("--repeat must be at least 1");
         }
         let seconds_given = args.seconds.or(defaults.timed.then_some(defaults.seconds));
-        let give_up = args
-            .give_up
-            .or(seconds_given.map(|s| 3.0 * s))
-            .unwrap_or(120.0);
+        let populating = match workload.swaps() {
+            true => args.file_size.unwrap_or(defaults.file_bytes) as f64 / POPULATED_A_SECOND,
+            false => 0.0,
+        };
+        let give_up = args.give_up.unwrap_or(match seconds_given {
+            Some(seconds) if workload != Workload::Snapshot => 3.0 * seconds + populating,
+            _ => 120.0 + populating,
+        });
         let seconds = args.seconds.unwrap_or(defaults.seconds);
         for (name, value) in [("--seconds", seconds), ("--give-up", give_up)] {
             if !(value > 0.0 && value <= 1e6) {
@@ -135,6 +148,7 @@ impl Plan {
             timed: seconds_given.is_some(),
             seconds,
             touch,
+            writes,
             repeat: args.repeat,
             seed: args.seed,
             give_up: Duration::from_secs_f64(give_up),
@@ -146,6 +160,25 @@ impl Plan {
     pub fn anonymous_bytes(&self, threads: usize) -> Option<u64> {
         match self.file {
             FileFrom::Made(bytes) if self.workload.is_anonymous() => Some(bytes * threads as u64),
+            FileFrom::Made(bytes) if self.workload.swaps() => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The cgroup limit of a run on `on`; a process that forks has a budget in each of the two.
+    pub fn limit(&self, on: On) -> Option<u64> {
+        let twice = self.workload == Workload::Snapshot && !on.is_kernel();
+        let more = if twice { self.memory } else { 0 };
+        on.limit(self.memory).map(|limit| limit + more)
+    }
+
+    /// Where pages go that memory has no room for.
+    pub fn swap(&self) -> Option<Swap> {
+        match self.file {
+            FileFrom::Made(bytes) if self.workload.swaps() => Some(Swap {
+                dir: self.dir.clone(),
+                bytes: self.workload.swap_bytes(bytes),
+            }),
             _ => None,
         }
     }

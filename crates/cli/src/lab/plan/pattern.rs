@@ -5,11 +5,15 @@ use super::workload::Workload;
 use super::{FileFrom, Plan};
 use crate::error::Error;
 use crate::lab::files::LabFile;
-use crate::lab::job::{Order, Pass, Work};
+use crate::lab::job::{Memory, Order, Pass, Work};
+use crate::lab::memory::accesses::Spread;
+use crate::lab::work::swap_retry::ROUND_PAGES;
 use clap::ValueEnum;
 
 /// Times that a warm start goes through as many files as there are.
 const PASSES: u64 = 2;
+/// How uneven zipf is, as YCSB has it.
+const THETA: f64 = 0.99;
 
 /// What the files of a thrash are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +43,9 @@ enum Kind {
     Pft { shared: bool },
     Spf,
     Storm,
+    Anon(Spread),
+    SwapRetry(Spread),
+    Snapshot(Spread),
 }
 
 /// The patterns that `args` asks for.
@@ -67,6 +74,31 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
         Workload::WarmStart => one("mixed", Kind::WarmStart),
         Workload::Spf => one("spf", Kind::Spf),
         Workload::Storm => one("storm", Kind::Storm),
+        Workload::Anon => spreads(args, "uniform,zipf", Kind::Anon),
+        Workload::SwapRetry => spreads(args, "uniform", Kind::SwapRetry),
+        Workload::Snapshot => spreads(args, "uniform", Kind::Snapshot),
+    }
+}
+
+/// Patterns of what differs in how accesses are spread over pages.
+fn spreads(
+    args: &RunArgs,
+    defaults: &str,
+    kind: fn(Spread) -> Kind,
+) -> Result<Vec<Pattern>, Error> {
+    let theta = args.theta.unwrap_or(THETA);
+    if !(theta > 0.0 && theta < 1.0) {
+        return Err(Error::input("--theta must be above 0 and below 1"));
+    }
+    let pattern = |name: &str| match name {
+        "uniform" => Ok(named(name, kind(Spread::Uniform))),
+        "zipf" if theta == THETA => Ok(named(name, kind(Spread::Zipf { theta }))),
+        "zipf" => Ok(named(&format!("zipf{theta}"), kind(Spread::Zipf { theta }))),
+        _ => Err(no_pattern(args.workload.name(), name, "uniform or zipf")),
+    };
+    match args.pattern.is_empty() {
+        true => defaults.split(',').map(pattern).collect(),
+        false => args.pattern.iter().map(|name| pattern(name)).collect(),
     }
 }
 
@@ -128,6 +160,11 @@ impl Pattern {
             FileFrom::Made(bytes) => bytes,
             FileFrom::Path(_) => 0,
         };
+        let memory = |spread| Memory {
+            bytes,
+            spread,
+            writes: plan.writes,
+        };
         match self.kind {
             Kind::Sparse(order) => {
                 let pages = files[0].pages();
@@ -145,6 +182,16 @@ impl Pattern {
             Kind::Pft { shared } => Work::Pft { shared, bytes },
             Kind::Spf => Work::Spf { bytes },
             Kind::Storm => Work::Storm,
+            Kind::Anon(spread) => Work::Anon(memory(spread)),
+            Kind::SwapRetry(spread) => {
+                let memory = memory(spread);
+                let passes = PASSES * memory.pages() / ROUND_PAGES;
+                Work::SwapRetry {
+                    memory,
+                    rounds: (!plan.timed).then_some(passes.max(1)),
+                }
+            }
+            Kind::Snapshot(spread) => Work::Snapshot(memory(spread)),
         }
     }
 

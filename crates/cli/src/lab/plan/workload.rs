@@ -25,6 +25,13 @@ pub enum Workload {
     Spf,
     /// One thread maps and unmaps a small file all the time, the others touch random pages of a large one.
     Storm,
+    /// Threads read and write random pages of anonymous memory that is larger than the budget, for a time.
+    Anon,
+    /// Document 002's swap side: background threads touch such memory, beside one that maps and unmaps and one
+    /// that forks.
+    SwapRetry,
+    /// Threads write such memory, the process forks, and the child reads all of it as it was at that moment.
+    Snapshot,
 }
 
 /// What a workload takes where the caller does not say.
@@ -51,12 +58,15 @@ impl Workload {
             Self::Pft => "pft",
             Self::Spf => "spf",
             Self::Storm => "storm",
+            Self::Anon => "anon",
+            Self::SwapRetry => "swap-retry",
+            Self::Snapshot => "snapshot",
         }
     }
 
     /// Whether its speed is told in rounds.
     pub fn has_rounds(self) -> bool {
-        matches!(self, Self::Thrash | Self::WarmStart)
+        matches!(self, Self::Thrash | Self::WarmStart | Self::SwapRetry)
     }
 
     /// Whether every page that it touches is a fault.
@@ -69,9 +79,33 @@ impl Workload {
         matches!(self, Self::Spf | Self::Storm)
     }
 
-    /// Whether it reads no file.
+    /// Whether it reads no file, and all that it touches has room in memory.
     pub fn is_anonymous(self) -> bool {
         matches!(self, Self::Pft | Self::Spf)
+    }
+
+    /// Whether it reads no file, and what it touches is larger than memory.
+    pub fn swaps(self) -> bool {
+        matches!(self, Self::Anon | Self::SwapRetry | Self::Snapshot)
+    }
+
+    /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since what is back
+    /// in memory may keep its place: what is written after a fork is there twice.
+    pub fn swap_bytes(self, bytes: u64) -> u64 {
+        let spare = bytes / 4;
+        match self {
+            Self::Snapshot => 2 * (bytes + spare),
+            _ => bytes + spare,
+        }
+    }
+
+    /// Percent of the accesses that write.
+    pub fn writes(self) -> u64 {
+        match self {
+            Self::Snapshot => 100,
+            Self::SwapRetry => 10,
+            _ => 50,
+        }
     }
 
     /// What it takes by default with a budget of `memory` bytes.
@@ -84,6 +118,9 @@ impl Workload {
             Self::Pft => (&[1, 2, 4], 5.0, true, 64 << 20),
             Self::Spf => (&[8], 5.0, true, 64 << 10),
             Self::Storm => (&[16], 10.0, true, 4 << 30),
+            Self::Anon => (&[8], 10.0, true, memory.saturating_mul(4)),
+            Self::SwapRetry => (&[32], 10.0, false, memory.saturating_mul(4)),
+            Self::Snapshot => (&[4], 5.0, false, memory.saturating_mul(4)),
         };
         Defaults {
             threads,
@@ -106,8 +143,17 @@ impl Workload {
                 "--files is for thrash",
             ),
             (
-                !args.pattern.is_empty() && !of(&[Self::Sparse, Self::Scan, Self::Pft]),
-                "--pattern is for sparse, scan and pft",
+                !args.pattern.is_empty()
+                    && !(of(&[Self::Sparse, Self::Scan, Self::Pft]) || self.swaps()),
+                "--pattern is for sparse, scan, pft, anon, swap-retry and snapshot",
+            ),
+            (
+                (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
+                "--theta and --writes are for anon, swap-retry and snapshot",
+            ),
+            (
+                args.file.is_some() && self.swaps(),
+                "--file is not for anon, swap-retry and snapshot: they touch anonymous memory",
             ),
             (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
             (
@@ -136,7 +182,14 @@ impl Workload {
             On::Pread if matches!(self, Self::WarmStart | Self::Pft | Self::Spf | Self::Storm) => {
                 "is about mapping, and pread maps nothing"
             }
-            On::KernelRandom | On::KernelSequential if self.is_anonymous() => {
+            On::Pread if self.swaps() => "writes too: see direct",
+            On::Direct if self != Self::Anon => {
+                "is nothing to direct reads and writes: they are for anon"
+            }
+            On::Soft(_) if self == Self::Snapshot => {
+                "forks the process, and soft page tables are not its own"
+            }
+            On::KernelRandom | On::KernelSequential if self.is_anonymous() || self.swaps() => {
                 "touches anonymous memory, for which no advice about reading means anything"
             }
             _ => return Ok(()),

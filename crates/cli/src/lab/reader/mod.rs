@@ -4,7 +4,7 @@
 mod buffer;
 mod check;
 
-pub use buffer::Buffer;
+pub use buffer::{Block, Buffer};
 
 use super::engine::{Engine, Mapping};
 use super::files::Contents;
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_way_reads_what_was_made() {
-        let kernel = engine::build(On::Kernel, 1).unwrap();
+        let kernel = engine::build(On::Kernel, 1, None).unwrap();
         for engine in [None, kernel.as_deref()] {
             let mut source = source(&made());
             source.map(engine).unwrap();

@@ -1,12 +1,13 @@
 //! The closing table: a line for each workload, pattern, number of threads and engine, with medians over
-//! the repeats and the speed relative to the first engine of the list. `waits` has a second one.
+//! the repeats and the speed relative to the first engine of the list. `waits` has a second one, `swap` a third.
 
 mod figure;
+mod swap;
 mod waits;
 
-pub use waits::waits;
+use swap::swap;
+use waits::waits;
 
-use super::on::On;
 use super::row::Row;
 use crate::size;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -37,12 +38,19 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn empty<const N: usize>(header: [&str; N]) -> Table {
+/// All tables that there are something to say in, under one another.
+pub fn tables(rows: &[Row]) -> String {
+    let more = [waits(rows), swap(rows)].into_iter().flatten();
+    let all = std::iter::once(table(rows)).chain(more);
+    all.map(|table| format!("{table}\n")).collect()
+}
+
+fn empty<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table
         .load_style(UTF8_HORIZONTAL_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(header);
+        .set_header(header.into_iter().collect::<Vec<_>>());
     table.style_mut().row_separator = LineStyle::none();
     table
 }
@@ -129,7 +137,10 @@ fn remarks(rows: &Group) -> String {
     if rows.iter().any(|row| row.error.is_some()) {
         remarks.push("failed".into());
     }
-    if row.on != On::Pread && !row.limited {
+    if rows.iter().any(|row| row.skipped.is_some()) {
+        return "not run".into();
+    }
+    if !row.on.has_no_memory() && !row.limited {
         remarks.push("not limited".into());
     }
     if !row.checked {

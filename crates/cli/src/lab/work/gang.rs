@@ -4,7 +4,7 @@
 use super::super::counters::{Slot, now_ns};
 use super::super::stats::EngineStats;
 use super::super::usage::Usage;
-use super::super::waits::Waited;
+use super::super::waits::{Waited, range_of};
 use super::Bench;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,12 +67,18 @@ impl Member<'_> {
     /// The same for things in a row: `since` is when the one before ended, and becomes now.
     pub fn lap(&self, what: Waited, since: &mut u64) {
         let now = now_ns();
+        self.waited(what, now - *since);
+        *since = now;
+    }
+
+    /// Counts a wait of so many nanoseconds.
+    pub fn waited(&self, what: Waited, ns: u64) {
         let longest = &self.slot.longest_ns[what as usize];
         // Relaxed: as in `add`.
-        if now - *since > longest.load(Ordering::Relaxed) {
-            longest.store(now - *since, Ordering::Relaxed);
+        if ns > longest.load(Ordering::Relaxed) {
+            longest.store(ns, Ordering::Relaxed);
         }
-        *since = now;
+        add(&self.slot.waits[what as usize][range_of(ns)], 1);
     }
 }
 

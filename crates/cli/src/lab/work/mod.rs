@@ -1,23 +1,34 @@
 //! The workloads, as the child runs them: each prepares outside the measured part, then hands a body to
 //! `gang::measure`, which runs it on every thread.
 
+pub mod anon;
 mod gang;
 mod meeting;
 mod memory;
 pub mod pft;
 pub mod random;
 pub mod scan;
+pub mod snapshot;
 pub mod sparse;
 pub mod spf;
 pub mod storm;
+pub mod swap_retry;
 pub mod thrash;
 pub mod warm_start;
 
 use super::counters::Counters;
 use super::engine::{Anonymous, Engine};
 use super::job::Job;
+use super::memory::pages::Pages;
 use super::reader::Source;
 use super::stats::EngineStats;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Of a thread that touches anonymous memory.
+const STACK: usize = 256 << 10;
 
 /// What every workload works with. All fields immutable.
 pub struct Bench<'a> {
@@ -45,6 +56,46 @@ impl Bench<'_> {
         let engine = self.engine.expect("the plan refuses pread here");
         let map = engine.map_anonymous(bytes as usize);
         map.map_err(|e| format!("cannot map anonymous memory: {e}"))
+    }
+
+    /// Anonymous memory of all threads, filled by as many as work on it; in a run that is given up before
+    /// nothing is counted.
+    fn populated<'m>(&self, memory: &'m dyn Anonymous, pages: u64) -> Result<Pages<'m>, String> {
+        let all = Pages::new(memory, pages, self.job.seed);
+        let each = pages.div_ceil(self.job.threads as u64).max(1);
+        let failed = AtomicBool::new(false);
+        let fill = |thread: u64| {
+            let range = (thread * each).min(pages)..((thread + 1) * each).min(pages);
+            // Relaxed: only ends loops.
+            let filled = all.populate(range, || failed.load(Ordering::Relaxed));
+            filled.inspect_err(|_| failed.store(true, Ordering::Relaxed))
+        };
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads = (0..self.job.threads as u64).map(|thread| {
+                let start = thread::Builder::new().stack_size(STACK);
+                start.spawn_scoped(scope, move || fill(thread))
+            });
+            let threads: Vec<_> = threads.collect();
+            let join = |thread: io::Result<ScopedJoinHandle<Result<(), String>>>| match thread {
+                Ok(thread) => thread.join().expect("no thread panics here"),
+                Err(e) => Err(format!("cannot start a thread: {e}")),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        results.into_iter().collect::<Result<(), String>>()?;
+        Ok(all)
+    }
+
+    /// Checks all of what was populated, for as long as the run was to last: it is not a part of it.
+    fn swept(&self, pages: &Pages) -> Result<(), String> {
+        let end = Instant::now() + Duration::from_secs_f64(self.job.seconds);
+        for page in 0..pages.count() {
+            pages.sweep(page)?;
+            if page % 64 == 0 && Instant::now() >= end {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The job's first file, mapped.

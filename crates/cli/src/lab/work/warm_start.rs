@@ -109,7 +109,7 @@ fn draws(bench: &Bench, member: &Member) -> Result<(), String> {
     Ok(())
 }
 
-fn forks(bench: &Bench, member: &Member) -> Result<(), String> {
+pub fn forks(bench: &Bench, member: &Member) -> Result<(), String> {
     let engine = bench.engine.expect("pread has no maps to fork");
     loop {
         let forked = member.timed(Waited::Fork, || engine.fork());
@@ -122,7 +122,7 @@ fn forks(bench: &Bench, member: &Member) -> Result<(), String> {
 }
 
 /// Of this thread: on Linux both calls are about one thread.
-fn lower_priority() -> io::Result<()> {
+pub fn lower_priority() -> io::Result<()> {
     let batch = libc::sched_param { sched_priority: 0 };
     // SAFETY: numbers, and a live structure.
     let rc = unsafe {

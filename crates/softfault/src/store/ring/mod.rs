@@ -65,6 +65,7 @@ mod submit;
 mod table;
 #[cfg(test)]
 mod tests;
+mod then;
 mod uring;
 
 use std::fmt;
@@ -79,7 +80,8 @@ use sync::wait::WaitWord;
 use self::queue::Queue;
 use self::table::Table;
 
-pub(super) use self::table::Request;
+pub(crate) use self::table::Request;
+pub(crate) use self::then::{Finish, Then};
 
 /// Reads in flight in one ring.
 const ENTRIES: usize = 256;
@@ -134,7 +136,7 @@ pub struct Rings {
 
 /// One ring.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// Submitting is protected by the queue's own lock, collecting by leading.
     queue: Queue,
     /// The reads in flight, who waits for them, and whether somebody leads.
@@ -199,17 +201,17 @@ impl Rings {
     }
 
     /// The ring for the next store.
-    pub(super) fn assign(&self) -> usize {
+    pub(crate) fn assign(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.rings.len()
     }
 
     /// None in a child.
-    pub(super) fn get(&self, index: usize) -> Option<&Ring> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Ring> {
         (!self.forgotten.load(Ordering::Relaxed)).then(|| &self.rings[index])
     }
 
     /// Delivers what is over, in all rings, without waiting.
-    pub(super) fn poll(&self, complete: &dyn Complete) {
+    pub(crate) fn poll(&self, complete: &dyn Complete) {
         for ring in (0..self.rings.len()).filter_map(|index| self.get(index)) {
             ring.reap(NO_COOKIE, complete, 0);
         }
@@ -217,7 +219,7 @@ impl Rings {
 
     /// Whether reads through the page cache may be submitted: `io_submit`
     /// would do them on the spot.
-    pub(super) fn serves_buffered(&self) -> bool {
+    pub(crate) fn serves_buffered(&self) -> bool {
         self.kind == QueueKind::Uring
     }
 }
@@ -244,7 +246,7 @@ impl Ring {
     }
 
     /// True if a read of this descriptor is in flight.
-    pub(super) fn reads_from(&self, fd: i32) -> bool {
+    pub(crate) fn reads_from(&self, fd: i32) -> bool {
         self.table.lock().reads_from(fd)
     }
 

@@ -88,8 +88,14 @@ impl Ring {
                 // SAFETY: whoever submitted lent the buffer until completion.
                 let result =
                     unsafe { read(request.fd, request.offset, request.buffer, request.bytes) };
-                (request, result.map_err(StoreError))
+                let result = result.map_err(StoreError);
+                (request, result.and_then(|bytes| request.arrived(bytes)))
             }
+        };
+        let result = match request.then {
+            // SAFETY: a store outlives its reads.
+            Some(then) => unsafe { then.finish(result) },
+            None => result,
         };
         if request.drop_behind {
             drop_behind(request.fd, request.offset, request.bytes);

@@ -7,6 +7,7 @@ use softfault_engine::store::StoreError;
 
 use super::super::read::{Step, after};
 use super::queue::Entry;
+use super::then::Then;
 
 /// How often the kernel may refuse a read (the submitter exited, no memory)
 /// before the reaper reads it itself.
@@ -22,10 +23,24 @@ pub(crate) struct Request {
     pub(crate) bytes: usize,
     /// Drop the page cache behind it.
     pub(crate) drop_behind: bool,
+    /// Fewer bytes than asked for are an error.
+    pub(crate) whole: bool,
+    /// What is still to be done with what arrived.
+    pub(crate) then: Option<Then>,
 }
 
 // SAFETY: the buffer belongs to the read, wherever that is completed.
 unsafe impl Send for Request {}
+
+impl Request {
+    /// What the reader is told of a read that brought so many bytes.
+    pub(super) fn arrived(&self, bytes: usize) -> Result<usize, StoreError> {
+        if self.whole && bytes < self.bytes {
+            return Err(StoreError(libc::EIO));
+        }
+        Ok(bytes)
+    }
+}
 
 /// How a read goes on after the kernel has answered.
 pub(super) enum Next {
@@ -75,6 +90,8 @@ impl Table {
             buffer: std::ptr::null_mut(),
             bytes: 0,
             drop_behind: false,
+            whole: false,
+            then: None,
         };
         let slot = Slot {
             request: nothing,
@@ -150,7 +167,7 @@ impl Table {
                 no => Some(Err(StoreError(no))),
             },
             _ => match after(entry.done, answer as usize, entry.request.bytes) {
-                Step::Over(end) => Some(Ok(end)),
+                Step::Over(end) => Some(entry.request.arrived(end)),
                 Step::Rest(from) => {
                     entry.done = from;
                     None
@@ -261,6 +278,8 @@ mod tests {
             buffer,
             bytes: 16384,
             drop_behind: false,
+            whole: false,
+            then: None,
         }
     }
 

@@ -39,6 +39,8 @@ fn request(cookie: u64) -> Request {
         buffer,
         bytes: PAGE_SIZE,
         drop_behind: false,
+        whole: false,
+        then: None,
     }
 }
 

@@ -1,0 +1,67 @@
+//! What an engine counts of its swap, as words and as a part of a row's JSON.
+
+use serde::Serialize;
+
+/// Pages that went to swap and came back since the engine was built, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SwapCounts {
+    /// Pages written.
+    pub pages_out: u64,
+    /// Pages mapped from swap, by a touch or around one.
+    pub pages_in: u64,
+    /// Pages dropped without a write.
+    pub clean_drops: u64,
+    /// Pages that stayed, since somebody waited for them.
+    pub rescued: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Times no slot was free.
+    pub full: u64,
+    /// Swap-ins that let their lock go to wait for I/O.
+    pub retry_mmap_drop: u64,
+    /// Of those, the ones that came back and found the folio gone.
+    pub retry_io_miss: u64,
+}
+
+impl SwapCounts {
+    /// Words that it takes.
+    pub const WORDS: usize = 8;
+
+    /// The counters as words.
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        [
+            self.pages_out,
+            self.pages_in,
+            self.clean_drops,
+            self.rescued,
+            self.write_errors,
+            self.full,
+            self.retry_mmap_drop,
+            self.retry_io_miss,
+        ]
+    }
+
+    /// The counters that `words` hold.
+    pub fn from_words(words: &[u64; Self::WORDS]) -> Self {
+        let [
+            pages_out,
+            pages_in,
+            clean_drops,
+            rescued,
+            write_errors,
+            full,
+            retry_mmap_drop,
+            retry_io_miss,
+        ] = *words;
+        Self {
+            pages_out,
+            pages_in,
+            clean_drops,
+            rescued,
+            write_errors,
+            full,
+            retry_mmap_drop,
+            retry_io_miss,
+        }
+    }
+}

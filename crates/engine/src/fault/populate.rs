@@ -1,0 +1,152 @@
+//! Bringing pages in because the caller says so, with errors as values: `madvise`'s
+//! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
+
+use super::{FaultError, FaultFlags, Interrupt, Outcome, handle};
+use crate::PAGE_SIZE;
+use crate::anon::Anonymous;
+use crate::mm::{AddressSpace, Backing};
+use core::ops::Range;
+use sync::Arc;
+
+/// How far it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Populated {
+    /// All of it.
+    Done,
+    /// Up to this address; go on from there.
+    Interrupted(usize),
+    /// Up to this address, and why not further.
+    Failed(usize, FaultError),
+}
+
+/// Brings the pages of `range` in, as reads or writes of each would. Nothing keeps them
+/// there: where memory is short the first may be gone before the last has come.
+pub fn populate(
+    space: &AddressSpace,
+    range: Range<usize>,
+    write: bool,
+    interrupt: &dyn Interrupt,
+) -> Populated {
+    for_pages(&range, |addr| bring_in(space, addr, write, interrupt))
+}
+
+/// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). At most
+/// half of the budget may be kept so, with what is pinned. After a failure, those below
+/// the address stay.
+pub fn lock(space: &AddressSpace, range: Range<usize>, interrupt: &dyn Interrupt) -> Populated {
+    for_pages(&range, |addr| {
+        let Some((anon, page)) = private_page(space, addr) else {
+            return bring_in(space, addr, false, interrupt);
+        };
+        // For a write, so that a write to it does not have to wait either. Its words are
+        // paid for with it.
+        let outcome = bring_in(space, addr, true, interrupt);
+        if outcome != Outcome::Mapped {
+            return outcome;
+        }
+        let first = anon.set_stays(page, true);
+        if first && !anon.node.try_pin(1) {
+            anon.set_stays(page, false);
+            return Outcome::Error(FaultError::NoMemory);
+        }
+        // It may have gone again before it was told to stay.
+        let outcome = bring_in(space, addr, true, interrupt);
+        if outcome != Outcome::Mapped && first && anon.set_stays(page, false) {
+            anon.node.unpin_pages(1);
+        }
+        outcome
+    })
+}
+
+/// The pages of `range` may be evicted again (`munlock(2)`).
+pub fn unlock(space: &AddressSpace, range: Range<usize>) {
+    for_pages(&range, |addr| {
+        if let Some((anon, page)) = private_page(space, addr)
+            && anon.set_stays(page, false)
+        {
+            anon.node.unpin_pages(1);
+        }
+        Outcome::Mapped
+    });
+}
+
+fn for_pages(range: &Range<usize>, mut each: impl FnMut(usize) -> Outcome) -> Populated {
+    let mut addr = range.start & !(PAGE_SIZE - 1);
+    while addr < range.end {
+        match each(addr) {
+            Outcome::Mapped => addr += PAGE_SIZE,
+            Outcome::Interrupted => return Populated::Interrupted(addr),
+            Outcome::Error(error) => return Populated::Failed(addr, error),
+        }
+    }
+    Populated::Done
+}
+
+fn bring_in(space: &AddressSpace, addr: usize, write: bool, interrupt: &dyn Interrupt) -> Outcome {
+    loop {
+        if is_in(space, addr, write) {
+            return Outcome::Mapped;
+        }
+        let flags = FaultFlags {
+            write,
+            ..FaultFlags::default()
+        };
+        match handle(space, addr, flags, interrupt) {
+            // A fault may end because something has changed: look again.
+            Outcome::Mapped => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// True if a touch would find the page.
+fn is_in(space: &AddressSpace, addr: usize, write: bool) -> bool {
+    let Ok(vma) = space.lock_vma_or_mmap_lock(addr) else {
+        return false; // The fault says why.
+    };
+    let distance = addr - vma.vma().start();
+    vma.with(|attributes| {
+        let allowed = match write {
+            true => attributes.protection == crate::mm::Protection::ReadWrite,
+            false => attributes.protection != crate::mm::Protection::None,
+        };
+        allowed
+            && match &attributes.backing {
+                Backing::File(cache) => {
+                    cache.is_mapped(cache.window.address(attributes.pgoff, distance))
+                }
+                Backing::Anonymous(anon) => {
+                    let addr = anon.window.address(attributes.pgoff, distance);
+                    let state = anon.pages.unlocked_state(anon.page(addr));
+                    state.is_some_and(|state| state.is_resident() && !(write && state.is_clean()))
+                }
+                Backing::None | Backing::Test(_) => false,
+            }
+    })
+}
+
+/// The private memory that `addr` shows, and which page of it.
+fn private_page(space: &AddressSpace, addr: usize) -> Option<(Arc<Anonymous>, usize)> {
+    let vma = space.lock_vma_or_mmap_lock(addr).ok()?;
+    let distance = addr - vma.vma().start();
+    vma.with(|attributes| match &attributes.backing {
+        Backing::Anonymous(anon) => {
+            let addr = anon.window.address(attributes.pgoff, distance);
+            Some((anon.clone(), anon.page(addr)))
+        }
+        _ => None,
+    })
+}
+
+impl Anonymous {
+    /// Lets a page stay, or go; true if that is new.
+    fn set_stays(&self, page: usize, stays: bool) -> bool {
+        if self.pages.state(page).stays() == stays {
+            return false;
+        }
+        let mut lock = self.pages.lock(page);
+        let state = lock.state();
+        lock.set(state.with_stays(stays));
+        state.stays() != stays
+    }
+}

@@ -1,0 +1,180 @@
+//! Which slots are in use, and by how many pages.
+//!
+//! A slot has a word. It is free when the word is 0:
+//!
+//! | word | the slot is |
+//! |---|---|
+//! | 0 | free |
+//! | n | had by n pages: of one space, and of those forked from it |
+//! | [`INHERITED`] and n | the same, and known to children: not free at n = 0 |
+//! | [`LEAVING`] | nobody's, and its bytes are being discarded |
+//!
+//! Slots come in clusters, as Linux has them. What is written out together lies
+//! together, so a run of slots is taken from one cluster, and one after the other:
+//!
+//! 1. from the cluster that the last run came from, behind that run;
+//! 2. from a cluster that is free as a whole;
+//! 3. from the cluster with the shortest run that is long enough;
+//! 4. from the cluster with the longest run, until there is no free slot.
+//!
+//! A cluster counts its slots in use. Who allocates has the [`Hand`]: its lock
+//! guards the lists that clusters are on, by the run that can be had there
+//! ([`lists`]). Who puts a slot takes no lock: it clears the word, then counts
+//! down, and if that makes the cluster better than its list says, it leaves it on
+//! the [`queue`] for whoever allocates next. So no search is longer than a cluster,
+//! however many slots are in use.
+//!
+//! A count is never below what the words say: a word is cleared before, and set
+//! under the hand's lock.
+
+use crate::budget::Budget;
+use crate::lock::Mutex;
+use core::ops::Range;
+use sync::Arc;
+use sync::atomic::AtomicU32;
+use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+mod alloc;
+mod cluster;
+mod inherit;
+mod lists;
+mod queue;
+mod run;
+mod shape;
+mod table;
+
+use lists::Hand;
+use queue::Queue;
+use shape::Shape;
+use table::Table;
+
+/// Names no slot.
+pub const NO_SLOT: u32 = u32::MAX;
+/// The most slots of a device.
+pub(super) const MOST: u32 = 1 << 30;
+/// The most slots of a cluster: 2 MiB.
+pub const CLUSTER: u32 = 512;
+
+/// Of a word: a child process may read the slot.
+const INHERITED: u32 = 1 << 31;
+/// Of a word, alone: the last who had the slot is freeing it.
+const LEAVING: u32 = 1 << 30;
+/// Of a word: how many pages have the slot.
+const PAGES: u32 = LEAVING - 1;
+
+/// The slots of a device.
+pub struct Slots {
+    table: Table,
+    /// Clusters that have more free slots than whoever allocates knows of.
+    queue: Queue,
+    hand: Mutex<Hand>,
+    /// Pages of the table are charged here.
+    budget: Arc<Budget>,
+}
+
+impl Slots {
+    /// All of `range` free. `None` where the system has no memory.
+    pub fn new(range: Range<u32>, budget: Arc<Budget>) -> Option<Self> {
+        Self::with_clusters(range, CLUSTER, budget)
+    }
+
+    /// The same with clusters of `slots`, a power of two and at most [`CLUSTER`].
+    pub fn with_clusters(range: Range<u32>, slots: u32, budget: Arc<Budget>) -> Option<Self> {
+        Some(Self {
+            table: Table::new(Shape::new(range, slots))?,
+            queue: Queue::new(),
+            hand: Mutex::new(Hand::new()),
+            budget,
+        })
+    }
+
+    /// One more page has the slot.
+    pub fn get(&self, slot: u32) {
+        if let Some(word) = self.word(slot) {
+            // Relaxed: the caller's page has it too, and puts it later.
+            let before = word.fetch_add(1, Relaxed);
+            assert!(before & PAGES > 0, "slot {slot} is nobody's");
+        }
+    }
+
+    /// One page less has it; true if it is free now.
+    pub fn put(&self, slot: u32) -> bool {
+        let Some(word) = self.word(slot) else {
+            return false;
+        };
+        // Release pairs with the Acquire of the run that the slot is in next
+        // ([`run`]): what was done with the slot comes before. Acquire pairs with
+        // the Release of other puts, for who is told that it was the last.
+        let before = word.fetch_sub(1, AcqRel);
+        assert!(before & PAGES > 0, "slot {slot} is nobody's");
+        if before == 1 {
+            self.count_out(slot);
+        }
+        before == 1
+    }
+
+    /// The same, and `discard` before the slot can be had by others, if it was the
+    /// last.
+    pub fn put_with(&self, slot: u32, discard: impl FnOnce()) -> bool {
+        let Some(word) = self.word(slot) else {
+            return false;
+        };
+        // Relaxed: the exchange decides.
+        let mut now = word.load(Relaxed);
+        loop {
+            assert!(now & PAGES > 0, "slot {slot} is nobody's");
+            let after = if now == 1 { LEAVING } else { now - 1 };
+            // AcqRel as in `put`.
+            match word.compare_exchange_weak(now, after, AcqRel, Relaxed) {
+                Ok(_) if after != LEAVING => return false,
+                Ok(_) => break,
+                Err(other) => now = other,
+            }
+        }
+        discard();
+        // Release as in `put`. Nobody else writes a word that is leaving.
+        word.store(0, Release);
+        self.count_out(slot);
+        true
+    }
+
+    /// A slot is free, and its word 0: counts it out of its cluster.
+    fn count_out(&self, slot: u32) {
+        let number = self.table.number_of(slot);
+        let cluster = self.table.record(number);
+        if cluster.count_out(self.table.size(number)) {
+            self.queue.push(&self.table, number);
+        }
+    }
+
+    /// True if a page has it, or a child may read it.
+    pub fn is_used(&self, slot: u32) -> bool {
+        // Acquire: free is free of what was done with it, as in `put`.
+        (self.word(slot)).is_some_and(|word| word.load(Acquire) != 0)
+    }
+
+    /// Slots that are ours to give out.
+    pub fn count(&self) -> u32 {
+        self.table.count()
+    }
+
+    /// Slots in use, those that only children have included. Exact while nobody
+    /// takes one or puts it.
+    pub fn used(&self) -> u32 {
+        let known = self.hand.lock().fresh;
+        let used = |number| self.table.record(number).used();
+        (0..known).map(used).sum()
+    }
+
+    /// The slot's word, if it is ours.
+    fn word(&self, slot: u32) -> Option<&AtomicU32> {
+        (self.table.contains(slot)).then(|| self.table.word(slot))
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let paid = self.hand.lock().paid;
+        self.budget.uncharge(self.table.pages(paid));
+    }
+}

@@ -1,0 +1,45 @@
+//! What is still to be done with the bytes of a read, before its completion.
+
+use core::ptr::NonNull;
+use softfault_engine::store::StoreError;
+
+/// Makes of what a read brought what its reader wants. May be called in the fault
+/// handler.
+pub(crate) trait Finish: Sync {
+    /// The read of this number is over, with so many bytes or an error; answers
+    /// the same for the reader. Called once.
+    fn finish(&self, number: u32, result: Result<usize, StoreError>) -> Result<usize, StoreError>;
+}
+
+/// What to do for one read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Then {
+    who: NonNull<dyn Finish>,
+    number: u32,
+}
+
+impl Then {
+    /// `who` has to be there until the read is over.
+    pub(crate) fn new(who: &(impl Finish + 'static), number: u32) -> Self {
+        let who: &dyn Finish = who;
+        Self {
+            who: NonNull::from(who),
+            number,
+        }
+    }
+
+    /// Which of its reads.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// # Safety
+    /// Who was named is still there.
+    pub(super) unsafe fn finish(
+        self,
+        result: Result<usize, StoreError>,
+    ) -> Result<usize, StoreError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.who.as_ref() }.finish(self.number, result)
+    }
+}

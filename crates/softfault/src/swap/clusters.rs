@@ -1,0 +1,228 @@
+//! Which parts of the file have space on the disk.
+//!
+//! The file is as long as it may get, and empty. Space is taken a cluster at a
+//! time, before anything of it is written, so that a full disk shows as an error
+//! of the write that wanted more, and never as half a write. It is given back a
+//! cluster at a time too, by a thread of its own ([`trim`](super::trim)): a fault
+//! that frees a slot only counts.
+//!
+//! A cluster is one word: how much of it is held, and whether it has its space.
+//!
+//! ```text
+//!            hold, first          all released
+//!   empty ───────────────► ready ─────────────► ready, 0 held
+//!     ▲     (under `filling`)                        │ trim, under `filling`
+//!     └──────────────────────────────────────────────┘
+//! ```
+//!
+//! Who holds and finds `READY` in the same step knows that no trim can come
+//! between: that needs the word at `READY` and nothing. Who does not find it takes
+//! `filling`, and so waits for a trim under way.
+
+use core::ops::Range;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use softfault_engine::lock::Mutex;
+use std::os::fd::{AsRawFd, OwnedFd};
+use sync::wait::WaitWord;
+
+/// Bytes of a cluster.
+pub(super) const CLUSTER: u64 = 16 << 20;
+
+/// Of a word: all of the cluster has space.
+const READY: u32 = 1 << 31;
+/// Of a word: some of it has.
+const SOME: u32 = 1 << 30;
+/// Of a word: how much is held.
+const HELD: u32 = SOME - 1;
+
+/// Values of the word that trimming waits on.
+const ASLEEP: u32 = 0;
+const CALLED: u32 = 1;
+const STOPPED: u32 = 2;
+
+/// The clusters of a file.
+pub(super) struct Clusters {
+    /// Immutable. What space is taken and given back of.
+    fd: OwnedFd,
+    /// Immutable. Bytes of the file.
+    bytes: u64,
+    words: Box<[sync::atomic::AtomicU32]>,
+    /// Held while space is taken or given back.
+    filling: Mutex<()>,
+    /// False once the file system said that it takes no space beforehand.
+    fills: AtomicBool,
+    /// The same of giving back.
+    trims: AtomicBool,
+    /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
+    trimming: WaitWord,
+}
+
+impl Clusters {
+    pub(super) fn new(fd: OwnedFd, bytes: u64) -> Self {
+        let count = bytes.div_ceil(CLUSTER);
+        Self {
+            fd,
+            bytes,
+            words: (0..count).map(|_| Default::default()).collect(),
+            filling: Mutex::new(()),
+            fills: AtomicBool::new(true),
+            trims: AtomicBool::new(true),
+            trimming: WaitWord::new(ASLEEP),
+        }
+    }
+
+    /// `count` more are in use of the cluster that `range` lies in, which is about
+    /// to be written. They are held even if there turns out to be no space for
+    /// them, which is the error, as an errno.
+    pub(super) fn hold(&self, range: Range<u64>, count: u32) -> Result<(), i32> {
+        let cluster = (range.start / CLUSTER) as usize;
+        // Acquire pairs with the Release in `fill` and `trim`.
+        let before = self.words[cluster].fetch_add(count, Acquire);
+        if before & READY != 0 || !self.fills.load(Relaxed) {
+            return Ok(());
+        }
+        self.fill(cluster, count, range)
+    }
+
+    #[cold]
+    fn fill(&self, cluster: usize, count: u32, range: Range<u64>) -> Result<(), i32> {
+        let _filling = self.filling.lock();
+        let word = &self.words[cluster];
+        if word.load(Relaxed) & READY != 0 {
+            return Ok(());
+        }
+        let whole = self.range(cluster);
+        match self.allocate(whole.clone()) {
+            Ok(()) => {
+                // Release pairs with the Acquire in `hold`.
+                word.fetch_or(READY, Release);
+                return Ok(());
+            }
+            Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                self.fills.store(false, Relaxed);
+                return Ok(());
+            }
+            Err(_) => {}
+        }
+        // Less than a cluster may be left.
+        let some = self.allocate(range);
+        if some.is_ok() {
+            word.fetch_or(SOME, Release);
+        } else if word.load(Relaxed) == count {
+            // What was taken before space ran out, and which nobody has.
+            self.punch(whole);
+        }
+        some
+    }
+
+    /// `count` are not in use any more of the cluster that has `offset`.
+    pub(super) fn release(&self, offset: u64, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let cluster = (offset / CLUSTER) as usize;
+        // Release pairs with the Acquire in `trim`.
+        let before = self.words[cluster].fetch_sub(count, Release);
+        debug_assert!(before & HELD >= count, "cluster {cluster}");
+        let left = before - count;
+        if left & HELD == 0
+            && self.trims.load(Relaxed)
+            && self.trimming.load(Relaxed) == ASLEEP
+            // Relaxed: the trimmer looks at all words after it has slept.
+            && self.trimming.compare_exchange(ASLEEP, CALLED, Relaxed, Relaxed).is_ok()
+        {
+            self.trimming.wake(1);
+        }
+    }
+
+    /// Gives the space of all clusters back of which nothing is in use.
+    pub(super) fn trim(&self) {
+        for (cluster, word) in self.words.iter().enumerate() {
+            let idle = word.load(Relaxed);
+            if idle & HELD != 0 || idle == 0 || !self.trims.load(Relaxed) {
+                continue;
+            }
+            let _filling = self.filling.lock();
+            // AcqRel: Acquire pairs with the Release in `release`, Release with the
+            // Acquire in `hold`.
+            if word.compare_exchange(idle, 0, AcqRel, Relaxed).is_ok() {
+                self.punch(self.range(cluster));
+            }
+        }
+    }
+
+    /// Waits until there may be something to trim; false when it is over.
+    pub(super) fn wait_for_work(&self) -> bool {
+        while self.trimming.load(Relaxed) == ASLEEP {
+            self.trimming.wait(ASLEEP, None);
+        }
+        self.trimming.load(Relaxed) == CALLED
+    }
+
+    /// Lets `ns` pass, and takes calls anew; false when it is over.
+    pub(super) fn wait_for_calm(&self, ns: u64) -> bool {
+        self.trimming.wait(CALLED, Some(ns));
+        (self.trimming)
+            .compare_exchange(CALLED, ASLEEP, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// Ends both waits for good.
+    pub(super) fn stop(&self) {
+        self.trimming.swap(STOPPED, Relaxed);
+        self.trimming.wake(1);
+    }
+
+    /// Bytes that have space.
+    pub(super) fn bytes_on_disk(&self) -> u64 {
+        let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the buffer is a `stat`, of which zeros are one too.
+        let stat = unsafe {
+            libc::fstat(self.fd.as_raw_fd(), stat.as_mut_ptr());
+            stat.assume_init()
+        };
+        // Blocks in a stat are of 512 bytes, whatever the file system's are.
+        stat.st_blocks as u64 * 512
+    }
+
+    fn range(&self, cluster: usize) -> Range<u64> {
+        let start = cluster as u64 * CLUSTER;
+        start..(start + CLUSTER).min(self.bytes)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<(), i32> {
+        self.fallocate(0, range)
+    }
+
+    fn punch(&self, range: Range<u64>) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        if let Err(libc::EOPNOTSUPP | libc::ENOSYS) = self.fallocate(mode, range) {
+            self.trims.store(false, Relaxed);
+        }
+    }
+
+    fn fallocate(&self, mode: i32, range: Range<u64>) -> Result<(), i32> {
+        let (start, bytes) = (range.start as i64, (range.end - range.start) as i64);
+        loop {
+            // SAFETY: no memory involved.
+            let answer = unsafe { libc::fallocate(self.fd.as_raw_fd(), mode, start, bytes) };
+            match crate::store::check(answer) {
+                Ok(_) => return Ok(()),
+                Err(libc::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+/// `range`, cut at multiples of `size`.
+pub(super) fn parts(range: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut left = range;
+    core::iter::from_fn(move || {
+        let end = ((left.start / size + 1) * size).min(left.end);
+        let part = left.start..end;
+        left.start = end;
+        (!part.is_empty()).then_some(part)
+    })
+}

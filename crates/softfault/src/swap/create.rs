@@ -1,0 +1,147 @@
+//! A file for swap: without a name, so that nothing is left however the process
+//! ends.
+//!
+//! Where the file system cannot make a file without a name, it gets one and loses
+//! it at once. A process that dies between leaves it: whoever starts next in the
+//! directory removes files of our naming that nobody has locked. The lock goes
+//! with the process, so its number being used again means nothing.
+
+use crate::store::{Alignment, Mode, alignment, check, why_not_direct};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use softfault_engine::PAGE_SIZE;
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Names are `softfault-<process>-<number>.swap`.
+const PREFIX: &[u8] = b"softfault-";
+const SUFFIX: &[u8] = b".swap";
+
+/// A file of ours alone.
+pub(super) struct Created {
+    pub(super) fd: OwnedFd,
+    pub(super) mode: Mode,
+    /// What reads and writes should begin and end at multiples of.
+    pub(super) align: usize,
+}
+
+/// Makes a file of `bytes` in `dir`, which holds nothing yet.
+pub(super) fn create(dir: &Path, bytes: u64) -> io::Result<Created> {
+    let made = match nameless(dir) {
+        Err(errno) if has_no_nameless(errno) => {
+            remove_left(dir);
+            named(dir)
+        }
+        made => made,
+    };
+    sized(made.map_err(io::Error::from_raw_os_error)?, bytes)
+}
+
+/// True if the error may only mean that a file must have a name here. (A kernel
+/// or file system that does not know O_TMPFILE sees a directory being opened.)
+fn has_no_nameless(errno: i32) -> bool {
+    [libc::EOPNOTSUPP, libc::EISDIR, libc::EINVAL, libc::ENOENT].contains(&errno)
+}
+
+fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
+    // SAFETY: no memory involved.
+    let answer = unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) };
+    check(answer).map_err(io::Error::from_raw_os_error)?;
+    // Asked for now, not when it was opened: a file system that refuses must not
+    // look as one that cannot do without names.
+    // SAFETY: no memory involved.
+    let direct = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+    let why = match check(direct) {
+        Ok(_) => why_not_direct(fd.as_fd()),
+        Err(errno) => Some(crate::store::WhyBuffered::Refused(errno)),
+    };
+    if why.is_some() {
+        // SAFETY: no memory involved.
+        unsafe {
+            libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, 0);
+            libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
+        }
+    }
+    // Where nothing is told, and in the page cache: whole pages.
+    let align = match alignment(fd.as_fd()) {
+        Some(Alignment { memory, offset }) if why.is_none() => memory.max(offset).max(512) as usize,
+        _ => PAGE_SIZE,
+    };
+    Ok(Created {
+        align,
+        mode: why.map_or(Mode::Direct, Mode::Buffered),
+        fd,
+    })
+}
+
+const FLAGS: i32 = libc::O_RDWR | libc::O_CLOEXEC;
+
+fn open(path: &Path, flags: i32) -> Result<OwnedFd, i32> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the path is a string that ends in zero.
+    let fd = check(unsafe { libc::open(path.as_ptr(), flags, 0o600) })?;
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn nameless(dir: &Path) -> Result<OwnedFd, i32> {
+    // O_EXCL: nobody can give it a name.
+    open(dir, FLAGS | libc::O_TMPFILE | libc::O_EXCL)
+}
+
+fn named(dir: &Path) -> Result<OwnedFd, i32> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = dir.join(format!("softfault-{process}-{number}.swap"));
+        let flags = FLAGS | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        match open(&path, flags) {
+            Ok(fd) => {
+                // Who could take it just before will remove the name too.
+                lock(&fd);
+                // A name that cannot be removed stays until the next start.
+                let _ = std::fs::remove_file(&path);
+                return Ok(fd);
+            }
+            Err(libc::EEXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Takes the file's lock, if nobody has it.
+fn lock(fd: &OwnedFd) -> bool {
+    // SAFETY: no memory involved.
+    unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Removes files of our naming that belong to nobody.
+fn remove_left(dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !is_ours(&entry.file_name()) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let path = entry.path();
+        // Not a pipe's opening to wait for, should it be one by now.
+        let flags = FLAGS | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        if let Ok(fd) = open(&path, flags)
+            && lock(&fd)
+        {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    let middle = (name.as_bytes().strip_prefix(PREFIX)).and_then(|name| name.strip_suffix(SUFFIX));
+    middle.is_some_and(|middle| {
+        let mut numbers = middle.split(|&byte| byte == b'-');
+        numbers.clone().count() == 2
+            && numbers.all(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    })
+}

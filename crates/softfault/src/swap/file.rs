@@ -1,0 +1,354 @@
+//! The device: a file of ours as a store of slots.
+
+use super::Compression;
+use super::clusters::Clusters;
+use super::create::{Created, create};
+use super::packed::{self, Bounces, Packed, Plan};
+use super::plain::Plain;
+use super::trim::Trimmer;
+use super::write::Sheets;
+use crate::store::{Mode, Request, Ring, Rings, Then, check, drop_behind, read};
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
+use softfault_engine::swap::SwapDevice;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::Arc;
+use sync::stat::Counter;
+
+/// Bytes of a page, as offsets are counted.
+pub(super) const PAGE: u64 = PAGE_SIZE as u64;
+
+/// A swap file.
+pub struct SwapFile {
+    disk: Arc<Disk>,
+    /// Immutable. The rings, and which of them is this device's.
+    rings: Option<(Arc<Rings>, usize)>,
+    /// What packed bytes are read into: where it is is known to the rings.
+    bounces: Option<Box<Bounces>>,
+}
+
+/// What is on the disk. A child process reads its parent's.
+struct Disk {
+    /// Immutable. What it is read and written through.
+    fd: OwnedFd,
+    /// Immutable.
+    mode: Mode,
+    /// Immutable. Bytes of all slots.
+    bytes: u64,
+    layout: Layout,
+    clusters: Arc<Clusters>,
+    sheets: Sheets,
+    bytes_written: Counter,
+    _trimmer: Trimmer,
+}
+
+/// Where slots are in the file.
+enum Layout {
+    Plain(Plain),
+    Packed(Packed),
+}
+
+impl SwapFile {
+    /// A new file in `dir`, with slots of `bytes`.
+    pub(super) fn create(
+        dir: &Path,
+        bytes: u64,
+        compression: Compression,
+        rings: Option<Arc<Rings>>,
+    ) -> io::Result<Self> {
+        let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let file_bytes = bytes * compression.times_longer();
+        let Created { fd, mode, align } = create(dir, file_bytes)?;
+        let slots = bytes / PAGE;
+        let layout = match compression {
+            Compression::None => Plain::new(slots).map(Layout::Plain),
+            Compression::Lz4 => Packed::new(slots, align).map(Layout::Packed),
+        };
+        let clusters = Arc::new(Clusters::new(fd.try_clone()?, file_bytes));
+        let disk = Disk {
+            fd,
+            mode,
+            bytes,
+            layout: layout.ok_or_else(no_memory)?,
+            sheets: Sheets::new(),
+            bytes_written: Counter::new(),
+            _trimmer: Trimmer::new(clusters.clone()),
+            clusters,
+        };
+        Self::of(Arc::new(disk), rings)
+    }
+
+    fn of(disk: Arc<Disk>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        let rings = rings.filter(|rings| !disk.is_buffered() || rings.serves_buffered());
+        let bounces = match disk.layout {
+            Layout::Plain(_) => None,
+            Layout::Packed(_) => Some(Box::new(Bounces::new().ok_or(io::ErrorKind::OutOfMemory)?)),
+        };
+        Ok(Self {
+            disk,
+            rings: rings.map(|rings| {
+                let index = rings.assign();
+                (rings, index)
+            }),
+            bounces,
+        })
+    }
+
+    /// The same file for a child process, which has its own rings: to read slots
+    /// that were written before the fork. Only to be called in the child.
+    pub fn in_child(&self, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        Self::of(self.disk.clone(), rings)
+    }
+
+    /// How the file is read and written.
+    pub fn mode(&self) -> Mode {
+        self.disk.mode
+    }
+
+    /// Bytes that were written to the file.
+    pub fn bytes_written(&self) -> u64 {
+        self.disk.bytes_written.get()
+    }
+
+    /// Bytes that the file takes on the disk.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.disk.clusters.bytes_on_disk()
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        let (rings, index) = self.rings.as_ref()?;
+        rings.get(*index)
+    }
+
+    /// As [`Store::read`], of packed slots.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn read_packed(
+        &self,
+        packed: &Packed,
+        bounces: &Bounces,
+        slots: Range<u64>,
+        buffer: *mut u8,
+    ) -> Result<(), i32> {
+        let (mut slot, mut buffer) = (slots.start, buffer);
+        while slot < slots.end {
+            // What was never written has no bytes.
+            let plan = packed.plan(slot..slots.end).ok_or(libc::EIO)?;
+            let bytes = plan.pages() * PAGE_SIZE;
+            if plan.is_plain() {
+                // SAFETY: the caller's promise, for a part of the buffer.
+                unsafe { self.disk.fetch(plan.range(), buffer) }?;
+            } else {
+                bounces.with(|bounce| {
+                    // SAFETY: the plan's range fits the bounce buffer.
+                    unsafe { self.disk.fetch(plan.range(), bounce.as_mut_ptr()) }?;
+                    // SAFETY: the caller's promise, for a part of the buffer.
+                    let pages = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
+                    plan.unpack(bounce, pages)
+                })?;
+            }
+            slot += plan.pages() as u64;
+            buffer = buffer.wrapping_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// A read ahead as the ring gets it; `None` if it takes more than one.
+    fn packed_request(&self, packed: &Packed, bounces: &Bounces, ahead: &Read) -> Option<Request> {
+        let plan = packed.plan(slots(ahead.offset, ahead.bytes))?;
+        if plan.pages() * PAGE_SIZE != ahead.bytes {
+            return None;
+        }
+        let (buffer, then) = match plan.is_plain() {
+            true => (ahead.buffer, None),
+            false => {
+                let bounce = bounces.ahead(plan, ahead.buffer)?;
+                (bounces.buffer_of(bounce), Some(bounces.then(bounce)))
+            }
+        };
+        Some(self.disk.request(ahead.cookie, &plan, buffer, then))
+    }
+}
+
+impl Disk {
+    fn is_buffered(&self) -> bool {
+        self.mode != Mode::Direct
+    }
+
+    /// Reads a range of the file, all of it.
+    ///
+    /// # Safety
+    /// `buffer` is writable for as many bytes, and nobody else touches it.
+    unsafe fn fetch(&self, range: Range<u64>, buffer: *mut u8) -> Result<(), i32> {
+        let (fd, bytes) = (self.fd.as_raw_fd(), (range.end - range.start) as usize);
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { read(fd, range.start, buffer, bytes) };
+        if self.is_buffered() {
+            drop_behind(fd, range.start, bytes);
+        }
+        // What does not come was written once: these are not zeros.
+        if arrived? == bytes {
+            Ok(())
+        } else {
+            Err(libc::EIO)
+        }
+    }
+
+    fn request(&self, cookie: u64, plan: &Plan, buffer: *mut u8, then: Option<Then>) -> Request {
+        let range = plan.range();
+        Request {
+            cookie,
+            fd: self.fd.as_raw_fd(),
+            offset: range.start,
+            buffer,
+            bytes: (range.end - range.start) as usize,
+            drop_behind: self.is_buffered(),
+            whole: true,
+            then,
+        }
+    }
+
+    /// Makes a buffered write last, as a direct one does, and takes it out of the
+    /// page cache: there it would be memory that nobody counts, and an error on
+    /// its way to the disk would reach nobody.
+    fn settle(&self, offset: u64, bytes: usize) -> Result<(), i32> {
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        let (fd, start) = (self.fd.as_raw_fd(), offset as i64);
+        // SAFETY: no memory involved.
+        check(unsafe { libc::sync_file_range(fd, start, bytes as i64, flags) })?;
+        drop_behind(fd, offset, bytes);
+        Ok(())
+    }
+}
+
+fn slots(offset: u64, bytes: usize) -> Range<u64> {
+    let all = offset | bytes as u64;
+    assert!(
+        all.is_multiple_of(PAGE) && bytes > 0,
+        "slots are whole pages"
+    );
+    offset / PAGE..offset / PAGE + bytes as u64 / PAGE
+}
+
+impl Store for SwapFile {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(self.disk.bytes)
+    }
+
+    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..self.disk.bytes))
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let slots = slots(offset, bytes);
+        let read = match (&self.disk.layout, &self.bounces) {
+            (Layout::Packed(packed), Some(bounces)) => {
+                // SAFETY: the caller's promise.
+                unsafe { self.read_packed(packed, bounces, slots, buffer) }
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.disk.fetch(offset..offset + bytes as u64, buffer) },
+        };
+        read.map(|()| bytes).map_err(StoreError)
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        let Some(ring) = self.ring() else { return 0 };
+        let (Layout::Packed(packed), Some(bounces)) = (&self.disk.layout, &self.bounces) else {
+            return ring.submit(reads.len(), |i| Request {
+                cookie: reads[i].cookie,
+                fd: self.disk.fd.as_raw_fd(),
+                offset: reads[i].offset,
+                buffer: reads[i].buffer,
+                bytes: reads[i].bytes,
+                drop_behind: self.disk.is_buffered(),
+                whole: true,
+                then: None,
+            });
+        };
+        // One at a time: a stack that has room for many requests is not here.
+        for (count, ahead) in reads.iter().enumerate() {
+            let Some(request) = self.packed_request(packed, bounces, ahead) else {
+                return count;
+            };
+            if ring.submit(1, |_| request) == 0 {
+                bounces.take_back(request.then);
+                return count;
+            }
+        }
+        reads.len()
+    }
+
+    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+        match (self.ring(), &self.rings) {
+            (Some(_), Some((rings, _))) if cookie == NO_COOKIE => {
+                rings.poll(complete);
+                Reap::NotInFlight
+            }
+            (Some(ring), _) => ring.reap(cookie, complete, timeout_ns),
+            (None, _) => Reap::NotInFlight,
+        }
+    }
+}
+
+impl SwapDevice for SwapFile {
+    unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError> {
+        let Disk { fd, clusters, .. } = &*self.disk;
+        let (fd, bytes): (RawFd, _) = (fd.as_raw_fd(), pages.len() * PAGE_SIZE);
+        let slots = slots(offset, bytes);
+        let settle = |offset, bytes| match self.disk.is_buffered() {
+            true => self.disk.settle(offset, bytes),
+            false => Ok(()),
+        };
+        let written = match &self.disk.layout {
+            Layout::Plain(plain) => plain
+                .hold(clusters, slots)
+                // SAFETY: the caller's promise.
+                .and_then(|()| unsafe { self.disk.sheets.write(fd, offset, pages) })
+                .and_then(|()| settle(offset, bytes))
+                .map(|()| bytes as u64),
+            Layout::Packed(packed) => {
+                // SAFETY: the caller's promise.
+                unsafe { packed.write(fd, clusters, slots.start, pages, &settle) }
+            }
+        };
+        self.disk.bytes_written.add(written.map_err(StoreError)?);
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) {
+        let slots = range.start / PAGE..range.end / PAGE;
+        match &self.disk.layout {
+            Layout::Plain(plain) => plain.release(&self.disk.clusters, slots),
+            Layout::Packed(packed) => packed.discard(&self.disk.clusters, slots),
+        }
+    }
+}
+
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        // A ring reads the rest of a short read through this descriptor.
+        let fd = self.disk.fd.as_raw_fd();
+        let reading = self.ring().is_some_and(|ring| ring.reads_from(fd));
+        assert!(
+            !reading || std::thread::panicking(),
+            "swap was dropped under its reads"
+        );
+    }
+}
+
+impl Compression {
+    /// Bytes of the file for each of its slots'.
+    pub(super) fn times_longer(self) -> u64 {
+        match self {
+            Self::None => 1,
+            Self::Lz4 => packed::TIMES_LONGER,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Swap: a file of ours, to which anonymous memory is evicted.
+//!
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! use softfault::{Engine, Swap};
+//!
+//! let engine = Engine::builder()
+//!     .memory(1 << 30)
+//!     .swap(Swap::in_dir("/var/tmp").bytes(8 << 30))
+//!     .build()?;
+//! # let _ = engine;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | has |
+//! |---|---|
+//! | `create` | a file without a name, or one whose name goes at once; what dead processes left |
+//! | `clusters` | which parts of the file have space on the disk |
+//! | `trim` | the thread that gives space back |
+//! | `file` | the device: reads, writes, the engine's rings |
+//! | `plain` | slots as they are |
+//! | `packed` | slots compressed, wherever there is room |
+//! | `write` | many pages in one system call |
+//! | `table` | a word or a bit a slot |
+
+mod clusters;
+mod create;
+mod file;
+mod packed;
+mod plain;
+mod table;
+mod trim;
+mod write;
+
+pub use file::SwapFile;
+
+use crate::error;
+use crate::store::Rings;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::NodeError;
+use softfault_engine::swap::SwapDevice;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of swap for each byte of the budget, unless told otherwise.
+const TIMES_MEMORY: u64 = 4;
+
+/// Where anonymous memory goes that does not fit the budget: a file in a
+/// directory, without a name, that is gone with the process however it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swap {
+    dir: PathBuf,
+    bytes: Option<u64>,
+    compression: Compression,
+}
+
+/// Whether what goes to swap is made smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Pages are written as they are.
+    #[default]
+    None,
+    /// Each page by lz4, in the thread that evicts it: less to write and to read,
+    /// for some microseconds of processor time a page.
+    Lz4,
+}
+
+impl Swap {
+    /// Swap in a file in `dir`: better not tmpfs, which is memory itself.
+    pub fn in_dir(dir: impl AsRef<Path>) -> Self {
+        Self {
+            dir: dir.as_ref().to_owned(),
+            bytes: None,
+            compression: Compression::None,
+        }
+    }
+
+    /// Bytes of memory that may be there at most; taken from the disk 16 MiB at a
+    /// time, as they are needed. Without it: four times the engine's budget.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// Whether pages are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// The device for an engine whose budget is `memory`. For tests.
+    #[doc(hidden)]
+    pub fn open(&self, memory: usize, rings: Option<Arc<Rings>>) -> io::Result<SwapFile> {
+        let bytes = self.bytes_for(memory)?;
+        let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
+        file.map_err(|error| self.error(error))
+    }
+
+    /// `dir` or `dir:size`, as in `SOFTFAULT_SWAP`.
+    pub(crate) fn parse(text: &str) -> io::Result<Self> {
+        let (dir, bytes) = match text.rsplit_once(':') {
+            Some((dir, size)) => match crate::machine::parse_bytes(size) {
+                Some(bytes) => (dir, Some(bytes as u64)),
+                None => {
+                    let message = format!("SOFTFAULT_SWAP: not a size: {size:?}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+                }
+            },
+            None => (text, None),
+        };
+        if dir.is_empty() {
+            let message = "SOFTFAULT_SWAP: names no directory";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(Self {
+            bytes,
+            ..Self::in_dir(dir)
+        })
+    }
+
+    /// The slots of a device, whose table `budget` pays for.
+    pub(crate) fn of(
+        device: Arc<dyn SwapDevice>,
+        budget: Arc<Budget>,
+    ) -> io::Result<Arc<softfault_engine::swap::Swap>> {
+        let swap = softfault_engine::swap::Swap::new(device, budget);
+        let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
+        Ok(Arc::new(swap))
+    }
+
+    /// Bytes for an engine whose budget is `memory`: whole pages, and what a
+    /// file may have.
+    fn bytes_for(&self, memory: usize) -> io::Result<u64> {
+        let most = file_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
+        let pages = match self.bytes {
+            Some(bytes) => bytes / PAGE_SIZE as u64,
+            None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY).min(most),
+        };
+        let wrong = |kind, what| Err(self.error(io::Error::new(kind, what)));
+        match pages {
+            0 => wrong(io::ErrorKind::InvalidInput, "has room for no page"),
+            // Else the first write would raise SIGXFSZ.
+            pages if pages > most => wrong(
+                io::ErrorKind::FileTooLarge,
+                "is larger than a file may be (ulimit -f)",
+            ),
+            pages => Ok(pages * PAGE_SIZE as u64),
+        }
+    }
+
+    /// `error`, with where it happened.
+    fn error(&self, error: io::Error) -> io::Error {
+        let message = format!("swap in {}: {error}", self.dir.display());
+        io::Error::new(error.kind(), message)
+    }
+}
+
+/// What an engine is to swap to.
+#[derive(Clone)]
+pub(crate) enum Swapping {
+    /// Nothing: anonymous memory stays.
+    None,
+    /// A file of ours.
+    File(Swap),
+    /// What the caller has made.
+    Device(Arc<dyn SwapDevice>),
+}
+
+impl Swapping {
+    /// The device for an engine whose budget is `memory`, and the file if it is
+    /// one.
+    #[allow(clippy::type_complexity)] // Two answers, of which both may lack.
+    pub(crate) fn open(
+        &self,
+        memory: usize,
+        rings: Option<&Arc<Rings>>,
+    ) -> io::Result<(Option<Arc<dyn SwapDevice>>, Option<Arc<SwapFile>>)> {
+        Ok(match self {
+            Self::None => (None, None),
+            Self::Device(device) => (Some(device.clone()), None),
+            Self::File(swap) => {
+                let file = Arc::new(swap.open(memory, rings.cloned())?);
+                (Some(file.clone()), Some(file))
+            }
+        })
+    }
+}
+
+impl core::fmt::Debug for Swapping {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::File(swap) => swap.fmt(f),
+            Self::Device(_) => f.write_str("Device"),
+        }
+    }
+}
+
+/// Bytes that a file may have for this process.
+fn file_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills the structure.
+    let answer = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    let limit = if answer == 0 {
+        limit.rlim_cur
+    } else {
+        u64::MAX
+    };
+    limit.min(i64::MAX as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_and_a_size() {
+        let parsed = |text| Swap::parse(text).unwrap();
+        assert_eq!(parsed("/swap"), Swap::in_dir("/swap"));
+        assert_eq!(parsed("/a:b:2G"), Swap::in_dir("/a:b").bytes(2 << 30));
+        for wrong in ["", ":1G", "/swap:", "/swap:lots"] {
+            assert!(Swap::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn four_times_the_budget_unless_told() {
+        let swap = Swap::in_dir("/swap");
+        assert_eq!(swap.bytes_for(1 << 20).unwrap(), 4 << 20);
+        assert_eq!(swap.clone().bytes(8191).bytes_for(1 << 20).unwrap(), 4096);
+        let none = swap.bytes(4095).bytes_for(1 << 20).unwrap_err();
+        assert_eq!(none.to_string(), "swap in /swap: has room for no page");
+    }
+}

@@ -1,0 +1,211 @@
+//! Slots that are stored compressed, one behind the other.
+//!
+//! ```text
+//!   slot ──places──► (grain, bytes) ──► ┌────┬──┬───────────────┬─┐
+//!                                       │ 0  │1 │ 3 (as it is)  │4│  one write
+//!                                       └────┴──┴───────────────┴─┘
+//!                                       grains of 512 bytes
+//! ```
+//!
+//! What one write brings is compressed in the calling thread, packed, and written
+//! in one go wherever there is room. `lz4_flex` needs no heap for this: its table
+//! is made once. A page that does not get smaller by a grain is stored as it is.
+//!
+//! The file is as long as two times all slots, of which the second half is there
+//! for one case only: each live slot has at most 8 grains in a row, so among 16
+//! grains a slot there always is a gap for one more, however the others lie.
+
+mod bounce;
+mod plan;
+mod press;
+mod space;
+
+pub(super) use bounce::Bounces;
+pub(super) use plan::Plan;
+
+use self::press::Press;
+use self::space::Space;
+use super::clusters::{CLUSTER, Clusters, parts};
+use super::table::Table;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::{Mutex, MutexGuard};
+use std::os::fd::RawFd;
+
+/// Bytes of what space is given out in.
+pub(super) const GRAIN: usize = 512;
+/// How much longer the file is than its slots.
+pub(super) const TIMES_LONGER: u64 = 2;
+
+/// Where a slot's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    grain: u64,
+    /// Compressed; those of a page: it is not.
+    bytes: usize,
+}
+
+/// Bits of a word that are the place's bytes.
+const BYTES_BITS: u32 = 13;
+
+impl Place {
+    fn from_word(word: u64) -> Option<Self> {
+        (word != 0).then_some(Self {
+            grain: word >> BYTES_BITS,
+            bytes: (word & ((1 << BYTES_BITS) - 1)) as usize,
+        })
+    }
+
+    fn word(self) -> u64 {
+        self.grain << BYTES_BITS | self.bytes as u64
+    }
+
+    fn grains(self) -> Range<u64> {
+        self.grain..self.grain + grains(self.bytes)
+    }
+}
+
+/// Grains that so many bytes take.
+fn grains(bytes: usize) -> u64 {
+    bytes.div_ceil(GRAIN) as u64
+}
+
+/// Which slots are where.
+pub(super) struct Packed {
+    /// A word a slot: its [`Place`], or 0.
+    places: Table,
+    space: Mutex<Space>,
+    presses: [Mutex<Press>; 4],
+    /// Immutable. Where reads and writes begin and end.
+    align: usize,
+}
+
+impl Packed {
+    /// `None` where the system has no memory.
+    pub(super) fn new(slots: u64, align: usize) -> Option<Self> {
+        let press = || Some(Mutex::new(Press::new()?));
+        Some(Self {
+            places: Table::new(slots as usize)?,
+            space: Mutex::new(Space::new(slots, align)?),
+            presses: [press()?, press()?, press()?, press()?],
+            align,
+        })
+    }
+
+    fn press(&self, slot: u64) -> MutexGuard<'_, Press> {
+        let free = self.presses.iter().find_map(Mutex::try_lock);
+        free.unwrap_or_else(|| self.presses[slot as usize % self.presses.len()].lock())
+    }
+
+    /// Writes pages to slots from `slot` on; answers how many bytes that took.
+    /// `settle` is called for what was written, before anybody may read it.
+    ///
+    /// # Safety
+    /// Each page is readable, and nobody writes to it meanwhile.
+    pub(super) unsafe fn write(
+        &self,
+        fd: RawFd,
+        clusters: &Clusters,
+        mut slot: u64,
+        pages: &[*const u8],
+        settle: &dyn Fn(u64, usize) -> Result<(), i32>,
+    ) -> Result<u64, i32> {
+        let mut press = self.press(slot);
+        let (mut left, mut bytes) = (pages, 0);
+        while !left.is_empty() {
+            // SAFETY: the caller's promise.
+            left = unsafe { press.fill(left) };
+            while let Some((first, all)) = press.left() {
+                let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
+                let fit = press.fit(run.end - run.start, self.align);
+                let used = run.start..run.start + fit.grains;
+                // What is behind the last page up to the alignment is written, but
+                // nobody's.
+                self.space.lock().put(used.end..run.end);
+                let written = self.write_run(fd, clusters, used.clone(), press.bytes(&fit));
+                let start = used.start * GRAIN as u64;
+                let written = written.and_then(|()| settle(start, fit.aligned));
+                if let Err(errno) = written {
+                    self.free(clusters, used);
+                    return Err(errno);
+                }
+                bytes += fit.aligned as u64;
+                for place in press.places(run.start, &fit) {
+                    // Release pairs with the Acquire in `place`.
+                    let before = self.places[slot as usize].swap(place.word(), AcqRel);
+                    if let Some(before) = Place::from_word(before) {
+                        self.free(clusters, before.grains());
+                    }
+                    slot += 1;
+                }
+                press.advance(&fit);
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn write_run(
+        &self,
+        fd: RawFd,
+        clusters: &Clusters,
+        run: Range<u64>,
+        bytes: &mut [u8],
+    ) -> Result<(), i32> {
+        let mut held = Ok(());
+        for part in parts(run.clone(), GRAINS) {
+            let count = (part.end - part.start) as u32;
+            let more = clusters.hold(part.start * GRAIN as u64..part.end * GRAIN as u64, count);
+            held = held.and(more);
+        }
+        held?;
+        let mut offset = run.start * GRAIN as u64;
+        let mut piece = [libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        }];
+        // SAFETY: the bytes are the press's, which is locked.
+        unsafe { super::write::write_all(fd, &mut offset, &mut piece) }
+    }
+
+    /// Nobody will ask for these slots until they are written again.
+    pub(super) fn discard(&self, clusters: &Clusters, slots: Range<u64>) {
+        for slot in slots {
+            // AcqRel: Acquire pairs with the Release of whoever wrote it.
+            let before = self.places[slot as usize].swap(0, AcqRel);
+            if let Some(place) = Place::from_word(before) {
+                self.free(clusters, place.grains());
+            }
+        }
+    }
+
+    /// Gives grains back that are held.
+    fn free(&self, clusters: &Clusters, run: Range<u64>) {
+        self.space.lock().put(run.clone());
+        for part in parts(run, GRAINS) {
+            clusters.release(part.start * GRAIN as u64, (part.end - part.start) as u32);
+        }
+    }
+
+    fn place(&self, slot: u64) -> Option<Place> {
+        // Acquire pairs with the Release in `write`.
+        Place::from_word(self.places[slot as usize].load(Acquire))
+    }
+
+    /// How to read as many of `slots`, from the first on, as one read brings.
+    /// `None` if the first was never written.
+    pub(super) fn plan(&self, slots: Range<u64>) -> Option<Plan> {
+        let mut plan = Plan::new(self.align);
+        for slot in slots {
+            match self.place(slot) {
+                Some(place) if plan.push(place) => {}
+                _ => break,
+            }
+        }
+        (plan.pages() > 0).then_some(plan)
+    }
+}
+
+/// Grains of a cluster.
+const GRAINS: u64 = CLUSTER / GRAIN as u64;
+const _: () = assert!(PAGE_SIZE < 1 << BYTES_BITS);

@@ -1,0 +1,44 @@
+//! Words for all slots, which cost memory only where they are used.
+
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+
+/// So many words, zeros at first.
+pub(super) struct Table {
+    words: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: the words are atomics; they are given back only on drop.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// `None` where the system has no memory.
+    pub(super) fn new(count: usize) -> Option<Self> {
+        let words = sync::pages::map(Self::bytes(count))?.cast();
+        Some(Self { words, count })
+    }
+
+    fn bytes(count: usize) -> usize {
+        let page = softfault_engine::PAGE_SIZE;
+        (count.max(1) * size_of::<AtomicU64>()).next_multiple_of(page)
+    }
+}
+
+impl core::ops::Deref for Table {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: mapped for so many words, and zeros are valid ones.
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; nobody has a word any more.
+        unsafe { sync::pages::unmap(self.words.cast(), Self::bytes(self.count)) };
+    }
+}
