@@ -50,6 +50,22 @@ impl Slots {
         next > self.table.clusters() || self.pay(&mut hand, next)
     }
 
+    /// The same with pages that the caller has charged and is about to pay back;
+    /// returns how many it keeps. Who evicts under a full budget has none to charge.
+    pub fn prepare_from(&self, charged: u64) -> u64 {
+        let mut hand = self.hand.lock();
+        let next = hand.fresh + 1;
+        if next > self.table.clusters() || next <= hand.paid {
+            return 0;
+        }
+        let pages = self.table.pages(next) - self.table.pages(hand.paid);
+        if pages > charged {
+            return 0;
+        }
+        hand.paid = next;
+        pages
+    }
+
     /// From the current cluster, behind the last run.
     fn go_on(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
         let Current { number, at, least } = hand.current.take()?;
