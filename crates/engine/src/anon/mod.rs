@@ -203,9 +203,9 @@ impl Anonymous {
     /// Takes what was read of a page, or is being read, out of the cache. The caller
     /// has locked the page, which keeps others from reading it.
     pub(crate) fn forget_read(&self, page: usize) {
-        if let Some(cache) = &self.cache
-            && cache.folio_count() > 0
-        {
+        // That there is no folio at all is seen by a read-modify-write, there: who has
+        // put one in later sees that the page is locked.
+        if let Some(cache) = &self.cache {
             let addr = self.window.address(page as u64, 0);
             cache.invalidate(addr..addr + PAGE_SIZE);
         }
