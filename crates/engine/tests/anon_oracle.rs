@@ -7,8 +7,7 @@
 //! ```
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
@@ -380,17 +379,19 @@ proptest! {
 fn a_long_run() {
     let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
-    let mut runner = TestRunner::deterministic();
-    let list = (
-        any_setting(),
-        proptest::collection::vec(any_swap_op(false), 400),
-    );
-    let mut done = 0;
-    while done < operations {
-        let (setting, ops) = list.new_tree(&mut runner).unwrap().current();
-        let ops = with_first(ops);
-        done += ops.len();
-        run(setting, &ops);
-    }
-    println!("{done} operations");
+    const LIST: usize = 400;
+    let lists = operations.div_ceil(LIST);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..config(lists as u32)
+    };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let list = proptest::collection::vec(any_swap_op(false), LIST);
+    let played = runner.run(&(any_setting(), list), |(setting, ops)| {
+        run(setting, &with_first(ops));
+        Ok(())
+    });
+    played.unwrap();
+    println!("{} operations", lists * LIST);
 }
