@@ -308,9 +308,10 @@ fn any_policies() -> impl Strategy<Value = Policies> {
     })
 }
 
-/// Swap, and a budget of a half to a sixteenth of what is mapped.
+/// Swap, and a budget of a half to an eighth of what is mapped. What says where pages
+/// are stays in memory: it grows with the list, by ten pages a map and a space.
 fn any_setting() -> impl Strategy<Value = Setting> {
-    let free = prop_oneof![Just(120), Just(250), Just(600), Just(1000)];
+    let free = prop_oneof![Just(400), Just(600), Just(900), Just(1200)];
     let queue = prop_oneof![Just(0), Just(2), Just(16)];
     (any_policies(), free, queue).prop_map(|(policies, free, queue)| Setting {
         policies,
@@ -389,6 +390,8 @@ fn a_long_run() {
     let mut runner = TestRunner::new_with_rng(config, random);
     let list = proptest::collection::vec(any_swap_op(false), LIST);
     let played = runner.run(&(any_setting(), list), |(setting, ops)| {
+        let free = setting.free.map(|free| free.max(900));
+        let setting = Setting { free, ..setting };
         run(setting, &with_first(ops));
         Ok(())
     });
