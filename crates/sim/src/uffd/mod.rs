@@ -42,6 +42,8 @@ mod kernel;
 mod mmu;
 mod spare;
 mod spin;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 pub use kernel::KernelWaits;
