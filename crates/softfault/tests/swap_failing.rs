@@ -237,13 +237,12 @@ fn full_swap_is_no_memory_until_something_goes() {
         assert!(swap.full > 0 && swap.slots_used > 400, "{swap:?}");
         // What is in memory is there; for what is in swap there is no room.
         let more = core::mem::replace(&mut scene.map, first);
-        for page in 0..FEW {
-            let found = scene.check(page);
-            assert!(
-                [Ok(()), Err(FaultError::NoMemory)].contains(&found),
-                "{found:?}"
-            );
-        }
+        // (Who is told so was patient: one of them will do.)
+        let found = (0..FEW).find_map(|page| scene.check(page).err());
+        assert!(
+            matches!(found, None | Some(FaultError::NoMemory)),
+            "{found:?}"
+        );
         drop(more);
         (0..FEW).for_each(|page| scene.check(page).unwrap());
         (0..FEW).for_each(|page| scene.write(page).unwrap());
