@@ -7,7 +7,7 @@ mod store_scene;
 mod swap_scene;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use softfault::soft::{SoftEngine, SoftMapMut};
 use softfault::{Engine, FaultError, MmapMut};
@@ -326,5 +326,38 @@ fn a_write_that_hangs_holds_up_only_who_needs_memory() {
             needs.join().unwrap();
         });
         scene.check_all();
+    });
+}
+
+static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: libc::c_int) {
+    SIGNALS.fetch_add(1, SeqCst);
+}
+
+#[test]
+fn signals_of_who_waits_for_a_read_come_when_it_ends() {
+    over_both(|soft| {
+        let scene = Scene::new(soft);
+        let page = scene.swapped();
+        let before = SIGNALS.load(SeqCst);
+        scene.device.reads.hang();
+        let thread = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                // SAFETY: no arguments.
+                thread.store(unsafe { libc::pthread_self() }, SeqCst);
+                // SAFETY: a handler that counts, and a signal that nobody else uses.
+                unsafe { libc::signal(libc::SIGUSR1, count as *const () as usize) };
+                scene.check(page).unwrap();
+            });
+            scene.device.reads.wait_for_one();
+            // SAFETY: a thread that is not joined yet.
+            let sent = unsafe { libc::pthread_kill(thread.load(SeqCst), libc::SIGUSR1) };
+            assert_eq!(sent, 0);
+            scene.device.reads.release();
+            waiter.join().unwrap();
+        });
+        assert_eq!(SIGNALS.load(SeqCst), before + 1);
     });
 }
