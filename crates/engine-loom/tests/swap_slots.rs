@@ -153,6 +153,31 @@ fn a_slot_that_is_put_while_others_are_taken_is_not_lost() {
 }
 
 #[test]
+fn a_slot_that_is_counted_out_is_found() {
+    explore(None, || {
+        let device = Device::full(2, 2);
+        assert!(device.give(0));
+        let other = with(&device, |device| assert!(device.give(1)));
+        let early = device.take(1).unwrap() + device.take(1).unwrap_or(0);
+        other.join();
+        assert_eq!(early + device.rest(), 2);
+    });
+}
+
+#[test]
+fn a_cluster_that_is_queued_again_does_not_lose_the_others() {
+    explore(None, || {
+        let device = Device::full(4, 2);
+        assert!(device.give(2) && device.give(0));
+        let other = with(&device, |device| assert!(device.give(1)));
+        let early = device.take(1).unwrap();
+        other.join();
+        assert_eq!(early + device.rest(), 3);
+        assert_eq!(device.slots.used(), 4);
+    });
+}
+
+#[test]
 fn a_slot_that_is_being_discarded_is_nobodys() {
     let given = Arc::new(AtomicUsize::new(0));
     explore(None, {

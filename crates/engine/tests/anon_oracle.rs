@@ -214,7 +214,7 @@ impl AnonWorld for SoftWorld {
     }
 
     fn manage(&mut self, space: usize, pages: Range<usize>, verb: MemoryVerb) -> Expected {
-        match manage(&self.rig, &self.spaces[&space], addresses(&pages), verb) {
+        match manage(&self.spaces[&space], addresses(&pages), verb) {
             Managed::Done => Expected::Done,
             Managed::NoMemory | Managed::Io => Expected::Failed,
             Managed::Refused => Expected::Forbidden,
@@ -236,6 +236,10 @@ impl AnonWorld for SoftWorld {
 
     fn may_fail(&self) -> bool {
         self.setting.may_fail
+    }
+
+    fn most_locked(&self) -> usize {
+        self.setting.free.map_or(1000, |free| free as usize / 4)
     }
 
     fn is_resident(&self, space: usize, page: usize) -> bool {
@@ -354,12 +358,17 @@ proptest! {
         let setting = Setting { may_fail: true, ..setting };
         run(setting, &with_first(ops));
     }
+}
+
+proptest! {
+    // A touch for which there is neither memory nor swap waits for a second.
+    #![proptest_config(config(3))]
 
     #[test]
     fn so_it_is_where_swap_is_full(
         setting in any_setting(),
         slots in prop_oneof![Just(1), Just(40), Just(700)],
-        ops in proptest::collection::vec(any_swap_op(false), 1..40),
+        ops in proptest::collection::vec(any_swap_op(false), 1..12),
     ) {
         let setting = Setting { may_fail: true, slots, ..setting };
         run(setting, &with_first(ops));

@@ -71,6 +71,16 @@ fn drawn_lists_over_swap() {
     }
 }
 
+/// Counts a thread out, also if it panics.
+struct Ends<'a>(&'a AtomicUsize);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        // Relaxed: only says when to stop.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Counters of a thread each, in pages that all share; more of them than there is
 /// memory for, and others who evict. A write that is lost is a count too few.
 fn count(seed: u64) {
@@ -95,6 +105,7 @@ fn count(seed: u64) {
 
     let writing = AtomicUsize::new(WRITERS);
     let write = |writer: usize| {
+        let _ends = Ends(&writing);
         let mut random = Random::new(seed * 10 + writer as u64);
         let mut core = rig.mmu.core().unwrap();
         let mut counts = [0u64; PAGES];
@@ -114,8 +125,6 @@ fn count(seed: u64) {
             let word = counts[page].to_ne_bytes();
             fault::write_at(&mut core, &rig.space, addr, &word, interrupt).unwrap();
         }
-        // Relaxed: only says when to stop.
-        writing.fetch_sub(1, Ordering::Relaxed);
     };
     let evict = || {
         while writing.load(Ordering::Relaxed) > 0 {

@@ -337,6 +337,12 @@ fn the_table_is_charged_by_the_page_and_paid_back() {
     assert_eq!(budget.charged(), 5);
     drop(slots);
     assert_eq!(budget.charged(), 0);
+    // In advance, and for nothing.
+    let slots = Slots::new(0..WORDS, budget.clone()).unwrap();
+    assert!(slots.prepare());
+    assert_eq!((budget.charged(), slots.used()), (2, 0));
+    drop(slots);
+    assert_eq!(budget.charged(), 0);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The engine's verbs on anonymous memory, by their names here.
 
-use crate::Rig;
 use crate::op::MemoryVerb;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::cache::Node;
+use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
 use softfault_engine::mm::{AddressSpace, Backing};
+use softfault_engine::swap::Origin;
 use sync::Arc;
 
 /// What a verb came to.
@@ -24,8 +25,42 @@ pub enum Managed {
 }
 
 /// Does it.
-pub fn manage(_: &Rig, _: &AddressSpace, _: Range<usize>, _: MemoryVerb) -> Managed {
-    Managed::Done
+pub fn manage(space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Managed {
+    let interrupt = &NeverInterrupted;
+    let advised = match verb {
+        MemoryVerb::DontNeed => space.dont_need(range),
+        MemoryVerb::Free => space.free(range),
+        MemoryVerb::Cold => space.cold(range),
+        MemoryVerb::PageOut => space.page_out(range),
+        MemoryVerb::PopulateRead => return came(fault::populate(space, range, false, interrupt)),
+        MemoryVerb::PopulateWrite => return came(fault::populate(space, range, true, interrupt)),
+        MemoryVerb::Lock => {
+            let locked = came(fault::lock(space, range.clone(), interrupt));
+            if locked != Managed::Done {
+                // What came first is locked.
+                fault::unlock(space, range);
+            }
+            return locked;
+        }
+        MemoryVerb::Unlock => {
+            fault::unlock(space, range);
+            return Managed::Done;
+        }
+    };
+    match advised {
+        Ok(()) => Managed::Done,
+        Err(_) => Managed::Refused,
+    }
+}
+
+fn came(populated: Populated) -> Managed {
+    match populated {
+        Populated::Done => Managed::Done,
+        Populated::Failed(_, FaultError::NoMemory) => Managed::NoMemory,
+        Populated::Failed(_, FaultError::Io(_)) => Managed::Io,
+        Populated::Failed(..) => Managed::Refused,
+        Populated::Interrupted(_) => unreachable!("nobody does"),
+    }
 }
 
 /// True if the page at `address` is anonymous memory, and resident.
@@ -48,8 +83,13 @@ pub fn is_resident(space: &AddressSpace, address: usize) -> bool {
 pub fn private_copy<S: Store + 'static>(
     node: Arc<Node>,
     bytes: usize,
-    _store: &Arc<S>,
-    _from: usize,
+    store: &Arc<S>,
+    from: usize,
 ) -> Arc<Anonymous> {
-    Anonymous::new(node, bytes).expect("room for a window")
+    let origin = Origin {
+        store: store.clone(),
+        offset: (from * PAGE_SIZE) as u64,
+    };
+    let copy = Anonymous::of_file(node, bytes, origin, OnTruncate::Error);
+    copy.expect("room for a window")
 }

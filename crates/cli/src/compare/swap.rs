@@ -125,7 +125,7 @@ fn distributions(cases: &Cases, line: &Line) -> String {
             ));
             ranges.add_row(row);
         }
-        text += &titled(&format!("Time Of {name}: {}", line.title()), &ranges);
+        text += &titled(&format!("Time of {name}: {}", line.title()), &ranges);
     }
     text
 }

@@ -6,7 +6,7 @@ use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
 use super::swap_counts::SwapCounts;
 use softfault::policy::Policies;
-use softfault::{Mmap, Stats, WaitSnapshot};
+use softfault::{Mmap, Stats, SwapStats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 
@@ -24,9 +24,13 @@ pub fn build(
 }
 
 /// An engine's settings: its budget, and where its swap is if it needs any.
-pub fn builder(memory: u64, _swap: Option<&Swap>) -> Result<softfault::Builder, String> {
+pub fn builder(memory: u64, swap: Option<&Swap>) -> Result<softfault::Builder, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    Ok(softfault::Engine::builder().memory(memory))
+    let builder = softfault::Engine::builder().memory(memory);
+    Ok(match swap {
+        Some(swap) => builder.swap(softfault::Swap::in_dir(&swap.dir).bytes(swap.bytes)),
+        None => builder,
+    })
 }
 
 struct OnSoftfault(softfault::Engine);
@@ -61,8 +65,21 @@ pub fn engine_stats(stats: &Stats) -> EngineStats {
         retry_io_miss: stats.retry_io_miss,
         readahead_pages: stats.readahead_pages,
         readahead_used: stats.readahead_used,
-        swap: SwapCounts::default(),
+        swap: stats.swap.as_ref().map(swap_counts).unwrap_or_default(),
         locks: [waits.mmap_lock_read, waits.mmap_lock_write, waits.vma_lock].map(lock_waits),
+    }
+}
+
+fn swap_counts(swap: &SwapStats) -> SwapCounts {
+    SwapCounts {
+        pages_out: swap.pages_out,
+        pages_in: swap.pages_in,
+        clean_drops: swap.clean_drops,
+        rescued: swap.rescued,
+        write_errors: swap.write_errors,
+        full: swap.full,
+        retry_mmap_drop: swap.retry_mmap_drop,
+        retry_io_miss: swap.retry_io_miss,
     }
 }
 

@@ -153,9 +153,14 @@ impl Row {
         let swap = stats.map(|stats| stats.swap);
         let swapped = usage.filter(|_| plan.workload.swaps() && on.is_kernel());
         let swapped = swapped.and_then(|usage| usage.swapped_out).unwrap_or(0);
-        let peaks = [outcome.peak_bytes, usage.and_then(|usage| usage.peak_rss)];
-        let peak = peaks.into_iter().flatten().max();
-        let peak = peak.filter(|_| plan.workload.swaps() && !on.has_no_memory());
+        let above = |peak: Option<u64>, budget: u64| Some(peak?.saturating_sub(budget));
+        let own_peak = usage.and_then(|usage| usage.peak_rss);
+        let over_budget = [
+            above(outcome.peak_bytes, plan.budgets(on)),
+            above(own_peak, plan.memory),
+        ];
+        let over_budget = over_budget.into_iter().flatten().max();
+        let over_budget = over_budget.filter(|_| plan.workload.swaps() && !on.has_no_memory());
         let major = match on.is_kernel() {
             true => usage.map(|usage| usage.major_faults),
             false => stats.map(|stats| stats.major_faults),
@@ -199,8 +204,8 @@ impl Row {
             lru_hit_rate: None,
             cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
             peak_bytes: outcome.peak_bytes,
-            over_budget_bytes: peak.map(|peak| peak.saturating_sub(plan.memory)),
-            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss),
+            over_budget_bytes: over_budget,
+            peak_rss_bytes: own_peak,
             child_peak_rss_bytes: None,
             major_faults: usage.map(|usage| usage.major_faults),
             minor_faults: usage.map(|usage| usage.minor_faults),

@@ -19,7 +19,7 @@ impl<'a> Section<'a> {
             (true, false) => charts.extend([self.speed(), self.faults_for_cpu()]),
             _ => charts.push(self.speed()),
         }
-        charts.extend([self.maps(), self.miss_per_drop()]);
+        charts.extend([self.in_memory(), self.maps(), self.miss_per_drop()]);
         if !(of_faults && speed_is_told) {
             charts.extend(self.longest_waits());
         }
@@ -162,6 +162,21 @@ impl<'a> Section<'a> {
         let text =
             |group: &Group, value: f64| format!("{} /s{}", figure::show(value), group.given_up());
         self.chart("Maps", caption, |row| row.maps_per_s, text, short)
+    }
+
+    /// How much was found in memory, and what an exact LRU would have found.
+    fn in_memory(&self) -> Chart<'a> {
+        let caption = "percent of the accesses that needed no I/O; more is better. The table has what an exact \
+                       LRU of the same memory would have found";
+        let figure = |row: &Row| row.hit_rate.map(|rate| 100.0 * rate);
+        let text = |group: &Group, value: f64| match group.median(|row| row.lru_hit_rate) {
+            Some(lru) => format!("{value:.1} %, LRU {:.1} %", 100.0 * lru),
+            None => format!("{value:.1} %"),
+        };
+        let mut chart = self.chart("Found in memory", caption, figure, text, short);
+        let told = |bars: &Bars| bars.bars.iter().any(|bar| bar.value.is_some());
+        chart.groups.retain(told);
+        chart
     }
 
     /// Document 000's ratio.

@@ -207,6 +207,17 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("pft --threads 1,x", "x"),
         ("pft --file-size 65M --memory 128M", "half of --memory"),
         ("spf --file-size 8M --memory 64M", "half of --memory"),
+        ("anon --on pread", "see direct"),
+        ("random --on direct", "they are for anon"),
+        ("swap-retry --on direct", "they are for anon"),
+        ("snapshot --on soft", "soft page tables"),
+        ("anon --on kernel-random", "anonymous memory"),
+        ("anon --file /etc/passwd", "--file"),
+        ("anon --pattern random", "uniform or zipf"),
+        ("anon --theta 1", "--theta"),
+        ("anon --writes 101", "--writes"),
+        ("sparse --writes 10", "--writes"),
+        ("anon --touch 3", "--touch"),
     ] {
         let mut run = softfault(&["lab", "run"]);
         run.args(arguments.split(' ')).current_dir(dir.path());
@@ -284,6 +295,9 @@ fn help_is_no_error() {
         "pft",
         "spf",
         "storm",
+        "swap-retry",
+        "--theta",
+        "direct",
         "kernel-sequential",
         "softfault:POLICIES",
         "retry=vma-lock|mmap-lock|held",

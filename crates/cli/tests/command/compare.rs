@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 /// A stored result: `sparse`, `random` and `thrash` are real runs; the others are made by hand: `retries`,
 /// `warm-start`, `miss-accounting` and `pft` of the figures of documents 000, 002, 003 and 004 and of
-/// invented ones beside them, `storm` of invented ones, `edges` of rows that have next to none.
+/// invented ones beside them, `storm` and `swapping` of invented ones, `edges` of rows that have next to none.
 pub fn stored(name: &str) -> String {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
     results.join(name).to_str().unwrap().into()
@@ -71,6 +71,10 @@ fn tables_are_what_they_were_found_to_be() {
         ("miss-accounting", vec![]),
         ("pft", before_after("soft:lock=rwsem", "soft")),
         ("storm", vec!["--before", "softfault:retry=held"]),
+        (
+            "swapping",
+            vec!["--before", "direct", "--on", "softfault,kernel"],
+        ),
     ] {
         let file = stored(&format!("{name}.json"));
         let text = compared(&[&[&file[..]], &arguments[..]].concat());

@@ -82,7 +82,14 @@ fn assert_interrupted(lab: Child, code: i32, dir: &Path) {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     assert_eq!(groups_of(process), Vec::<PathBuf>::new());
-    assert!(is_empty(dir));
+    assert!(!swaps_to(dir) && is_empty(dir));
+}
+
+/// Whether the kernel swaps to a file in `dir`.
+fn swaps_to(dir: &Path) -> bool {
+    let dir = fs::canonicalize(dir).unwrap();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    swaps.lines().any(|line| Path::new(line).starts_with(&dir))
 }
 
 #[test]
@@ -139,6 +146,9 @@ fn while_threads_map_and_fork() {
         "storm --on softfault --file-size 32M --memory 24M",
         "pft --on kernel --file-size 1M",
         "spf --on softfault --memory 24M",
+        "anon --on kernel --memory 24M",
+        "anon --on direct --memory 24M",
+        "swap-retry --on kernel --memory 24M",
     ] {
         let dir = directory();
         let mut command = softfault(&["lab", "run"]);
@@ -151,6 +161,39 @@ fn while_threads_map_and_fork() {
         assert_interrupted(lab, 130, dir.path());
         assert!(!lives(child));
     }
+}
+
+#[test]
+fn a_killed_command_leaves_its_swap_to_the_next_one() {
+    let dir = directory();
+    let anon = |seconds: &str| {
+        let mut command = softfault(&["lab", "run", "anon", "--on", "kernel", "--pattern", "zipf"]);
+        command.args([
+            "--memory",
+            "24M",
+            "--size",
+            "32M",
+            "--threads",
+            "2",
+            "--seconds",
+            seconds,
+        ]);
+        command.arg("--dir").arg(dir.path());
+        command
+    };
+    let mut lab = start(&mut anon("100000"));
+    // Where swap is not allowed there is nothing to leave.
+    while !swaps_to(dir.path()) {
+        if lab.try_wait().unwrap().is_some() {
+            return;
+        }
+        sleep(Duration::from_millis(2));
+    }
+    signal(lab.id(), libc::SIGKILL);
+    lab.wait().unwrap();
+    assert!(!is_empty(dir.path()));
+    assert!(anon("0.1").output().unwrap().status.success());
+    assert!(!swaps_to(dir.path()) && is_empty(dir.path()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod rows;
 mod sim;
 mod softfault_rows;
 mod sum;
+mod swapping;
 mod tour;
 mod unprivileged;
 mod workloads;

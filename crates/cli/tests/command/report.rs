@@ -30,6 +30,7 @@ pub fn all() -> Vec<String> {
         "warm-start",
         "pft",
         "storm",
+        "swapping",
     ]
     .map(|name| stored(&format!("{name}.json")))
     .into()
@@ -112,6 +113,27 @@ fn policies_and_workloads_have_their_charts() {
         // What a policy is, and how to measure it again.
         "a fault keeps its VMA lock over I/O",
         "--threads 1,21,56",
+    ] {
+        let words = page.replace("<span>", "").replace("</span>", "");
+        assert!(words.contains(text), "no {text}");
+    }
+}
+
+#[test]
+fn what_swaps_stands_beside_the_device_the_kernel_and_an_lru() {
+    let dir = directory();
+    let page = page(dir.path(), &[stored("swapping.json")]);
+    for text in [
+        "<h2>anon</h2>",
+        "<h2>snapshot</h2>",
+        "Found in memory",
+        "81.5 %, LRU 82.5 %",
+        "of the speed of direct reads and writes",
+        "not run: cannot swap to swap: Operation not permitted",
+        "over budget",
+        "Longest wait: touch at the fork",
+        "4\u{a0}GiB\u{a0}of\u{a0}memory\u{a0}touched",
+        "lab run anon --on direct,softfault,kernel --pattern uniform,zipf --file-size 4G",
     ] {
         let words = page.replace("<span>", "").replace("</span>", "");
         assert!(words.contains(text), "no {text}");

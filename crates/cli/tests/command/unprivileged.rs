@@ -67,4 +67,33 @@ fn rows_without_a_cgroup_say_so() {
         }
     }
     assert!(is_empty(&files));
+
+    let mut command = Command::new(&program);
+    let arguments =
+        "lab run anon --on kernel,direct --size 1M --memory 4M --seconds 0.1 --json - --dir";
+    command.args(arguments.split(' ')).arg(&files);
+    // SAFETY: asks for a number only.
+    if unsafe { libc::geteuid() } == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let (code, out, err) = finish(&mut command);
+    assert_eq!(code, 0, "{err}");
+    let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
+    for row in &rows {
+        match row["on"].as_str() {
+            Some("kernel") => {
+                let why = row["skipped"].as_str().expect("nobody may swap");
+                assert_eq!(why.lines().count(), 1);
+                assert!(
+                    err.contains(&format!("note: kernel: not run: {why}")),
+                    "{err}"
+                );
+            }
+            _ => assert!(
+                row["skipped"].is_null() && row["accesses"].as_u64() > Some(0),
+                "{row}"
+            ),
+        }
+    }
+    assert!(is_empty(&files));
 }

@@ -24,7 +24,7 @@ fn small(workload: &str, more: &str) -> Vec<Value> {
 /// Which longest waits a row has; each is above zero.
 fn waits(row: &Value) -> Vec<&str> {
     let waits = row["longest_waits"].as_object().expect("timed");
-    assert_eq!(waits.len(), 5, "{row}");
+    assert_eq!(waits.len(), 8, "{row}");
     let timed = waits.iter().filter(|(_, wait)| !wait.is_null());
     timed
         .map(|(name, wait)| {

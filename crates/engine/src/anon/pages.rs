@@ -188,7 +188,8 @@ impl Pages {
     /// Locks a page, if it still is in this state.
     #[inline]
     pub fn try_lock(&self, page: usize, state: PageState) -> Option<PageLock<'_>> {
-        self.claim(page, state).then_some(PageLock {
+        // Not `then_some`: a lock that was not taken must not be dropped.
+        self.claim(page, state).then(|| PageLock {
             pages: self,
             page,
             state,

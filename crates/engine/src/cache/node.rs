@@ -151,6 +151,10 @@ impl Node {
                 }
             }
         }
+        if let Some(swap) = &swap {
+            // The words of the first slots; those of others come with evictions.
+            swap.slots.prepare();
+        }
         Ok(Arc::new(Self {
             folios: Slab::new(most as u32),
             index,

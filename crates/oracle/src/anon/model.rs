@@ -229,7 +229,9 @@ impl AnonModel {
                 MemoryVerb::PopulateRead | MemoryVerb::PopulateWrite | MemoryVerb::Lock => {
                     let first = page.first();
                     page.bytes.get_or_insert(first);
-                    page.is_locked |= verb == MemoryVerb::Lock && done;
+                    if verb == MemoryVerb::Lock {
+                        page.is_locked = done;
+                    }
                 }
                 MemoryVerb::Unlock => page.is_locked = false,
             }
@@ -290,6 +292,12 @@ impl AnonModel {
     pub fn locked(&self, space: usize) -> impl Iterator<Item = usize> + '_ {
         let pages = self.spaces[&space].pages.iter().enumerate();
         pages.filter_map(|(number, page)| page.as_ref()?.is_locked.then_some(number))
+    }
+
+    /// How many there are in all spaces.
+    pub fn count_locked(&self) -> usize {
+        let spaces = self.spaces.keys();
+        spaces.map(|&space| self.locked(space).count()).sum()
     }
 
     /// Pages of a space that are paid for.

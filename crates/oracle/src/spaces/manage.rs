@@ -41,8 +41,7 @@ impl Player<'_> {
             let after = self.renewed(number, &last);
             self.world.shadow().begin(number, pages.start, after);
         }
-        let rig = &self.world.rig;
-        let managed = verbs::manage(rig, &member.space, addresses(pages), verb);
+        let managed = verbs::manage(&member.space, addresses(pages), verb);
         match (managed, verb) {
             (_, MemoryVerb::DontNeed) => self.world.shadow().end(number, pages),
             (_, MemoryVerb::Free) => {
@@ -57,6 +56,7 @@ impl Player<'_> {
                 self.locked.extend(pages);
                 self.assert_locked();
             }
+            (_, MemoryVerb::Lock) => self.unlock(number, pages),
             _ => {}
         }
         match managed {

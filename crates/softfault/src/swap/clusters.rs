@@ -50,9 +50,7 @@ pub(super) struct Clusters {
     words: Box<[sync::atomic::AtomicU32]>,
     /// Held while space is taken or given back.
     filling: Mutex<()>,
-    /// False once the file system said that it takes no space beforehand.
-    fills: AtomicBool,
-    /// The same of giving back.
+    /// False once the file system said that it gives nothing back.
     trims: AtomicBool,
     /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
     trimming: WaitWord,
@@ -66,7 +64,6 @@ impl Clusters {
             bytes,
             words: (0..count).map(|_| Default::default()).collect(),
             filling: Mutex::new(()),
-            fills: AtomicBool::new(true),
             trims: AtomicBool::new(true),
             trimming: WaitWord::new(ASLEEP),
         }
@@ -79,7 +76,7 @@ impl Clusters {
         let cluster = (range.start / CLUSTER) as usize;
         // Acquire pairs with the Release in `fill` and `trim`.
         let before = self.words[cluster].fetch_add(count, Acquire);
-        if before & READY != 0 || !self.fills.load(Relaxed) {
+        if before & READY != 0 {
             return Ok(());
         }
         self.fill(cluster, count, range)
@@ -94,13 +91,10 @@ impl Clusters {
         }
         let whole = self.range(cluster);
         match self.allocate(whole.clone()) {
-            Ok(()) => {
+            // A file system that takes no space beforehand: the write will tell.
+            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
                 // Release pairs with the Acquire in `hold`.
                 word.fetch_or(READY, Release);
-                return Ok(());
-            }
-            Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
-                self.fills.store(false, Relaxed);
                 return Ok(());
             }
             Err(_) => {}
@@ -134,6 +128,12 @@ impl Clusters {
         {
             self.trimming.wake(1);
         }
+    }
+
+    /// True if all of the cluster that has `offset` has space.
+    pub(super) fn has_space(&self, offset: u64) -> bool {
+        // Relaxed: who then writes there holds it first.
+        self.words[(offset / CLUSTER) as usize].load(Relaxed) & READY != 0
     }
 
     /// Gives the space of all clusters back of which nothing is in use.

@@ -165,11 +165,17 @@ impl Plan {
         }
     }
 
-    /// The cgroup limit of a run on `on`; a process that forks has a budget in each of the two.
+    /// The budgets of all processes of a run together: a child of fork has one of its own, in the same cgroup.
+    pub fn budgets(&self, on: On) -> u64 {
+        match self.workload == Workload::Snapshot && !on.is_kernel() {
+            true => 2 * self.memory,
+            false => self.memory,
+        }
+    }
+
+    /// The cgroup limit of a run on `on`.
     pub fn limit(&self, on: On) -> Option<u64> {
-        let twice = self.workload == Workload::Snapshot && !on.is_kernel();
-        let more = if twice { self.memory } else { 0 };
-        on.limit(self.memory).map(|limit| limit + more)
+        on.limit(self.budgets(on))
     }
 
     /// Where pages go that memory has no room for.

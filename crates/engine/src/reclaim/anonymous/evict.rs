@@ -101,11 +101,16 @@ impl Node {
         }
         self.stats.evicted.add(gone as u64);
         self.anonymous_out.add(charged);
-        self.budget.uncharge(charged);
+        // The next slots' words: when they are wanted, the budget is full.
+        let kept = match &self.swap {
+            Some(swap) => swap.slots.prepare_from(charged),
+            None => 0,
+        };
+        self.budget.uncharge(charged - kept);
         Evicted {
             looked_at,
             folios: gone,
-            pages: charged as usize,
+            pages: (charged - kept) as usize,
         }
     }
 }
