@@ -44,17 +44,21 @@ use crate::swap::{Origin, View};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 mod adopt;
 mod advise;
 mod fork;
 mod inspect;
+mod keep;
+mod move_to;
 pub mod pages;
 mod remove;
+mod restrict;
 pub mod state;
 
 pub use fork::ForkError;
+pub use move_to::MoveError;
 use pages::Pages;
 pub(crate) use remove::Removal;
 pub use state::PageState;
@@ -85,6 +89,8 @@ pub struct Anonymous {
     pub(crate) cache: Option<Arc<PageCache>>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
+    /// Whether pages of it may stay ([`keep`]).
+    keeps: AtomicU32,
 }
 
 impl Anonymous {
@@ -151,6 +157,7 @@ impl Anonymous {
             pages,
             cache,
             space: AtomicU64::new(NO_SPACE),
+            keeps: AtomicU32::new(0),
         });
         if anon.cache.is_some() {
             anon.node.windows.register(&anon);
