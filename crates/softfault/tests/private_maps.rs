@@ -195,6 +195,7 @@ fn system_calls_on_what_is_in_swap() {
     let before = engine.stats().resident_bytes;
     let bytes = 3 * LEAST_MEMORY + 99;
     let source = made_file("source", bytes);
+    (&source).rewind().unwrap();
     let mut sink = made_file("sink", 0);
     let mut map = engine.map_anon(bytes).unwrap();
     assert_eq!(map.read_from(.., &mut &source).unwrap(), bytes as u64);
