@@ -1,5 +1,6 @@
-//! Models of the soft page tables: walks, maps, zaps and forks against each
-//! other. Tables have two entries here, so that four levels are 16 pages.
+//! Models of the soft page tables: walks, maps, zaps, forks and protection
+//! against each other. Tables have two entries here, so that four levels are 16
+//! pages.
 //!
 //! Bytes are plain memory to loom, and pages are told apart by them: who reads
 //! another page's bytes has used a frame after its reuse.
@@ -48,6 +49,11 @@ impl Soft {
 
     fn zap(&self, addr: usize) {
         self.0.zap(std::slice::from_ref(&(addr..addr + PAGE_SIZE)));
+    }
+
+    fn protect(&self, addr: usize) {
+        self.0
+            .protect(std::slice::from_ref(&(addr..addr + PAGE_SIZE)));
     }
 
     /// Reads as an access does: by the buffer, or by the tables.
@@ -188,6 +194,71 @@ fn a_writer_against_a_fork() {
         soft.0.make_writable(parent).unwrap();
         assert!(soft.write(&mut reader, parent, b'd'));
         assert_eq!(soft.read(&mut reader, child), Some(last));
+    });
+}
+
+#[test]
+fn a_protect_against_a_writer() {
+    explore(Some(3), || {
+        let soft = Soft::new();
+        soft.map(0, b'a');
+        let mut core = soft.core();
+        let writer = {
+            let soft = Arc::clone(&soft);
+            spawn(move || {
+                // The second by what is buffered, if it can be.
+                let wrote = soft.write(&mut core, 0, b'b');
+                (wrote, soft.write(&mut core, 0, b'c'), core)
+            })
+        };
+        soft.protect(0);
+        let mut reader = soft.core();
+        let before = soft.read(&mut reader, 0).unwrap();
+        let (first, second, mut core) = writer.join().unwrap();
+        // What is there at once is there for good: all that was written.
+        assert_eq!(soft.read(&mut reader, 0), Some(before));
+        let last = match (first, second) {
+            (false, false) => b'a',
+            (true, false) => b'b',
+            (true, true) => b'c',
+            (false, true) => panic!("writable again"),
+        };
+        assert_eq!(before, last);
+        assert!(!soft.write(&mut core, 0, b'd'), "it stays protected");
+        soft.0.make_writable(0).unwrap();
+        assert!(soft.write(&mut core, 0, b'd'));
+        assert_eq!(soft.read(&mut reader, 0), Some(b'd'));
+    });
+}
+
+#[test]
+fn an_eviction_against_a_writer() {
+    // The page is copied out and zapped, and comes back in another frame.
+    explore(Some(3), || {
+        let soft = Soft::new();
+        soft.map(0, b'a');
+        // Keeps the leaf.
+        soft.map(PAGE_SIZE, b'k');
+        let mut core = soft.core();
+        let writer = {
+            let soft = Arc::clone(&soft);
+            spawn(move || {
+                let mut last = b'a';
+                for byte in [b'b', b'c'] {
+                    if soft.write(&mut core, 0, byte) {
+                        last = byte;
+                    }
+                }
+                last
+            })
+        };
+        soft.protect(0);
+        let mut reader = soft.core();
+        let saved = soft.read(&mut reader, 0).unwrap();
+        soft.zap(0);
+        soft.map(0, saved);
+        let last = writer.join().unwrap();
+        assert_eq!(soft.read(&mut reader, 0), Some(last), "a write was lost");
     });
 }
 

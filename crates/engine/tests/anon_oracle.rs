@@ -7,8 +7,7 @@
 //! ```
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
@@ -214,7 +213,7 @@ impl AnonWorld for SoftWorld {
     }
 
     fn manage(&mut self, space: usize, pages: Range<usize>, verb: MemoryVerb) -> Expected {
-        match manage(&self.rig, &self.spaces[&space], addresses(&pages), verb) {
+        match manage(&self.spaces[&space], addresses(&pages), verb) {
             Managed::Done => Expected::Done,
             Managed::NoMemory | Managed::Io => Expected::Failed,
             Managed::Refused => Expected::Forbidden,
@@ -236,6 +235,10 @@ impl AnonWorld for SoftWorld {
 
     fn may_fail(&self) -> bool {
         self.setting.may_fail
+    }
+
+    fn most_locked(&self) -> usize {
+        self.setting.free.map_or(1000, |free| free as usize / 4)
     }
 
     fn is_resident(&self, space: usize, page: usize) -> bool {
@@ -305,9 +308,10 @@ fn any_policies() -> impl Strategy<Value = Policies> {
     })
 }
 
-/// Swap, and a budget of a half to a sixteenth of what is mapped.
+/// Swap, and a budget of a half to an eighth of what is mapped. What says where pages
+/// are stays in memory: it grows with the list, by ten pages a map and a space.
 fn any_setting() -> impl Strategy<Value = Setting> {
-    let free = prop_oneof![Just(120), Just(250), Just(600), Just(1000)];
+    let free = prop_oneof![Just(400), Just(600), Just(900), Just(1200)];
     let queue = prop_oneof![Just(0), Just(2), Just(16)];
     (any_policies(), free, queue).prop_map(|(policies, free, queue)| Setting {
         policies,
@@ -354,12 +358,17 @@ proptest! {
         let setting = Setting { may_fail: true, ..setting };
         run(setting, &with_first(ops));
     }
+}
+
+proptest! {
+    // A touch for which there is neither memory nor swap waits for a second.
+    #![proptest_config(config(3))]
 
     #[test]
     fn so_it_is_where_swap_is_full(
         setting in any_setting(),
         slots in prop_oneof![Just(1), Just(40), Just(700)],
-        ops in proptest::collection::vec(any_swap_op(false), 1..40),
+        ops in proptest::collection::vec(any_swap_op(false), 1..12),
     ) {
         let setting = Setting { may_fail: true, slots, ..setting };
         run(setting, &with_first(ops));
@@ -371,17 +380,21 @@ proptest! {
 fn a_long_run() {
     let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
-    let mut runner = TestRunner::deterministic();
-    let list = (
-        any_setting(),
-        proptest::collection::vec(any_swap_op(false), 400),
-    );
-    let mut done = 0;
-    while done < operations {
-        let (setting, ops) = list.new_tree(&mut runner).unwrap().current();
-        let ops = with_first(ops);
-        done += ops.len();
-        run(setting, &ops);
-    }
-    println!("{done} operations");
+    const LIST: usize = 400;
+    let lists = operations.div_ceil(LIST);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..config(lists as u32)
+    };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let list = proptest::collection::vec(any_swap_op(false), LIST);
+    let played = runner.run(&(any_setting(), list), |(setting, ops)| {
+        let free = setting.free.map(|free| free.max(900));
+        let setting = Setting { free, ..setting };
+        run(setting, &with_first(ops));
+        Ok(())
+    });
+    played.unwrap();
+    println!("{} operations", lists * LIST);
 }

@@ -5,7 +5,7 @@ use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultError, Interrupt, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::mmu::soft::frames::{Chain, Frames};
-use softfault_engine::mmu::{Access, MmuError, Reservation, SoftMmu, TABLE_SPAN};
+use softfault_engine::mmu::{Access, MmuError, Reservation, SoftMmu, TABLE_SPAN, Zeroed};
 use softfault_engine::{Mmu, PAGE_SIZE};
 use softfault_oracle::{Rig, TestStore};
 use std::collections::BTreeSet;
@@ -287,6 +287,148 @@ fn many_shared_frames_are_zapped_on_both_sides() {
         });
         mmu.release(parent);
         mmu.release(child);
+        assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
+    }
+}
+
+#[test]
+fn what_is_not_writable_becomes_so() {
+    // The tables of two windows, and 8 pages.
+    let mmu = SoftMmu::with_memory((2 + 4 + 8) * PAGE_SIZE).unwrap();
+    let window = reserve(&mmu, TABLE_SPAN);
+    let at = |page: usize| window.addr + page * PAGE_SIZE;
+    let make_writable = |page| mmu.make_writable(&window, at(page));
+    copy(&mmu, &window, at(0), &[1; 2 * PAGE_SIZE]).unwrap();
+    assert_eq!(mmu.zero_page(&window, at(2)), Ok(Zeroed::Nothing));
+    let before = bytes(&mmu, &window, at(0));
+    mmu.protect(&[window.range()]);
+    // Protected: the same frame. A hole: one of its own. Missing: still missing.
+    (0..4).for_each(|page| make_writable(page).unwrap());
+    assert_eq!(bytes(&mmu, &window, at(0)), before);
+    assert_eq!(
+        [0, 1, 2, 3].map(|page| byte(&mmu, at(page))),
+        [Some(1), Some(1), Some(0), None]
+    );
+    assert_ne!(bytes(&mmu, &window, at(2)), bytes(&mmu, &window, at(1)));
+    // Shared, and protected besides: a copy, for whoever writes first.
+    let child = reserve(&mmu, TABLE_SPAN);
+    mmu.fork(&window, window.range(), &child).unwrap();
+    mmu.protect(&[window.range(), child.range()]);
+    make_writable(0).unwrap();
+    assert_ne!(bytes(&mmu, &window, at(0)), before);
+    assert_eq!(bytes(&mmu, &child, child.addr), before);
+    mmu.make_writable(&child, child.addr).unwrap();
+    assert_eq!(
+        bytes(&mmu, &child, child.addr),
+        before,
+        "nobody else has it"
+    );
+    // Out of frames: it stays as it was.
+    while let Ok(()) = mmu.fill(&window, at(20 + mmu.present_pages()), PAGE_SIZE) {}
+    let before = bytes(&mmu, &window, at(1));
+    assert_eq!(make_writable(1), Err(MmuError::NoMemory));
+    assert_eq!(bytes(&mmu, &window, at(1)), before);
+    assert_eq!(byte(&mmu, at(1)), Some(1));
+    mmu.release(child);
+    make_writable(1).unwrap();
+    assert_eq!(bytes(&mmu, &window, at(1)), before);
+    mmu.release(window);
+    assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
+}
+
+/// Where a page's bytes are, which are those that are read.
+fn bytes(mmu: &SoftMmu, window: &Reservation, addr: usize) -> *const u8 {
+    let bytes = mmu.bytes(window, addr);
+    // SAFETY: a page that is there.
+    assert_eq!(Some(unsafe { *bytes }), byte(mmu, addr));
+    bytes
+}
+
+/// Pages of all kinds over two tables and a bit, and the byte of each.
+fn of_all_kinds(mmu: &SoftMmu, window: &Reservation) -> Vec<Option<u8>> {
+    let mut expected = Vec::new();
+    for page in 0..1100 {
+        let addr = window.addr + page * PAGE_SIZE;
+        let value = page as u8 | 1;
+        expected.push(match page % 5 {
+            0 | 1 if page / 256 != 1 => {
+                copy(mmu, window, addr, &[value; PAGE_SIZE]).unwrap();
+                Some(value)
+            }
+            2 if page % 25 == 2 => {
+                mmu.zero_page(window, addr).unwrap();
+                Some(0)
+            }
+            _ => None,
+        });
+        if page % 5 == 1 {
+            mmu.protect(from_ref(&(addr..addr + PAGE_SIZE)));
+        }
+    }
+    expected
+}
+
+fn shown(mmu: &SoftMmu, addr: usize, pages: usize) -> Vec<Option<u8>> {
+    let addrs = (addr..).step_by(PAGE_SIZE).take(pages);
+    addrs.map(|addr| byte(mmu, addr)).collect()
+}
+
+#[test]
+fn moved_pages_are_the_same_and_missing_ones_are_missing() {
+    for shift in [0, 1, 511] {
+        let mmu = SoftMmu::new();
+        let [from, to] = [(); 2].map(|()| reserve(&mmu, 4 * TABLE_SPAN));
+        let expected = of_all_kinds(&mmu, &from);
+        let frames = mmu.present_pages();
+        let first = bytes(&mmu, &from, from.addr);
+        let place = to.addr + shift * PAGE_SIZE;
+        let moved = mmu.move_pages((&from, from.addr), (&to, place), 1100 * PAGE_SIZE);
+        moved.unwrap();
+        assert_eq!(shown(&mmu, place, 1100), expected);
+        assert_eq!(shown(&mmu, from.addr, 1100), vec![None; 1100]);
+        assert_eq!(mmu.present_pages(), frames);
+        assert_eq!(bytes(&mmu, &to, place), first, "no byte was copied");
+        // Within one window, in its own tables.
+        let half = 1400 * PAGE_SIZE;
+        mmu.move_pages((&to, place), (&to, place + half), 40 * PAGE_SIZE)
+            .unwrap();
+        assert_eq!(shown(&mmu, place + half, 40), expected[..40]);
+        assert_eq!(shown(&mmu, place, 40), vec![None; 40]);
+        mmu.release(from);
+        mmu.release(to);
+        assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
+    }
+}
+
+#[test]
+fn a_move_that_fails_leaves_each_page_in_one_place() {
+    for spare_tables in 0..3 {
+        // One of each upper level, and a leaf each of three pages.
+        let mmu = SoftMmu::with_memory((2 + 2 + 3 * 2 + spare_tables) * PAGE_SIZE).unwrap();
+        let [from, to] = [(); 2].map(|()| reserve(&mmu, 3 * TABLE_SPAN));
+        for leaf in 0..3 {
+            let addr = from.addr + leaf * TABLE_SPAN;
+            copy(&mmu, &from, addr, &[leaf as u8 + 1; PAGE_SIZE]).unwrap();
+        }
+        let whole = 3 * TABLE_SPAN;
+        let moved = mmu.move_pages((&from, from.addr), (&to, to.addr), whole);
+        // All but the page for which there was no table any more.
+        assert_eq!(moved, Err(MmuError::NoMemory), "{spare_tables} tables");
+        for leaf in 0..3 {
+            let value = Some(leaf as u8 + 1);
+            let (old, new) = match leaf < spare_tables {
+                true => (None, value),
+                false => (value, None),
+            };
+            assert_eq!(
+                byte(&mmu, from.addr + leaf * TABLE_SPAN),
+                old,
+                "leaf {leaf}"
+            );
+            assert_eq!(byte(&mmu, to.addr + leaf * TABLE_SPAN), new, "leaf {leaf}");
+        }
+        mmu.release(from);
+        mmu.release(to);
         assert_eq!((mmu.present_pages(), mmu.table_pages()), (0, 1));
     }
 }

@@ -49,13 +49,15 @@ pub enum MemoryVerb {
 
 impl MemoryVerb {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::DontNeed,
         Self::Free,
         Self::Cold,
         Self::PageOut,
         Self::PopulateRead,
         Self::PopulateWrite,
+        Self::Lock,
+        Self::Unlock,
     ];
 }
 

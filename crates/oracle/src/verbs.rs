@@ -1,13 +1,12 @@
 //! The engine's verbs on anonymous memory, by their names here.
 
-use crate::Rig;
 use crate::op::MemoryVerb;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::cache::{Node, OnTruncate};
-use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
 use softfault_engine::mm::{AddressSpace, Backing};
 use softfault_engine::swap::Origin;
 use sync::Arc;
@@ -26,15 +25,27 @@ pub enum Managed {
 }
 
 /// Does it.
-pub fn manage(rig: &Rig, space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Managed {
+pub fn manage(space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Managed {
+    let interrupt = &NeverInterrupted;
     let advised = match verb {
         MemoryVerb::DontNeed => space.dont_need(range),
         MemoryVerb::Free => space.free(range),
         MemoryVerb::Cold => space.cold(range),
         MemoryVerb::PageOut => space.page_out(range),
-        MemoryVerb::PopulateRead => return populate(rig, space, range, false),
-        MemoryVerb::PopulateWrite => return populate(rig, space, range, true),
-        MemoryVerb::Lock | MemoryVerb::Unlock => return Managed::Done,
+        MemoryVerb::PopulateRead => return came(fault::populate(space, range, false, interrupt)),
+        MemoryVerb::PopulateWrite => return came(fault::populate(space, range, true, interrupt)),
+        MemoryVerb::Lock => {
+            let locked = came(fault::lock(space, range.clone(), true, interrupt));
+            if locked != Managed::Done {
+                // What came first is locked.
+                fault::unlock(space, range);
+            }
+            return locked;
+        }
+        MemoryVerb::Unlock => {
+            fault::unlock(space, range);
+            return Managed::Done;
+        }
     };
     match advised {
         Ok(()) => Managed::Done,
@@ -42,21 +53,14 @@ pub fn manage(rig: &Rig, space: &AddressSpace, range: Range<usize>, verb: Memory
     }
 }
 
-fn populate(rig: &Rig, space: &AddressSpace, range: Range<usize>, write: bool) -> Managed {
-    let flags = FaultFlags {
-        write,
-        ..FaultFlags::default()
-    };
-    let _ = rig;
-    for addr in range.step_by(PAGE_SIZE) {
-        match fault::handle(space, addr, flags, &NeverInterrupted) {
-            Outcome::Mapped => {}
-            Outcome::Error(FaultError::NoMemory) => return Managed::NoMemory,
-            Outcome::Error(FaultError::Io(_)) => return Managed::Io,
-            _ => return Managed::Refused,
-        }
+fn came(populated: Populated) -> Managed {
+    match populated {
+        Populated::Done => Managed::Done,
+        Populated::Failed(_, FaultError::NoMemory) => Managed::NoMemory,
+        Populated::Failed(_, FaultError::Io(_)) => Managed::Io,
+        Populated::Failed(..) => Managed::Refused,
+        Populated::Interrupted(_) => unreachable!("nobody does"),
     }
-    Managed::Done
 }
 
 /// True if the page at `address` is anonymous memory, and resident.

@@ -40,7 +40,7 @@ impl Anonymous {
             return Err(ForkError::Budget);
         }
         if parent.node.pinned_pages() > 0 {
-            anon.let_go();
+            anon.let_all_go();
         }
         let mut clean = None;
         for span in anon.window.spans(anon.addresses()) {
@@ -60,7 +60,7 @@ impl Anonymous {
     }
 
     /// No page stays.
-    fn let_go(&self) {
+    fn let_all_go(&self) {
         let mut page = self.pages.next_used(0);
         while page < self.pages.count() {
             let state = self.pages.state(page);

@@ -229,7 +229,9 @@ impl AnonModel {
                 MemoryVerb::PopulateRead | MemoryVerb::PopulateWrite | MemoryVerb::Lock => {
                     let first = page.first();
                     page.bytes.get_or_insert(first);
-                    page.is_locked |= verb == MemoryVerb::Lock && done;
+                    if verb == MemoryVerb::Lock {
+                        page.is_locked = done;
+                    }
                 }
                 MemoryVerb::Unlock => page.is_locked = false,
             }
@@ -292,15 +294,22 @@ impl AnonModel {
         pages.filter_map(|(number, page)| page.as_ref()?.is_locked.then_some(number))
     }
 
+    /// How many there are in all spaces.
+    pub fn count_locked(&self) -> usize {
+        let spaces = self.spaces.keys();
+        spaces.map(|&space| self.locked(space).count()).sum()
+    }
+
     /// Pages of a space that are paid for.
     pub fn paid(&self, space: usize) -> Paid {
         let pages = || self.spaces[&space].pages.iter().flatten();
         let is_there = |page: &&Page| page.is_written && !page.is_free;
-        // A touch of a copy maps what is around it.
-        let may_be = |page: &&Page| page.bytes.is_some() || page.origin.is_some();
-        Paid {
-            least: pages().filter(is_there).count(),
-            most: pages().filter(may_be).count(),
-        }
+        // A touch of a copy maps what is around it, also where it was unmapped.
+        let most = match pages().any(|page| page.origin.is_some()) {
+            true => usize::MAX,
+            false => pages().filter(|page| page.bytes.is_some()).count(),
+        };
+        let least = pages().filter(is_there).count();
+        Paid { least, most }
     }
 }

@@ -75,6 +75,10 @@ pub trait AnonWorld: Sync {
     fn may_fail(&self) -> bool {
         false
     }
+    /// How many pages, of all spaces, may be locked at a time.
+    fn most_locked(&self) -> usize {
+        0
+    }
     /// True if a page that is locked is in memory.
     fn is_resident(&self, _space: usize, _page: usize) -> bool {
         true
@@ -251,7 +255,12 @@ impl Play<'_, '_> {
     }
 
     fn manage(&mut self, space: usize, pages: &Range<usize>, verb: MemoryVerb) {
-        let pages = self.models[0].subject(space, pages, verb);
+        let mut pages = self.models[0].subject(space, pages, verb);
+        if verb == MemoryVerb::Lock {
+            let most = (self.worlds.iter().map(|world| world.most_locked())).min();
+            let left = (most.unwrap_or(0)).saturating_sub(self.models[0].count_locked());
+            pages.end = pages.end.min(pages.start + left);
+        }
         if pages.is_empty() {
             return;
         }
@@ -330,7 +339,7 @@ fn write(
         }
         let found = insist(world, || way.write(space, part.start, &data));
         if found == Expected::Failed && world.may_fail() {
-            continue;
+            return;
         }
         assert_eq!(found, expected, "space {space}, write at {part:?}");
         if expected != Expected::Done {
@@ -401,12 +410,12 @@ fn read(
         if expected == Expected::Done
             && settle(model, world, &mut *way, space, &part, None) == Expected::Failed
         {
-            continue;
+            return;
         }
         let found = &mut buffer[..part.len()];
         let touched = insist(world, || way.read(space, part.start, found));
         if touched == Expected::Failed && world.may_fail() {
-            continue;
+            return;
         }
         assert_eq!(touched, expected, "space {space}, read at {part:?}");
         // What may still become zeros may just have.

@@ -75,9 +75,9 @@ impl UffdMmu {
             .uffd_copy(descriptor, &vma, pages, bytes_ps, act)
     }
 
-    fn enter(&self, addr: usize, bytes: usize, first: impl Fn(usize) -> u64) {
+    fn enter(&self, addr: usize, bytes: usize, page: Page) {
         for at in (0..bytes).step_by(PAGE_SIZE) {
-            self.windows.enter(addr + at, Page::new(first(at)));
+            self.windows.enter(addr + at, page);
         }
     }
 
@@ -139,10 +139,17 @@ impl Mmu for UffdMmu {
             // SAFETY: the caller's promise.
             unsafe { self.soft.copy(window, addr, source, bytes, access) }
         })?;
-        // SAFETY: the first word of each page of the source, which is readable.
-        self.enter(addr, bytes, |at| unsafe {
-            source.add(at).cast::<u64>().read_unaligned()
-        });
+        let (protection, _) = self.kind(window.addr);
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            // SAFETY: a page of the source, which is readable.
+            let source = unsafe { core::slice::from_raw_parts(source.add(at), PAGE_SIZE) };
+            let page = match (protection, access) {
+                (Protection::ReadWrite, Access::Writable) => Page::of(source),
+                (Protection::ReadWrite, Access::ReadOnly) => Page::of(source).protected(),
+                _ => Page::new(first_word(source)),
+            };
+            self.windows.enter(addr + at, page);
+        }
         Ok(())
     }
 
@@ -150,7 +157,7 @@ impl Mmu for UffdMmu {
         self.copied(window, addr, bytes, 0, || {
             self.soft.zero(window, addr, bytes)
         })?;
-        self.enter(addr, bytes, |_| 0);
+        self.enter(addr, bytes, Page::new(0));
         Ok(())
     }
 
@@ -160,34 +167,78 @@ impl Mmu for UffdMmu {
                 self.soft.fill(window, page, PAGE_SIZE)
             })?;
         }
-        self.enter(addr, bytes, |_| 0);
+        self.enter(addr, bytes, Page::new(0));
         Ok(())
     }
 
     fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
-        self.fill(window, addr, PAGE_SIZE)?;
+        let (_, descriptor) = self.kind(window.addr);
+        let vma = self.windows.vma(addr).ok_or(MmuError::Gone)?;
+        self.soft.zero_page(window, addr)?;
+        let descriptor = &self.descriptors[descriptor];
+        self.kernel.zero_page(descriptor, &vma, || {
+            self.windows.enter(addr, Page::zeros());
+        });
+        self.kernel.protect_zeros(|| {
+            self.windows.protect(&(addr..addr + PAGE_SIZE));
+        });
+        if self.kernel.scan(|| self.windows.is_zeros(addr)) {
+            return Ok(Zeroed::Nothing);
+        }
+        // Somebody wrote to it before it was protected.
+        self.make_writable(window, addr)?;
         Ok(Zeroed::Memory)
     }
 
     fn protect(&self, ranges: &[Range<usize>]) {
+        for range in ranges {
+            self.kernel.protect(|| self.windows.protect(range));
+        }
         self.soft.protect(ranges);
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
-        self.soft.make_writable(window, addr)
+        self.kernel.unprotect(|| {
+            self.soft.make_writable(window, addr)?;
+            self.windows.make_writable(addr);
+            Ok(())
+        })
     }
 
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        self.soft.bytes(window, addr)
+        let bytes = self.soft.bytes(window, addr).cast_mut();
+        // What was written is in no frame so far.
+        let page = self.windows.page(addr).expect("a page that is there");
+        for (at, word) in page.words() {
+            // SAFETY: a word of the page's frame, which nobody uses: what reads and
+            // writes it goes by `windows`, and the caller keeps it. Zeros without
+            // memory have no frame, and nothing was written there.
+            unsafe {
+                let place = bytes.add(at).cast::<u64>();
+                if place.read_unaligned() != word {
+                    place.write_unaligned(word);
+                }
+            }
+        }
+        bytes
     }
 
     fn move_pages(
         &self,
-        from: (&Reservation, usize),
-        to: (&Reservation, usize),
+        (from, from_addr): (&Reservation, usize),
+        (to, to_addr): (&Reservation, usize),
         bytes: usize,
     ) -> Result<(), MmuError> {
-        self.soft.move_pages(from, to, bytes)
+        let (_, descriptor) = self.kind(to.addr);
+        let vma = self.windows.vma(to_addr).ok_or(MmuError::Gone)?;
+        self.soft
+            .move_pages((from, from_addr), (to, to_addr), bytes)?;
+        self.kernel
+            .move_pages(&self.descriptors[descriptor], &vma, || {
+                self.windows
+                    .move_pages(&(from_addr..from_addr + bytes), to_addr)
+            });
+        Ok(())
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {
@@ -201,4 +252,9 @@ impl Mmu for UffdMmu {
         // SAFETY: the caller's promise.
         unsafe { self.soft.read(addr, target, bytes) }
     }
+}
+
+fn first_word(page: &[u8]) -> u64 {
+    let (words, _) = page.as_chunks();
+    u64::from_ne_bytes(words[0])
 }

@@ -6,7 +6,7 @@ use crate::engine::Inner;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::mm::{Backing, Protection};
+use softfault_engine::mm::Backing;
 use softfault_engine::swap::Origin;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,10 +51,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         }
         return;
     };
-    let needed = |engine: &&Arc<Inner>| {
-        let place = Arc::as_ptr(engine);
-        memory.iter().any(|memory| memory.engine == place)
-    };
+    let needed = |engine: &&Arc<Inner>| memory.iter().any(|memory| pays(engine, memory));
     for engine in engines.iter().filter(needed) {
         // What it has is lost if that fails.
         let _ = engine.begin_in_child(process);
@@ -69,10 +66,10 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
     }
     let mut adopted = HashMap::new();
     for memory in memory {
-        let parents: *const Anonymous = memory.get();
-        match adopt(engines, process, memory) {
+        let parents = Arc::as_ptr(memory.get()) as usize;
+        match adopt(engines, process, space, memory) {
             Some(anon) => {
-                adopted.insert(parents as usize, anon.clone());
+                adopted.insert(parents, anon.clone());
                 memory.hand_over(Some(anon));
             }
             None => lose(memory, memory.get().addresses()),
@@ -98,18 +95,22 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
     process::set(Some(process));
 }
 
+/// True if the memory was of this engine, in the parent.
+fn pays(engine: &Inner, memory: &Place) -> bool {
+    (engine.parents()).is_some_and(|parents| Arc::ptr_eq(&parents.node, memory.get().node()))
+}
+
 fn adopt(
     engines: &[Arc<Inner>],
     process: &'static Process,
+    space: &Space,
     memory: &Place,
 ) -> Option<Arc<Anonymous>> {
-    let engine = engines
-        .iter()
-        .find(|engine| Arc::as_ptr(engine) == memory.engine)?;
+    let engine = engines.iter().find(|engine| pays(engine, memory))?;
     let node = &engine.managed()?.node;
     let parents = memory.get();
     let window = parents.addresses();
-    let window = process.mmu().adopt(window, Protection::ReadWrite).ok()?;
+    let window = process.mmu().adopt(window, &space.windows).ok()?;
     let origin = parents.origin().map(|origin| Origin {
         store: origin.store.clone(),
         offset: origin.offset,

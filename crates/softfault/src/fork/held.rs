@@ -5,7 +5,7 @@ use super::registry::{self, Registry};
 use crate::engine::Inner;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
-use crate::uffd::Windows;
+use crate::uffd::Lists;
 use softfault_engine::mm::Frozen;
 use softfault_engine::reclaim::Stopped;
 use std::sync::{Arc, MutexGuard};
@@ -27,7 +27,7 @@ pub(super) struct Held {
 /// The process's address space.
 pub(super) struct Space {
     pub(super) process: &'static Process,
-    pub(super) windows: MutexGuard<'static, Windows>,
+    pub(super) windows: Lists<'static>,
     pub(super) frozen: Frozen<'static>,
 }
 

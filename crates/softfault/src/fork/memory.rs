@@ -1,42 +1,40 @@
 //! A map's private memory, which is the child's own once the process has forked.
 
 use super::registry;
-use crate::engine::Inner;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use softfault_engine::anon::Anonymous;
 use std::sync::Arc;
 
-/// Private memory that a map shows, known to who forks.
+/// Private memory that a map shows.
 pub(crate) struct Memory {
     place: Arc<Place>,
+    lent: bool,
 }
 
 /// What has to be changed in a child.
 pub(super) struct Place {
-    /// An [`Arc`]'s. In a child it is that of the memory which was taken over.
-    anon: AtomicPtr<Anonymous>,
+    /// A [`Box`]'s. In a child it is that of the memory which was taken over, and the
+    /// parent's stays where it is.
+    anon: AtomicPtr<Arc<Anonymous>>,
     /// A child could not take it over.
     lost: AtomicBool,
-    /// Immutable. The engine, by its address.
-    pub(super) engine: *const Inner,
 }
 
-// SAFETY: the engine's address is only compared.
-unsafe impl Send for Place {}
-// SAFETY: as above.
-unsafe impl Sync for Place {}
-
 impl Memory {
-    /// Memory that is mapped: from now on children inherit it.
-    pub(crate) fn new(engine: &Arc<Inner>, anon: Arc<Anonymous>) -> Self {
+    /// Memory that children know nothing of.
+    pub(crate) fn new(anon: Arc<Anonymous>) -> Self {
         let place = Arc::new(Place {
-            anon: AtomicPtr::new(Arc::into_raw(anon).cast_mut()),
+            anon: AtomicPtr::new(Box::into_raw(Box::new(anon))),
             lost: AtomicBool::new(false),
-            engine: Arc::as_ptr(engine),
         });
-        registry::know_memory(&place);
-        Self { place }
+        Self { place, lent: false }
+    }
+
+    /// Lets children inherit it. It is mapped.
+    pub(crate) fn lend(&mut self) {
+        self.lent = true;
+        registry::know_memory(&self.place);
     }
 
     /// True if it belongs to a parent of this process, which could not take it over.
@@ -46,38 +44,49 @@ impl Memory {
 
     /// The memory itself, which children do not inherit any more.
     pub(crate) fn into_inner(self) -> Arc<Anonymous> {
-        registry::forget_memory(&self.place);
-        let anon = self
-            .place
-            .anon
-            .swap(core::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: `new` had it, and nobody else looks for it any more.
-        unsafe { Arc::from_raw(anon) }
+        Arc::clone(&self)
     }
 }
 
 impl Deref for Memory {
-    type Target = Anonymous;
+    type Target = Arc<Anonymous>;
 
-    fn deref(&self) -> &Anonymous {
+    fn deref(&self) -> &Arc<Anonymous> {
         self.place.get()
     }
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.lent {
+            registry::forget_memory(&self.place);
+        }
+    }
+}
+
 impl Place {
-    /// The memory. It is there as long as the place is known.
-    pub(super) fn get(&self) -> &Anonymous {
+    /// The memory.
+    pub(super) fn get(&self) -> &Arc<Anonymous> {
         // Relaxed: it changes where there is one thread.
-        // SAFETY: an `Arc` that this has until the map is dropped.
+        // SAFETY: boxed, and there until this is dropped.
         unsafe { &*self.anon.load(Ordering::Relaxed) }
     }
 
-    /// In a child: the memory is this from now on, or is lost. What it was is the
-    /// parent's for ever.
+    /// In a child: the memory is this from now on, or is lost.
     pub(super) fn hand_over(&self, anon: Option<Arc<Anonymous>>) {
         match anon {
-            Some(anon) => (self.anon).store(Arc::into_raw(anon).cast_mut(), Ordering::Relaxed),
+            Some(anon) => {
+                let anon = Box::into_raw(Box::new(anon));
+                self.anon.store(anon, Ordering::Relaxed);
+            }
             None => self.lost.store(true, Ordering::Relaxed),
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: boxed by `new` or `hand_over`, and nobody looks for it any more.
+        drop(unsafe { Box::from_raw(*self.anon.get_mut()) });
     }
 }

@@ -27,12 +27,14 @@ mod current;
 mod heirs;
 mod held;
 mod memory;
+mod own;
 mod registry;
 
 pub(crate) use born::Born;
 pub(crate) use current::Current;
 pub(crate) use heirs::live as heirs_live;
 pub(crate) use memory::Memory;
+pub(crate) use own::Own;
 pub(crate) use registry::{forget_engine, know_engine};
 
 use held::Held;

@@ -50,9 +50,7 @@ pub(super) struct Clusters {
     words: Box<[sync::atomic::AtomicU32]>,
     /// Held while space is taken or given back.
     filling: Mutex<()>,
-    /// False once the file system said that it takes no space beforehand.
-    fills: AtomicBool,
-    /// The same of giving back.
+    /// False once the file system said that it gives nothing back.
     trims: AtomicBool,
     /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
     trimming: WaitWord,
@@ -66,7 +64,6 @@ impl Clusters {
             bytes,
             words: (0..count).map(|_| Default::default()).collect(),
             filling: Mutex::new(()),
-            fills: AtomicBool::new(true),
             trims: AtomicBool::new(true),
             trimming: WaitWord::new(ASLEEP),
         }
@@ -79,7 +76,7 @@ impl Clusters {
         let cluster = (range.start / CLUSTER) as usize;
         // Acquire pairs with the Release in `fill` and `trim`.
         let before = self.words[cluster].fetch_add(count, Acquire);
-        if before & READY != 0 || !self.fills.load(Relaxed) {
+        if before & READY != 0 {
             return Ok(());
         }
         self.fill(cluster, count, range)
@@ -94,13 +91,10 @@ impl Clusters {
         }
         let whole = self.range(cluster);
         match self.allocate(whole.clone()) {
-            Ok(()) => {
+            // A file system that takes no space beforehand: the write will tell.
+            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
                 // Release pairs with the Acquire in `hold`.
                 word.fetch_or(READY, Release);
-                return Ok(());
-            }
-            Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
-                self.fills.store(false, Relaxed);
                 return Ok(());
             }
             Err(_) => {}
@@ -126,14 +120,20 @@ impl Clusters {
         let before = self.words[cluster].fetch_sub(count, Release);
         debug_assert!(before & HELD >= count, "cluster {cluster}");
         let left = before - count;
+        // AcqRel: where the trimmer has taken calls anew already, it is woken; where it
+        // has not, its Acquire pairs with this, and it sees what was released.
         if left & HELD == 0
             && self.trims.load(Relaxed)
-            && self.trimming.load(Relaxed) == ASLEEP
-            // Relaxed: the trimmer looks at all words after it has slept.
-            && self.trimming.compare_exchange(ASLEEP, CALLED, Relaxed, Relaxed).is_ok()
+            && self.trimming.fetch_or(CALLED, AcqRel) == ASLEEP
         {
             self.trimming.wake(1);
         }
+    }
+
+    /// True if all of the cluster that has `offset` has space.
+    pub(super) fn has_space(&self, offset: u64) -> bool {
+        // Relaxed: who then writes there holds it first.
+        self.words[(offset / CLUSTER) as usize].load(Relaxed) & READY != 0
     }
 
     /// Gives the space of all clusters back of which nothing is in use.
@@ -163,8 +163,9 @@ impl Clusters {
     /// Lets `ns` pass, and takes calls anew; false when it is over.
     pub(super) fn wait_for_calm(&self, ns: u64) -> bool {
         self.trimming.wait(CALLED, Some(ns));
+        // Acquire pairs with the Release in `release`.
         (self.trimming)
-            .compare_exchange(CALLED, ASLEEP, Relaxed, Relaxed)
+            .compare_exchange(CALLED, ASLEEP, AcqRel, Relaxed)
             .is_ok()
     }
 

@@ -145,3 +145,100 @@ fn is_ours(name: &OsStr) -> bool {
             && numbers.all(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::path::PathBuf;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
+            std::fs::create_dir(&dir).unwrap();
+            Self(dir)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(&self.0).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_had_a_name_loses_it_at_once() {
+        let dir = Dir::new("named");
+        let made = [named(&dir.0).unwrap(), named(&dir.0).unwrap()];
+        assert!(dir.names().is_empty());
+        for fd in made {
+            let made = sized(fd, 1 << 20).unwrap();
+            assert_eq!(File::from(made.fd).metadata().unwrap().len(), 1 << 20);
+        }
+    }
+
+    /// A process that has `path` locked, until it is killed.
+    fn holder(path: &Path) -> libc::pid_t {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let mut ready = [0; 2];
+        // SAFETY: a pipe, and a child that makes system calls only.
+        unsafe {
+            assert_eq!(libc::pipe(ready.as_mut_ptr()), 0);
+            let child = libc::fork();
+            if child == 0 {
+                let fd = libc::open(path.as_ptr(), libc::O_RDWR);
+                let answer = libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) as u8;
+                libc::write(ready[1], (&raw const answer).cast(), 1);
+                loop {
+                    libc::pause();
+                }
+            }
+            let mut answer = 1u8;
+            assert_eq!(libc::read(ready[0], (&raw mut answer).cast(), 1), 1);
+            assert_eq!(answer, 0, "it has the lock");
+            ready.into_iter().for_each(|fd| _ = libc::close(fd));
+            child
+        }
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_nothing_else() {
+        let dir = Dir::new("left");
+        let held = "softfault-1-1.swap";
+        let others = [
+            "softfault-1-.swap",
+            "softfault-a-1.swap",
+            "softfault-1-1.swap.old",
+            "swap",
+        ];
+        let left = "softfault-99999999-0.swap";
+        for name in others.iter().chain([&held, &left]) {
+            File::create(dir.0.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(dir.0.join("swap"), dir.0.join("softfault-2-2.swap")).unwrap();
+        let child = holder(&dir.0.join(held));
+        remove_left(&dir.0);
+        let mut stay: Vec<_> = others.to_vec();
+        stay.extend([held, "softfault-2-2.swap"]);
+        stay.sort();
+        assert_eq!(dir.names(), stay);
+        // SAFETY: our own child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, core::ptr::null_mut(), 0);
+        }
+        remove_left(&dir.0);
+        stay.retain(|&name| name != held);
+        assert_eq!(dir.names(), stay);
+    }
+}

@@ -48,7 +48,7 @@ struct Disk {
 /// Where slots are in the file.
 enum Layout {
     Plain(Plain),
-    Packed(Packed),
+    Packed(Box<Packed>),
 }
 
 impl SwapFile {
@@ -85,7 +85,9 @@ impl SwapFile {
         let slots = bytes / PAGE;
         let layout = match compression {
             Compression::None => Plain::new(slots).map(Layout::Plain),
-            Compression::Lz4 => Packed::new(slots, align).map(Layout::Packed),
+            Compression::Lz4 => {
+                Packed::new(slots, align).map(|packed| Layout::Packed(Box::new(packed)))
+            }
         };
         let clusters = Arc::new(Clusters::new(fd.try_clone()?, file_bytes));
         let disk = Disk {
@@ -126,6 +128,11 @@ impl SwapFile {
     /// How the file is read and written.
     pub fn mode(&self) -> Mode {
         self.disk.mode
+    }
+
+    /// True if that is past the kernel's page cache.
+    pub fn is_direct(&self) -> bool {
+        !self.disk.is_buffered()
     }
 
     /// Bytes that were written to the file.
@@ -369,6 +376,60 @@ impl Compression {
         match self {
             Self::None => 1,
             Self::Lz4 => packed::TIMES_LONGER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    #[repr(align(4096))]
+    struct Pages([u8; 8 * PAGE_SIZE]);
+
+    struct Answer(Cell<Option<Result<usize, StoreError>>>);
+
+    impl Complete for Answer {
+        fn complete(&self, _cookie: u64, result: Result<usize, StoreError>) {
+            self.0.set(Some(result));
+        }
+    }
+
+    /// Somebody cut the file: what comes back short are not zeros.
+    #[test]
+    fn a_short_read_is_an_error() {
+        for compression in [Compression::None, Compression::Lz4] {
+            let rings = Arc::new(Rings::new().unwrap());
+            let dir = std::env::temp_dir();
+            let file = SwapFile::create(&dir, 1 << 20, compression, Some(rings)).unwrap();
+            let mut pages = Box::new(Pages(core::array::from_fn(|at| (at * at / 7) as u8)));
+            let each = pages.0.chunks(PAGE_SIZE).map(<[u8]>::as_ptr);
+            let each: Vec<_> = each.collect();
+            // SAFETY: the pages are ours.
+            unsafe { file.write(0, &each) }.unwrap();
+            let bytes = file.bytes_written() as i64;
+            // SAFETY: no memory involved.
+            let cut = unsafe { libc::ftruncate(file.disk.fd.as_raw_fd(), bytes - 512) };
+            assert_eq!(cut, 0);
+            let buffer = pages.0.as_mut_ptr();
+            // SAFETY: the pages are ours.
+            let read = unsafe { file.read(0, buffer, 8 * PAGE_SIZE) };
+            assert_eq!(read, Err(StoreError(libc::EIO)));
+            // SAFETY: as above.
+            let read = unsafe { file.read(0, buffer, PAGE_SIZE) };
+            assert_eq!(read, Ok(PAGE_SIZE), "the first is whole");
+            let ahead = Read {
+                cookie: 1,
+                offset: 0,
+                buffer,
+                bytes: 8 * PAGE_SIZE,
+            };
+            // SAFETY: as above.
+            assert_eq!(unsafe { file.submit(&[ahead]) }, 1);
+            let answer = Answer(Cell::new(None));
+            while file.reap(1, &answer, u64::MAX / 4) == Reap::TimedOut {}
+            assert_eq!(answer.0.get(), Some(Err(StoreError(libc::EIO))));
         }
     }
 }

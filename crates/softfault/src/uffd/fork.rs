@@ -8,14 +8,23 @@ use super::mmu::{CLOSED, UffdMmu, Windows};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use libc::{c_int, c_void};
-use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{MmuError, Reservation};
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
+/// The lists of all windows, and of those that may only be read, locked.
+pub struct Lists<'a> {
+    windows: MutexGuard<'a, Windows>,
+    restricted: MutexGuard<'a, BTreeSet<usize>>,
+}
+
 impl UffdMmu {
-    /// Keeps the list of windows still while the process forks.
-    pub fn fork_prepare(&self) -> MutexGuard<'_, Windows> {
-        self.windows()
+    /// Keeps the lists of windows still while the process forks.
+    pub fn fork_prepare(&self) -> Lists<'_> {
+        Lists {
+            windows: self.windows(),
+            restricted: self.restricted(),
+        }
     }
 
     /// Lets children inherit a window, or not any more.
@@ -31,7 +40,7 @@ impl UffdMmu {
 
     /// In the child: nothing of the parent's is to be touched through what was
     /// inherited, and every window that was not answers with SIGSEGV.
-    pub fn fork_child(&self, windows: &Windows) {
+    pub fn fork_child(&self, lists: &Lists<'_>) {
         for slot in &self.descriptors {
             let fd = slot.swap(CLOSED, Ordering::Relaxed);
             if fd != CLOSED {
@@ -41,7 +50,7 @@ impl UffdMmu {
         }
         self.zap.fork_child();
         self.pagemap.fork_child();
-        for (&start, &(end, _)) in windows {
+        for (&start, &(end, _)) in &*lists.windows {
             // NOREPLACE leaves alone what was lent, and what somebody may have put
             // there.
             nothing_at(&(start..end), libc::MAP_FIXED_NOREPLACE);
@@ -52,12 +61,13 @@ impl UffdMmu {
     /// inherited: it shows what the parent's showed, and what is missing is
     /// missing. Nothing is protected, and writes go to copies. Nobody has touched
     /// it yet: the kernel would have filled it with zeros.
-    pub fn adopt(
-        &self,
-        range: Range<usize>,
-        protection: Protection,
-    ) -> Result<Reservation, MmuError> {
+    pub fn adopt(&self, range: Range<usize>, parents: &Lists<'_>) -> Result<Reservation, MmuError> {
+        let known = parents.windows.get(&range.start);
+        let &(_, protection) = known.ok_or(MmuError::Gone)?;
         let window = self.register(range.clone(), protection)?;
+        if parents.restricted.contains(&range.start) {
+            self.restricted().insert(range.start);
+        }
         self.lend(&range, false);
         Ok(window)
     }

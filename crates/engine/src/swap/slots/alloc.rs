@@ -1,7 +1,9 @@
 //! Giving out a run of slots.
 
 use super::Slots;
-use super::lists::{Hand, class};
+use super::lists::{Current, Hand, class};
+use super::queue::Taken;
+use super::run::Best;
 use core::ops::Range;
 use sync::atomic::Ordering::Relaxed;
 
@@ -18,12 +20,25 @@ impl Slots {
         }
         let mut hand = self.hand.lock();
         let hand = &mut *hand;
-        self.queue.take(&self.table, |number, used| {
+        loop {
+            let were_some = self.look_at_queue(hand);
+            let run = (self.go_on(hand, most))
+                .or_else(|| self.start(hand, most))
+                .or_else(|| self.fill(hand, most));
+            if run.is_some() || !were_some {
+                return run;
+            }
+        }
+    }
+
+    /// Puts clusters where they belong now. False if there were none.
+    fn look_at_queue(&self, hand: &mut Hand) -> bool {
+        let mut taken = core::mem::replace(&mut hand.taken, Taken::NONE);
+        let were_some = self.queue.take(&self.table, &mut taken, |number, used| {
             hand.got_better(&self.table, number, used);
         });
-        self.go_on(hand, most)
-            .or_else(|| self.start(hand, most))
-            .or_else(|| self.fill(hand, most))
+        hand.taken = taken;
+        were_some
     }
 
     /// Charges the pages of the table that the next cluster which was never used
@@ -53,17 +68,20 @@ impl Slots {
 
     /// From the current cluster, behind the last run.
     fn go_on(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
-        let (number, at) = hand.current.take()?;
+        let Current { number, at, least } = hand.current.take()?;
         let ahead = at..self.table.slots(number).end;
-        // A shorter one is better left to who wants no more.
-        let least = most.min((self.table.cluster() / 4).max(1));
-        let Some(run) = self.table.next_run(ahead, least, most) else {
+        let has_better = least < self.long() && hand.has_better(least, most);
+        let run = match has_better {
+            true => None,
+            false => self.table.next_run(ahead, least.min(most), most),
+        };
+        let Some(run) = run else {
             let used = self.table.record(number).used();
             hand.place(&self.table, number, used, 0);
             return None;
         };
-        hand.current = Some((number, run.end));
         self.take(number, run.clone());
+        hand.start(&self.table, number, run.end, least);
         Some(run)
     }
 
@@ -71,27 +89,37 @@ impl Slots {
     fn start(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
         let number = hand.free().or_else(|| self.fresh(hand))?;
         let run = self.table.next_run(self.table.slots(number), 1, most)?;
-        hand.start(&self.table, number);
-        hand.current = Some((number, run.end));
         self.take(number, run.clone());
+        hand.start(&self.table, number, run.end, self.long());
         Some(run)
     }
 
-    /// From what is left between slots in use.
+    /// A run that is long enough for whoever wants more.
+    fn long(&self) -> u32 {
+        (self.table.cluster() / 4).max(1)
+    }
+
+    /// From what is left between slots in use. Where there is no run of `most`,
+    /// the cluster becomes the current one, for others like the one that it has.
     fn fill(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
         for look in 1.. {
             let (list, number) = hand.best(most)?;
-            let best = self.table.best_run(number, most);
-            let length = best.run.len() as u32;
+            let Best { run, left } = self.table.best_run(number, most);
+            let length = run.len() as u32;
             assert!(length > 0, "cluster {number} has no free slot");
             if length < most && class(length) < list && look < LOOKS {
                 let used = self.table.record(number).used();
                 hand.place(&self.table, number, used, length);
                 continue;
             }
-            let used = self.take(number, best.run.clone());
-            hand.place(&self.table, number, used, best.left);
-            return Some(best.run);
+            let used = self.take(number, run.clone());
+            if length < most {
+                let start = self.table.slots(number).start;
+                hand.start(&self.table, number, start, 1 << class(length));
+            } else {
+                hand.place(&self.table, number, used, left);
+            }
+            return Some(run);
         }
         None
     }

@@ -5,6 +5,7 @@
 //! slots were looked through. Or so many free slots, if some were freed since: who
 //! meets it finds out. One that is full is nowhere.
 
+use super::queue::Taken;
 use super::table::Table;
 use sync::atomic::Ordering::Relaxed;
 use sync::wait::WaitWord;
@@ -26,14 +27,25 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// What is known to who allocates.
 pub(super) struct Hand {
-    /// The cluster that the last run came from, and the slot behind that run.
-    pub(super) current: Option<(u32, u32)>,
+    /// The cluster that the last run came from.
+    pub(super) current: Option<Current>,
+    /// Clusters that got better, and have not been looked at.
+    pub(super) taken: Taken,
     /// Clusters from here on have never been used.
     pub(super) fresh: u32,
     /// Clusters below have their pages of the table charged.
     pub(super) paid: u32,
     /// The first of each list.
     lists: [u32; CLASSES + 1],
+}
+
+/// The cluster that the last run came from.
+pub(super) struct Current {
+    pub(super) number: u32,
+    /// The slot behind that run.
+    pub(super) at: u32,
+    /// Shorter runs are not taken, unless no more is wanted.
+    pub(super) least: u32,
 }
 
 /// The list for runs of `slots`.
@@ -45,6 +57,7 @@ impl Hand {
     pub(super) fn new() -> Self {
         Self {
             current: None,
+            taken: Taken::NONE,
             fresh: 0,
             paid: 0,
             lists: [NONE; CLASSES + 1],
@@ -76,15 +89,23 @@ impl Hand {
         }
     }
 
-    /// Makes it the current one.
-    pub(super) fn start(&mut self, table: &Table, number: u32) {
+    /// Makes it the current one, from slot `at` on.
+    pub(super) fn start(&mut self, table: &Table, number: u32, at: u32, least: u32) {
         self.leave(table, number);
         table.record(number).place.store(CURRENT, Relaxed);
+        self.current = Some(Current { number, at, least });
     }
 
     /// A cluster that is free as a whole, of those that have been used.
     pub(super) fn free(&self) -> Option<u32> {
         self.first(FREE)
+    }
+
+    /// True if a cluster has a longer run than those of `least` for who wants
+    /// `most`.
+    pub(super) fn has_better(&self, least: u32, most: u32) -> bool {
+        let better = self.best(most).is_some_and(|(list, _)| list > class(least));
+        least < most && (better || self.free().is_some())
     }
 
     /// The best for a run of `most`: on the first list that has it for sure, or

@@ -1,5 +1,6 @@
 //! Clusters that got better since somebody allocated: a stack that anybody pushes
-//! to, and that is taken as a whole by who has the hand.
+//! to, and that is taken as a whole by who has the hand. It looks at a part of
+//! them at a time: there may be as many as there are clusters.
 
 use super::table::Table;
 use sync::atomic::AtomicU32;
@@ -7,6 +8,12 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Below the last.
 const END: u32 = u32::MAX;
+
+/// Clusters looked at in a call.
+const PART: usize = 512;
+
+/// What was taken off, and nobody looked at yet.
+pub(super) struct Taken(u32);
 
 /// The queue. Links are in the clusters.
 pub(super) struct Queue(AtomicU32);
@@ -31,15 +38,32 @@ impl Queue {
         }
     }
 
-    /// Takes all off, and tells `each` with the slots in use then.
-    pub(super) fn take(&self, table: &Table, mut each: impl FnMut(u32, u32)) {
-        // Acquire pairs with the Release in `push`.
-        let mut number = self.0.swap(END, Acquire);
-        while number != END {
-            let cluster = table.record(number);
-            let below = cluster.below.load(Relaxed);
-            each(number, cluster.dequeue());
-            number = below;
+    /// Takes some off, and tells `each` with the slots in use then. False if there
+    /// were none.
+    pub(super) fn take(
+        &self,
+        table: &Table,
+        taken: &mut Taken,
+        mut each: impl FnMut(u32, u32),
+    ) -> bool {
+        if taken.0 == END {
+            // Acquire pairs with the Release in `push`.
+            taken.0 = self.0.swap(END, Acquire);
         }
+        let were_some = taken.0 != END;
+        for _ in 0..PART {
+            let number = taken.0;
+            if number == END {
+                break;
+            }
+            let cluster = table.record(number);
+            taken.0 = cluster.below.load(Relaxed);
+            each(number, cluster.dequeue());
+        }
+        were_some
     }
+}
+
+impl Taken {
+    pub(super) const NONE: Self = Self(END);
 }

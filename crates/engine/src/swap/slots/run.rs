@@ -3,6 +3,7 @@
 use super::table::Table;
 use core::ops::Range;
 use sync::atomic::Ordering::Acquire;
+use sync::wait::WaitWord;
 
 /// A run that a cluster has.
 #[derive(Debug, Default)]
@@ -13,17 +14,14 @@ pub(super) struct Best {
 }
 
 impl Table {
-    fn is_free(&self, slot: u32) -> bool {
-        // Acquire pairs with the Release of all puts since the slot was given out:
-        // they are read-modify-writes, or the last of them.
-        self.word(slot).load(Acquire) == 0
-    }
-
     /// The free slots at the start of `slots`, up to `most`.
     fn run_at(&self, slots: Range<u32>, most: u32) -> Range<u32> {
         let end = slots.end.min(slots.start.saturating_add(most));
-        let after = (slots.start..end).find(|&slot| !self.is_free(slot));
-        slots.start..after.unwrap_or(end)
+        // Acquire pairs with the Release of all puts since the slot was given out:
+        // they are read-modify-writes, or the last of them.
+        let is_used = |word: &WaitWord| word.load(Acquire) != 0;
+        let length = self.words(slots.start..end).iter().position(is_used);
+        slots.start..length.map_or(end, |length| slots.start + length as u32)
     }
 
     /// The first run of `slots` that has `least`, up to `most`.

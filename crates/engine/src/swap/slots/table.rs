@@ -4,7 +4,7 @@
 use super::cluster::Cluster;
 use super::shape::Shape;
 use crate::PAGE_SIZE;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 use sync::atomic::AtomicU32;
 use sync::wait::WaitWord;
@@ -54,6 +54,19 @@ impl Table {
         // SAFETY: the table has a word for each of our slots, as was asserted;
         // zeroed memory is a valid word.
         unsafe { self.words.add(place).as_ref() }
+    }
+
+    /// The words of neighbouring slots, all ours.
+    pub(super) fn words(&self, slots: Range<u32>) -> &[WaitWord] {
+        if slots.is_empty() {
+            return &[];
+        }
+        let (first, last) = (
+            self.shape.place(slots.start),
+            self.shape.place(slots.end - 1),
+        );
+        // SAFETY: as in `word`, for each of them; they are atomics.
+        unsafe { core::slice::from_raw_parts(self.words.add(first).as_ptr(), last + 1 - first) }
     }
 
     /// The cluster's record.

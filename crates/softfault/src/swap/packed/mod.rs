@@ -23,7 +23,7 @@ mod space;
 pub(super) use bounce::Bounces;
 pub(super) use plan::Plan;
 
-use self::press::Press;
+use self::press::{Fit, Press};
 use self::space::Space;
 use super::clusters::{CLUSTER, Clusters, parts};
 use super::table::Table;
@@ -118,20 +118,17 @@ impl Packed {
             left = unsafe { press.fill(left) };
             while let Some((first, all)) = press.left() {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
-                let fit = press.fit(run.end - run.start, self.align);
-                let used = run.start..run.start + fit.grains;
-                // What is behind the last page up to the alignment is written, but
-                // nobody's.
-                self.space.lock().put(used.end..run.end);
-                let written = self.write_run(fd, clusters, used.clone(), press.bytes(&fit));
-                let start = used.start * GRAIN as u64;
-                let written = written.and_then(|()| settle(start, fit.aligned));
-                if let Err(errno) = written {
-                    self.free(clusters, used);
-                    return Err(errno);
+                let mut written = self.write_run(fd, clusters, run, &mut press, settle);
+                if let Err(libc::ENOSPC) = written {
+                    // The disk is full; what is ours may have a gap.
+                    let has_space = |cluster| clusters.has_space(cluster * CLUSTER);
+                    let run = (self.space.lock()).take_where(first, all, &has_space);
+                    let run = run.ok_or(libc::ENOSPC)?;
+                    written = self.write_run(fd, clusters, run, &mut press, settle);
                 }
+                let (start, fit) = written?;
                 bytes += fit.aligned as u64;
-                for place in press.places(run.start, &fit) {
+                for place in press.places(start, &fit) {
                     // Release pairs with the Acquire in `place`.
                     let before = self.places[slot as usize].swap(place.word(), AcqRel);
                     if let Some(before) = Place::from_word(before) {
@@ -145,27 +142,43 @@ impl Packed {
         Ok(bytes)
     }
 
+    /// Writes as many pages as fit into `run`, all of which is taken; gives the
+    /// others' grains back, or all if it fails.
     fn write_run(
         &self,
         fd: RawFd,
         clusters: &Clusters,
         run: Range<u64>,
-        bytes: &mut [u8],
-    ) -> Result<(), i32> {
-        let mut held = Ok(());
-        for part in parts(run.clone(), GRAINS) {
+        press: &mut Press,
+        settle: &dyn Fn(u64, usize) -> Result<(), i32>,
+    ) -> Result<(u64, Fit), i32> {
+        let fit = press.fit(run.end - run.start, self.align);
+        let used = run.start..run.start + fit.grains;
+        // What is behind the last page up to the alignment is written, but nobody's.
+        self.space.lock().put(used.end..run.end);
+        let mut result = Ok(());
+        for part in parts(used.clone(), GRAINS) {
             let count = (part.end - part.start) as u32;
-            let more = clusters.hold(part.start * GRAIN as u64..part.end * GRAIN as u64, count);
-            held = held.and(more);
+            let held = clusters.hold(part.start * GRAIN as u64..part.end * GRAIN as u64, count);
+            result = result.and(held);
         }
-        held?;
-        let mut offset = run.start * GRAIN as u64;
-        let mut piece = [libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        }];
-        // SAFETY: the bytes are the press's, which is locked.
-        unsafe { super::write::write_all(fd, &mut offset, &mut piece) }
+        let start = used.start * GRAIN as u64;
+        let result = result
+            .and_then(|()| {
+                let (bytes, mut offset) = (press.bytes(&fit), start);
+                let mut piece = [libc::iovec {
+                    iov_base: bytes.as_mut_ptr().cast(),
+                    iov_len: bytes.len(),
+                }];
+                // SAFETY: the bytes are the press's, which is locked.
+                unsafe { super::write::write_all(fd, &mut offset, &mut piece) }
+            })
+            .and_then(|()| settle(start, fit.aligned));
+        if let Err(errno) = result {
+            self.free(clusters, used);
+            return Err(errno);
+        }
+        Ok((run.start, fit))
     }
 
     /// Nobody will ask for these slots until they are written again.

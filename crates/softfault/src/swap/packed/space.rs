@@ -50,35 +50,53 @@ impl Space {
     /// Takes grains in a row: `all`, or fewer where that is hard to have, but at
     /// least `least`.
     pub(super) fn take(&mut self, least: u64, all: u64) -> Option<Range<u64>> {
-        let least = least.next_multiple_of(self.align);
-        let all = all.next_multiple_of(self.align);
-        let enough = all.min(ENOUGH);
         while self.clusters > 0 && self.counts[self.clusters as usize - 1] == 0 {
             self.clusters -= 1;
         }
         let end = (self.clusters * GRAINS).min(self.allowed);
+        let all = all.next_multiple_of(self.align);
+        let least = least.next_multiple_of(self.align);
+        let enough = all.min(ENOUGH);
         let hand = self.hand.min(end);
-        let mut found = self.longest(hand..end, enough);
-        if found.end - found.start < enough {
-            // Past the hand, for a gap that begins before it.
-            let before = self.longest(0..(hand + enough).min(end), enough);
-            if before.end - before.start > found.end - found.start {
-                found = before;
+        // What is free at the end of what is in use counts, and what is behind it.
+        let behind = end.saturating_sub(GRAINS)..(end + GRAINS).min(self.allowed);
+        // Past the hand, for a gap that begins before it.
+        let before = 0..(hand + enough).min(end);
+        let mut found = 0..0;
+        for range in [hand..end, before, behind] {
+            if length(&found) < enough {
+                let more = self.longest(range, enough, None);
+                found = if length(&more) > length(&found) {
+                    more
+                } else {
+                    found
+                };
             }
         }
-        let len = |gap: &Range<u64>| gap.end - gap.start;
-        if len(&found) < enough {
-            // What is free at the end of what is in use counts, too.
-            let from = end.saturating_sub(GRAINS);
-            let more = self.longest(from..(end + GRAINS).min(self.allowed), enough);
-            if len(&more) > len(&found) {
-                found = more;
-            }
-        }
-        if len(&found) < least {
-            found = self.longest(self.allowed..self.allowed * TIMES_LONGER, least);
-        }
-        if len(&found) < least {
+        let found = match length(&found) < least {
+            true => self.longest(self.allowed..self.allowed * TIMES_LONGER, least, None),
+            false => found,
+        };
+        self.take_of(found, least, all)
+    }
+
+    /// The same, only in clusters of which `has_space` is true.
+    pub(super) fn take_where(
+        &mut self,
+        least: u64,
+        all: u64,
+        has_space: &dyn Fn(u64) -> bool,
+    ) -> Option<Range<u64>> {
+        let all = all.next_multiple_of(self.align);
+        let least = least.next_multiple_of(self.align);
+        let end = self.clusters * GRAINS;
+        let end = end.min(self.allowed * TIMES_LONGER);
+        let found = self.longest(0..end, all.min(ENOUGH), Some(has_space));
+        self.take_of(found, least, all)
+    }
+
+    fn take_of(&mut self, found: Range<u64>, least: u64, all: u64) -> Option<Range<u64>> {
+        if length(&found) < least {
             return None;
         }
         let found = found.start..found.end.min(found.start + all);
@@ -94,19 +112,30 @@ impl Space {
 
     /// The first gap in `range` of `enough` grains, or else the longest; it may be
     /// empty.
-    fn longest(&self, range: Range<u64>, enough: u64) -> Range<u64> {
+    fn longest(
+        &self,
+        range: Range<u64>,
+        enough: u64,
+        only: Option<&dyn Fn(u64) -> bool>,
+    ) -> Range<u64> {
         let mut longest = 0..0;
         let mut at = range.start;
-        while at < range.end && longest.end - longest.start < enough {
-            let full = GRAINS - u64::from(self.counts[(at / GRAINS) as usize]) < self.align;
-            if full {
-                at = (at / GRAINS + 1) * GRAINS;
+        while at < range.end && length(&longest) < enough {
+            let cluster = at / GRAINS;
+            let full = GRAINS - u64::from(self.counts[cluster as usize]) < self.align;
+            if full || only.is_some_and(|only| !only(cluster)) {
+                at = (cluster + 1) * GRAINS;
                 continue;
             }
-            let start = self.find(at..range.end, false);
-            at = self.find(start..range.end, true);
+            let end = match only {
+                // The next one may not do.
+                Some(_) => range.end.min((cluster + 1) * GRAINS),
+                None => range.end,
+            };
+            let start = self.find(at..end, false);
+            at = self.find(start..end, true);
             let gap = start.next_multiple_of(self.align)..at / self.align * self.align;
-            if gap.end > gap.start && gap.end - gap.start > longest.end - longest.start {
+            if length(&gap) > length(&longest) {
                 longest = gap;
             }
         }
@@ -145,6 +174,10 @@ impl Space {
             }
         }
     }
+}
+
+fn length(gap: &Range<u64>) -> u64 {
+    gap.end.saturating_sub(gap.start)
 }
 
 #[cfg(test)]

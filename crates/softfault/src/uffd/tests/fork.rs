@@ -6,9 +6,9 @@ use super::{copy, of, page, present, read, real, reserve, write};
 use crate::uffd::UffdMmu;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
-use std::sync::Arc;
+use std::slice::from_ref;
+use std::sync::{Arc, OnceLock};
 
 /// Runs `child` in a child; its number is the answer, 0 if all is well.
 #[track_caller]
@@ -50,9 +50,12 @@ fn a_child_adopts_what_it_inherits() {
     );
     // The child's window has another descriptor, hence another token.
     let token = Arc::new(AtomicUsize::new(window.token as usize));
+    let childs = Arc::new(OnceLock::<UffdMmu>::new());
     let faults = {
         let (mmu, window, token) = (mmu.clone(), window.clone(), token.clone());
+        let childs = childs.clone();
         serve(&window.clone(), move |addr, write| {
+            let mmu = childs.get().unwrap_or(&mmu);
             let token = token.load(Ordering::Relaxed) as u32;
             let window = Reservation { token, ..window };
             let there = addr < page(&window, 3);
@@ -65,11 +68,11 @@ fn a_child_adopts_what_it_inherits() {
     let windows = mmu.fork_prepare();
     forked(|| {
         mmu.fork_child(&windows);
-        drop(windows);
-        let Ok(mmu) = UffdMmu::new() else {
+        let Ok(own) = UffdMmu::new() else {
             return 1;
         };
-        let Ok(own) = mmu.adopt(window.range(), Protection::ReadWrite) else {
+        let mmu = childs.get_or_init(|| own);
+        let Ok(own) = mmu.adopt(window.range(), &windows) else {
             return 1;
         };
         token.store(own.token as usize, Ordering::Relaxed);
@@ -80,7 +83,7 @@ fn a_child_adopts_what_it_inherits() {
         // Protection is not inherited.
         write(&own, 1, 3);
         check!(faults.take() == (0, 0) && read(&own, 1) == 3);
-        mmu.protect(&[page(&own, 0)..page(&own, 3)]);
+        mmu.protect(from_ref(&(page(&own, 0)..page(&own, 3))));
         for at in 0..3 {
             write(&own, at, 4);
             check!(faults.take() == (0, 1));
