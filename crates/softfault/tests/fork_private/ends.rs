@@ -1,7 +1,9 @@
 //! Who goes first, and what stays behind.
 
 use crate::child::{forked, wait};
-use crate::scene::{BUDGET, PAGE, PAGES, assert_exit, check, check_scene, engine, scene, write};
+use crate::scene::{
+    BUDGET, PAGE, PAGES, alone, assert_exit, check, check_scene, engine, scene, write,
+};
 use softfault::{Engine, FaultError, Swap};
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -41,78 +43,89 @@ fn kill(child: libc::pid_t) {
 
 #[test]
 fn slots_come_back_when_no_child_lives() {
-    let engine = engine();
-    let map = scene(&engine);
-    let before = slots_used(&engine);
-    // Two that overlap, and one that exits.
-    let first = waiting_child();
-    let second = waiting_child();
-    assert_exit(forked(|| 0), 0);
-    drop(map);
-    assert_eq!(slots_used(&engine), before, "two may read them");
-    kill(first);
-    assert_eq!(slots_used(&engine), before, "one may read them");
-    kill(second);
-    assert_eq!(slots_used(&engine), 0);
+    alone("ends::slots_come_back_when_no_child_lives", || {
+        let engine = engine();
+        let map = scene(&engine);
+        let before = slots_used(&engine);
+        // Two that overlap, and one that exits.
+        let first = waiting_child();
+        let second = waiting_child();
+        assert_exit(forked(|| 0), 0);
+        drop(map);
+        assert_eq!(slots_used(&engine), before, "two may read them");
+        kill(first);
+        assert_eq!(slots_used(&engine), before, "one may read them");
+        kill(second);
+        assert_eq!(slots_used(&engine), 0);
+    });
 }
 
 #[test]
 fn a_grandchild_keeps_what_it_may_read() {
-    let engine = engine();
-    let map = scene(&engine);
-    let before = slots_used(&engine);
-    let (mut reading, mut writing) = pipe();
-    let status = forked(|| {
-        let grandchild = waiting_child();
-        writing.write_all(&grandchild.to_ne_bytes()).unwrap();
-        0
+    alone("ends::a_grandchild_keeps_what_it_may_read", || {
+        let engine = engine();
+        let map = scene(&engine);
+        let before = slots_used(&engine);
+        let (mut reading, mut writing) = pipe();
+        let status = forked(|| {
+            let grandchild = waiting_child();
+            writing.write_all(&grandchild.to_ne_bytes()).unwrap();
+            0
+        });
+        assert_exit(status, 0);
+        let mut grandchild = [0; 4];
+        reading.read_exact(&mut grandchild).unwrap();
+        drop(map);
+        assert_eq!(slots_used(&engine), before);
+        // SAFETY: it waits to be killed.
+        unsafe { libc::kill(i32::from_ne_bytes(grandchild), libc::SIGKILL) };
+        while slots_used(&engine) > 0 {
+            std::thread::yield_now();
+        }
     });
-    assert_exit(status, 0);
-    let mut grandchild = [0; 4];
-    reading.read_exact(&mut grandchild).unwrap();
-    drop(map);
-    assert_eq!(slots_used(&engine), before);
-    // SAFETY: it waits to be killed.
-    unsafe { libc::kill(i32::from_ne_bytes(grandchild), libc::SIGKILL) };
-    while slots_used(&engine) > 0 {
-        std::thread::yield_now();
-    }
 }
 
 #[test]
 fn a_child_that_execs_is_gone() {
-    let engine = engine();
-    let map = scene(&engine);
-    // SAFETY: the child execs.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let (sleep, end) = (c"/bin/sleep".as_ptr(), core::ptr::null::<u8>());
-        // SAFETY: replaces the child.
-        unsafe {
-            libc::execl(sleep, sleep, c"1000".as_ptr(), end);
-            libc::_exit(1);
+    alone("ends::a_child_that_execs_is_gone", || {
+        let engine = engine();
+        let map = scene(&engine);
+        // SAFETY: the child execs.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let (sleep, end) = (c"/bin/sleep".as_ptr(), core::ptr::null::<u8>());
+            // SAFETY: replaces the child.
+            unsafe {
+                libc::execl(sleep, sleep, c"1000".as_ptr(), end);
+                libc::_exit(1);
+            }
         }
-    }
-    drop(map);
-    while slots_used(&engine) > 0 {
-        std::thread::yield_now();
-    }
-    kill(child);
+        drop(map);
+        while slots_used(&engine) > 0 {
+            std::thread::yield_now();
+        }
+        kill(child);
+    });
 }
 
 #[test]
 fn a_full_swap_gets_the_slots_of_dead_children_back() {
-    let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BUDGET as u64);
-    let engine = Engine::builder().memory(BUDGET).swap(swap).build().unwrap();
-    let mut map = engine.map_anon(2 * BUDGET).unwrap();
-    let pages = 2 * BUDGET / PAGE;
-    (0..pages).for_each(|page| write(&mut map, page, 1));
-    for round in 2..6 {
-        assert_exit(forked(|| 0), 0);
-        // Every slot that was in use had the dead child's mark.
-        (0..pages).for_each(|page| write(&mut map, page, round));
-        (0..pages).for_each(|page| check(&map, page, round, "parent"));
-    }
+    alone(
+        "ends::a_full_swap_gets_the_slots_of_dead_children_back",
+        || {
+            let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BUDGET as u64);
+            let engine = Engine::builder().memory(BUDGET).swap(swap).build().unwrap();
+            let mut map = engine.map_anon(2 * BUDGET).unwrap();
+            let pages = 2 * BUDGET / PAGE;
+            (0..pages).for_each(|page| write(&mut map, page, 1));
+            for round in 2..6 {
+                assert_exit(forked(|| 0), 0);
+                // Every slot that was in use had the dead child's mark.
+                (0..pages).for_each(|page| write(&mut map, page, round));
+                (0..pages).for_each(|page| check(&map, page, round, "parent"));
+            }
+        },
+    );
 }
 
 #[test]

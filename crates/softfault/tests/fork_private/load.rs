@@ -2,7 +2,7 @@
 
 use crate::child::wait;
 use crate::scene::{
-    BUDGET, PAGE, WORDS, assert_exit, check, check_rest, engine, read, word, write,
+    BUDGET, PAGE, WORDS, alone, assert_exit, check, check_rest, engine, read, word, write,
 };
 use softfault::MmapMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -10,6 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const WRITERS: usize = 6;
 /// Together three times the budget.
 const EACH: usize = 3 * BUDGET / PAGE / WRITERS;
+
+/// Ends the other threads, also where this one fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
 
 /// Shows a thread's map to the child.
 struct Shown(*const u8);
@@ -56,85 +65,87 @@ fn check_moment(map: &[u8], before: u64, after: u64, who: &str) {
 
 #[test]
 fn the_child_sees_one_moment_and_both_go_on() {
-    let engine = engine();
-    let stop = AtomicBool::new(false);
-    let done: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
-    let mut maps: Vec<MmapMut> = (0..WRITERS)
-        .map(|_| engine.map_anon(EACH * PAGE).unwrap())
-        .collect();
-    let shown: Vec<Shown> = maps.iter().map(|map| Shown(map.as_ptr())).collect();
-    std::thread::scope(|scope| {
-        for (map, done) in maps.iter_mut().zip(&done) {
-            let stop = &stop;
-            scope.spawn(move || {
-                let mut count = 0;
-                while !stop.load(SeqCst) {
-                    let page = (count % EACH as u64) as usize;
-                    if position(count, page) > 0 && count % 7 == 0 {
-                        check(map, page, position(count, page), "writer");
-                    }
-                    write(map, page, position(count, page) + 1);
-                    count += 1;
-                    done.store(count, SeqCst);
-                }
-            });
-        }
-        // Others come and go.
-        for _ in 0..2 {
-            let (engine, stop) = (&engine, &stop);
-            scope.spawn(move || {
-                let mut round = 1;
-                while !stop.load(SeqCst) {
-                    let mut map = engine.map_anon(64 * PAGE).unwrap();
-                    (0..64).for_each(|page| write(&mut map, page, round));
-                    (0..64).for_each(|page| check(&map, page, round, "comes and goes"));
-                    round += 1;
-                }
-            });
-        }
-        for fork in 0..12 {
-            let least = done.iter().map(|done| done.load(SeqCst)).max().unwrap() + 500;
-            while done.iter().all(|done| done.load(SeqCst) < least) {
-                std::thread::yield_now();
-            }
-            let before: Vec<u64> = done.iter().map(|done| done.load(SeqCst)).collect();
-            // SAFETY: the child checks and ends.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0);
-            // The counters are the child's own copy: of the same moment, but for one
-            // write that was not counted yet.
-            if child == 0 {
-                // SAFETY: a child that hangs is killed.
-                unsafe { libc::alarm(60) };
-                let checked = std::panic::catch_unwind(|| {
-                    for (number, map) in shown.iter().enumerate() {
-                        // SAFETY: the map of a thread that is not there any more.
-                        let map = unsafe {
-                            core::slice::from_raw_parts_mut(map.0.cast_mut(), EACH * PAGE)
-                        };
-                        let after = done[number].load(SeqCst);
-                        assert!(before[number] <= after);
-                        let who = format!("fork {fork}, thread {number}");
-                        check_moment(map, after, after + 1, &who);
-                        (0..EACH).for_each(|page| write(map, page, 1 << 40));
-                        (0..EACH).for_each(|page| check(map, page, 1 << 40, &who));
+    alone("load::the_child_sees_one_moment_and_both_go_on", || {
+        let engine = engine();
+        let stop = AtomicBool::new(false);
+        let done: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
+        let mut maps: Vec<MmapMut> = (0..WRITERS)
+            .map(|_| engine.map_anon(EACH * PAGE).unwrap())
+            .collect();
+        let shown: Vec<Shown> = maps.iter().map(|map| Shown(map.as_ptr())).collect();
+        std::thread::scope(|scope| {
+            let _ends = Ends(&stop);
+            for (map, done) in maps.iter_mut().zip(&done) {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !stop.load(SeqCst) {
+                        let page = (count % EACH as u64) as usize;
+                        if position(count, page) > 0 && count % 7 == 0 {
+                            check(map, page, position(count, page), "writer");
+                        }
+                        write(map, page, position(count, page) + 1);
+                        count += 1;
+                        done.store(count, SeqCst);
                     }
                 });
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(checked.is_err().into()) };
             }
-            assert_exit(wait(child), 0);
+            // Others come and go.
+            for _ in 0..2 {
+                let (engine, stop) = (&engine, &stop);
+                scope.spawn(move || {
+                    let mut round = 1;
+                    while !stop.load(SeqCst) {
+                        let mut map = engine.map_anon(64 * PAGE).unwrap();
+                        (0..64).for_each(|page| write(&mut map, page, round));
+                        (0..64).for_each(|page| check(&map, page, round, "comes and goes"));
+                        round += 1;
+                    }
+                });
+            }
+            for fork in 0..12 {
+                let least = done.iter().map(|done| done.load(SeqCst)).max().unwrap() + 500;
+                while done.iter().all(|done| done.load(SeqCst) < least) {
+                    std::thread::yield_now();
+                }
+                let before: Vec<u64> = done.iter().map(|done| done.load(SeqCst)).collect();
+                // SAFETY: the child checks and ends.
+                let child = unsafe { libc::fork() };
+                assert!(child >= 0);
+                // The counters are the child's own copy: of the same moment, but for one
+                // write that was not counted yet.
+                if child == 0 {
+                    // SAFETY: a child that hangs is killed.
+                    unsafe { libc::alarm(60) };
+                    let checked = std::panic::catch_unwind(|| {
+                        for (number, map) in shown.iter().enumerate() {
+                            // SAFETY: the map of a thread that is not there any more.
+                            let map = unsafe {
+                                core::slice::from_raw_parts_mut(map.0.cast_mut(), EACH * PAGE)
+                            };
+                            let after = done[number].load(SeqCst);
+                            assert!(before[number] <= after);
+                            let who = format!("fork {fork}, thread {number}");
+                            check_moment(map, after, after + 1, &who);
+                            (0..EACH).for_each(|page| write(map, page, 1 << 40));
+                            (0..EACH).for_each(|page| check(map, page, 1 << 40, &who));
+                        }
+                    });
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(checked.is_err().into()) };
+                }
+                assert_exit(wait(child), 0);
+            }
+        });
+        for (map, done) in maps.iter().zip(&done) {
+            let done = done.load(SeqCst);
+            check_moment(map, done, done, "parent");
         }
-        stop.store(true, SeqCst);
+        let stats = engine.stats();
+        assert!(stats.peak_bytes <= BUDGET as u64, "{}", stats.peak_bytes);
+        drop(maps);
+        assert_eq!(engine.stats().swap.unwrap().slots_used, 0);
     });
-    for (map, done) in maps.iter().zip(&done) {
-        let done = done.load(SeqCst);
-        check_moment(map, done, done, "parent");
-    }
-    let stats = engine.stats();
-    assert!(stats.peak_bytes <= BUDGET as u64, "{}", stats.peak_bytes);
-    drop(maps);
-    assert_eq!(engine.stats().swap.unwrap().slots_used, 0);
 }
 
 #[test]
@@ -157,4 +168,51 @@ fn many_threads_fork_at_once() {
             });
         }
     });
+}
+
+#[test]
+fn what_is_being_evicted_at_the_fork_is_no_harder_to_reach() {
+    alone(
+        "load::what_is_being_evicted_at_the_fork_is_no_harder_to_reach",
+        || {
+            const HOT: usize = 600;
+            let engine = engine();
+            let stop = AtomicBool::new(false);
+            let mut map = engine.map_anon(HOT * PAGE).unwrap();
+            (0..HOT).for_each(|page| write(&mut map, page, 1));
+            let map = &map;
+            std::thread::scope(|scope| {
+                let _ends = Ends(&stop);
+                let stop = &stop;
+                // Most of the time their pages are locked, and on their way out.
+                scope.spawn(move || {
+                    while !stop.load(SeqCst) {
+                        map.advise(softfault::Advice::PageOut).unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    while !stop.load(SeqCst) {
+                        for page in 0..HOT {
+                            // Dirty again, with what was there.
+                            // SAFETY: an atomic, in memory that nobody writes otherwise.
+                            unsafe { &*map.as_ptr().add(page * PAGE).cast::<AtomicU64>() }
+                                .fetch_add(0, SeqCst);
+                        }
+                    }
+                });
+                for fork in 0..100 {
+                    let status = crate::child::forked(|| {
+                        let who = format!("fork {fork}");
+                        (0..HOT).for_each(|page| check(map, page, 1, &who));
+                        // Nobody is at work on any of them any more.
+                        map.advise(softfault::Advice::PageOut).unwrap();
+                        (0..HOT).for_each(|page| check(map, page, 1, &who));
+                        0
+                    });
+                    assert_exit(status, 0);
+                }
+            });
+            assert!(engine.stats().swap.unwrap().pages_out > 0);
+        },
+    );
 }

@@ -1,7 +1,9 @@
 //! Children that run no fork handlers, and those that exec at once.
 
 use crate::child::{forked, wait};
-use crate::scene::{PAGE, PAGES, assert_exit, assert_segv, check_scene, engine, scene, write};
+use crate::scene::{
+    PAGE, PAGES, alone, assert_exit, assert_segv, check_scene, engine, scene, write,
+};
 use softfault::MmapMut;
 
 /// Forks without anybody knowing.
@@ -24,25 +26,30 @@ fn touch(map: &MmapMut, page: usize) -> i32 {
 
 #[test]
 fn a_bare_clone_dies_of_sigsegv_and_never_reads_zeros() {
-    let engine = engine();
-    let mut map = scene(&engine);
-    // Resident, evicted, zeros.
-    for page in [PAGES - 2, 0, 3] {
-        assert_segv(forked_raw(|| touch(&map, page)));
-    }
-    // It is the same after a fork has lent the memory and taken it back, and in the
-    // child of one.
-    let status = forked(|| {
-        for page in [PAGES - 2, 0, 3] {
-            assert_segv(forked_raw(|| touch(&map, page)));
-        }
-        check_scene(&map, "child");
-        0
-    });
-    assert_exit(status, 0);
-    assert_segv(forked_raw(|| touch(&map, 0)));
-    check_scene(&map, "parent");
-    (0..PAGES).for_each(|page| write(&mut map, page, 2));
+    alone(
+        "raw::a_bare_clone_dies_of_sigsegv_and_never_reads_zeros",
+        || {
+            let engine = engine();
+            let mut map = scene(&engine);
+            // Resident, evicted, zeros.
+            for page in [PAGES - 2, 0, 3] {
+                assert_segv(forked_raw(|| touch(&map, page)));
+            }
+            // It is the same after a fork has lent the memory and taken it back, and in the
+            // child of one.
+            let status = forked(|| {
+                for page in [PAGES - 2, 0, 3] {
+                    assert_segv(forked_raw(|| touch(&map, page)));
+                }
+                check_scene(&map, "child");
+                0
+            });
+            assert_exit(status, 0);
+            assert_segv(forked_raw(|| touch(&map, 0)));
+            check_scene(&map, "parent");
+            (0..PAGES).for_each(|page| write(&mut map, page, 2));
+        },
+    );
 }
 
 #[test]
