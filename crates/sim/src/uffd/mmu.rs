@@ -75,10 +75,17 @@ impl UffdMmu {
             .uffd_copy(descriptor, &vma, pages, bytes_ps, act)
     }
 
-    fn enter(&self, addr: usize, bytes: usize, first: impl Fn(usize) -> u64) {
+    fn enter(&self, addr: usize, bytes: usize, access: Access, first: impl Fn(usize) -> u64) {
+        let writable = access == Access::Writable;
         for at in (0..bytes).step_by(PAGE_SIZE) {
-            self.windows.enter(addr + at, Page::new(first(at)));
+            let page = Page::new(first(at), writable);
+            self.windows.enter(addr + at, page);
         }
+    }
+
+    /// How many pages there are, of all windows.
+    pub fn pages(&self) -> u64 {
+        self.windows.count()
     }
 
     /// Gives a window back to the system.
@@ -140,7 +147,7 @@ impl Mmu for UffdMmu {
             unsafe { self.soft.copy(window, addr, source, bytes, access) }
         })?;
         // SAFETY: the first word of each page of the source, which is readable.
-        self.enter(addr, bytes, |at| unsafe {
+        self.enter(addr, bytes, access, |at| unsafe {
             source.add(at).cast::<u64>().read_unaligned()
         });
         Ok(())
@@ -150,7 +157,7 @@ impl Mmu for UffdMmu {
         self.copied(window, addr, bytes, 0, || {
             self.soft.zero(window, addr, bytes)
         })?;
-        self.enter(addr, bytes, |_| 0);
+        self.enter(addr, bytes, Access::Writable, |_| 0);
         Ok(())
     }
 
@@ -160,7 +167,7 @@ impl Mmu for UffdMmu {
                 self.soft.fill(window, page, PAGE_SIZE)
             })?;
         }
-        self.enter(addr, bytes, |_| 0);
+        self.enter(addr, bytes, Access::Writable, |_| 0);
         Ok(())
     }
 
@@ -170,15 +177,34 @@ impl Mmu for UffdMmu {
     }
 
     fn protect(&self, ranges: &[Range<usize>]) {
-        self.soft.protect(ranges);
+        for range in ranges {
+            let pages = self.windows.protect(range);
+            self.kernel.protect(pages, || {
+                self.soft.protect(core::slice::from_ref(range));
+            });
+        }
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
-        self.soft.make_writable(window, addr)
+        let (_, descriptor) = self.kind(window.addr);
+        let descriptor = &self.descriptors[descriptor];
+        let act = || self.soft.make_writable(window, addr);
+        self.kernel.unprotect(descriptor, act)?;
+        self.windows.set_writable(addr, true);
+        Ok(())
     }
 
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        self.soft.bytes(window, addr)
+        let bytes = self.soft.bytes(window, addr);
+        // What the processor wrote went past the tables.
+        if let Some(page) = self.windows.page(addr) {
+            for (at, word) in page.words() {
+                // SAFETY: within the page, aligned, and the page's own memory:
+                // the caller has protected it and keeps others away.
+                unsafe { bytes.cast_mut().add(at).cast::<u64>().write(word) };
+            }
+        }
+        bytes
     }
 
     fn move_pages(

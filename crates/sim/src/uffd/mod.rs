@@ -19,7 +19,8 @@
 //! ```
 //!
 //! A zap takes the kernel's `mmap_lock` for reading, unmaps, and interrupts all
-//! other processors on which the process runs. To make a window takes half a
+//! other processors on which the process runs. So does write-protecting a range; to
+//! lift that from a page interrupts nobody. To make a window takes half a
 //! dozen system calls that write `mmap_lock`; windows that were given back are
 //! kept for the next, 32 of them.
 //!
@@ -29,7 +30,7 @@
 //! dequeueing it, setting the handler's mask and restoring the old one each
 //! take `sighand->siglock`.
 //!
-//! Left out: the kernel's VMA tree, which faults only read; its allocator and
+//! Left out: copies that the kernel makes after a fork; its VMA tree, which faults only read; its allocator and
 //! memory cgroup, which work by processor mostly; how long a thread that was
 //! interrupted had interrupts off.
 //!

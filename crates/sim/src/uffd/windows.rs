@@ -18,15 +18,35 @@ pub struct Page {
     first: u64,
     /// Where a word was written last, from the page's start, and what.
     written: (usize, u64),
+    /// Whether a write ends in no fault.
+    writable: bool,
+}
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It is there.
+    Yes,
+    /// The page is not.
+    Missing,
+    /// The page is protected.
+    Protected,
 }
 
 impl Page {
     /// As it was filled.
-    pub fn new(first: u64) -> Self {
+    pub fn new(first: u64, writable: bool) -> Self {
         Self {
             first,
             written: (0, first),
+            writable,
         }
+    }
+
+    /// The words of it that anybody looks at, and where they are.
+    pub fn words(&self) -> [(usize, u64); 2] {
+        // The last one written may be the first one.
+        [(0, self.first), self.written]
     }
 
     /// The word at a place: the one that was written last, the first one, or
@@ -85,16 +105,41 @@ impl Windows {
         self.change(addr, |page| *page).flatten()
     }
 
-    /// Writes a word of a page; false if that is not there.
-    pub fn write(&self, addr: usize, word: u64) -> bool {
+    /// Writes a word of a page.
+    pub fn write(&self, addr: usize, word: u64) -> Written {
         let written = self.change(addr, |page| match page {
-            Some(page) => {
+            Some(page) if page.writable => {
                 page.written = (addr % PAGE_SIZE, word);
-                true
+                Written::Yes
             }
-            None => false,
+            Some(_) => Written::Protected,
+            None => Written::Missing,
         });
-        written == Some(true)
+        written.unwrap_or(Written::Missing)
+    }
+
+    /// Lets a page be written to, or not any more; false if it is not there, or as
+    /// it is to be.
+    pub fn set_writable(&self, addr: usize, writable: bool) -> bool {
+        let changed = self.change(addr, |page| {
+            let page = page.as_mut()?;
+            Some(core::mem::replace(&mut page.writable, writable) != writable)
+        });
+        changed.flatten() == Some(true)
+    }
+
+    /// Takes the leave to write away from all pages of a range; returns how many
+    /// had it.
+    pub fn protect(&self, range: &Range<usize>) -> u64 {
+        let pages = range.clone().step_by(PAGE_SIZE);
+        pages.filter(|&addr| self.set_writable(addr, false)).count() as u64
+    }
+
+    /// How many pages there are.
+    pub fn count(&self) -> u64 {
+        let windows = self.lock();
+        let pages = windows.values().flat_map(|window| &window.pages);
+        pages.flatten().count() as u64
     }
 
     /// Enters a page, unless it is there.
