@@ -79,6 +79,9 @@ pub struct SwapStats {
     /// Pages dropped without a write: swap, or a file, still had them as they
     /// were, or they were zeros.
     pub clean_drops: u64,
+    /// Writes that found their page protected: it was clean, or lay beside what was
+    /// evicted.
+    pub write_faults: u64,
     /// Pages that somebody wanted while they were written, and which stayed.
     pub rescued: u64,
     /// Writes that failed; their pages stayed.
@@ -107,6 +110,7 @@ impl SwapStats {
             pages_out: counted.pages_out.get(),
             pages_in: counted.pages_in.get(),
             clean_drops: counted.clean_drops.get(),
+            write_faults: counted.write_faults.get(),
             rescued: counted.rescued.get(),
             write_errors: counted.write_errors.get(),
             full: counted.full.get(),

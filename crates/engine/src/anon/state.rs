@@ -1,12 +1,12 @@
 //! The state of a page, as it is kept in a word.
 //!
 //! ```text
-//!   bit   0 resident   1 swapped   2 clean   3 zero   4 stays   5-6 level   8-24 age, or passes
+//!   bit   0 resident   1 swapped   2 clean   3 zero   4 stays   5-6 level   7 written   8-24 age, or passes
 //! ```
 //!
 //! Resident and swapped exclude each other; neither is absent. Clean and zero are
-//! of resident pages, and so are the passes; the age, when it was evicted, is of
-//! swapped ones. What level and passes are for, `reclaim::heat` says.
+//! of resident pages, and so are the passes; of swapped ones are the age, when it was
+//! evicted, and whether it had been written while it was resident. What level and passes are for, `reclaim::heat` says.
 
 use core::fmt;
 
@@ -17,6 +17,7 @@ const ZERO: u32 = 1 << 3;
 const STAYS: u32 = 1 << 4;
 const LEVEL_SHIFT: u32 = 5;
 const LEVEL: u32 = 3 << LEVEL_SHIFT;
+const WRITTEN: u32 = 1 << 7;
 const AGE_SHIFT: u32 = 8;
 const AGE: u32 = AGE_MASK << AGE_SHIFT;
 
@@ -83,6 +84,11 @@ impl PageState {
         (self.0 & AGE) >> AGE_SHIFT
     }
 
+    /// Swapped, after it had been written.
+    pub fn was_written(self) -> bool {
+        self.0 & WRITTEN != 0
+    }
+
     /// How many passes of the hand a resident page survives yet.
     pub fn passes(self) -> u32 {
         self.age()
@@ -113,7 +119,8 @@ impl PageState {
 
     /// In its slot since the clock was `age`.
     pub fn to_swapped(self, age: u32) -> Self {
-        self.becomes(SWAPPED | (age & AGE_MASK) << AGE_SHIFT)
+        let written = if self.is_clean() { 0 } else { WRITTEN };
+        self.becomes(SWAPPED | written | (age & AGE_MASK) << AGE_SHIFT)
     }
 
     /// In neither; cold.

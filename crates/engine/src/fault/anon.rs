@@ -94,6 +94,8 @@ fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     }
     if state.is_zero() {
         node.stats.anonymous_faults.add(1);
+    } else if let Some(swap) = &node.swap {
+        swap.stats.write_faults.add(1);
     }
     if state.is_clean() {
         anon.put_slot(page.slot());

@@ -3,6 +3,7 @@
 
 use super::map::{Refused, Touched};
 use crate::PAGE_SIZE;
+use crate::anon::PageState;
 use crate::anon::pages::PageLock;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_PAGES, Folio};
@@ -41,6 +42,14 @@ pub(super) fn install(
         Enter::NoMemory => return undo(Refused::Memory),
         Enter::Zapping => return undo(Refused::Zapping),
     }
+    let touched = touched.map(|touched| {
+        let lock = locks[cache.page(touched.addr) as usize - first].as_ref();
+        Arrival::of(
+            cache,
+            touched,
+            lock.expect("all of them are locked").state(),
+        )
+    });
     let written = touched.filter(|touched| touched.write);
     let alone = pages == 1 && written.is_some();
     let access = match alone {
@@ -62,11 +71,11 @@ pub(super) fn install(
         return undo(Refused::Mmu(error));
     }
     let mut from_swap = 0;
-    let touched = touched.map(|touched| (cache.page(touched.addr) as usize, touched.write));
     for (page, lock) in (first..).zip(locks.iter_mut().flatten()) {
         from_swap += u64::from(lock.state().is_swapped());
-        let touched = touched.filter(|&(touched, _)| touched == page);
-        enter(cache, view, lock, touched.map(|(_, write)| write));
+        // What comes along with another proves nothing.
+        let arrival = touched.filter(|touched| cache.page(touched.addr) as usize == page);
+        enter(view, lock, arrival);
     }
     node.anonymous_in.add(pages as u64);
     if let Some(swap) = &view.swap {
@@ -75,15 +84,37 @@ pub(super) fn install(
     Ok(())
 }
 
+/// How the page that was touched comes.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    addr: usize,
+    /// It is written, or probably will be.
+    write: bool,
+    level: u32,
+}
+
+impl Arrival {
+    fn of(cache: &PageCache, touched: Touched, before: PageState) -> Self {
+        let level = match before.is_swapped() {
+            true => cache.node.level_after(before),
+            false => 0,
+        };
+        // What is hot, and was written when it was here last, will be again: the fault
+        // of that write would cost more than another write of the page to swap.
+        let will_be = level > 0 && before.was_written();
+        Self {
+            addr: touched.addr,
+            write: touched.write || will_be,
+            level,
+        }
+    }
+}
+
 /// What a page that is mapped now is: as it was read, or about to be written.
-fn enter(cache: &PageCache, view: &View, lock: &mut PageLock<'_>, write: Option<bool>) {
+fn enter(view: &View, lock: &mut PageLock<'_>, arrival: Option<Arrival>) {
     let before = lock.state();
-    // What comes along with another proves nothing.
-    let level = match write {
-        Some(_) if before.is_swapped() => cache.node.level_after(before),
-        _ => 0,
-    };
-    if write != Some(true) {
+    let level = arrival.map_or(0, |arrival| arrival.level);
+    if !arrival.is_some_and(|arrival| arrival.write) {
         return lock.set(before.to_clean().with_level(level));
     }
     lock.set(before.to_dirty().with_level(level));
