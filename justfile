@@ -38,3 +38,7 @@ shuttle schedules="1_000_000" *names:
 # One schedule of a scenario again: just shuttle-seed 4711 unmap::fault_against_unmap
 shuttle-seed seed name:
     SOFTFAULT_SHUTTLE_SEED={{ seed }} cargo test -p softfault-engine-shuttle -- --nocapture --exact {{ name }}
+
+# Operations on private memory over soft page tables, everything evicted all the time: just oracle 1_000_000
+oracle operations="1_000_000":
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test anon_oracle -- --nocapture a_long_run

@@ -7,8 +7,7 @@
 //! ```
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
@@ -309,9 +308,10 @@ fn any_policies() -> impl Strategy<Value = Policies> {
     })
 }
 
-/// Swap, and a budget of a half to a sixteenth of what is mapped.
+/// Swap, and a budget of a half to an eighth of what is mapped. What says where pages
+/// are stays in memory: it grows with the list, by ten pages a map and a space.
 fn any_setting() -> impl Strategy<Value = Setting> {
-    let free = prop_oneof![Just(120), Just(250), Just(600), Just(1000)];
+    let free = prop_oneof![Just(400), Just(600), Just(900), Just(1200)];
     let queue = prop_oneof![Just(0), Just(2), Just(16)];
     (any_policies(), free, queue).prop_map(|(policies, free, queue)| Setting {
         policies,
@@ -380,17 +380,21 @@ proptest! {
 fn a_long_run() {
     let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
-    let mut runner = TestRunner::deterministic();
-    let list = (
-        any_setting(),
-        proptest::collection::vec(any_swap_op(false), 400),
-    );
-    let mut done = 0;
-    while done < operations {
-        let (setting, ops) = list.new_tree(&mut runner).unwrap().current();
-        let ops = with_first(ops);
-        done += ops.len();
-        run(setting, &ops);
-    }
-    println!("{done} operations");
+    const LIST: usize = 400;
+    let lists = operations.div_ceil(LIST);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..config(lists as u32)
+    };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let list = proptest::collection::vec(any_swap_op(false), LIST);
+    let played = runner.run(&(any_setting(), list), |(setting, ops)| {
+        let free = setting.free.map(|free| free.max(900));
+        let setting = Setting { free, ..setting };
+        run(setting, &with_first(ops));
+        Ok(())
+    });
+    played.unwrap();
+    println!("{} operations", lists * LIST);
 }

@@ -362,7 +362,7 @@ fn of_all_kinds(mmu: &SoftMmu, window: &Reservation) -> Vec<Option<u8>> {
             _ => None,
         });
         if page % 5 == 1 {
-            mmu.protect(&[addr..addr + PAGE_SIZE]);
+            mmu.protect(from_ref(&(addr..addr + PAGE_SIZE)));
         }
     }
     expected

@@ -35,7 +35,7 @@ pub fn manage(space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Ma
         MemoryVerb::PopulateRead => return came(fault::populate(space, range, false, interrupt)),
         MemoryVerb::PopulateWrite => return came(fault::populate(space, range, true, interrupt)),
         MemoryVerb::Lock => {
-            let locked = came(fault::lock(space, range.clone(), interrupt));
+            let locked = came(fault::lock(space, range.clone(), true, interrupt));
             if locked != Managed::Done {
                 // What came first is locked.
                 fault::unlock(space, range);

@@ -336,10 +336,19 @@ impl Engine {
     }
 
     /// Maps `len` bytes of anonymous memory: zeros until written, which count
-    /// against the budget as they are touched, and stay until they are dropped.
-    /// See [`MmapMut`].
+    /// against the budget then, and go to swap where there is some. See [`MmapMut`].
     pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
         MmapOptions::new().len(len).map_anon_with(self)
+    }
+
+    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    /// See [`MmapMut`].
+    ///
+    /// # Safety
+    /// See [`MmapOptions::map_copy_with`].
+    pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_copy_with(self, file) }
     }
 
     /// Maps a store of the caller's, whose methods are called in the fault

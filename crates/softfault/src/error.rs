@@ -2,6 +2,8 @@
 
 use core::fmt;
 use softfault_engine::cache::NodeError;
+use softfault_engine::mm::MmError;
+use softfault_engine::mmu::MmuError;
 use softfault_engine::policy::VmaLockKind;
 use std::io;
 
@@ -20,6 +22,8 @@ pub enum FaultError {
     NoMemory,
     /// The range is not within the map.
     OutOfRange,
+    /// The map may only be read.
+    ReadOnly,
     /// This is a child of the process that made the map.
     Forked,
 }
@@ -35,6 +39,7 @@ impl fmt::Display for FaultError {
             ),
             Self::NoMemory => f.write_str("the memory budget cannot hold the pages"),
             Self::OutOfRange => f.write_str("the range is not within the map"),
+            Self::ReadOnly => f.write_str("the map may only be read"),
             Self::Forked => f.write_str("the map belongs to the parent process"),
         }
     }
@@ -48,7 +53,8 @@ impl From<EngineFaultError> for FaultError {
             EngineFaultError::BeyondEnd => Self::BeyondEnd,
             EngineFaultError::Io(errno) => Self::Io(errno),
             EngineFaultError::NoMemory => Self::NoMemory,
-            EngineFaultError::NotMapped | EngineFaultError::Protection => Self::OutOfRange,
+            EngineFaultError::NotMapped => Self::OutOfRange,
+            EngineFaultError::Protection => Self::ReadOnly,
         }
     }
 }
@@ -59,11 +65,40 @@ impl From<FaultError> for io::Error {
             FaultError::BeyondEnd => io::ErrorKind::UnexpectedEof,
             FaultError::Io(errno) => return io::Error::from_raw_os_error(errno),
             FaultError::NoMemory => io::ErrorKind::OutOfMemory,
-            FaultError::OutOfRange => io::ErrorKind::InvalidInput,
+            FaultError::OutOfRange | FaultError::ReadOnly => io::ErrorKind::InvalidInput,
             FaultError::Forked => io::ErrorKind::Unsupported,
         };
         io::Error::new(kind, error)
     }
+}
+
+/// Page tables that cannot be had, as an `io::Error`.
+pub(crate) fn mmu(error: MmuError) -> io::Error {
+    match error {
+        MmuError::Closed(errno) => closed(errno),
+        MmuError::System(errno) => io::Error::from_raw_os_error(errno),
+        MmuError::NoMemory | MmuError::Gone => no_memory("no address space for the map"),
+    }
+}
+
+/// Mappings that cannot be changed, as an `io::Error`.
+pub(crate) fn mm(error: MmError) -> io::Error {
+    let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+    match error {
+        MmError::NoMemory => no_memory("no room for another mapping"),
+        MmError::Locked => invalid("pages of the range are locked in memory"),
+        MmError::NotAnonymous => invalid("the range is of a file: its pages cannot be freed"),
+        MmError::Empty
+        | MmError::Misaligned
+        | MmError::Overlap
+        | MmError::Overflow
+        | MmError::Unmapped => invalid("the range is not within the map"),
+    }
+}
+
+/// Something that there is not enough of.
+pub(crate) fn no_memory(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, message)
 }
 
 /// Says what to do about a kernel that refuses userfaultfd.

@@ -71,13 +71,13 @@ impl Future for FaultIn<'_> {
                     return Poll::Ready(Err(error));
                 }
             };
-            let (Some(cache), Some(managed)) = (map.cache(), map.engine().inner.managed()) else {
+            let (true, Some(managed)) = (map.is_managed(), map.engine().inner.managed()) else {
                 self.state = State::Done;
                 return Poll::Ready(Ok(()));
             };
             let answer = Arc::new(Answer::default());
             let work = Work {
-                cache: cache.clone(),
+                cache: map.cache().cloned(),
                 space: managed.space.clone(),
                 addresses,
                 answer: answer.clone(),
@@ -108,7 +108,8 @@ impl Future for FaultIn<'_> {
 }
 
 struct Work {
-    cache: Arc<PageCache>,
+    /// What to read ahead of, of a file.
+    cache: Option<Arc<PageCache>>,
     space: Arc<AddressSpace>,
     addresses: Range<usize>,
     answer: Arc<Answer>,
@@ -202,8 +203,10 @@ impl Work {
         let mut addr = self.addresses.start & !(PAGE_SIZE - 1);
         let mut ahead = addr;
         while addr < self.addresses.end {
-            if addr >= ahead {
-                ahead = fault::prefetch(&self.cache, addr..self.addresses.end);
+            if let Some(cache) = &self.cache
+                && addr >= ahead
+            {
+                ahead = fault::prefetch(cache, addr..self.addresses.end);
                 ahead = ahead.max(addr + PAGE_SIZE);
             }
             let flags = FaultFlags::default();

@@ -58,15 +58,18 @@
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
 
+mod advice;
 mod engine;
 mod error;
 mod fault_in;
 mod files;
 mod frames;
+mod kernel;
 mod machine;
 mod map;
 mod map_mut;
 mod pinned;
+mod private;
 mod process;
 mod signal;
 pub mod soft;
@@ -75,11 +78,12 @@ pub mod store;
 mod swap;
 mod uffd;
 
+pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
-pub use map::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
-pub use map_mut::MmapMut;
+pub use map::{Mmap, MmapAsRawDesc, MmapOptions};
+pub use map_mut::{MmapMut, RemapOptions};
 pub use pinned::Pinned;
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;

@@ -20,36 +20,28 @@ pub struct Pinned<'a> {
 impl<'a> Pinned<'a> {
     pub(crate) fn new(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
-        let (Some(_), false) = (map.cache(), range.is_empty()) else {
-            return Ok(Self {
-                map,
-                range,
-                pages: 0,
-                holds: false,
-            });
+        let mut pinned = Self {
+            map,
+            range,
+            pages: 0,
+            holds: false,
         };
-        let node = &map.engine().inner.managed().expect("a managed map").node;
-        // A folio has up to 16 pages, and both ends may be in the middle.
-        let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64 + 32;
-        if !node.try_pin(pages) {
-            return Err(FaultError::NoMemory);
+        if addresses.is_empty() {
+            return Ok(pinned);
         }
-        match hold(map, addresses) {
-            Ok(()) => Ok(Self {
-                map,
-                range,
-                pages,
-                holds: true,
-            }),
-            Err(error) => {
-                node.unpin_pages(pages);
-                Err(error)
-            }
+        if let Some(private) = map.private() {
+            let managed = map.engine().inner.managed().expect("a managed map");
+            private.hold(managed, addresses, false)?;
+            pinned.holds = true;
+        } else if map.cache().is_some() {
+            pinned.pages = pin(map, addresses)?;
+            pinned.holds = true;
         }
+        Ok(pinned)
     }
 
     /// Pins bytes of one page without counting them: for a moment, as a fault
-    /// holds its folio.
+    /// holds its folio. What is private is brought in, and may go again.
     pub(crate) fn uncounted(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
         debug_assert_eq!(
@@ -57,14 +49,45 @@ impl<'a> Pinned<'a> {
             (addresses.end - 1) / PAGE_SIZE,
             "one page"
         );
-        hold(map, addresses)?;
+        match map.private() {
+            Some(private) => {
+                let managed = map.engine().inner.managed().expect("a managed map");
+                private.populate(managed, addresses, false)?;
+            }
+            None => hold(map, addresses)?,
+        }
         Ok(Self {
             map,
             range,
             pages: 0,
-            holds: true,
+            holds: map.private().is_none(),
         })
     }
+}
+
+/// Pins the pages of a managed file; how many were charged to the limit on pins.
+pub(crate) fn pin(map: &Mmap, addresses: Range<usize>) -> Result<u64, FaultError> {
+    let node = &map.engine().inner.managed().expect("a managed map").node;
+    // A folio has up to 16 pages, and both ends may be in the middle.
+    let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64 + 32;
+    if !node.try_pin(pages) {
+        return Err(FaultError::NoMemory);
+    }
+    match hold(map, addresses) {
+        Ok(()) => Ok(pages),
+        Err(error) => {
+            node.unpin_pages(pages);
+            Err(error)
+        }
+    }
+}
+
+/// Ends that.
+pub(crate) fn unpin(map: &Mmap, addresses: Range<usize>, pages: u64) {
+    let _masked = signal::masked();
+    let cache = map.cache().expect("pages were pinned");
+    fault::unpin(cache, addresses);
+    cache.node().unpin_pages(pages);
 }
 
 /// Maps the pages of a managed map and takes references to their folios.
@@ -111,13 +134,14 @@ impl Drop for Pinned<'_> {
         if !self.holds || crate::process::is_forked_child() {
             return;
         }
-        let _masked = signal::masked();
-        let cache = self.map.cache().expect("pages were pinned");
-        let addresses = self
-            .map
-            .addresses(self.range.clone())
-            .expect("checked when it was made");
-        fault::unpin(cache, addresses);
-        cache.node().unpin_pages(self.pages);
+        let addresses = self.map.addresses(self.range.clone());
+        let addresses = addresses.expect("checked when it was made");
+        match self.map.private() {
+            Some(private) => {
+                let managed = self.map.engine().inner.managed().expect("a managed map");
+                private.release(managed, addresses);
+            }
+            None => unpin(self.map, addresses, self.pages),
+        }
     }
 }

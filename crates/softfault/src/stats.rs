@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::engine::Managed;
 use crate::files::Files;
-use crate::store::{Mode, QueueKind};
+use crate::store::QueueKind;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
 
@@ -98,11 +98,20 @@ pub struct SwapStats {
     pub retry_io_miss: u64,
     /// Bytes written to the swap file.
     pub bytes_written: u64,
+    /// Bytes that the swap file takes on the disk now.
+    pub bytes_on_disk: u64,
     /// True if the file is read and written past the kernel's page cache.
     pub direct: bool,
 }
 
 impl SwapStats {
+    /// Bytes written to the file for each byte of the pages that went there: less
+    /// than 1 where they are compressed. `None` before the first.
+    pub fn compression(&self) -> Option<f64> {
+        let pages = (self.pages_out * PAGE_SIZE as u64) as f64;
+        (self.bytes_written > 0 && pages > 0.0).then(|| self.bytes_written as f64 / pages)
+    }
+
     fn of(managed: &Managed) -> Option<Self> {
         let swap = managed.node.swap.as_ref()?;
         let (file, counted) = (managed.swap_file.as_ref(), &swap.stats);
@@ -119,7 +128,8 @@ impl SwapStats {
             retry_mmap_drop: counted.retry_mmap_drop.get(),
             retry_io_miss: counted.retry_io_miss.get(),
             bytes_written: file.map_or(0, |file| file.bytes_written()),
-            direct: file.is_some_and(|file| file.mode() == Mode::Direct),
+            bytes_on_disk: file.map_or(0, |file| file.bytes_on_disk()),
+            direct: file.is_some_and(|file| file.is_direct()),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The swap file as a device: what was written comes back, from the disk and from
 //! memory, plain and compressed.
 
+mod child;
 mod store_scene;
 mod swap_scene;
 
@@ -10,7 +11,7 @@ use softfault::store::{Mode, QueueKind, Rings};
 use softfault::{Compression, Engine, Swap};
 use softfault_engine::store::{Extent, Store, StoreError};
 use store_scene::{Frames, Inbox, PAGE, reads};
-use swap_scene::{BOTH, Pages, check, discard, disk, places, swap_file, until};
+use swap_scene::{BOTH, Pages, check, discard, disk, fill, places, swap_file, until};
 
 #[test]
 fn what_is_written_comes_back() {
@@ -238,4 +239,62 @@ fn a_directory_that_is_none_is_an_error_of_the_builder() {
     };
     let wanted = format!("swap in {}: No such file or directory", nowhere.display());
     assert!(error.to_string().starts_with(&wanted), "{error}");
+}
+
+#[test]
+fn anonymous_memory_comes_back_from_either_kind() {
+    for compression in BOTH {
+        const PAGES: usize = (48 << 20) / PAGE;
+        let swap = Swap::in_dir(disk()).compression(compression);
+        let engine = Engine::builder().memory(16 << 20).swap(swap);
+        let engine = engine.build_soft().unwrap();
+        let map = engine.map_anon(PAGES * PAGE).unwrap();
+        let mut page = vec![0; PAGE];
+        for version in [2, 3] {
+            for slot in 0..PAGES {
+                fill(&mut page, slot, version);
+                assert_eq!(map.write_at(&page, slot * PAGE), Ok(PAGE));
+            }
+            let mut found = vec![0; PAGE];
+            for slot in 0..PAGES {
+                fill(&mut page, slot, version);
+                assert_eq!(map.read_at(&mut found, slot * PAGE), Ok(PAGE));
+                assert!(found == page, "page {slot} version {version}");
+            }
+        }
+        let swap = engine.stats().swap.unwrap();
+        assert!(
+            swap.pages_out > PAGES as u64 && swap.pages_in > 0,
+            "{swap:?}"
+        );
+        assert_eq!((swap.write_errors, swap.full), (0, 0));
+        let ratio = swap.compression().unwrap();
+        println!("{compression:?}: {ratio:.2}, {swap:?}");
+        match compression {
+            Compression::Lz4 => assert!((0.25..0.6).contains(&ratio), "{ratio}"),
+            _ => assert_eq!(ratio, 1.0),
+        }
+    }
+}
+
+#[test]
+fn the_default_engine_swaps_where_the_environment_says() {
+    let name = "the_default_engine_swaps_where_the_environment_says";
+    if child::scenario().is_some() {
+        match Engine::process_default() {
+            Ok(engine) => assert_eq!(engine.stats().swap.unwrap().slots_total, 8192),
+            Err(closed) => assert_eq!(closed.kind(), std::io::ErrorKind::Unsupported),
+        }
+        return;
+    }
+    let run = |swap: &str| {
+        let mut command = child::command(name, "default");
+        let command = command
+            .env("SOFTFAULT_MEMORY", "16M")
+            .env("SOFTFAULT_SWAP", swap);
+        command.output().unwrap()
+    };
+    let output = run(&format!("{}:32M", disk().display()));
+    assert!(output.status.success(), "{output:?}");
+    assert!(!run("/nowhere:32M").status.success());
 }

@@ -27,6 +27,7 @@ mod self_madvise;
 mod served_fault;
 mod sigbus_mode;
 mod swap;
+mod swap_file;
 mod time_stamps;
 mod uffd;
 mod uffd_move;
@@ -71,6 +72,7 @@ const CHECKS: &[Check] = &[
     mappings::CHECK,
     lockable_memory::CHECK,
     swap::CHECK,
+    swap_file::CHECK,
     memory_cgroup::CHECK,
     huge_pool::CHECK,
     pagemap_scan::CHECK,

@@ -46,7 +46,8 @@ impl Drop for SwapFile {
 
 /// Switches a file off, which reads back what is left in it, and removes it.
 fn off(file: &Path) {
-    // Best effort: it was perhaps never on. SAFETY: the path is a live C string.
+    // Best effort: it was perhaps never on.
+    // SAFETY: the path is a live C string.
     unsafe { libc::swapoff(path(file).as_ptr()) };
     let _ = fs::remove_file(file);
 }

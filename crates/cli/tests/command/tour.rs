@@ -8,7 +8,7 @@ fn the_tour_ends_with_a_table_of_both_engines_and_a_page() {
     let mut tour = softfault(&["tour", "--memory", "32M", "--seconds", "0.3", "--dir"]);
     let (code, out, err) = finish(tour.arg(files.path()).current_dir(pages.path()));
     assert_eq!(code, 0, "{err}");
-    for workload in ["sparse", "random", "scan", "thrash"] {
+    for workload in ["sparse", "random", "scan", "anon", "thrash"] {
         let lines = out
             .lines()
             .filter(|line| line.trim_start().starts_with(workload));

@@ -4,6 +4,7 @@
 
 pub mod completed;
 pub mod engine;
+pub mod private;
 pub mod vma;
 
 use std::sync::Arc;

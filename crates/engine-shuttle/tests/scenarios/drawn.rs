@@ -80,7 +80,7 @@ fn two_threads_over_swap() {
         pins: false,
         swap: true,
     };
-    drawn("two_threads_over_swap", 6_000, draw);
+    drawn("two_threads_over_swap", 3_000, draw);
 }
 
 #[test]
@@ -95,5 +95,5 @@ fn four_threads_over_swap() {
         pins: false,
         swap: true,
     };
-    drawn("four_threads_over_swap", 4_000, draw);
+    drawn("four_threads_over_swap", 2_000, draw);
 }

@@ -24,7 +24,7 @@ fn in_swap(pages: usize) -> Vec<Op> {
 fn fault_against_eviction() {
     directed(
         "fault_against_eviction",
-        3_000,
+        1_200,
         &swapping(2),
         vec![map_zeros(0, 0..2), write(0, 0..2)],
         vec![
@@ -40,7 +40,7 @@ fn fault_against_eviction() {
 fn write_against_eviction() {
     directed(
         "write_against_eviction",
-        6_000,
+        2_500,
         &swapping(2),
         vec![map_zeros(0, 0..2), write(0, 0..2)],
         vec![
@@ -59,7 +59,7 @@ fn write_against_clean_drop() {
     setup.push(read(0, 0..2));
     directed(
         "write_against_clean_drop",
-        5_000,
+        2_000,
         &swapping(2),
         setup,
         vec![
@@ -74,7 +74,7 @@ fn write_against_clean_drop() {
 fn two_evict_what_two_write() {
     directed(
         "two_evict_what_two_write",
-        3_000,
+        1_200,
         &swapping(4),
         vec![map_zeros(0, 0..4), write(0, 0..4)],
         vec![
@@ -90,7 +90,7 @@ fn two_evict_what_two_write() {
 fn two_faults_on_one_swapped_page() {
     directed(
         "two_faults_on_one_swapped_page",
-        4_000,
+        1_600,
         &swapping(2),
         in_swap(2),
         vec![
@@ -105,7 +105,7 @@ fn two_faults_on_one_swapped_page() {
 fn swap_in_against_unmap() {
     directed(
         "swap_in_against_unmap",
-        4_000,
+        1_600,
         &swapping(4),
         in_swap(4),
         vec![
@@ -121,7 +121,7 @@ fn swap_in_against_unmap() {
 fn eviction_against_unmap() {
     directed(
         "eviction_against_unmap",
-        4_000,
+        1_600,
         &swapping(4),
         vec![map_zeros(0, 0..4), write(0, 0..4)],
         vec![
@@ -136,7 +136,7 @@ fn eviction_against_unmap() {
 fn swap_in_against_dont_need() {
     directed(
         "swap_in_against_dont_need",
-        4_000,
+        1_600,
         &swapping(4),
         in_swap(4),
         vec![
@@ -155,7 +155,7 @@ fn swap_in_against_dont_need() {
 fn eviction_against_dont_need() {
     directed(
         "eviction_against_dont_need",
-        4_000,
+        1_600,
         &swapping(3),
         vec![map_zeros(0, 0..3), write(0, 0..3)],
         vec![
@@ -170,7 +170,7 @@ fn eviction_against_dont_need() {
 fn swap_in_against_remap() {
     directed(
         "swap_in_against_remap",
-        3_000,
+        1_200,
         &swapping(8),
         in_swap(4),
         vec![
@@ -189,7 +189,7 @@ fn swap_in_against_budget_change() {
     };
     directed(
         "swap_in_against_budget_change",
-        2_000,
+        800,
         &stage,
         in_swap(8),
         vec![
@@ -206,7 +206,7 @@ fn swap_in_against_budget_change() {
 fn what_was_read_ahead_against_write_and_eviction() {
     directed(
         "what_was_read_ahead_against_write_and_eviction",
-        6_000,
+        2_500,
         &swapping(8),
         in_swap(8),
         vec![
@@ -221,7 +221,7 @@ fn what_was_read_ahead_against_write_and_eviction() {
 fn lock_against_eviction() {
     directed(
         "lock_against_eviction",
-        4_000,
+        1_600,
         &swapping(4),
         in_swap(4),
         vec![
@@ -242,7 +242,7 @@ fn lock_against_eviction() {
 fn free_against_write() {
     directed(
         "free_against_write",
-        5_000,
+        2_000,
         &swapping(3),
         vec![map_zeros(0, 0..3), write(0, 0..3)],
         vec![
@@ -258,7 +258,7 @@ fn free_against_write() {
 fn free_against_swap_in() {
     directed(
         "free_against_swap_in",
-        3_000,
+        1_200,
         &swapping(3),
         in_swap(3),
         vec![
@@ -273,7 +273,7 @@ fn free_against_swap_in() {
 fn populate_against_eviction() {
     directed(
         "populate_against_eviction",
-        3_000,
+        1_200,
         &swapping(4),
         in_swap(3),
         vec![
@@ -290,7 +290,7 @@ fn populate_against_eviction() {
 fn private_copy_against_eviction() {
     directed(
         "private_copy_against_eviction",
-        5_000,
+        2_000,
         &swapping(4),
         vec![map_copy(0, 0..4, 1), write(0, 1..2)],
         vec![

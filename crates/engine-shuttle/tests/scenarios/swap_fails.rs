@@ -16,7 +16,7 @@ fn failing(pages: usize) -> Stage {
 fn swap_in_that_fails() {
     directed(
         "swap_in_that_fails",
-        4_000,
+        1_600,
         &failing(3),
         vec![
             map_zeros(0, 0..3),
@@ -37,7 +37,7 @@ fn swap_in_that_fails() {
 fn eviction_that_fails() {
     directed(
         "eviction_that_fails",
-        4_000,
+        1_600,
         &failing(3),
         vec![
             map_zeros(0, 0..3),
@@ -60,7 +60,7 @@ fn swap_is_full() {
     };
     directed(
         "swap_is_full",
-        4_000,
+        1_600,
         &stage,
         vec![map_zeros(0, 0..4), write(0, 0..4)],
         vec![
@@ -81,19 +81,18 @@ fn swap_is_full() {
 fn swap_and_memory_run_out() {
     let stage = Stage {
         slots: 2,
-        free: Some(10),
+        free: Some(8),
         may_be_short: true,
-        may_fail: true,
-        ..Stage::of_pages(12)
+        ..Stage::of_pages(8)
     };
     short_of_memory(
         "swap_and_memory_run_out",
-        2_000,
+        500,
         &stage,
-        vec![map_zeros(0, 0..12)],
+        vec![map_zeros(0, 0..8), write(0, 0..2)],
         vec![
-            vec![write(0, 0..6), read(0, 2..4)],
-            vec![write(0, 6..12), read(0, 0..2)],
+            vec![write(0, 1..4), read(0, 0..1)],
+            vec![write(0, 4..7), read(0, 0..2)],
         ],
     );
 }

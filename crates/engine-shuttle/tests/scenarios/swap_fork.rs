@@ -15,7 +15,7 @@ fn swapping(pages: usize) -> Stage {
 fn fork_against_eviction() {
     directed(
         "fork_against_eviction",
-        5_000,
+        2_000,
         &swapping(3),
         vec![map_zeros(0, 0..3), write(0, 0..2)],
         vec![
@@ -30,7 +30,7 @@ fn fork_against_eviction() {
 fn swap_in_against_fork() {
     directed(
         "swap_in_against_fork",
-        5_000,
+        2_000,
         &swapping(3),
         vec![map_zeros(0, 0..3), write(0, 0..3), Op::Evict],
         vec![
@@ -46,7 +46,7 @@ fn swap_in_against_fork() {
 fn writes_on_both_sides_of_a_slot() {
     directed(
         "writes_on_both_sides_of_a_slot",
-        5_000,
+        2_000,
         &swapping(2),
         vec![
             map_zeros(0, 0..2),
@@ -67,7 +67,7 @@ fn writes_on_both_sides_of_a_slot() {
 fn exit_against_a_shared_slot() {
     directed(
         "exit_against_a_shared_slot",
-        5_000,
+        2_000,
         &swapping(3),
         vec![map_zeros(0, 0..3), write(0, 0..2), Op::Evict],
         vec![
@@ -89,7 +89,7 @@ fn exit_against_a_shared_slot() {
 fn fork_of_a_private_copy() {
     directed(
         "fork_of_a_private_copy",
-        4_000,
+        1_600,
         &swapping(3),
         vec![map_copy(0, 0..3, 2), write(0, 1..2), Op::Evict],
         vec![

@@ -4,6 +4,7 @@
 //! by one, as by reclaim. A page that is unmapped meanwhile is unmapped.
 
 use super::Anonymous;
+use crate::fault::prefetch;
 use crate::mm::{AddressSpace, Backing, MmError};
 use crate::reclaim::anonymous::Taken;
 use core::ops::Range;
@@ -14,8 +15,7 @@ impl AddressSpace {
     /// again, or as the file has them. Fails where a page is locked in memory.
     pub fn dont_need(&self, range: Range<usize>) -> Result<(), MmError> {
         self.for_private(&range, |anon, part| {
-            let pages = part.clone();
-            if anon.count_pages(pages, |state| state.stays()) > 0 {
+            if anon.has_locked(&part) {
                 return Err(MmError::Locked);
             }
             anon.node.take_anonymous(anon, part, Taken::Forgotten);
@@ -25,10 +25,11 @@ impl AddressSpace {
 
     /// The pages of `range` are not wanted any more unless they are written to again
     /// (`MADV_FREE`): until then they may become zeros at any time. Fails for private
-    /// mappings of files, as Linux does.
+    /// mappings of files, and where a page is locked in memory, as Linux does.
     pub fn free(&self, range: Range<usize>) -> Result<(), MmError> {
         self.for_private(&range, |anon, part| match anon.origin() {
             Some(_) => Err(MmError::NotAnonymous),
+            None if anon.has_locked(&part) => Err(MmError::Locked),
             None => {
                 anon.free(part);
                 Ok(())
@@ -48,6 +49,17 @@ impl AddressSpace {
     pub fn page_out(&self, range: Range<usize>) -> Result<(), MmError> {
         self.for_private(&range, |anon, part| {
             anon.node.take_anonymous(anon, part, Taken::Evicted);
+            Ok(())
+        })
+    }
+
+    /// Starts to read what of `range` is in swap, or in a file (`MADV_WILLNEED`), as far
+    /// as spare frames allow.
+    pub fn will_need(&self, range: Range<usize>) -> Result<(), MmError> {
+        self.for_private(&range, |anon, part| {
+            if let Some(cache) = &anon.cache {
+                prefetch(cache, part);
+            }
             Ok(())
         })
     }
@@ -92,30 +104,69 @@ impl AddressSpace {
 }
 
 impl Anonymous {
+    fn has_locked(&self, range: &Range<usize>) -> bool {
+        self.count_pages(range.clone(), |state| state.stays()) > 0
+    }
+
     /// Protects what is resident in `range` and gives its slots up: it counts as zeros
     /// until it is written to. What is in swap is forgotten.
     fn free(&self, range: Range<usize>) {
         let node = &self.node;
-        let pages = self.page_range(&range);
-        let mut next = self.pages.next_used(pages.start);
-        while next < pages.end {
-            let mut page = self.pages.lock(next);
-            let state = page.state();
-            if state.is_swapped() {
-                self.forget_read(next);
-                self.put_slot(page.slot());
-                page.set_slot(None);
-                page.set(state.to_absent());
-            } else if state.is_resident() && !state.is_zero() && !state.stays() {
-                let addr = self.window.address(next as u64, 0);
-                node.mmu
-                    .protect(core::slice::from_ref(&(addr..addr + crate::PAGE_SIZE)));
-                self.put_slot(page.slot());
-                page.set_slot(None);
-                page.set(state.to_clean().with_level(0));
+        if !node.mmu.can_protect() {
+            // Nobody would see a write.
+            node.take_anonymous(self, range, Taken::Forgotten);
+            return;
+        }
+        for span in self.window.spans(range) {
+            let pages = self.page_range(&span);
+            // Locked pages next to each other: one call protects them.
+            let mut run = 0..0;
+            let mut next = self.pages.next_used(pages.start);
+            while next < pages.end {
+                if !self.pages.is_unused(next) && self.free_one(next) {
+                    if run.end != next {
+                        self.end_free(core::mem::replace(&mut run, next..next));
+                    }
+                    run.end = next + 1;
+                }
+                next = self.pages.next_used(next + 1);
             }
-            drop(page);
-            next = self.pages.next_used(next + 1);
+            self.end_free(run);
+        }
+    }
+
+    /// Locks a page and frees it; true if it is still to be protected and unlocked.
+    fn free_one(&self, page: usize) -> bool {
+        let state = self.pages.lock_bare(page);
+        if state.is_resident() && !state.is_zero() && !state.stays() {
+            return true;
+        }
+        let after = match state.is_swapped() {
+            true => {
+                self.forget_read(page);
+                self.put_slot(self.pages.slot(page));
+                self.pages.set_slot(page, None);
+                state.to_absent()
+            }
+            false => state,
+        };
+        self.pages.unlock(page, after);
+        false
+    }
+
+    /// Protects residents that are locked, and unlocks them as zeros to be.
+    fn end_free(&self, run: Range<usize>) {
+        if run.is_empty() {
+            return;
+        }
+        let addr = |page: usize| self.window.address(page as u64, 0);
+        let range = addr(run.start)..addr(run.end - 1) + crate::PAGE_SIZE;
+        self.node.mmu.protect(core::slice::from_ref(&range));
+        for page in run {
+            self.put_slot(self.pages.slot(page));
+            self.pages.set_slot(page, None);
+            let state = self.pages.state(page);
+            self.pages.unlock(page, state.to_clean().with_level(0));
         }
     }
 

@@ -44,17 +44,21 @@ use crate::swap::{Origin, View};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 mod adopt;
 mod advise;
 mod fork;
 mod inspect;
+mod keep;
+mod move_to;
 pub mod pages;
 mod remove;
+mod restrict;
 pub mod state;
 
 pub use fork::ForkError;
+pub use move_to::MoveError;
 use pages::Pages;
 pub(crate) use remove::Removal;
 pub use state::PageState;
@@ -85,6 +89,8 @@ pub struct Anonymous {
     pub(crate) cache: Option<Arc<PageCache>>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
+    /// Whether pages of it may stay ([`keep`]).
+    keeps: AtomicU32,
 }
 
 impl Anonymous {
@@ -135,7 +141,9 @@ impl Anonymous {
             return Err(MmuError::NoMemory);
         };
         let window = Arc::new(window);
-        let swap = node.swap.clone();
+        // Where writes cannot be seen, nothing that may be written can be evicted.
+        let evicts = node.mmu.can_protect();
+        let swap = node.swap.clone().filter(|_| evicts);
         let cache = (swap.is_some() || origin.is_some()).then(|| {
             let view = Arc::new(View {
                 pages: pages.clone(),
@@ -151,8 +159,9 @@ impl Anonymous {
             pages,
             cache,
             space: AtomicU64::new(NO_SPACE),
+            keeps: AtomicU32::new(0),
         });
-        if anon.cache.is_some() {
+        if anon.evicts() {
             anon.node.windows.register(&anon);
         }
         Ok(anon)
@@ -182,6 +191,11 @@ impl Anonymous {
         Arc::strong_count(anon) == 1 && cache.is_none_or(|cache| Arc::strong_count(cache) == 1)
     }
 
+    /// True if its pages may be evicted.
+    fn evicts(&self) -> bool {
+        self.cache.is_some() && self.node.mmu.can_protect()
+    }
+
     /// Number of the page that is at `addr` in the window.
     pub(crate) fn page(&self, addr: usize) -> usize {
         (addr - self.window.reservation().addr) >> PAGE_SHIFT
@@ -203,9 +217,9 @@ impl Anonymous {
     /// Takes what was read of a page, or is being read, out of the cache. The caller
     /// has locked the page, which keeps others from reading it.
     pub(crate) fn forget_read(&self, page: usize) {
-        if let Some(cache) = &self.cache
-            && cache.folio_count() > 0
-        {
+        // That there is no folio at all is seen by a read-modify-write, there: who has
+        // put one in later sees that the page is locked.
+        if let Some(cache) = &self.cache {
             let addr = self.window.address(page as u64, 0);
             cache.invalidate(addr..addr + PAGE_SIZE);
         }
@@ -230,7 +244,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        if self.cache.is_some() {
+        if self.evicts() {
             // Reclaim does not come here any more.
             self.node.windows.deregister(self);
         }

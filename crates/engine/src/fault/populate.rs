@@ -1,6 +1,7 @@
 //! Bringing pages in because the caller says so, with errors as values: `madvise`'s
 //! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
 
+use super::map::mmu_error;
 use super::{FaultError, FaultFlags, Interrupt, Outcome, handle};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
@@ -30,28 +31,39 @@ pub fn populate(
     for_pages(&range, |addr| bring_in(space, addr, write, interrupt))
 }
 
-/// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). At most
-/// half of the budget may be kept so, with what is pinned. After a failure, those below
-/// the address stay.
-pub fn lock(space: &AddressSpace, range: Range<usize>, interrupt: &dyn Interrupt) -> Populated {
+/// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). Where
+/// `write` says that they come for writes, none of them is protected any more: they may
+/// be handed to system calls that write to them. At most half of the budget may be kept
+/// so, with what is pinned. After a failure, those below the address stay.
+pub fn lock(
+    space: &AddressSpace,
+    range: Range<usize>,
+    write: bool,
+    interrupt: &dyn Interrupt,
+) -> Populated {
     for_pages(&range, |addr| {
         let Some((anon, page)) = private_page(space, addr) else {
-            return bring_in(space, addr, false, interrupt);
+            return bring_in(space, addr, write, interrupt);
         };
-        // For a write, so that a write to it does not have to wait either. Its words are
-        // paid for with it.
-        let outcome = bring_in(space, addr, true, interrupt);
+        // Its words are paid for with it.
+        let outcome = bring_in(space, addr, write, interrupt);
         if outcome != Outcome::Mapped {
             return outcome;
         }
-        let first = anon.set_stays(page, true);
+        let first = anon.let_stay(page);
         if first && !anon.node.try_pin(1) {
-            anon.set_stays(page, false);
+            anon.let_go(page);
             return Outcome::Error(FaultError::NoMemory);
         }
         // It may have gone again before it was told to stay.
-        let outcome = bring_in(space, addr, true, interrupt);
-        if outcome != Outcome::Mapped && first && anon.set_stays(page, false) {
+        let mut outcome = bring_in(space, addr, write, interrupt);
+        if outcome == Outcome::Mapped
+            && write
+            && let Err(error) = anon.make_writable(page)
+        {
+            outcome = Outcome::Error(mmu_error(error));
+        }
+        if outcome != Outcome::Mapped && first && anon.let_go(page) {
             anon.node.unpin_pages(1);
         }
         outcome
@@ -62,7 +74,7 @@ pub fn lock(space: &AddressSpace, range: Range<usize>, interrupt: &dyn Interrupt
 pub fn unlock(space: &AddressSpace, range: Range<usize>) {
     for_pages(&range, |addr| {
         if let Some((anon, page)) = private_page(space, addr)
-            && anon.set_stays(page, false)
+            && anon.let_go(page)
         {
             anon.node.unpin_pages(1);
         }
@@ -136,17 +148,4 @@ fn private_page(space: &AddressSpace, addr: usize) -> Option<(Arc<Anonymous>, us
         }
         _ => None,
     })
-}
-
-impl Anonymous {
-    /// Lets a page stay, or go; true if that is new.
-    fn set_stays(&self, page: usize, stays: bool) -> bool {
-        if self.pages.state(page).stays() == stays {
-            return false;
-        }
-        let mut lock = self.pages.lock(page);
-        let state = lock.state();
-        lock.set(state.with_stays(stays));
-        state.stays() != stays
-    }
 }

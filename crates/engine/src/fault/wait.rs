@@ -195,19 +195,21 @@ impl Wait {
 
     /// True if this is for memory that will not come, after `futile` waits in a
     /// row that made none, the last `standstill` of which saw none come back.
-    /// Anonymous pages cannot be evicted where there is no swap, or where it is full
-    /// or fails: where nothing else is left, a fault ends and does not hang. One for a file waits as long as anybody may give
-    /// memory back: a reader, an unpin.
+    /// Private pages cannot be evicted where there is no swap, or where it is full or
+    /// fails: where nothing else is left, a fault on them ends and does not hang. One
+    /// for a file waits as long as anybody may give memory back: a reader, an unpin.
     pub(super) fn is_hopeless(&self, futile: u32, standstill: u32) -> bool {
         let Reason::Memory(need) = self.reason else {
             return false;
         };
         let node = self.node();
-        match self.owner {
-            Owner::Anonymous(_) => {
-                standstill >= PATIENCE || futile > 0 && node.has_nothing_left(need)
-            }
-            Owner::File(_) => standstill >= PATIENCE && node.holds_anonymous_only(),
+        let is_private = match &self.owner {
+            Owner::Anonymous(_) => true,
+            Owner::File(cache) => cache.private().is_some(),
+        };
+        match is_private {
+            true => standstill >= PATIENCE || futile > 0 && node.has_nothing_left(need),
+            false => standstill >= PATIENCE && node.holds_anonymous_only(),
         }
     }
 

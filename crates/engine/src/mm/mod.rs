@@ -19,6 +19,7 @@ mod map;
 mod merge;
 pub mod mmap_lock;
 mod modify;
+mod move_to;
 mod protect;
 mod query;
 mod remap;

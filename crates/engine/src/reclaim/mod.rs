@@ -142,9 +142,9 @@ impl Node {
                 false => (self.evict(Want::Any, wanted, || enough(made)), &mut left),
             };
             made += evicted.pages + self.shrink_pool();
-            *left = match evicted.looked_at {
-                0 => 0,
-                some => left.saturating_sub(some),
+            *left = match (evicted.looked_at, evicted.folios) {
+                (0, 0) => 0,
+                (some, _) => left.saturating_sub(some),
             };
         }
         if !enough(made) {

@@ -304,11 +304,12 @@ impl AnonModel {
     pub fn paid(&self, space: usize) -> Paid {
         let pages = || self.spaces[&space].pages.iter().flatten();
         let is_there = |page: &&Page| page.is_written && !page.is_free;
-        // A touch of a copy maps what is around it.
-        let may_be = |page: &&Page| page.bytes.is_some() || page.origin.is_some();
-        Paid {
-            least: pages().filter(is_there).count(),
-            most: pages().filter(may_be).count(),
-        }
+        // A touch of a copy maps what is around it, also where it was unmapped.
+        let most = match pages().any(|page| page.origin.is_some()) {
+            true => usize::MAX,
+            false => pages().filter(|page| page.bytes.is_some()).count(),
+        };
+        let least = pages().filter(is_there).count();
+        Paid { least, most }
     }
 }

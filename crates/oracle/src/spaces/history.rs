@@ -73,6 +73,20 @@ impl<V: Clone + PartialEq> History<V> {
         });
     }
 
+    /// An operation began that perhaps makes it `value`, at any time until something
+    /// else does.
+    pub(super) fn begin_perhaps(&mut self, begin: Moment, value: V) {
+        self.add(begin, RUNNING, value, false);
+    }
+
+    /// The operation that began at `begin` has ended.
+    pub(super) fn end_perhaps(&mut self, begin: Moment, now: Moment) {
+        let running = |state: &&mut State<V>| state.begin == begin && state.end == RUNNING;
+        for state in self.states.iter_mut().filter(running) {
+            state.end = now;
+        }
+    }
+
     /// What it is if nobody changes it, or was made to be last.
     pub(super) fn last(&self) -> &[V] {
         &self.states.last().expect("there is always a state").values
@@ -128,5 +142,12 @@ mod tests {
         assert_eq!(history.seen(50, 51), [1, 2, 3], "perhaps another's");
         history.add(60, 61, 4, true);
         assert_eq!(history.seen(70, 71), [4]);
+        history.begin_perhaps(80, 0);
+        history.add(82, 83, 5, true);
+        assert_eq!(history.seen(84, 85), [5, 0], "it may still happen");
+        history.end_perhaps(80, 90);
+        assert_eq!(history.seen(91, 92), [5, 0]);
+        history.add(93, 94, 6, true);
+        assert_eq!(history.seen(95, 96), [6]);
     }
 }

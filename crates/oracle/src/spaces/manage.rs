@@ -41,16 +41,19 @@ impl Player<'_> {
             let after = self.renewed(number, &last);
             self.world.shadow().begin(number, pages.start, after);
         }
+        let freed: Vec<u32> = match verb {
+            MemoryVerb::Free => last.iter().flatten().filter_map(Shows::number).collect(),
+            _ => Vec::new(),
+        };
+        for &page in &freed {
+            self.world.shadow().begin_free(number, page, from);
+        }
         let managed = verbs::manage(&member.space, addresses(pages), verb);
+        for &page in &freed {
+            self.world.shadow().end_free(number, page, from);
+        }
         match (managed, verb) {
             (_, MemoryVerb::DontNeed) => self.world.shadow().end(number, pages),
-            (_, MemoryVerb::Free) => {
-                for shows in last.iter().flatten() {
-                    if let Shows::Zeros(page, _) = *shows {
-                        self.world.shadow().freed(number, page, from);
-                    }
-                }
-            }
             (Managed::Done, MemoryVerb::Lock) => {
                 let pages = pages.clone().map(|page| (number, page));
                 self.locked.extend(pages);
@@ -63,7 +66,10 @@ impl Player<'_> {
             Managed::Done => {}
             Managed::NoMemory => assert!(self.world.may_be_short, "{verb:?} found no memory"),
             Managed::Io => assert!(self.world.may_fail, "{verb:?} found that swap fails"),
-            Managed::Refused => panic!("{verb:?} was refused"),
+            Managed::Refused => {
+                let changed = self.world.shadow().was_changed(number, pages, from);
+                assert!(changed, "{verb:?} was refused");
+            }
         }
     }
 

@@ -44,6 +44,14 @@ impl Shows {
         }
     }
 
+    /// The number of a page of anonymous memory.
+    pub(super) fn number(&self) -> Option<u32> {
+        match self {
+            Self::Zeros(number, _) => Some(*number),
+            _ => None,
+        }
+    }
+
     pub(super) fn protected(self, now: Protection) -> Self {
         match self {
             Self::Nothing => Self::Nothing,
@@ -164,14 +172,29 @@ impl Shadow {
         self.spaces[space].origins.get(&number).copied()
     }
 
-    /// Since `from`, and until it is written to, a page of anonymous memory may
-    /// be zeros.
-    pub(super) fn freed(&mut self, space: usize, number: u32, from: Moment) {
+    /// From now on, and until it is written to, a page of anonymous memory may be
+    /// zeros; `from` is now.
+    pub(super) fn begin_free(&mut self, space: usize, number: u32, from: Moment) {
+        let words = self.spaces[space].words.get_mut(&number);
+        for word in words.expect("pages of a space have words") {
+            word.begin_perhaps(from, 0);
+        }
+    }
+
+    /// What began at `from` has ended.
+    pub(super) fn end_free(&mut self, space: usize, number: u32, from: Moment) {
         let to = self.tick();
         let words = self.spaces[space].words.get_mut(&number);
         for word in words.expect("pages of a space have words") {
-            word.add(from, to, 0, false);
+            word.end_perhaps(from, to);
         }
+    }
+
+    /// True if a page may have shown more than one thing since `from`.
+    pub(super) fn was_changed(&mut self, space: usize, pages: &Range<usize>, from: Moment) -> bool {
+        let to = self.tick();
+        let mut pages = self.spaces[space].pages[pages.clone()].iter();
+        pages.any(|page| page.seen(from, to).len() > 1)
     }
 
     /// An operation begins that lets pages show something else.

@@ -19,6 +19,26 @@ const FORK_NS: u64 = 200_000;
 /// Picoseconds of a nanosecond.
 const PS: u64 = 1000;
 
+// What write protection costs, in tenths of what UFFDIO_COPY does without its
+// pages: as measured side by side on Linux 6.18 and a virtual machine, where that
+// is 0.51 us.
+/// UFFDIO_WRITEPROTECT of a range, without what follows.
+const PROTECT: f64 = 21.0;
+/// Each page of it.
+const PROTECT_PAGE: f64 = 0.75;
+/// The opposite, of one page.
+const UNPROTECT: f64 = 26.0;
+/// UFFDIO_ZEROPAGE of one page.
+const ZERO: f64 = 16.0;
+/// UFFDIO_WRITEPROTECT of what is not writable.
+const PROTECT_ZERO: f64 = 12.0;
+/// PAGEMAP_SCAN of one page.
+const SCAN: f64 = 18.0;
+/// Each page of UFFDIO_MOVE.
+const MOVE_PAGE: f64 = 1.2;
+/// Those are tenths.
+const TENTHS: f64 = 10.0;
+
 /// A count on a line of its own, up and down again.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -155,6 +175,64 @@ impl Kernel {
             self.shoot_down();
         }
         drop(mmap_lock);
+    }
+
+    /// So many tenths of a UFFDIO_COPY without its pages.
+    fn tenths(&self, count: f64) {
+        sync::work((self.costs.uffd_copy as f64 * count / TENTHS / PS as f64) as u64);
+    }
+
+    /// UFFDIO_WRITEPROTECT of one range, around what the tables do, which says how
+    /// many of its pages could be written to.
+    pub fn protect(&self, act: impl FnOnce() -> u64) {
+        self.tenths(PROTECT);
+        let mmap_lock = self.mmap_lock.read();
+        let pages = act();
+        if pages > 0 {
+            self.tenths(PROTECT_PAGE * pages as f64);
+            self.shoot_down();
+        }
+        drop(mmap_lock);
+    }
+
+    /// The opposite, of one page that was protected. x86 has a shootdown for that
+    /// as well.
+    pub fn unprotect<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.tenths(UNPROTECT);
+        let _mmap_lock = self.mmap_lock.read();
+        let result = act();
+        self.shoot_down();
+        result
+    }
+
+    /// UFFDIO_ZEROPAGE of one page, through `descriptor` into the window of `vma`,
+    /// around what the tables do.
+    pub fn zero_page(&self, descriptor: &Count, vma: &Count, act: impl FnOnce()) {
+        self.tenths(ZERO - TENTHS);
+        self.uffd_copy(descriptor, vma, 0, 0, act);
+    }
+
+    /// UFFDIO_WRITEPROTECT of a page of zeros, which nobody can have for writing.
+    pub fn protect_zeros(&self, act: impl FnOnce()) {
+        self.tenths(PROTECT_ZERO);
+        let _mmap_lock = self.mmap_lock.read();
+        act();
+    }
+
+    /// PAGEMAP_SCAN of one page.
+    pub fn scan<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.tenths(SCAN);
+        let _mmap_lock = self.mmap_lock.read();
+        act()
+    }
+
+    /// UFFDIO_MOVE, around what the tables do, which says how many pages there
+    /// were; and protecting them in their new place.
+    pub fn move_pages(&self, descriptor: &Count, vma: &Count, act: impl FnOnce() -> u64) {
+        let pages = self.uffd_copy(descriptor, vma, 0, 0, act);
+        self.tenths(MOVE_PAGE * pages as f64);
+        self.shoot_down();
+        self.protect(|| pages);
     }
 
     /// Interrupts the other processors, and waits for the last of them.

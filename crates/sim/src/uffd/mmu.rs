@@ -75,10 +75,8 @@ impl UffdMmu {
             .uffd_copy(descriptor, &vma, pages, bytes_ps, act)
     }
 
-    fn enter(&self, addr: usize, bytes: usize, access: Access, first: impl Fn(usize) -> u64) {
-        let writable = access == Access::Writable;
+    fn enter(&self, addr: usize, bytes: usize, page: Page) {
         for at in (0..bytes).step_by(PAGE_SIZE) {
-            let page = Page::new(first(at), writable);
             self.windows.enter(addr + at, page);
         }
     }
@@ -146,10 +144,17 @@ impl Mmu for UffdMmu {
             // SAFETY: the caller's promise.
             unsafe { self.soft.copy(window, addr, source, bytes, access) }
         })?;
-        // SAFETY: the first word of each page of the source, which is readable.
-        self.enter(addr, bytes, access, |at| unsafe {
-            source.add(at).cast::<u64>().read_unaligned()
-        });
+        let (protection, _) = self.kind(window.addr);
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            // SAFETY: a page of the source, which is readable.
+            let source = unsafe { core::slice::from_raw_parts(source.add(at), PAGE_SIZE) };
+            let page = match (protection, access) {
+                (Protection::ReadWrite, Access::Writable) => Page::of(source),
+                (Protection::ReadWrite, Access::ReadOnly) => Page::of(source).protected(),
+                _ => Page::new(first_word(source)),
+            };
+            self.windows.enter(addr + at, page);
+        }
         Ok(())
     }
 
@@ -157,7 +162,7 @@ impl Mmu for UffdMmu {
         self.copied(window, addr, bytes, 0, || {
             self.soft.zero(window, addr, bytes)
         })?;
-        self.enter(addr, bytes, Access::Writable, |_| 0);
+        self.enter(addr, bytes, Page::new(0));
         Ok(())
     }
 
@@ -167,41 +172,57 @@ impl Mmu for UffdMmu {
                 self.soft.fill(window, page, PAGE_SIZE)
             })?;
         }
-        self.enter(addr, bytes, Access::Writable, |_| 0);
+        self.enter(addr, bytes, Page::new(0));
         Ok(())
     }
 
     fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
-        self.fill(window, addr, PAGE_SIZE)?;
+        let (_, descriptor) = self.kind(window.addr);
+        let vma = self.windows.vma(addr).ok_or(MmuError::Gone)?;
+        self.soft.zero_page(window, addr)?;
+        let descriptor = &self.descriptors[descriptor];
+        self.kernel.zero_page(descriptor, &vma, || {
+            self.windows.enter(addr, Page::zeros());
+        });
+        self.kernel.protect_zeros(|| {
+            self.windows.protect(&(addr..addr + PAGE_SIZE));
+        });
+        if self.kernel.scan(|| self.windows.is_zeros(addr)) {
+            return Ok(Zeroed::Nothing);
+        }
+        // Somebody wrote to it before it was protected.
+        self.make_writable(window, addr)?;
         Ok(Zeroed::Memory)
     }
 
     fn protect(&self, ranges: &[Range<usize>]) {
         for range in ranges {
-            let pages = self.windows.protect(range);
-            self.kernel.protect(pages, || {
-                self.soft.protect(core::slice::from_ref(range));
-            });
+            self.kernel.protect(|| self.windows.protect(range));
         }
+        self.soft.protect(ranges);
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
-        let (_, descriptor) = self.kind(window.addr);
-        let descriptor = &self.descriptors[descriptor];
-        let act = || self.soft.make_writable(window, addr);
-        self.kernel.unprotect(descriptor, act)?;
-        self.windows.set_writable(addr, true);
-        Ok(())
+        self.kernel.unprotect(|| {
+            self.soft.make_writable(window, addr)?;
+            self.windows.make_writable(addr);
+            Ok(())
+        })
     }
 
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        let bytes = self.soft.bytes(window, addr);
-        // What the processor wrote went past the tables.
-        if let Some(page) = self.windows.page(addr) {
-            for (at, word) in page.words() {
-                // SAFETY: within the page, aligned, and the page's own memory:
-                // the caller has protected it and keeps others away.
-                unsafe { bytes.cast_mut().add(at).cast::<u64>().write(word) };
+        let bytes = self.soft.bytes(window, addr).cast_mut();
+        // What was written is in no frame so far.
+        let page = self.windows.page(addr).expect("a page that is there");
+        for (at, word) in page.words() {
+            // SAFETY: a word of the page's frame, which nobody uses: what reads and
+            // writes it goes by `windows`, and the caller keeps it. Zeros without
+            // memory have no frame, and nothing was written there.
+            unsafe {
+                let place = bytes.add(at).cast::<u64>();
+                if place.read_unaligned() != word {
+                    place.write_unaligned(word);
+                }
             }
         }
         bytes
@@ -209,11 +230,20 @@ impl Mmu for UffdMmu {
 
     fn move_pages(
         &self,
-        from: (&Reservation, usize),
-        to: (&Reservation, usize),
+        (from, from_addr): (&Reservation, usize),
+        (to, to_addr): (&Reservation, usize),
         bytes: usize,
     ) -> Result<(), MmuError> {
-        self.soft.move_pages(from, to, bytes)
+        let (_, descriptor) = self.kind(to.addr);
+        let vma = self.windows.vma(to_addr).ok_or(MmuError::Gone)?;
+        self.soft
+            .move_pages((from, from_addr), (to, to_addr), bytes)?;
+        self.kernel
+            .move_pages(&self.descriptors[descriptor], &vma, || {
+                self.windows
+                    .move_pages(&(from_addr..from_addr + bytes), to_addr)
+            });
+        Ok(())
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {
@@ -227,4 +257,9 @@ impl Mmu for UffdMmu {
         // SAFETY: the caller's promise.
         unsafe { self.soft.read(addr, target, bytes) }
     }
+}
+
+fn first_word(page: &[u8]) -> u64 {
+    let (words, _) = page.as_chunks();
+    u64::from_ne_bytes(words[0])
 }

@@ -19,8 +19,9 @@
 //! ```
 //!
 //! A zap takes the kernel's `mmap_lock` for reading, unmaps, and interrupts all
-//! other processors on which the process runs. So does write-protecting a range; to
-//! lift that from a page interrupts nobody. To make a window takes half a
+//! other processors on which the process runs. So does to protect a range, or to
+//! make a page writable again; a page of zeros is mapped as by a copy, protected,
+//! and looked at, the latter two with `mmap_lock` for reading. To make a window takes half a
 //! dozen system calls that write `mmap_lock`; windows that were given back are
 //! kept for the next, 32 of them.
 //!
@@ -41,6 +42,8 @@ mod kernel;
 mod mmu;
 mod spare;
 mod spin;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 pub use kernel::KernelWaits;

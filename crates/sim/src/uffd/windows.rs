@@ -18,19 +18,10 @@ pub struct Page {
     first: u64,
     /// Where a word was written last, from the page's start, and what.
     written: (usize, u64),
-    /// Whether a write ends in no fault.
-    writable: bool,
-}
-
-/// What came of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is there.
-    Yes,
-    /// The page is not.
-    Missing,
-    /// The page is protected.
-    Protected,
+    /// A write to it ends in a fault.
+    protected: bool,
+    /// It is the kernel's page of zeros.
+    zeros: bool,
 }
 
 impl Page {
@@ -39,7 +30,38 @@ impl Page {
         Self {
             first,
             written: (0, first),
-            writable,
+            protected: false,
+            zeros: false,
+        }
+    }
+
+    /// With all that anybody looks at of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let (words, _) = bytes.as_chunks();
+        let word = |at: usize| u64::from_ne_bytes(words[at]);
+        let last = (0..words.len())
+            .rev()
+            .find(|&at| word(at) != 0)
+            .unwrap_or(0);
+        Self {
+            written: (last * size_of::<u64>(), word(last)),
+            ..Self::new(word(0))
+        }
+    }
+
+    /// The kernel's page of zeros.
+    pub fn zeros() -> Self {
+        Self {
+            zeros: true,
+            ..Self::new(0)
+        }
+    }
+
+    /// The same page, not to be written to.
+    pub fn protected(self) -> Self {
+        Self {
+            protected: true,
+            ..self
         }
     }
 
@@ -57,6 +79,11 @@ impl Page {
             (false, 0) => self.first,
             (false, _) => 0,
         }
+    }
+
+    /// Where words are that are not zero, perhaps, and what they are.
+    pub fn words(&self) -> [(usize, u64); 2] {
+        [(0, self.first), self.written]
     }
 }
 
@@ -105,15 +132,19 @@ impl Windows {
         self.change(addr, |page| *page).flatten()
     }
 
-    /// Writes a word of a page.
-    pub fn write(&self, addr: usize, word: u64) -> Written {
+    /// Writes a word of a page; false if that is not there, or protected.
+    pub fn write(&self, addr: usize, word: u64) -> bool {
+        let at = addr % PAGE_SIZE;
         let written = self.change(addr, |page| match page {
-            Some(page) if page.writable => {
-                page.written = (addr % PAGE_SIZE, word);
-                Written::Yes
+            Some(page) if !page.protected => {
+                if at == 0 {
+                    page.first = word;
+                }
+                page.written = (at, word);
+                page.zeros = false;
+                true
             }
-            Some(_) => Written::Protected,
-            None => Written::Missing,
+            _ => false,
         });
         written.unwrap_or(Written::Missing)
     }
@@ -140,6 +171,44 @@ impl Windows {
         let windows = self.lock();
         let pages = windows.values().flat_map(|window| &window.pages);
         pages.flatten().count() as u64
+    }
+
+    /// Protects the pages of a range; returns how many were not.
+    pub fn protect(&self, range: &Range<usize>) -> u64 {
+        let protect = |page: &mut Option<Page>| match page {
+            Some(page) => !core::mem::replace(&mut page.protected, true),
+            None => false,
+        };
+        let pages = range.clone().step_by(PAGE_SIZE);
+        pages
+            .filter(|&addr| self.change(addr, protect) == Some(true))
+            .count() as u64
+    }
+
+    /// Lets a page be written to.
+    pub fn make_writable(&self, addr: usize) {
+        self.change(addr, |page| {
+            if let Some(page) = page {
+                page.protected = false;
+            }
+        });
+    }
+
+    /// True if the page at `addr` is the kernel's page of zeros.
+    pub fn is_zeros(&self, addr: usize) -> bool {
+        self.page(addr).is_some_and(|page| page.zeros)
+    }
+
+    /// Moves the pages of a range, which are protected then; returns how many.
+    pub fn move_pages(&self, from: &Range<usize>, to: usize) -> u64 {
+        let mut moved = 0;
+        for addr in from.clone().step_by(PAGE_SIZE) {
+            if let Some(page) = self.change(addr, Option::take).flatten() {
+                self.enter(to + (addr - from.start), page.protected());
+                moved += 1;
+            }
+        }
+        moved
     }
 
     /// Enters a page, unless it is there.

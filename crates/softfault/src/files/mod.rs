@@ -76,6 +76,24 @@ impl Files {
         Ok(cache)
     }
 
+    /// The store of a file that is mapped privately: that of the window which shows
+    /// this version of the file, if there is one.
+    pub(crate) fn store(
+        &self,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+    ) -> io::Result<Arc<dyn Store>> {
+        let identity = FileIdentity::of(fd)?;
+        let known = self.table().find(&identity).map(|entry| {
+            let store: Arc<dyn Store> = entry.cache.store().clone();
+            store
+        });
+        match known {
+            Some(store) => Ok(store),
+            None => Ok(Arc::new(FileStore::open(fd, managed.rings.clone())?)),
+        }
+    }
+
     /// The page cache for a new map of a store that is no file of ours. Never
     /// found again.
     pub(crate) fn open_store(

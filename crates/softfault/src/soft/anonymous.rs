@@ -1,39 +1,67 @@
-//! Anonymous memory.
+//! Private memory.
 
 use super::{SoftEngine, clip};
-use crate::FaultError;
+use crate::advice::advised;
+use crate::map::offsets;
+use crate::private::{Part, Private, Reached, too_large};
+use crate::{Advice, FaultError, RemapOptions, UncheckedAdvice};
+use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::anon::Anonymous;
-use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_engine::mm::Protection;
 use std::io;
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 
-/// Anonymous memory: zeros until written. A page counts against the budget
-/// from its first touch, and stays until the map is dropped.
+/// Private memory: zeros, or the bytes of a file, until written. A page counts against
+/// the budget once it is written to, or read from the file, and goes to swap where there
+/// is some.
 pub struct SoftMapMut {
     pub(super) engine: SoftEngine,
-    anon: Arc<Anonymous>,
+    /// None only while dropping.
+    private: Option<Private>,
+    len: usize,
+    /// Where it was before it was changed, for the forks of then.
+    past: Vec<Past>,
+}
+
+/// A map as some forks know it.
+struct Past {
+    /// Forks that were there when it changed.
+    forks: u64,
+    start: usize,
     len: usize,
 }
 
 impl SoftMapMut {
     pub(super) fn new(engine: &SoftEngine, len: usize) -> io::Result<Self> {
-        let no_memory =
-            || io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping");
-        let managed = &engine.inner.managed;
-        let anon = Anonymous::new(managed.node.clone(), len).map_err(|_| no_memory())?;
-        let attributes = Attributes {
-            backing: Backing::Anonymous(anon.clone()),
-            protection: Protection::ReadWrite,
-            ..Attributes::default()
+        Self::make(engine, len, None)
+    }
+
+    /// A whole file.
+    pub(super) fn of_file(engine: &SoftEngine, file: BorrowedFd<'_>) -> io::Result<Self> {
+        let inner = &engine.inner;
+        let len = usize::try_from(crate::machine::file_bytes(file)?).map_err(|_| too_large())?;
+        let part = Part {
+            store: inner.files.store(&inner.managed, file)?,
+            offset: 0,
+            on_truncate: inner.options.on_truncate,
         };
-        let mapped = managed.space.mmap(anon.addresses(), attributes);
-        mapped.map_err(|_| no_memory())?;
+        Self::make(engine, len, Some(part))
+    }
+
+    fn make(engine: &SoftEngine, len: usize, part: Option<Part>) -> io::Result<Self> {
+        let managed = &engine.inner.managed;
+        // A map of nothing has a page that nobody sees.
+        let private = Private::new(managed, Reached::ByCalls, len.max(1), part)?;
         Ok(Self {
             engine: engine.clone(),
-            anon,
+            private: Some(private),
             len,
+            past: Vec::new(),
         })
+    }
+
+    fn private(&self) -> &Private {
+        self.private.as_ref().expect("until dropped")
     }
 
     /// Bytes.
@@ -48,7 +76,7 @@ impl SoftMapMut {
 
     /// Bytes of it that are in memory, by whole pages.
     pub fn resident_bytes(&self) -> usize {
-        self.anon.resident_pages() * PAGE_SIZE
+        self.private().anonymous().resident_pages() * PAGE_SIZE
     }
 
     /// Copies bytes out, starting at `offset`; returns how many there were.
@@ -73,9 +101,94 @@ impl SoftMapMut {
         Ok(count)
     }
 
-    /// Where the engine's space, and each of its forks, shows the first byte.
-    pub(super) fn start(&self) -> usize {
-        self.anon.addresses().start
+    /// Says what to expect of accesses to a range, by whole pages.
+    pub fn advise(&self, advice: Advice, range: impl RangeBounds<usize>) -> io::Result<()> {
+        let addresses = self.advised(range)?;
+        let managed = &self.engine.inner.managed;
+        self.private().advise(managed, addresses, advice)
+    }
+
+    /// Gives a range away, or up, by whole pages.
+    pub fn unchecked_advise(
+        &self,
+        advice: UncheckedAdvice,
+        range: impl RangeBounds<usize>,
+    ) -> io::Result<()> {
+        let addresses = self.advised(range)?;
+        let managed = &self.engine.inner.managed;
+        self.private().unchecked_advise(managed, addresses, advice)
+    }
+
+    fn advised(&self, range: impl RangeBounds<usize>) -> io::Result<Range<usize>> {
+        self.engine.check()?;
+        let range = offsets(range, self.len);
+        let all = self.start()..self.start() + self.len;
+        let advised = advised(&all, range.start, range.end.saturating_sub(range.start));
+        advised.ok_or_else(|| FaultError::OutOfRange.into())
+    }
+
+    /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
+    /// half of the budget can be locked or pinned.
+    pub fn lock(&self) -> Result<(), FaultError> {
+        self.engine.check()?;
+        self.private().lock(&self.engine.inner.managed)
+    }
+
+    /// Lets it be evicted again.
+    pub fn unlock(&self) -> Result<(), FaultError> {
+        self.engine.check()?;
+        self.private().unlock(&self.engine.inner.managed);
+        Ok(())
+    }
+
+    /// Lets it be read only from now on: a write is an error.
+    pub fn make_read_only(&mut self) -> io::Result<()> {
+        self.protect(Protection::Read)
+    }
+
+    /// Lets it be written to again.
+    pub fn make_mut(&mut self) -> io::Result<()> {
+        self.protect(Protection::ReadWrite)
+    }
+
+    fn protect(&mut self, protection: Protection) -> io::Result<()> {
+        self.engine.check()?;
+        let private = self.private.as_mut().expect("until dropped");
+        private.protect(&self.engine.inner.managed, protection)
+    }
+
+    /// Lets it have `new_len` bytes: what it has stays, in memory or in swap, and what is
+    /// new is zeros, or what the file has there. Forks have what they had.
+    pub fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
+        self.engine.check()?;
+        let engine = self.engine.clone();
+        let forks = engine.forks();
+        let past = Past {
+            forks: *forks,
+            start: self.start(),
+            len: self.len,
+        };
+        let private = self.private.as_mut().expect("until dropped");
+        let may_move = options.flags() != 0;
+        private.remap(&self.engine.inner.managed, new_len.max(1), may_move)?;
+        self.len = new_len;
+        // Without a fork since the last time, nobody knows it as it was.
+        if self.past.last().map_or(0, |past| past.forks) < past.forks {
+            self.past.push(past);
+        }
+        Ok(())
+    }
+
+    /// Where the engine's space shows the first byte.
+    fn start(&self) -> usize {
+        self.private().start()
+    }
+
+    /// Where a fork, of this number from 0 on, shows the first byte, and how many there
+    /// are.
+    pub(super) fn place_in_fork(&self, number: u64) -> (usize, usize) {
+        let past = self.past.iter().find(|past| number < past.forks);
+        past.map_or((self.start(), self.len), |past| (past.start, past.len))
     }
 }
 
@@ -89,12 +202,13 @@ impl core::fmt::Debug for SoftMapMut {
 
 impl Drop for SoftMapMut {
     fn drop(&mut self) {
+        let Some(private) = self.private.take() else {
+            return;
+        };
         if crate::process::is_forked_child() {
-            core::mem::forget(self.anon.clone());
+            core::mem::forget(private);
             return;
         }
-        let space = &self.engine.inner.managed.space;
-        let unmapped = space.munmap(self.anon.addresses(), |_, _| {});
-        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+        private.unmap(&self.engine.inner.managed);
     }
 }

@@ -13,6 +13,8 @@ use std::io;
 /// A map is named by the engine's own handle, which has to live.
 pub struct SoftFork {
     engine: SoftEngine,
+    /// Which of the engine's it is.
+    number: u64,
     /// Left as it is in a child process: its locks may be held for ever.
     space: ManuallyDrop<AddressSpace>,
 }
@@ -27,6 +29,9 @@ impl SoftFork {
         );
         let no_memory = |why| io::Error::new(io::ErrorKind::OutOfMemory, why);
         let space = space.map_err(|_| no_memory("no room for another space"))?;
+        let mut forks = engine.forks();
+        let number = *forks;
+        *forks += 1;
         let forked = inner.managed.space.fork(&space);
         forked.map_err(|error| {
             no_memory(match error {
@@ -37,6 +42,7 @@ impl SoftFork {
         })?;
         Ok(Self {
             engine: engine.clone(),
+            number,
             space: ManuallyDrop::new(space),
         })
     }
@@ -58,7 +64,8 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        self.read(map.start(), map.len(), buffer, offset)
+        let (start, len) = map.place_in_fork(self.number);
+        self.read(start, len, buffer, offset)
     }
 
     /// Copies bytes out of a map of `len` bytes at `start`.
@@ -83,7 +90,8 @@ impl SoftFork {
         bytes: &[u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let addresses = clip(map.start(), map.len(), offset, bytes.len());
+        let (start, len) = map.place_in_fork(self.number);
+        let addresses = clip(start, len, offset, bytes.len());
         let count = addresses.len();
         self.engine
             .write(&self.space, addresses.start, &bytes[..count])?;

@@ -2,9 +2,10 @@
 
 use super::{SoftEngine, SoftPinned, clip};
 use crate::map::offsets;
-use crate::{Advice, FaultError, Residency};
+use crate::{Advice, FaultError, Residency, error};
 use core::ops::{Range, RangeBounds};
 use softfault_engine::cache::PageCache;
+use softfault_engine::fault::{NeverInterrupted, Populated};
 use softfault_engine::store::NO_COOKIE;
 use softfault_engine::{PAGE_SIZE, fault, mm};
 use std::io;
@@ -69,24 +70,40 @@ impl SoftMap {
         Ok(())
     }
 
-    /// Says what to expect of all accesses.
+    /// Says what to expect of all accesses, or has something done for them.
     pub fn advise(&self, advice: Advice) -> io::Result<()> {
         let addresses = self.addresses(&(0..self.len))?;
+        if addresses.is_empty() {
+            return Ok(());
+        }
         let advice = match advice {
+            Advice::Normal => mm::Advice::Normal,
+            Advice::Random => mm::Advice::Random,
+            Advice::Sequential => mm::Advice::Sequential,
             Advice::WillNeed => {
                 fault::prefetch(&self.cache, addresses);
                 return Ok(());
             }
-            Advice::Normal => mm::Advice::Normal,
-            Advice::Random => mm::Advice::Random,
-            Advice::Sequential => mm::Advice::Sequential,
+            Advice::Cold => return Ok(()),
+            Advice::PageOut => {
+                self.cache.invalidate(addresses);
+                return Ok(());
+            }
+            Advice::PopulateRead => return Ok(self.populate(addresses)?),
+            Advice::PopulateWrite => return Err(FaultError::ReadOnly.into()),
         };
-        if addresses.is_empty() {
-            return Ok(());
-        }
         let pages = addresses.start..addresses.end.next_multiple_of(PAGE_SIZE);
-        let advised = self.engine.inner.managed.space.madvise(pages, advice);
-        advised.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room to split the map"))
+        let space = &self.engine.inner.managed.space;
+        space.madvise(pages, advice).map_err(error::mm)
+    }
+
+    fn populate(&self, addresses: Range<usize>) -> Result<(), FaultError> {
+        let space = &self.engine.inner.managed.space;
+        match fault::populate(space, addresses, false, &NeverInterrupted) {
+            Populated::Done => Ok(()),
+            Populated::Failed(_, error) => Err(error.into()),
+            Populated::Interrupted(_) => unreachable!("nothing interrupts"),
+        }
     }
 
     /// What of a range is in memory, by pages.

@@ -45,7 +45,7 @@ use softfault_engine::mmu::{Core, SoftMmu};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Mappings of an engine and its forks.
 const MAPPINGS: u32 = 1 << 20;
@@ -67,6 +67,8 @@ struct Inner {
     machine: Arc<Machine>,
     options: Builder,
     spare: cores::Spare,
+    /// Forks made so far. Locked while one is made, and while a map changes its place.
+    forks: Mutex<u64>,
 }
 
 impl Builder {
@@ -99,6 +101,7 @@ impl Builder {
                 machine,
                 options: self,
                 spare,
+                forks: Mutex::new(0),
             }),
         })
     }
@@ -112,10 +115,16 @@ impl SoftEngine {
     }
 
     /// Maps `len` bytes of anonymous memory: zeros until written, which count
-    /// against the budget as they are touched, and stay until they are dropped.
+    /// against the budget then, and go to swap where there is some.
     pub fn map_anon(&self, len: usize) -> io::Result<SoftMapMut> {
         self.check()?;
         SoftMapMut::new(self, len)
+    }
+
+    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    pub fn map_copy(&self, file: &File) -> io::Result<SoftMapMut> {
+        self.check()?;
+        SoftMapMut::of_file(self, file.as_fd())
     }
 
     /// A snapshot of all maps as they are now: what is written to either side
@@ -137,6 +146,11 @@ impl SoftEngine {
     /// What happened so far.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.inner.managed, &self.inner.files)
+    }
+
+    /// Forks so far. None is made, and no map changes its place, while this lives.
+    fn forks(&self) -> MutexGuard<'_, u64> {
+        (self.inner.forks.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check(&self) -> Result<(), FaultError> {

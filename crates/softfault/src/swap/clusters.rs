@@ -120,11 +120,11 @@ impl Clusters {
         let before = self.words[cluster].fetch_sub(count, Release);
         debug_assert!(before & HELD >= count, "cluster {cluster}");
         let left = before - count;
+        // AcqRel: where the trimmer has taken calls anew already, it is woken; where it
+        // has not, its Acquire pairs with this, and it sees what was released.
         if left & HELD == 0
             && self.trims.load(Relaxed)
-            && self.trimming.load(Relaxed) == ASLEEP
-            // Relaxed: the trimmer looks at all words after it has slept.
-            && self.trimming.compare_exchange(ASLEEP, CALLED, Relaxed, Relaxed).is_ok()
+            && self.trimming.fetch_or(CALLED, AcqRel) == ASLEEP
         {
             self.trimming.wake(1);
         }
@@ -163,8 +163,9 @@ impl Clusters {
     /// Lets `ns` pass, and takes calls anew; false when it is over.
     pub(super) fn wait_for_calm(&self, ns: u64) -> bool {
         self.trimming.wait(CALLED, Some(ns));
+        // Acquire pairs with the Release in `release`.
         (self.trimming)
-            .compare_exchange(CALLED, ASLEEP, Relaxed, Relaxed)
+            .compare_exchange(CALLED, ASLEEP, AcqRel, Relaxed)
             .is_ok()
     }
 

@@ -48,7 +48,7 @@ struct Disk {
 /// Where slots are in the file.
 enum Layout {
     Plain(Plain),
-    Packed(Packed),
+    Packed(Box<Packed>),
 }
 
 impl SwapFile {
@@ -65,7 +65,9 @@ impl SwapFile {
         let slots = bytes / PAGE;
         let layout = match compression {
             Compression::None => Plain::new(slots).map(Layout::Plain),
-            Compression::Lz4 => Packed::new(slots, align).map(Layout::Packed),
+            Compression::Lz4 => {
+                Packed::new(slots, align).map(|packed| Layout::Packed(Box::new(packed)))
+            }
         };
         let clusters = Arc::new(Clusters::new(fd.try_clone()?, file_bytes));
         let disk = Disk {
@@ -106,6 +108,11 @@ impl SwapFile {
     /// How the file is read and written.
     pub fn mode(&self) -> Mode {
         self.disk.mode
+    }
+
+    /// True if that is past the kernel's page cache.
+    pub fn is_direct(&self) -> bool {
+        !self.disk.is_buffered()
     }
 
     /// Bytes that were written to the file.

@@ -11,7 +11,7 @@ use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// File descriptors that windows are spread over, at most.
@@ -44,6 +44,8 @@ pub struct UffdMmu {
     windows: Mutex<Windows>,
     released: Released,
     spare: Spare,
+    /// Where the windows start that were reserved for writing and may only be read.
+    restricted: Mutex<BTreeSet<usize>>,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
 }
@@ -65,6 +67,7 @@ impl UffdMmu {
             windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
             spare: Spare::default(),
+            restricted: Mutex::default(),
             zap: Zap::new(),
             pagemap,
         };
@@ -161,6 +164,11 @@ impl UffdMmu {
         unmap(wide..start);
         unmap(start + bytes..wide + bytes + TABLE_SPAN);
         Ok(start)
+    }
+
+    /// The starts of restricted windows.
+    pub(super) fn restricted(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        (self.restricted.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if `addr` was in a window that was given back a short while ago: a
@@ -274,11 +282,17 @@ impl Mmu for UffdMmu {
             let start = range.start as *mut c_void;
             libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
         };
-        let goes = match emptied {
+        // One that may not be written to is of no use to the next.
+        let restricted = self.restricted().remove(&range.start);
+        let goes = match emptied && !restricted {
             true => self.spare.keep(window, protection),
             false => Some(range),
         };
         goes.into_iter().for_each(unmap);
+    }
+
+    fn restrict(&self, window: &Reservation, protection: Protection) -> Result<(), MmuError> {
+        self.restrict_to(window, protection)
     }
 
     unsafe fn copy(

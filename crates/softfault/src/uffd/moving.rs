@@ -7,6 +7,7 @@ use super::abi::{self, Progress};
 use super::mmu::{UffdMmu, finish, system};
 use super::pagemap::Shown;
 use core::ops::Range;
+use core::slice::from_ref;
 use libc::c_int;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation};
@@ -68,7 +69,7 @@ impl UffdMmu {
             }
         };
         if moved > 0 && self.protects(window) {
-            self.protect_all(&[to..to + moved]);
+            self.protect_all(from_ref(&(to..to + moved)));
         }
         (moved, errno)
     }
@@ -83,11 +84,11 @@ impl UffdMmu {
         for at in (0..from.len()).step_by(PAGE_SIZE) {
             let done = self.copy_page(from.start + at, window, to + at);
             if done.is_err() {
-                self.zap(&[to..to + at]);
+                self.zap(from_ref(&(to..to + at)));
                 return done;
             }
         }
-        self.zap(&[from]);
+        self.zap(from_ref(&from));
         Ok(())
     }
 
@@ -96,7 +97,7 @@ impl UffdMmu {
         if let Some(Shown::Zeros { .. }) = self.pagemap.look(from) {
             self.zero(window, to, PAGE_SIZE)?;
             if protect {
-                self.protect_all(&[to..to + PAGE_SIZE]);
+                self.protect_all(from_ref(&(to..to + PAGE_SIZE)));
             }
             return Ok(());
         }

@@ -6,9 +6,36 @@ use super::mmu::{UffdMmu, finish, system};
 use super::pagemap::Shown;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation, Zeroed};
 
 impl UffdMmu {
+    /// `mprotect(2)` of a window that was reserved for writing. What userfaultfd has
+    /// protected stays so.
+    pub(super) fn restrict_to(
+        &self,
+        window: &Reservation,
+        protection: Protection,
+    ) -> Result<(), MmuError> {
+        let flags = match protection {
+            Protection::None => return Err(MmuError::System(libc::EINVAL)),
+            Protection::Read => libc::PROT_READ,
+            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        let start = window.addr as *mut libc::c_void;
+        // SAFETY: a window that its owner holds; it stays readable.
+        match unsafe { libc::mprotect(start, window.bytes, flags) } {
+            0 => {}
+            _ => return Err(system(abi::errno())),
+        }
+        let mut restricted = self.restricted();
+        match protection {
+            Protection::ReadWrite => restricted.remove(&window.addr),
+            _ => restricted.insert(window.addr),
+        };
+        Ok(())
+    }
+
     /// Protects what is present. The ranges are of windows that may be written
     /// to.
     ///

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Each test crate uses its part.
 
+pub mod failing;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

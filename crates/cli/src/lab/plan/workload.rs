@@ -133,6 +133,7 @@ impl Workload {
     /// Refuses arguments that only other workloads have a use for.
     pub fn refuse_strangers(self, args: &RunArgs) -> Result<(), Error> {
         let of = |all: &[Self]| all.contains(&self);
+        let has_patterns = self.swaps() || of(&[Self::Sparse, Self::Scan, Self::Pft]);
         let wrong = [
             (
                 args.touch.is_some() && !of(&[Self::Sparse]),
@@ -143,8 +144,7 @@ impl Workload {
                 "--files is for thrash",
             ),
             (
-                !args.pattern.is_empty()
-                    && !(of(&[Self::Sparse, Self::Scan, Self::Pft]) || self.swaps()),
+                !args.pattern.is_empty() && !has_patterns,
                 "--pattern is for sparse, scan, pft, anon, swap-retry and snapshot",
             ),
             (

@@ -12,13 +12,13 @@
 //! version before it and after it, and the child checks that each page is whole, of one version, and none
 //! older than the first or newer than the second.
 
-use super::super::counters::now_ns;
+use super::super::counters::{Blame, now_ns};
+use super::super::engine::wait_for;
 use super::super::job::Memory;
 use super::super::memory::pages::Pages;
 use super::super::memory::seen::Range;
 use super::super::usage::peak_rss;
 use super::super::waits::Waited;
-use super::super::{counters::Blame, engine::wait_for};
 use super::gang::Member;
 use super::{Bench, STACK, gang};
 use std::io;
@@ -88,9 +88,9 @@ fn forks(
     }
     range.note_done(pages);
     phase.store(FORKING, Ordering::Relaxed);
+    let mut since = now_ns();
     // SAFETY: the child calls nothing that a lock of another thread could keep it from: it reads the memory,
     // which is what the fork is for, and the C library's heap works after a fork.
-    let mut since = now_ns();
     let child = unsafe { libc::fork() };
     if child == 0 {
         walk(bench, pages, range);

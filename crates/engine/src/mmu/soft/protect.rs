@@ -5,6 +5,7 @@ use super::tables::{NoFrame, Tables};
 use super::zap::Dead;
 use crate::PAGE_SIZE;
 use core::ops::Range;
+use core::slice;
 
 impl<const N: usize> Tables<N> {
     /// Nobody writes to the pages of the ranges any more when it returns.
@@ -54,10 +55,11 @@ impl<const N: usize> Tables<N> {
         }
         // What is left of the old place is empty leaves, and what some have
         // buffered.
-        match done {
-            Ok(()) => self.zap(&[from]),
-            Err(NoFrame) => self.zap(&[from.start..addr - PAGE_SIZE]),
-        }
+        let end = match done {
+            Ok(()) => from.end,
+            Err(NoFrame) => addr - PAGE_SIZE,
+        };
+        self.zap(slice::from_ref(&(from.start..end)));
         done
     }
 

@@ -74,7 +74,9 @@ impl Node {
 
     /// Zaps those that go, and unlocks all.
     fn take_out(&self, batch: &mut Batch, taken: Taken) -> Evicted {
-        let looked_at = batch.victims.len();
+        // Zeros are not among the pages that are there to be evicted: they cost nothing.
+        let costs = |victim: &&Victim| !victim.state.is_zero();
+        let looked_at = batch.victims.iter().filter(costs).count();
         batch.rescue(taken, self);
         batch.count_out();
         if !batch.ranges.is_empty() {

@@ -8,14 +8,18 @@ use core::ops::Range;
 
 /// Residents that stay between two pages of one range to protect. Each of them faults
 /// at its next write, and that costs about as much as a range of its own does for so
-/// many.
+/// many. None where pages of the window may stay for ever: they may be handed to system
+/// calls, which fail where a page is protected.
 const STAYING: u32 = 4;
 
 impl Batch {
     /// Takes the leave to write away from those that have to be written.
     pub(super) fn protect(&mut self, mmu: &dyn Mmu) {
         let Self {
-            victims, ranges, ..
+            victims,
+            windows,
+            ranges,
+            ..
         } = self;
         ranges.clear();
         let mut skipped = 0;
@@ -27,7 +31,11 @@ impl Batch {
             }
             let end = victim.addr + PAGE_SIZE;
             let joins = last.is_some_and(|last| {
-                last.window == victim.window && last.addr < victim.addr && skipped <= STAYING
+                let is_next = last.addr + PAGE_SIZE == victim.addr;
+                let keeps = || windows[victim.window].get().keeps();
+                last.window == victim.window
+                    && last.addr < victim.addr
+                    && (is_next || skipped <= STAYING && !keeps())
             });
             match ranges.last_mut() {
                 Some(range) if joins => range.end = end,

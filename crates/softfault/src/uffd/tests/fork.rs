@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 /// Runs `child` in a child; its number is the answer, 0 if all is well.
@@ -77,7 +78,7 @@ fn a_child_adopts_what_it_inherits() {
         // Protection is not inherited.
         write(&own, 1, 3);
         check!(faults.take() == (0, 0) && read(&own, 1) == 3);
-        mmu.protect(&[page(&own, 0)..page(&own, 3)]);
+        mmu.protect(from_ref(&(page(&own, 0)..page(&own, 3))));
         for at in 0..3 {
             write(&own, at, 4);
             check!(faults.take() == (0, 1));

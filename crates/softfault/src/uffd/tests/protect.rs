@@ -41,8 +41,8 @@ fn a_write_to_a_protected_page_is_a_fault() {
     for at in [0, 1, 3] {
         write(&window, at, 20 + at as u64);
         assert_eq!(faults.take(), (0, 1), "page {at}");
-        // SAFETY: the page is there.
         assert_eq!(
+            // SAFETY: the page is there.
             unsafe { *mmu.bytes(&window, page(&window, at)) },
             20 + at as u8
         );

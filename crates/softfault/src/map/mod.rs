@@ -1,189 +1,26 @@
 //! memmap2's `Mmap` and `MmapOptions`, over an engine.
 
-use crate::FaultError;
-use crate::engine::{Engine, Fallback};
+mod advise;
+mod keep;
+mod options;
+mod remap;
+
+pub(crate) use options::check_signals;
+pub use options::{MmapAsRawDesc, MmapOptions};
+
+use crate::engine::Engine;
 use crate::fault_in::FaultIn;
+use crate::kernel::KernelMap;
 use crate::pinned::Pinned;
-use crate::process;
-use crate::signal::{self, Installed};
+use crate::private::Private;
+use crate::{FaultError, MmapMut, process, signal};
 use core::ops::{Bound, Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
+use softfault_engine::fault;
 use softfault_engine::store::NO_COOKIE;
-use softfault_engine::{fault, mm};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
-
-/// What can be mapped: an open file or its descriptor, as in memmap2.
-pub trait MmapAsRawDesc {
-    /// The descriptor.
-    fn as_raw_desc(&self) -> RawFd;
-}
-
-impl MmapAsRawDesc for RawFd {
-    fn as_raw_desc(&self) -> RawFd {
-        *self
-    }
-}
-
-impl<T: AsRawFd> MmapAsRawDesc for &T {
-    fn as_raw_desc(&self) -> RawFd {
-        self.as_raw_fd()
-    }
-}
-
-/// What the caller expects of its accesses; the names are memmap2's and
-/// madvise(2)'s.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Advice {
-    /// Nothing: the engine finds out.
-    Normal,
-    /// Random: single pages, no read-ahead.
-    Random,
-    /// Sequential: read far ahead from the first touch.
-    Sequential,
-    /// Start to read the range now, as far as spare memory goes.
-    WillNeed,
-}
-
-/// How to map; memmap2's builder.
-#[derive(Debug, Clone, Default)]
-pub struct MmapOptions {
-    offset: u64,
-    pub(crate) len: Option<usize>,
-    pub(crate) populate: bool,
-}
-
-impl MmapOptions {
-    /// The whole file.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Starts the map at this byte of the file. Any offset, as in memmap2.
-    pub fn offset(&mut self, offset: u64) -> &mut Self {
-        self.offset = offset;
-        self
-    }
-
-    /// Bytes to map; without it, to the end of the file.
-    pub fn len(&mut self, len: usize) -> &mut Self {
-        self.len = Some(len);
-        self
-    }
-
-    /// Starts to read everything at once, as far as the budget goes; of
-    /// anonymous memory, fills all of it, or fails.
-    pub fn populate(&mut self) -> &mut Self {
-        self.populate = true;
-        self
-    }
-
-    /// Maps read-only over the process's default engine.
-    ///
-    /// # Safety
-    /// See [`Engine::map`].
-    pub unsafe fn map<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
-        // SAFETY: the caller vouches for it.
-        unsafe { self.map_with(Engine::process_default()?, file) }
-    }
-
-    /// Maps read-only over `engine`.
-    ///
-    /// # Safety
-    /// See [`Engine::map`].
-    pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
-        let fd = file.as_raw_desc();
-        if fd < 0 {
-            return Err(io::Error::from_raw_os_error(libc::EBADF));
-        }
-        // SAFETY: open as long as the file that it was taken from, which the
-        // caller lends.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let len = self.length(fd)?;
-        let map = match engine.inner.managed() {
-            _ if len == 0 => Mmap::new(engine, 0, 0, Kind::Empty),
-            None => kernel_map(engine, fd, self.offset, len)?,
-            Some(managed) => {
-                let masked = signal::masked();
-                check_signals(engine, &masked)?;
-                let on_truncate = engine.inner.options.on_truncate;
-                let cache = engine.inner.files.open(managed, fd, on_truncate)?;
-                let start = cache.addresses().start + self.offset as usize;
-                Mmap::new(engine, start, len, Kind::Managed(cache))
-            }
-        };
-        if self.populate {
-            map.advise(Advice::WillNeed)?;
-        }
-        Ok(map)
-    }
-
-    /// Bytes to map; fails where the file has not that many.
-    fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        let size = crate::machine::file_bytes(fd)?;
-        let rest = size.saturating_sub(self.offset);
-        let len = match self.len {
-            None if self.offset > size => return invalid("the offset is past the end of the file"),
-            None => rest,
-            Some(len) if len as u64 > rest => {
-                return invalid("the map would reach past the end of the file");
-            }
-            Some(len) => len as u64,
-        };
-        match isize::try_from(len) {
-            Ok(len) => Ok(len as usize),
-            Err(_) => invalid("the map would be larger than an address can say"),
-        }
-    }
-}
-
-/// A fault in this thread must reach our handler.
-pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
-    if masked.sigbus_was_blocked() {
-        return Err(io::Error::other(
-            "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
-        ));
-    }
-    if signal::state() == Installed::Replaced && !engine.inner.options.trust_handlers {
-        return Err(io::Error::other(
-            "a SIGBUS handler was installed after the engine's: faults would not be served \
-             (trust_signal_handlers(true) if it passes on what it does not know)",
-        ));
-    }
-    Ok(())
-}
-
-fn kernel_map(engine: &Engine, fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Mmap> {
-    debug_assert_eq!(engine.inner.options.fallback, Fallback::Kernel);
-    let skip = (offset % softfault_engine::PAGE_SIZE as u64) as usize;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let addr = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            len + skip,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            fd.as_raw_fd(),
-            (offset - skip as u64) as libc::off_t,
-        )
-    };
-    if addr == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(Mmap::new(
-        engine,
-        addr as usize + skip,
-        len,
-        Kind::Kernel { skip },
-    ))
-}
+use std::sync::{Arc, Mutex};
 
 /// Bytes to pin at a time when copying.
 const STEP: usize = 1 << 20;
@@ -201,6 +38,9 @@ pub struct Mmap {
     start: usize,
     len: usize,
     kind: Kind,
+    /// Pages of a managed map that are pinned as long as it is locked, as they were
+    /// charged to the limit on pins.
+    locked: Mutex<Option<u64>>,
 }
 
 // A panic leaves nothing half-done behind that a map's user could see: the
@@ -210,7 +50,9 @@ impl RefUnwindSafe for Mmap {}
 
 enum Kind {
     Managed(Arc<PageCache>),
-    Kernel { skip: usize },
+    /// Private memory that is only read.
+    Private(MmapMut),
+    Kernel(KernelMap),
     Empty,
 }
 
@@ -221,7 +63,19 @@ impl Mmap {
             start,
             len,
             kind,
+            locked: Mutex::default(),
         }
+    }
+
+    /// Private memory that may only be read.
+    pub(crate) fn of_private(map: MmapMut) -> Self {
+        let engine = map.engine().clone();
+        Self::new(
+            &engine,
+            map.as_ptr() as usize,
+            map.len(),
+            Kind::Private(map),
+        )
     }
 
     /// Maps a store.
@@ -254,7 +108,11 @@ impl Mmap {
 
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
-        matches!(self.kind, Kind::Managed(_))
+        match &self.kind {
+            Kind::Managed(_) => true,
+            Kind::Private(map) => map.is_managed(),
+            Kind::Kernel(_) | Kind::Empty => false,
+        }
     }
 
     /// The engine that serves it.
@@ -262,50 +120,16 @@ impl Mmap {
         &self.engine
     }
 
-    /// Says what to expect of all accesses.
-    pub fn advise(&self, advice: Advice) -> io::Result<()> {
-        self.advise_range(advice, 0, self.len)
-    }
-
-    /// Says what to expect of accesses to a range. Another map of the same file
-    /// in the same engine shares the advice.
-    pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        // Advice is given by pages, so that the last may be named whole.
-        let page = softfault_engine::PAGE_SIZE;
-        let all = self.addresses(0..self.len)?;
-        let range = all.start.saturating_add(offset);
-        let range = range..range.saturating_add(len);
-        if range.end > all.end.next_multiple_of(page) {
-            return Err(FaultError::OutOfRange.into());
-        }
-        let advice = match (&self.kind, advice) {
-            (Kind::Empty, _) => return Ok(()),
-            (Kind::Kernel { .. }, advice) => return kernel_advise(&range, advice),
-            (Kind::Managed(cache), Advice::WillNeed) => {
-                let _masked = signal::masked();
-                fault::prefetch(cache, range);
-                return Ok(());
-            }
-            (Kind::Managed(_), Advice::Normal) => mm::Advice::Normal,
-            (Kind::Managed(_), Advice::Random) => mm::Advice::Random,
-            (Kind::Managed(_), Advice::Sequential) => mm::Advice::Sequential,
-        };
-        let pages = range.start / page * page..range.end.next_multiple_of(page);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let _masked = signal::masked();
-        let managed = self.engine.inner.managed().expect("a managed map");
-        let advised = managed.space.madvise(pages, advice);
-        advised.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room to split the map"))
-    }
-
     /// Starts to read a range, as far as spare memory goes; waits for nothing.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        if let Kind::Managed(cache) = &self.kind {
-            let _masked = signal::masked();
-            fault::prefetch(cache, addresses);
+        let _masked = signal::masked();
+        match &self.kind {
+            Kind::Managed(cache) => {
+                fault::prefetch(cache, addresses);
+            }
+            Kind::Private(map) => map.will_need(addresses),
+            Kind::Kernel(_) | Kind::Empty => {}
         }
         Ok(())
     }
@@ -393,13 +217,15 @@ impl Mmap {
                 cache.store().reap(NO_COOKIE, &completion, 0);
                 cache.residency(addresses)
             }
+            Kind::Private(map) => map.residency(addresses),
             _ => Residency::default(),
         })
     }
 
     /// Forgets the pages of a range: the next touch reads them from the file
     /// again. Waits for pages that are being read; pinned pages stay as they
-    /// are until they are let go, and are forgotten then.
+    /// are until they are let go, and are forgotten then. Of a private map nothing is
+    /// forgotten: what was written is nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         let _masked = signal::masked();
@@ -413,6 +239,14 @@ impl Mmap {
     pub(crate) fn cache(&self) -> Option<&Arc<PageCache>> {
         match &self.kind {
             Kind::Managed(cache) => Some(cache),
+            _ => None,
+        }
+    }
+
+    /// The memory of a private map.
+    pub(crate) fn private(&self) -> Option<&Private> {
+        match &self.kind {
+            Kind::Private(map) => map.private(),
             _ => None,
         }
     }
@@ -447,21 +281,6 @@ pub(crate) fn offsets(range: impl RangeBounds<usize>, len: usize) -> Range<usize
         Bound::Unbounded => len,
     };
     start..end
-}
-
-pub(crate) fn kernel_advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
-    let start = range.start & !(softfault_engine::PAGE_SIZE - 1);
-    let advice = match advice {
-        Advice::Normal => libc::MADV_NORMAL,
-        Advice::Random => libc::MADV_RANDOM,
-        Advice::Sequential => libc::MADV_SEQUENTIAL,
-        Advice::WillNeed => libc::MADV_WILLNEED,
-    };
-    // SAFETY: advice about a mapping of ours.
-    match unsafe { libc::madvise(start as *mut libc::c_void, range.end - start, advice) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 impl Deref for Mmap {
@@ -502,18 +321,17 @@ impl Drop for Mmap {
             }
             return;
         }
-        match &self.kind {
+        let _ = self.unlock();
+        match &mut self.kind {
             Kind::Managed(cache) => {
                 let _masked = signal::masked();
                 let managed = self.engine.inner.managed().expect("a managed map");
                 // The list keeps the cache while this reference is dropped.
                 self.engine.inner.files.close(managed, cache);
             }
-            Kind::Kernel { skip } => {
-                // SAFETY: mapped in `kernel_map`; nobody has a slice any more.
-                unsafe { libc::munmap((self.start - skip) as *mut libc::c_void, self.len + skip) };
-            }
-            Kind::Empty => {}
+            Kind::Kernel(map) => map.unmap(),
+            // Private memory goes by itself.
+            Kind::Private(_) | Kind::Empty => {}
         }
     }
 }

@@ -1,0 +1,50 @@
+//! A swap file of the library in the directory: how it is read and written, and how much room there is.
+
+use super::check::{Check, Tried, Whereabouts};
+use super::machine;
+use super::place::{Place, file_system};
+use softfault::Swap;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+pub const CHECK: Check = Check {
+    name: "swap-file",
+    costs: "anonymous memory above the budget cannot go to a file there",
+    run: look,
+    whereabouts: Whereabouts::Child,
+};
+
+/// Bytes of the file that is tried.
+const BYTES: u64 = 1 << 20;
+
+fn look(place: &Place) -> Tried {
+    const ELSEWHERE: &str = "name a directory on a disk in Swap::in_dir; try: --dir DIR";
+    let file = match Swap::in_dir(&place.dir).bytes(BYTES).open(0, None) {
+        Ok(file) => file,
+        Err(error) => return Tried::missing(error.to_string(), ELSEWHERE),
+    };
+    let dir = File::open(&place.dir).ok();
+    let name = dir.as_ref().and_then(file_system).unwrap_or_default();
+    let free = machine::bytes(dir.as_ref().and_then(free));
+    let found = format!("{name} in {}: {free} free", place.dir.display());
+    match file.is_direct() {
+        _ if ["tmpfs", "ramfs"].contains(&name.as_str()) => {
+            Tried::slower(found, ELSEWHERE).costing("what is swapped there stays in memory")
+        }
+        true => Tried::ok(found + ", direct reads and writes"),
+        false => Tried::slower(found + ", through the page cache", ELSEWHERE)
+            .costing("each page is copied once more, and each write waits for the disk"),
+    }
+}
+
+/// Bytes that we may use where `dir` is.
+fn free(dir: &File) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: fills the structure, of which zeros are one too.
+    let (answer, found) = unsafe {
+        let answer = libc::fstatvfs(dir.as_raw_fd(), found.as_mut_ptr());
+        (answer, found.assume_init())
+    };
+    (answer == 0).then(|| found.f_bavail * found.f_frsize)
+}

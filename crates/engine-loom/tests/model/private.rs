@@ -1,0 +1,385 @@
+//! An engine with private memory and swap, for a model: a page or two, each of which
+//! is a number.
+//!
+//! ```text
+//!   Hardware  which pages are there, what is in them, and whether they may be
+//!             written to: one step each, as a processor's access is
+//!   Device    what is in each slot
+//!   Memory    for frames: real bytes, of which the first four count
+//! ```
+//!
+//! None of these has a lock of the model: whatever orders two accesses is the
+//! engine's. A slot that is read and was never written, or is given up meanwhile, ends
+//! the model.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use softfault_engine_loom::anon::Anonymous;
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::{FrameMemory, Node};
+use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
+use softfault_engine_loom::mmu::{Access, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine_loom::policy::Policies;
+use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine_loom::swap::{Swap, SwapDevice};
+use softfault_engine_loom::{Mmu, PAGE_SIZE};
+
+use super::Still;
+
+/// Where the first window is.
+const FIRST: usize = 8 * TABLE_SPAN;
+/// Slots of the device.
+const SLOTS: usize = 4;
+
+/// A page that is there.
+#[derive(Clone, Copy)]
+struct Page {
+    number: u32,
+    writable: bool,
+}
+
+/// Memory of one window.
+pub struct Hardware {
+    pages: Mutex<BTreeMap<usize, Page>>,
+    /// What `bytes` points to: a page's number when it was asked for.
+    shown: Box<[Mutex<u32>; 4]>,
+}
+
+impl Hardware {
+    /// Adds one to the number of a page, as a processor does: `false` for a fault.
+    fn add(&self, addr: usize) -> bool {
+        match self.pages.lock().unwrap().get_mut(&addr) {
+            Some(page) if page.writable => {
+                page.number += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn load(&self, addr: usize) -> Option<u32> {
+        let pages = self.pages.lock().unwrap();
+        pages.get(&addr).map(|page| page.number)
+    }
+
+    fn map(&self, addr: usize, number: u32, writable: bool) {
+        let page = Page { number, writable };
+        let before = self.pages.lock().unwrap().insert(addr, page);
+        assert!(before.is_none(), "mapped twice");
+    }
+}
+
+impl Mmu for Hardware {
+    fn reserve(&self, bytes: usize, _: Protection) -> Result<Reservation, MmuError> {
+        Ok(Reservation {
+            addr: FIRST,
+            bytes,
+            token: 0,
+        })
+    }
+
+    fn release(&self, _: Reservation) {}
+
+    unsafe fn copy(
+        &self,
+        _: &Reservation,
+        addr: usize,
+        source: *const u8,
+        bytes: usize,
+        access: Access,
+    ) -> Result<(), MmuError> {
+        assert_eq!(bytes, PAGE_SIZE);
+        // SAFETY: a frame, which is page-aligned and the caller's.
+        let number = unsafe { source.cast::<u32>().read() };
+        self.map(addr, number, access == Access::Writable);
+        Ok(())
+    }
+
+    fn zero(&self, _: &Reservation, _: usize, _: usize) -> Result<(), MmuError> {
+        unreachable!("no model has a hole");
+    }
+
+    fn zero_page(&self, _: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.map(addr, 0, false);
+        Ok(Zeroed::Nothing)
+    }
+
+    fn fill(&self, _: &Reservation, addr: usize, _: usize) -> Result<(), MmuError> {
+        self.map(addr, 0, true);
+        Ok(())
+    }
+
+    fn protect(&self, ranges: &[Range<usize>]) {
+        for (&addr, page) in self.pages.lock().unwrap().iter_mut() {
+            page.writable &= !ranges.iter().any(|range| range.contains(&addr));
+        }
+    }
+
+    fn make_writable(&self, _: &Reservation, addr: usize) -> Result<(), MmuError> {
+        if let Some(page) = self.pages.lock().unwrap().get_mut(&addr) {
+            page.writable = true;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, _: &Reservation, addr: usize) -> *const u8 {
+        let place = &self.shown[(addr - FIRST) / PAGE_SIZE];
+        *place.lock().unwrap() = self.load(addr).expect("what is written is there");
+        core::ptr::from_ref(place).cast()
+    }
+
+    fn move_pages(
+        &self,
+        _: (&Reservation, usize),
+        _: (&Reservation, usize),
+        _: usize,
+    ) -> Result<(), MmuError> {
+        unreachable!("no model moves pages");
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        let mut pages = self.pages.lock().unwrap();
+        pages.retain(|addr, _| !ranges.iter().any(|range| range.contains(addr)));
+    }
+
+    unsafe fn read(&self, addr: usize, _: *mut u8, _: usize) -> bool {
+        self.load(addr).is_some()
+    }
+}
+
+/// What is in each slot.
+#[derive(Default)]
+pub struct Device {
+    slots: Mutex<BTreeMap<u64, u32>>,
+    /// Writes fail.
+    pub fails: bool,
+}
+
+impl Store for Device {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok((SLOTS * PAGE_SIZE) as u64)
+    }
+
+    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..(SLOTS * PAGE_SIZE) as u64))
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        assert_eq!(bytes, PAGE_SIZE);
+        let number = self.slots.lock().unwrap().get(&offset).copied();
+        let number = number.expect("a slot that has something in it");
+        // Whoever else runs meanwhile may give the slot up, and write it.
+        loom::thread::yield_now();
+        let after = self.slots.lock().unwrap().get(&offset).copied();
+        assert_eq!(after, Some(number), "a slot changed while it was read");
+        // SAFETY: a frame, which is page-aligned and the caller's.
+        unsafe { buffer.cast::<u32>().write(number) };
+        Ok(bytes)
+    }
+
+    unsafe fn submit(&self, _: &[Read]) -> usize {
+        0
+    }
+
+    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
+        Reap::NotInFlight
+    }
+}
+
+impl SwapDevice for Device {
+    unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError> {
+        if self.fails {
+            return Err(StoreError(5));
+        }
+        for (&page, offset) in pages.iter().zip((offset..).step_by(PAGE_SIZE)) {
+            // SAFETY: one of `Hardware::shown`.
+            let number = unsafe { &*page.cast::<Mutex<u32>>() };
+            let number = *number.lock().unwrap();
+            self.slots.lock().unwrap().insert(offset, number);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) {
+        let had = self.slots.lock().unwrap().remove(&range.start);
+        assert!(had.is_some() || self.fails, "discarded twice");
+    }
+}
+
+/// Memory for frames.
+struct Memory(usize);
+
+impl FrameMemory for Memory {
+    fn base(&self) -> *mut u8 {
+        core::ptr::with_exposed_provenance_mut(self.0)
+    }
+
+    fn bytes(&self) -> usize {
+        TABLE_SPAN
+    }
+
+    fn discard(&self, _: usize, _: usize) {}
+}
+
+fn memory() -> Memory {
+    // A model's threads are coroutines of one thread, and other models run in others.
+    std::thread_local! {
+        static BYTES: usize = {
+            let bytes = vec![0_u8; 2 * TABLE_SPAN].leak();
+            let start = bytes.as_ptr().expose_provenance();
+            start.next_multiple_of(PAGE_SIZE)
+        };
+    }
+    Memory(BYTES.with(|bytes| *bytes))
+}
+
+/// An engine with two pages of private memory.
+pub struct Private {
+    pub node: Arc<Node>,
+    pub anon: ManuallyDrop<Arc<Anonymous>>,
+    pub hardware: Arc<Hardware>,
+    pub device: Arc<Device>,
+    budget: Arc<Budget>,
+    /// Charged from before the first page was touched.
+    fixed: u64,
+    space: ManuallyDrop<AddressSpace>,
+}
+
+impl Private {
+    /// With a device whose writes succeed, or not.
+    pub fn new(fails: bool) -> Arc<Self> {
+        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let hardware = Arc::new(Hardware {
+            pages: Mutex::default(),
+            shown: Box::default(),
+        });
+        let device = Arc::new(Device {
+            fails,
+            ..Device::default()
+        });
+        let swap = Swap::new(device.clone(), Arc::clone(&budget)).unwrap();
+        let node = Node::with_swap(
+            Arc::clone(&budget),
+            0,
+            hardware.clone(),
+            Arc::new(memory()),
+            Arc::new(Still),
+            Policies::default(),
+            Some(Arc::new(swap)),
+        )
+        .unwrap();
+        let machine = Machine::with_max_nodes(4, 2);
+        let space = AddressSpace::new(machine, Arc::new(Still)).unwrap();
+        let fixed = budget.charged();
+        let anon = Anonymous::new(Arc::clone(&node), 2 * PAGE_SIZE).unwrap();
+        let attributes = Attributes {
+            backing: Backing::Anonymous(Arc::clone(&anon)),
+            protection: Protection::ReadWrite,
+            ..Attributes::default()
+        };
+        space.mmap(anon.addresses(), attributes).unwrap();
+        Arc::new(Self {
+            node,
+            anon: ManuallyDrop::new(anon),
+            hardware,
+            device,
+            budget,
+            fixed,
+            space: ManuallyDrop::new(space),
+        })
+    }
+
+    /// Address of a page.
+    pub fn addr(&self, page: usize) -> usize {
+        FIRST + page * PAGE_SIZE
+    }
+
+    fn fault(&self, page: usize, write: bool) -> Outcome {
+        let flags = FaultFlags {
+            write,
+            ..FaultFlags::default()
+        };
+        fault::handle(&self.space, self.addr(page), flags, &NeverInterrupted)
+    }
+
+    /// A program's write: adds one to a page's number, with faults until it can.
+    /// `false` where the page is not mapped any more.
+    pub fn add(&self, page: usize) -> bool {
+        while !self.hardware.add(self.addr(page)) {
+            match self.fault(page, true) {
+                // The touch again; what it sees is not for ever old.
+                Outcome::Mapped => loom::thread::yield_now(),
+                Outcome::Error(_) => return false,
+                Outcome::Interrupted => unreachable!("by nobody"),
+            }
+        }
+        true
+    }
+
+    /// A program's read.
+    pub fn load(&self, page: usize) -> Option<u32> {
+        loop {
+            if let Some(number) = self.hardware.load(self.addr(page)) {
+                return Some(number);
+            }
+            match self.fault(page, false) {
+                Outcome::Mapped => loom::thread::yield_now(),
+                Outcome::Error(_) => return None,
+                Outcome::Interrupted => unreachable!("by nobody"),
+            }
+        }
+    }
+
+    /// What the page has, if it is there.
+    pub fn hardware_has(&self, page: usize) -> Option<u32> {
+        self.hardware.load(self.addr(page))
+    }
+
+    /// The pages' addresses.
+    pub fn range(&self, pages: Range<usize>) -> Range<usize> {
+        self.addr(pages.start)..self.addr(pages.end)
+    }
+
+    /// `MADV_PAGEOUT` of what is still mapped.
+    pub fn page_out(&self, pages: Range<usize>) {
+        let done = self.space.page_out(self.range(pages));
+        assert!([Ok(()), Err(MmError::Unmapped)].contains(&done), "{done:?}");
+    }
+
+    /// `MADV_DONTNEED`.
+    pub fn dont_need(&self, pages: Range<usize>) {
+        self.space.dont_need(self.range(pages)).unwrap();
+    }
+
+    /// `munmap`.
+    pub fn unmap(&self, pages: Range<usize>) {
+        self.space.munmap(self.range(pages), |_, _| {}).unwrap();
+    }
+}
+
+impl Drop for Private {
+    /// Nothing is left mapped, in swap, or charged.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.space.exit(|_, _| {});
+        assert!(self.hardware.pages.lock().unwrap().is_empty());
+        assert!(Anonymous::is_unused(&self.anon), "somebody has the memory");
+        // SAFETY: neither is used any more.
+        unsafe {
+            ManuallyDrop::drop(&mut self.space);
+            ManuallyDrop::drop(&mut self.anon);
+        }
+        let swap = self.node.swap.as_ref().unwrap();
+        assert_eq!(swap.slots.used(), 0, "slots were lost");
+        assert!(self.device.slots.lock().unwrap().is_empty());
+        // Pages of the slots' table stay charged.
+        assert!(self.budget.charged() <= self.fixed + 1, "left charged");
+    }
+}

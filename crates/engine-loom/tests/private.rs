@@ -1,0 +1,224 @@
+//! Models of private memory and swap: the engine as it is, over two pages, and two
+//! threads. What is asserted is what a program sees: no write is lost, no number
+//! comes back that was another page's, and at the end nothing is left of either.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::thread::spawn;
+use model::explore;
+use model::private::Private;
+
+/// Of each schedule, of two threads. A fault has a hundred operations.
+const PREEMPTIONS: Option<usize> = Some(1);
+
+/// Explores `one` beside `other`, on memory that `before` has prepared, and then asks
+/// `after`, with what `one` returned.
+fn beside<R: Send + 'static>(
+    before: fn(&Private),
+    one: fn(&Private) -> R,
+    other: fn(&Private),
+    after: impl Fn(&Private, R) + Send + Sync + 'static,
+) -> usize {
+    explore(PREEMPTIONS, move || {
+        let memory = Private::new(false);
+        before(&memory);
+        let one = {
+            let memory = Arc::clone(&memory);
+            spawn(move || one(&memory))
+        };
+        let other = {
+            let memory = Arc::clone(&memory);
+            spawn(move || other(&memory))
+        };
+        let result = one.join().unwrap();
+        other.join().unwrap();
+        after(&memory, result);
+    })
+}
+
+fn written(memory: &Private) {
+    assert!(memory.add(0));
+}
+
+fn swapped(memory: &Private) {
+    written(memory);
+    memory.page_out(0..1);
+    assert_eq!(memory.hardware_has(0), None);
+}
+
+fn clean(memory: &Private) {
+    swapped(memory);
+    assert_eq!(memory.load(0), Some(1));
+}
+
+fn evict(memory: &Private) {
+    memory.page_out(0..1);
+}
+
+#[test]
+fn no_write_is_lost_at_eviction() {
+    let evicted = Arc::new(AtomicUsize::new(0));
+    let schedules = beside(written, |memory| memory.add(0), evict, {
+        let evicted = Arc::clone(&evicted);
+        move |memory: &Private, wrote: bool| {
+            evicted.fetch_add(memory.hardware_has(0).is_none().into(), Relaxed);
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(2));
+        }
+    });
+    let evicted = evicted.load(Relaxed);
+    assert!(0 < evicted && evicted < schedules);
+}
+
+#[test]
+fn no_write_to_a_clean_page_is_lost() {
+    beside(
+        clean,
+        |memory| memory.add(0),
+        evict,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(2));
+        },
+    );
+}
+
+#[test]
+fn a_write_to_zeros_against_their_eviction() {
+    let zeros = |memory: &Private| assert_eq!(memory.load(0), Some(0));
+    beside(
+        zeros,
+        |memory| memory.add(0),
+        evict,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(1));
+        },
+    );
+}
+
+#[test]
+fn two_who_touch_a_swapped_page() {
+    let add = |memory: &Private| assert!(memory.add(0));
+    beside(
+        swapped,
+        |memory| memory.load(0),
+        add,
+        |memory, seen| {
+            assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
+            assert_eq!(memory.load(0), Some(2));
+        },
+    );
+}
+
+#[test]
+fn a_page_that_comes_back_against_its_unmap() {
+    let unmap = |memory: &Private| memory.unmap(0..1);
+    beside(
+        swapped,
+        |memory| memory.load(0),
+        unmap,
+        |memory, seen| {
+            assert!([Some(1), None].contains(&seen), "{seen:?}");
+            assert_eq!(memory.hardware_has(0), None, "shown after all");
+        },
+    );
+}
+
+#[test]
+fn a_page_that_comes_back_against_dont_need() {
+    let dont_need = |memory: &Private| memory.dont_need(0..1);
+    beside(
+        swapped,
+        |memory| memory.load(0),
+        dont_need,
+        |memory, seen| {
+            assert!([Some(1), Some(0)].contains(&seen), "{seen:?}");
+            assert_eq!(memory.load(0), Some(0));
+        },
+    );
+}
+
+#[test]
+fn a_write_against_dont_need() {
+    let dont_need = |memory: &Private| memory.dont_need(0..1);
+    beside(
+        clean,
+        |memory| memory.add(0),
+        dont_need,
+        |memory, wrote| {
+            assert!(wrote);
+            let seen = memory.load(0);
+            assert!([Some(0), Some(1)].contains(&seen), "{seen:?}");
+        },
+    );
+}
+
+#[test]
+fn an_eviction_against_unmap() {
+    let unmap = |memory: &Private| memory.unmap(0..2);
+    beside(written, evict, unmap, |memory, ()| {
+        assert_eq!(memory.load(0), None);
+    });
+}
+
+#[test]
+fn two_evictions_of_a_page() {
+    beside(written, evict, evict, |memory, ()| {
+        assert_eq!(memory.load(0), Some(1));
+    });
+}
+
+#[test]
+fn the_hand_against_a_write() {
+    let reclaim = |memory: &Private| {
+        memory.node.reclaim(1);
+    };
+    beside(
+        written,
+        |memory| memory.add(0),
+        reclaim,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(2));
+        },
+    );
+}
+
+#[test]
+fn a_slot_that_is_given_up_is_anothers_only_then() {
+    // Page 0 comes back for a write, which gives its slot up; page 1 goes.
+    let both = |memory: &Private| {
+        swapped(memory);
+        assert!(memory.add(1));
+    };
+    let other = |memory: &Private| memory.page_out(1..2);
+    beside(
+        both,
+        |memory| memory.add(0),
+        other,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(2));
+            assert_eq!(memory.load(1), Some(1));
+        },
+    );
+}
+
+#[test]
+fn where_the_device_fails_a_page_stays_as_it_was_written() {
+    explore(PREEMPTIONS, || {
+        let memory = Private::new(true);
+        written(&memory);
+        let other = {
+            let memory = Arc::clone(&memory);
+            spawn(move || assert!(memory.add(0)))
+        };
+        evict(&memory);
+        other.join().unwrap();
+        assert_eq!(memory.load(0), Some(2));
+    });
+}

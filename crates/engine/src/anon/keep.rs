@@ -1,0 +1,69 @@
+//! Pages that stay, and may be handed to system calls: nobody protects them.
+//!
+//! Reclaim protects its victims in ranges that go over a few pages which are none
+//! ([`reclaim::anonymous`](crate::reclaim)). A write of the processor's to such a page
+//! is a fault more; one of the kernel's, on behalf of a system call, fails. So it
+//! leaves such pages out where some may stay, and whoever lets the first page of a
+//! window stay waits for those who may not have known.
+
+use super::Anonymous;
+use crate::PAGE_SIZE;
+use crate::mmu::MmuError;
+use sync::atomic::Ordering;
+
+/// Reclaim goes round pages of this window.
+const SAID: u32 = 1;
+/// And everybody who might not have known is done.
+const KNOWN: u32 = 2;
+
+impl Anonymous {
+    /// True if only pages that are victims themselves may be protected.
+    pub(crate) fn keeps(&self) -> bool {
+        // Relaxed: who has set it takes all batches afterwards, and who holds one
+        // that was taken then sees it.
+        self.keeps.load(Ordering::Relaxed) != 0
+    }
+
+    /// From now on pages that are no victims are not protected.
+    fn begin_to_keep(&self) {
+        // Acquire pairs with the Release below: no batch goes over pages any more.
+        if self.keeps.load(Ordering::Acquire) == KNOWN {
+            return;
+        }
+        self.keeps.fetch_max(SAID, Ordering::Relaxed);
+        drop(self.node.stop_eviction());
+        // Release pairs with the Acquire above.
+        self.keeps.fetch_max(KNOWN, Ordering::Release);
+    }
+
+    /// Lets a page stay; true if that is new.
+    pub(crate) fn let_stay(&self, page: usize) -> bool {
+        self.begin_to_keep();
+        self.set_stays(page, true)
+    }
+
+    /// Lets a page go; true if that is new.
+    pub(crate) fn let_go(&self, page: usize) -> bool {
+        self.set_stays(page, false)
+    }
+
+    fn set_stays(&self, page: usize, stays: bool) -> bool {
+        if self.pages.state(page).stays() == stays {
+            return false;
+        }
+        let mut lock = self.pages.lock(page);
+        let state = lock.state();
+        lock.set(state.with_stays(stays));
+        state.stays() != stays
+    }
+
+    /// Makes a written page, which may have been protected by the way, writable.
+    pub(crate) fn make_writable(&self, page: usize) -> Result<(), MmuError> {
+        let lock = self.pages.lock(page);
+        if !lock.state().is_resident() || lock.state().is_clean() {
+            return Ok(());
+        }
+        let addr = self.window.reservation().addr + page * PAGE_SIZE;
+        (self.node.mmu).make_writable(self.window.reservation(), addr)
+    }
+}

@@ -1,0 +1,103 @@
+//! `mremap` of private memory to a longer window, with its pages.
+
+use core::ops::Range;
+
+use super::backing::Backing;
+use super::mmap_lock::MmapWriteGuard;
+use super::space::{AddressSpace, MmError, check_range};
+use super::stale::Stale;
+use super::vma::Attributes;
+use crate::PAGE_SHIFT;
+use crate::anon::{Anonymous, MoveError};
+use sync::Arc;
+
+impl AddressSpace {
+    /// Moves all that `from` is mapped as, from its window's first address to `end`, to
+    /// the window of `to`, pages, slots and attributes, and maps `bytes` there: the last
+    /// VMA is as much longer. `to` has been mapped nowhere. After an error all is as it
+    /// was.
+    ///
+    /// Unlike [`mremap`](Self::mremap) it copies page tables, and so it is for all of
+    /// them.
+    pub fn move_to(
+        &self,
+        from: &Arc<Anonymous>,
+        end: usize,
+        to: &Arc<Anonymous>,
+        bytes: usize,
+    ) -> Result<(), MoveError> {
+        let old = from.addresses().start..end;
+        let new = to.addresses().start..to.addresses().start + bytes;
+        check_range(&old)?;
+        check_range(&new)?;
+        if new.end > to.addresses().end || new.len() < old.len() {
+            return Err(MmError::Overflow.into());
+        }
+        let mmap = self.mmap_lock.write();
+        self.check_mapped(&mmap, &old, from)?;
+        assert!(to.claim(self.id()), "memory that was mapped before");
+        let mut stale = Stale::default();
+        let moved = self.map_moved(&mmap, &old, to, &new).and_then(|()| {
+            // Faults in progress are over, and no other begins. The new VMAs were
+            // write-locked from birth.
+            self.for_each_vma(&mmap, old.clone(), |vma| vma.start_write(&mmap));
+            from.move_to(to)
+        });
+        let goes = match moved {
+            Ok(()) => old,
+            Err(_) => new,
+        };
+        let taken =
+            self.take_out_range(&mmap, goes, |_, attributes| stale.add(&attributes.backing));
+        taken.expect("whole VMAs go without memory");
+        moved
+    }
+
+    /// An error unless the range is mapped, and shows the window that it is.
+    fn check_mapped(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        range: &Range<usize>,
+        anon: &Arc<Anonymous>,
+    ) -> Result<(), MmError> {
+        let is_it = |attributes: &Attributes, start: usize| {
+            attributes.backing == Backing::Anonymous(anon.clone())
+                && attributes.pgoff == ((start - range.start) >> PAGE_SHIFT) as u64
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let vma = self.find(mmap, at).ok_or(MmError::Unmapped)?;
+            let whole = vma.start() == at && vma.end() <= range.end;
+            if !whole || !is_it(&vma.attributes(mmap), at) {
+                return Err(MmError::Unmapped);
+            }
+            at = vma.end();
+        }
+        Ok(())
+    }
+
+    /// Enters in `new` what is mapped in `old`, showing `to`. What was entered before a
+    /// failure stays.
+    fn map_moved(
+        &self,
+        mmap: &MmapWriteGuard<'_>,
+        old: &Range<usize>,
+        to: &Arc<Anonymous>,
+        new: &Range<usize>,
+    ) -> Result<(), MoveError> {
+        let mut at = old.start;
+        while at < old.end {
+            let vma = self.find(mmap, at).ok_or(MmError::Unmapped)?;
+            let mut attributes = vma.attributes(mmap);
+            attributes.backing = Backing::Anonymous(to.clone());
+            let start = new.start + (at - old.start);
+            at = vma.end();
+            let end = match at == old.end {
+                true => new.end,
+                false => new.start + (at - old.start),
+            };
+            self.add(mmap, start..end, attributes)?;
+        }
+        Ok(())
+    }
+}

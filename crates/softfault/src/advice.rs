@@ -1,0 +1,102 @@
+//! Advice about accesses; the names are memmap2's and madvise(2)'s.
+
+use core::ops::Range;
+use libc::c_int;
+use softfault_engine::PAGE_SIZE;
+use std::io;
+
+/// What the caller expects of its accesses, or wants done for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Nothing: the engine finds out.
+    Normal,
+    /// Random: single pages, no read-ahead.
+    Random,
+    /// Sequential: read far ahead from the first touch.
+    Sequential,
+    /// Start to read the range now, as far as spare memory goes.
+    WillNeed,
+    /// The range is not needed soon: its pages go before others do. Of private memory;
+    /// of a file's it says nothing.
+    Cold,
+    /// The range goes now: private memory to swap, as far as there is room; what is a
+    /// file's is forgotten.
+    PageOut,
+    /// Read the range in now, with errors as values. Nothing keeps it.
+    PopulateRead,
+    /// The same, for writing: the first write to each page does not have to wait. Of
+    /// maps that may be written to.
+    PopulateWrite,
+}
+
+/// Advice that changes what is there: the caller says that nobody minds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UncheckedAdvice {
+    /// The range is not needed: it is zeros again, or as in the file.
+    DontNeed,
+    /// The range is not needed unless it is written to again: until then it may become
+    /// zeros at any time. Of anonymous memory.
+    Free,
+}
+
+impl Advice {
+    /// True: what a kernel does not know, the engine does by itself.
+    pub fn is_supported(self) -> bool {
+        true
+    }
+
+    /// Gives it to the kernel, of a mapping of its own.
+    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+        madvise(
+            range,
+            match self {
+                Self::Normal => libc::MADV_NORMAL,
+                Self::Random => libc::MADV_RANDOM,
+                Self::Sequential => libc::MADV_SEQUENTIAL,
+                Self::WillNeed => libc::MADV_WILLNEED,
+                Self::Cold => libc::MADV_COLD,
+                Self::PageOut => libc::MADV_PAGEOUT,
+                Self::PopulateRead => libc::MADV_POPULATE_READ,
+                Self::PopulateWrite => libc::MADV_POPULATE_WRITE,
+            },
+        )
+    }
+}
+
+impl UncheckedAdvice {
+    /// True: what a kernel does not know, the engine does by itself.
+    pub fn is_supported(self) -> bool {
+        true
+    }
+
+    /// Gives it to the kernel, of a mapping of its own.
+    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+        madvise(
+            range,
+            match self {
+                Self::DontNeed => libc::MADV_DONTNEED,
+                Self::Free => libc::MADV_FREE,
+            },
+        )
+    }
+}
+
+fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
+    let start = range.start & !(PAGE_SIZE - 1);
+    // SAFETY: advice about a mapping of ours; whoever gives one that changes bytes
+    // vouches for it.
+    match unsafe { libc::madvise(start as *mut libc::c_void, range.end - start, advice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The addresses of `len` bytes from `offset` on of a map that has `all`. Advice is
+/// given by pages, so the last may be named whole.
+pub(crate) fn advised(all: &Range<usize>, offset: usize, len: usize) -> Option<Range<usize>> {
+    let start = all.start.saturating_add(offset);
+    let range = start..start.saturating_add(len);
+    (range.end <= all.end.next_multiple_of(PAGE_SIZE)).then_some(range)
+}

@@ -1,0 +1,126 @@
+//! Maps that the kernel serves, where userfaultfd is closed: the same verbs, by its own
+//! calls.
+
+use crate::RemapOptions;
+use libc::{c_int, c_void};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Of<'a> {
+    /// Zeros.
+    Nothing,
+    /// A file from this byte on, shared or private.
+    File(BorrowedFd<'a>, u64, c_int),
+}
+
+/// A mapping of the kernel's.
+#[derive(Debug)]
+pub(crate) struct KernelMap {
+    start: usize,
+    /// Bytes of the mapping before the first of the map.
+    skip: usize,
+    len: usize,
+}
+
+impl KernelMap {
+    /// Maps `len` bytes.
+    pub(crate) fn new(of: Of<'_>, len: usize, protection: Protection) -> io::Result<Self> {
+        let (fd, offset, kind) = match of {
+            Of::Nothing => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+            Of::File(fd, offset, kind) => (fd.as_raw_fd(), offset, kind),
+        };
+        let skip = (offset % PAGE_SIZE as u64) as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let addr = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                len + skip,
+                flags(protection),
+                kind | libc::MAP_NORESERVE,
+                fd,
+                (offset - skip as u64) as libc::off_t,
+            )
+        };
+        match addr {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            addr => Ok(Self {
+                start: addr as usize,
+                skip,
+                len,
+            }),
+        }
+    }
+
+    /// Where the first byte is.
+    pub(crate) fn start(&self) -> usize {
+        self.start + self.skip
+    }
+
+    /// Bytes of the map.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn all(&self) -> (*mut c_void, usize) {
+        (self.start as *mut c_void, self.skip + self.len)
+    }
+
+    /// Keeps it in memory, or not any more.
+    pub(crate) fn lock(&self, locked: bool) -> io::Result<()> {
+        let (start, bytes) = self.all();
+        // SAFETY: a mapping of ours.
+        said(unsafe {
+            match locked {
+                true => libc::mlock(start, bytes),
+                false => libc::munlock(start, bytes),
+            }
+        })
+    }
+
+    /// Lets it be used for this.
+    pub(crate) fn protect(&self, protection: Protection) -> io::Result<()> {
+        let (start, bytes) = self.all();
+        // SAFETY: a mapping of ours, which its owner has for itself.
+        said(unsafe { libc::mprotect(start, bytes, flags(protection)) })
+    }
+
+    /// Makes it shorter or longer.
+    pub(crate) fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
+        let (start, bytes) = self.all();
+        let new = (self.skip.checked_add(new_len)).filter(|&new| isize::try_from(new).is_ok());
+        let new = new.ok_or_else(crate::private::too_large)?.max(1);
+        // SAFETY: a mapping of ours, which its owner has for itself.
+        let addr = unsafe { libc::mremap(start, bytes.max(1), new, options.flags()) };
+        if addr == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        (self.start, self.len) = (addr as usize, new_len);
+        Ok(())
+    }
+
+    /// Takes it away; nobody has a reference to the bytes any more.
+    pub(crate) fn unmap(&mut self) {
+        let (start, bytes) = self.all();
+        // SAFETY: mapped in `new`.
+        unsafe { libc::munmap(start, bytes.max(1)) };
+    }
+}
+
+fn flags(protection: Protection) -> c_int {
+    match protection {
+        Protection::None => libc::PROT_NONE,
+        Protection::Read => libc::PROT_READ,
+        Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+    }
+}
+
+fn said(done: c_int) -> io::Result<()> {
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

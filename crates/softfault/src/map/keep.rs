@@ -1,0 +1,61 @@
+//! `mlock(2)`.
+
+use super::{Kind, Mmap};
+use crate::pinned;
+use std::io;
+use std::sync::{MutexGuard, PoisonError};
+
+impl Mmap {
+    /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
+    /// half of the budget can be locked or pinned.
+    pub fn lock(&self) -> io::Result<()> {
+        let addresses = self.addresses(0..self.len)?;
+        match &self.kind {
+            Kind::Managed(_) => {
+                let mut locked = self.locked();
+                if locked.is_none() {
+                    *locked = Some(pinned::pin(self, addresses)?);
+                }
+                Ok(())
+            }
+            Kind::Private(map) => map.lock(),
+            Kind::Kernel(map) => map.lock(true),
+            Kind::Empty => Ok(()),
+        }
+    }
+
+    /// Lets it be evicted again.
+    pub fn unlock(&self) -> io::Result<()> {
+        let addresses = self.addresses(0..self.len)?;
+        match &self.kind {
+            Kind::Managed(_) => {
+                if let Some(pages) = self.locked().take() {
+                    pinned::unpin(self, addresses, pages);
+                }
+                Ok(())
+            }
+            Kind::Private(map) => map.unlock(),
+            Kind::Kernel(map) => map.lock(false),
+            Kind::Empty => Ok(()),
+        }
+    }
+
+    /// True if it is a file that is locked.
+    pub(super) fn is_locked(&self) -> bool {
+        self.locked().is_some()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<u64>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes its length. What was locked is locked anew, as far as the budget goes.
+    pub(super) fn resize(&mut self, len: usize) {
+        let was_locked = self.is_locked();
+        let _ = self.unlock();
+        self.len = len;
+        if was_locked {
+            let _ = self.lock();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! memmap2's `MmapOptions`: what to map, and how.
+
+use super::{Kind, Mmap};
+use crate::kernel::{KernelMap, Of};
+use crate::signal::{self, Installed};
+use crate::{Advice, Engine, FaultError, process};
+use softfault_engine::mm::Protection;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// What can be mapped: an open file or its descriptor, as in memmap2.
+pub trait MmapAsRawDesc {
+    /// The descriptor.
+    fn as_raw_desc(&self) -> RawFd;
+}
+
+impl MmapAsRawDesc for RawFd {
+    fn as_raw_desc(&self) -> RawFd {
+        *self
+    }
+}
+
+impl<T: AsRawFd> MmapAsRawDesc for &T {
+    fn as_raw_desc(&self) -> RawFd {
+        self.as_raw_fd()
+    }
+}
+
+/// How to map; memmap2's builder.
+#[derive(Debug, Clone, Default)]
+pub struct MmapOptions {
+    pub(crate) offset: u64,
+    pub(crate) len: Option<usize>,
+    pub(crate) populate: bool,
+}
+
+impl MmapOptions {
+    /// The whole file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts the map at this byte of the file. Any offset, as in memmap2.
+    pub fn offset(&mut self, offset: u64) -> &mut Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Bytes to map; without it, to the end of the file.
+    pub fn len(&mut self, len: usize) -> &mut Self {
+        self.len = Some(len);
+        self
+    }
+
+    /// Starts to read everything at once, as far as the budget goes; of
+    /// anonymous memory, fills all of it, or fails.
+    pub fn populate(&mut self) -> &mut Self {
+        self.populate = true;
+        self
+    }
+
+    /// Maps read-only over the process's default engine.
+    ///
+    /// # Safety
+    /// See [`Engine::map`].
+    pub unsafe fn map<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_with(Engine::process_default()?, file) }
+    }
+
+    /// Maps read-only over `engine`.
+    ///
+    /// # Safety
+    /// See [`Engine::map`].
+    pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
+        let fd = file.as_raw_desc();
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: open as long as the file that it was taken from, which the
+        // caller lends.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let len = self.length(fd)?;
+        let map = match engine.inner.managed() {
+            _ if len == 0 => Mmap::new(engine, 0, 0, Kind::Empty),
+            None => {
+                let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+                let map = KernelMap::new(of, len, Protection::Read)?;
+                Mmap::new(engine, map.start(), len, Kind::Kernel(map))
+            }
+            Some(managed) => {
+                let masked = signal::masked();
+                check_signals(engine, &masked)?;
+                let on_truncate = engine.inner.options.on_truncate;
+                let cache = engine.inner.files.open(managed, fd, on_truncate)?;
+                let start = cache.addresses().start + self.offset as usize;
+                Mmap::new(engine, start, len, Kind::Managed(cache))
+            }
+        };
+        if self.populate {
+            map.advise(Advice::WillNeed)?;
+        }
+        Ok(map)
+    }
+
+    /// Bytes to map privately, which may be more than the file has.
+    pub(crate) fn private_length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        match self.len {
+            Some(len) if isize::try_from(len).is_ok() => {
+                // A file that cannot be asked for its size cannot be mapped.
+                crate::machine::file_bytes(fd).map(|_| len)
+            }
+            Some(_) => Err(crate::private::too_large()),
+            None => self.length(fd),
+        }
+    }
+
+    /// Bytes to map; fails where the file has not that many.
+    fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        let size = crate::machine::file_bytes(fd)?;
+        let rest = size.saturating_sub(self.offset);
+        let len = match self.len {
+            None if self.offset > size => return invalid("the offset is past the end of the file"),
+            None => rest,
+            Some(len) if len as u64 > rest => {
+                return invalid("the map would reach past the end of the file");
+            }
+            Some(len) => len as u64,
+        };
+        match isize::try_from(len) {
+            Ok(len) => Ok(len as usize),
+            Err(_) => Err(crate::private::too_large()),
+        }
+    }
+}
+
+/// A fault in this thread must reach our handler.
+pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
+    if masked.sigbus_was_blocked() {
+        return Err(io::Error::other(
+            "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
+        ));
+    }
+    if signal::state() == Installed::Replaced && !engine.inner.options.trust_handlers {
+        return Err(io::Error::other(
+            "a SIGBUS handler was installed after the engine's: faults would not be served \
+             (trust_signal_handlers(true) if it passes on what it does not know)",
+        ));
+    }
+    Ok(())
+}

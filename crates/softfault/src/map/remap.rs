@@ -1,0 +1,61 @@
+//! `mremap(2)` and `mprotect(2)`.
+
+use super::{Kind, Mmap};
+use crate::{FaultError, MmapMut, RemapOptions};
+use softfault_engine::mm::Protection;
+use std::io;
+
+impl Mmap {
+    /// Lets a private map be written to. A shared one cannot be.
+    pub fn make_mut(mut self) -> io::Result<MmapMut> {
+        self.addresses(0..self.len)?;
+        match core::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Private(mut map) => {
+                map.protect(Protection::ReadWrite)?;
+                Ok(map)
+            }
+            kind => {
+                // For `drop`.
+                self.kind = kind;
+                let message = "the map is of a shared file, which can only be read";
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+            }
+        }
+    }
+
+    /// Lets the map have `new_len` bytes, from the same first one on. A file that the
+    /// engine serves is mapped whole anyway: the map can grow up to its end, and stays
+    /// where it is.
+    ///
+    /// # Safety
+    /// As for memmap2: bytes past `new_len` are not there any more, and all of it may be
+    /// at another address.
+    pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
+        self.addresses(0..self.len)?;
+        match &mut self.kind {
+            Kind::Managed(cache) => {
+                let skip = self.start - cache.addresses().start;
+                let rest = (cache.end() as usize).saturating_sub(skip);
+                if new_len > rest {
+                    let message = "the map would reach past the end of the file";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                }
+                self.resize(new_len);
+                Ok(())
+            }
+            Kind::Private(map) => {
+                // SAFETY: the caller vouches for it.
+                let done = unsafe { map.remap(new_len, options) };
+                (self.start, self.len) = (map.as_ptr() as usize, map.len());
+                done
+            }
+            Kind::Kernel(map) => {
+                map.remap(new_len, options)?;
+                (self.start, self.len) = (map.start(), map.len());
+                Ok(())
+            }
+            Kind::Empty if new_len == 0 => Ok(()),
+            Kind::Empty => Err(FaultError::OutOfRange.into()),
+        }
+    }
+}

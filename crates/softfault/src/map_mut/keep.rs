@@ -1,0 +1,44 @@
+//! Bringing pages in, and keeping them: `mlock(2)`.
+
+use super::{Kind, MmapMut};
+use crate::FaultError;
+use crate::map::offsets;
+use core::ops::RangeBounds;
+use std::io;
+
+impl MmapMut {
+    /// Brings a range into memory, as writes would. Where the budget has no room, and
+    /// swap none either, that is an error here, and the pages up to there are in memory.
+    /// Without swap they stay; with it, [`lock`](Self::lock) keeps them.
+    pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
+        let addresses = self.addresses(offsets(range, self.len))?;
+        match &self.kind {
+            Kind::Managed(private) => private.populate(self.managed(), addresses, true),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings all of it into memory, where it stays and may be handed to system calls,
+    /// until [`unlock`](Self::unlock). Up to half of the budget can be locked or pinned.
+    pub fn lock(&self) -> io::Result<()> {
+        self.addresses(0..self.len)?;
+        match &self.kind {
+            Kind::Managed(private) => Ok(private.lock(self.managed())?),
+            Kind::Kernel(map) => map.lock(true),
+            Kind::Empty => Ok(()),
+        }
+    }
+
+    /// Lets it be evicted again.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.addresses(0..self.len)?;
+        match &self.kind {
+            Kind::Managed(private) => {
+                private.unlock(self.managed());
+                Ok(())
+            }
+            Kind::Kernel(map) => map.lock(false),
+            Kind::Empty => Ok(()),
+        }
+    }
+}

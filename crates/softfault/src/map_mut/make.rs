@@ -1,0 +1,137 @@
+//! Making private maps.
+
+use super::{Kind, MmapMut};
+use crate::kernel::{KernelMap, Of};
+use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
+use crate::private::{Part, Private, Reached, too_large};
+use crate::{Advice, Engine, FaultError, Mmap, process, signal};
+use softfault_engine::mm::Protection;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+impl MmapOptions {
+    /// Maps [`len`](Self::len) bytes of anonymous memory over the process's
+    /// default engine. The offset means nothing here.
+    pub fn map_anon(&self) -> io::Result<MmapMut> {
+        self.map_anon_with(Engine::process_default()?)
+    }
+
+    /// Maps [`len`](Self::len) bytes of anonymous memory over `engine`.
+    pub fn map_anon_with(&self, engine: &Engine) -> io::Result<MmapMut> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
+        let len = self.len.unwrap_or(0);
+        if isize::try_from(len).is_err() {
+            return Err(too_large());
+        }
+        let map = MmapMut::new(engine, kind(engine, len, None)?);
+        if self.populate {
+            map.populate(..)?;
+        }
+        Ok(map)
+    }
+
+    /// Maps a file privately over the process's default engine: it can be written to,
+    /// and the file stays as it is.
+    ///
+    /// # Safety
+    /// See [`map_copy_with`](Self::map_copy_with).
+    pub unsafe fn map_copy<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapMut> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_copy_with(Engine::process_default()?, file) }
+    }
+
+    /// Maps a file privately over `engine`: it can be written to, and the file stays as
+    /// it is. Pages that nobody has written to cost what a shared map's do, but are this
+    /// map's own, and are read again once they were evicted. The map may reach past the
+    /// end of the file: a touch there raises SIGBUS, or finds zeros
+    /// ([`OnTruncate`](crate::OnTruncate)).
+    ///
+    /// # Safety
+    /// As for [`Engine::map`]: bytes that were not written to can change when somebody
+    /// writes to the file.
+    pub unsafe fn map_copy_with<T: MmapAsRawDesc>(
+        &self,
+        engine: &Engine,
+        file: T,
+    ) -> io::Result<MmapMut> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked.into());
+        }
+        let fd = file.as_raw_desc();
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: open as long as the file that it was taken from, which the
+        // caller lends.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let len = self.private_length(fd)?;
+        let map = MmapMut::new(engine, kind(engine, len, Some((fd, self.offset)))?);
+        if self.populate {
+            map.advise(Advice::WillNeed)?;
+        }
+        Ok(map)
+    }
+
+    /// As [`map_copy`](Self::map_copy), for reading only.
+    ///
+    /// # Safety
+    /// See [`map_copy_with`](Self::map_copy_with).
+    pub unsafe fn map_copy_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
+    }
+
+    /// As [`map_copy_with`](Self::map_copy_with), for reading only;
+    /// [`Mmap::make_mut`] lets it be written to.
+    ///
+    /// # Safety
+    /// See [`map_copy_with`](Self::map_copy_with).
+    pub unsafe fn map_copy_read_only_with<T: MmapAsRawDesc>(
+        &self,
+        engine: &Engine,
+        file: T,
+    ) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_copy_with(engine, file)?.make_read_only() }
+    }
+}
+
+impl MmapMut {
+    /// Maps `len` bytes of anonymous memory over the process's default engine.
+    pub fn map_anon(len: usize) -> io::Result<Self> {
+        MmapOptions::new().len(len).map_anon()
+    }
+}
+
+/// A private map of `len` bytes, of zeros or of a file from a byte on.
+pub(super) fn kind(
+    engine: &Engine,
+    len: usize,
+    of: Option<(BorrowedFd<'_>, u64)>,
+) -> io::Result<Kind> {
+    if len == 0 {
+        return Ok(Kind::Empty);
+    }
+    let Some(managed) = engine.inner.managed() else {
+        let of = match of {
+            None => Of::Nothing,
+            Some((fd, offset)) => Of::File(fd, offset, libc::MAP_PRIVATE),
+        };
+        let map = KernelMap::new(of, len, Protection::ReadWrite)?;
+        return Ok(Kind::Kernel(map));
+    };
+    let masked = signal::masked();
+    check_signals(engine, &masked)?;
+    let part = match of {
+        None => None,
+        Some((fd, offset)) => Some(Part {
+            store: engine.inner.files.store(managed, fd)?,
+            offset,
+            on_truncate: engine.inner.options.on_truncate,
+        }),
+    };
+    let private = Private::new(managed, Reached::Plainly, len, part)?;
+    Ok(Kind::Managed(private))
+}

@@ -1,0 +1,215 @@
+//! memmap2's `MmapMut` for private memory, over an engine: one verb a file.
+
+mod advise;
+mod keep;
+mod make;
+mod protect;
+mod remap;
+mod transfer;
+
+pub use remap::RemapOptions;
+
+use crate::engine::Managed;
+use crate::kernel::KernelMap;
+use crate::private::Private;
+use crate::{Advice, Engine, FaultError, Residency, process, signal};
+use core::ops::{Deref, DerefMut, Range};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::PageState;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// Private memory under the engine's budget; memmap2's `MmapMut`.
+///
+/// It is a `[u8]`: of zeros ([`map_anon`](Self::map_anon)), or of what a file has, which
+/// stays as it is ([`MmapOptions::map_copy`](crate::MmapOptions::map_copy)). A page costs
+/// nothing until it is touched, and nothing while nobody has written to its zeros; then
+/// it counts against the budget. Where the budget is short, pages go to the engine's swap
+/// ([`Builder::swap`](crate::Builder::swap)) and come back when they are touched. Without
+/// swap those that were written to stay until the map is dropped. A touch that the budget
+/// has no room for, although everything that can be evicted has been, raises SIGBUS;
+/// [`populate`](Self::populate) asks beforehand, and gets the error as a value.
+///
+/// A system call that is handed a part of it fails with EFAULT where that is not in
+/// memory; one that writes to it fails also where the page has been protected, which
+/// those in memory may be at any time. Use [`read_from`](Self::read_from) and
+/// [`write_to`](Self::write_to), or [`lock`](Self::lock): what is locked is neither. A
+/// child made by `fork` that touches it dies of SIGSEGV.
+pub struct MmapMut {
+    engine: Engine,
+    start: usize,
+    len: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    Managed(Private),
+    Kernel(KernelMap),
+    Empty,
+}
+
+// As for `Mmap`: no lock is held over user code.
+impl UnwindSafe for MmapMut {}
+impl RefUnwindSafe for MmapMut {}
+
+impl MmapMut {
+    fn new(engine: &Engine, kind: Kind) -> Self {
+        let mut map = Self {
+            engine: engine.clone(),
+            start: 0,
+            len: 0,
+            kind,
+        };
+        map.set_place();
+        map
+    }
+
+    /// Notes where the map is.
+    fn set_place(&mut self) {
+        (self.start, self.len) = match &self.kind {
+            Kind::Managed(private) => (private.start(), private.len()),
+            Kind::Kernel(map) => (map.start(), map.len()),
+            Kind::Empty => (0, 0),
+        };
+    }
+
+    /// True if the engine serves this map, false if the kernel does.
+    pub fn is_managed(&self) -> bool {
+        matches!(self.kind, Kind::Managed(_))
+    }
+
+    /// The engine that serves it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Bytes of it that are in memory, by whole pages.
+    pub fn resident_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
+            _ => 0,
+        }
+    }
+
+    /// What an engine has that serves maps.
+    fn managed(&self) -> &Managed {
+        self.engine.inner.managed().expect("a managed map")
+    }
+
+    /// The memory, if the engine serves it.
+    pub(crate) fn private(&self) -> Option<&Private> {
+        match &self.kind {
+            Kind::Managed(private) => Some(private),
+            _ => None,
+        }
+    }
+
+    /// Starts to read the pages of some addresses. Signals are masked.
+    pub(crate) fn will_need(&self, addresses: Range<usize>) {
+        if let Some(private) = self.private()
+            && !addresses.is_empty()
+        {
+            let _ = private.advise(self.managed(), addresses, Advice::WillNeed);
+        }
+    }
+
+    /// What of some addresses is in memory.
+    pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
+        let Some(private) = self.private() else {
+            return Residency::default();
+        };
+        let pages = addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE);
+        let is_in = |state: PageState| state.is_resident();
+        Residency {
+            pages: pages.len() / PAGE_SIZE,
+            mapped: private.anonymous().count_pages(pages, is_in),
+            ..Residency::default()
+        }
+    }
+
+    /// Unmaps the pages that the range touches, for tests of the engine.
+    ///
+    /// # Safety
+    /// Nobody looks at the range any more, not even through a slice of more.
+    #[doc(hidden)]
+    pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
+        let range = self.addresses(range)?;
+        let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
+        if let (Some(managed), false) = (self.engine.inner.managed(), pages.is_empty()) {
+            let _masked = signal::masked();
+            let unmapped = managed.space.munmap(pages, |_, _| {});
+            unmapped.map_err(|_| FaultError::NoMemory)?;
+        }
+        Ok(())
+    }
+
+    /// The addresses of a range of offsets, if it is within the map.
+    pub(crate) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
+        if process::is_forked_child() {
+            return Err(FaultError::Forked);
+        }
+        match range.start <= range.end && range.end <= self.len {
+            true => Ok(self.start + range.start..self.start + range.end),
+            false => Err(FaultError::OutOfRange),
+        }
+    }
+}
+
+impl Deref for MmapMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the window is mapped as long as this lives, a touch of a
+        // missing page is served, and nobody else has the memory.
+        unsafe { core::slice::from_raw_parts(self.start as *const u8, self.len) }
+    }
+}
+
+impl DerefMut for MmapMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `deref`; this is borrowed for writing.
+        unsafe { core::slice::from_raw_parts_mut(self.start as *mut u8, self.len) }
+    }
+}
+
+impl AsRef<[u8]> for MmapMut {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for MmapMut {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl core::fmt::Debug for MmapMut {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MmapMut")
+            .field("ptr", &(self.start as *const u8))
+            .field("len", &self.len)
+            .finish()
+    }
+}
+
+impl Drop for MmapMut {
+    fn drop(&mut self) {
+        let kind = core::mem::replace(&mut self.kind, Kind::Empty);
+        if process::is_forked_child() {
+            // The parent's: the child has nothing to give back.
+            core::mem::forget(kind);
+            return;
+        }
+        match kind {
+            Kind::Managed(private) => private.unmap(self.managed()),
+            Kind::Kernel(mut map) => map.unmap(),
+            Kind::Empty => {}
+        }
+    }
+}

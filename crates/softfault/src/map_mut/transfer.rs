@@ -1,0 +1,115 @@
+//! System calls on memory that may be elsewhere: it is kept for each of them.
+
+use super::{Kind, MmapMut};
+use crate::FaultError;
+use crate::map::offsets;
+use core::ops::{Range, RangeBounds};
+use std::io;
+
+/// Bytes a call.
+const STEP: usize = 256 << 10;
+/// Bytes a call where no more can be kept.
+const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
+
+impl MmapMut {
+    /// Writes a range to `writer` (a file, a socket, a hasher).
+    pub fn write_to(
+        &self,
+        range: impl RangeBounds<usize>,
+        writer: &mut (impl io::Write + ?Sized),
+    ) -> io::Result<u64> {
+        let range = offsets(range, self.len);
+        self.addresses(range.clone())?;
+        let mut at = range.start;
+        while at < range.end {
+            let kept = Kept::new(self, at..range.end, false)?;
+            let part = kept.0.clone();
+            writer.write_all(&self[part.clone()])?;
+            at = part.end;
+        }
+        Ok((range.end - range.start) as u64)
+    }
+
+    /// Fills a range from `reader` (a file, a socket); returns how many bytes there
+    /// were, which are fewer only if it has ended.
+    pub fn read_from(
+        &mut self,
+        range: impl RangeBounds<usize>,
+        reader: &mut (impl io::Read + ?Sized),
+    ) -> io::Result<u64> {
+        let range = offsets(range, self.len);
+        self.addresses(range.clone())?;
+        let mut at = range.start;
+        while at < range.end {
+            let kept = Kept::new(self, at..range.end, true)?;
+            let part = kept.0.clone();
+            let start = self.start + at;
+            // SAFETY: within the map, which is borrowed for writing; the guard has it
+            // only to let its pages go.
+            let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, part.len()) };
+            match reader.read(bytes) {
+                Ok(0) => break,
+                Ok(count) => at += count.min(part.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((at - range.start) as u64)
+    }
+
+    /// Copies bytes out, starting at `offset`; returns how many there were. For where an
+    /// error is wanted as a value.
+    pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
+        let count = buffer.len().min(self.len.saturating_sub(offset));
+        let mut done = 0;
+        while done < count {
+            let kept = Kept::new(self, offset + done..offset + count, false)?;
+            let part = &self[kept.0.clone()];
+            buffer[done..done + part.len()].copy_from_slice(part);
+            done += part.len();
+        }
+        Ok(count)
+    }
+}
+
+/// The first offsets of a range, whose pages stay while it lives.
+struct Kept<'a>(Range<usize>, &'a MmapMut);
+
+impl<'a> Kept<'a> {
+    fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
+        let kept = Self::first(map, &range, STEP, write);
+        match kept {
+            // Others have locked or pinned so much.
+            Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, write),
+            kept => kept,
+        }
+    }
+
+    fn first(
+        map: &'a MmapMut,
+        range: &Range<usize>,
+        step: usize,
+        write: bool,
+    ) -> Result<Self, FaultError> {
+        // Not across steps: as few pages as there can be.
+        let step = step - (map.start + range.start) % step;
+        let part = range.start..range.end.min(range.start + step);
+        let addresses = map.addresses(part.clone())?;
+        if let Kind::Managed(private) = &map.kind {
+            private.hold(map.managed(), addresses, write)?;
+        }
+        Ok(Self(part, map))
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        // What a child of fork has is not the parent's any more.
+        let Ok(addresses) = self.1.addresses(self.0.clone()) else {
+            return;
+        };
+        if let Kind::Managed(private) = &self.1.kind {
+            private.release(self.1.managed(), addresses);
+        }
+    }
+}

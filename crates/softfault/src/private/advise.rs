@@ -1,0 +1,58 @@
+//! What `madvise(2)` says of private memory.
+
+use super::Private;
+use crate::engine::Managed;
+use crate::{Advice, UncheckedAdvice, error};
+use core::ops::Range;
+use softfault_engine::mm;
+use std::io;
+
+impl Private {
+    /// Gives advice about the pages of some addresses.
+    pub(crate) fn advise(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        advice: Advice,
+    ) -> io::Result<()> {
+        let pages = self.whole(&addresses);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let write = advice == Advice::PopulateWrite;
+        if write || advice == Advice::PopulateRead {
+            return Ok(self.populate(managed, pages, write)?);
+        }
+        let _masked = self.masked();
+        let space = &managed.space;
+        let advised = match advice {
+            Advice::Normal => space.madvise(pages, mm::Advice::Normal),
+            Advice::Random => space.madvise(pages, mm::Advice::Random),
+            Advice::Sequential => space.madvise(pages, mm::Advice::Sequential),
+            Advice::WillNeed => space.will_need(pages),
+            Advice::Cold => space.cold(pages),
+            Advice::PageOut => space.page_out(pages),
+            Advice::PopulateRead | Advice::PopulateWrite => unreachable!("see above"),
+        };
+        advised.map_err(error::mm)
+    }
+
+    /// Gives pages away, or up.
+    pub(crate) fn unchecked_advise(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        advice: UncheckedAdvice,
+    ) -> io::Result<()> {
+        let pages = self.whole(&addresses);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let _masked = self.masked();
+        let advised = match advice {
+            UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
+            UncheckedAdvice::Free => managed.space.free(pages),
+        };
+        advised.map_err(error::mm)
+    }
+}

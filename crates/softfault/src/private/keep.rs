@@ -1,0 +1,136 @@
+//! Pages that stay in memory, and may be handed to system calls.
+//!
+//! Whoever wants pages to stay has a range of them in a list; a page goes again when it
+//! is in none.
+
+use super::Private;
+use crate::FaultError;
+use crate::engine::Managed;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::fault;
+use softfault_engine::mm::Protection;
+use std::sync::{MutexGuard, PoisonError};
+
+impl Private {
+    fn held(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn numbers(&self, addresses: &Range<usize>) -> Range<usize> {
+        let start = self.anon.addresses().start;
+        let pages = self.whole(addresses);
+        (pages.start - start) / PAGE_SIZE..(pages.end - start) / PAGE_SIZE
+    }
+
+    fn addresses_of(&self, numbers: &Range<usize>) -> Range<usize> {
+        let start = self.anon.addresses().start;
+        start + numbers.start * PAGE_SIZE..start + numbers.end * PAGE_SIZE
+    }
+
+    /// Brings the pages of some addresses in, and keeps them until [`release`] is called
+    /// for the same. Where they come to be written to, a system call may do that too.
+    ///
+    /// [`release`]: Self::release
+    pub(crate) fn hold(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        write: bool,
+    ) -> Result<(), FaultError> {
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        // First: what is in the list nobody else lets go.
+        self.held().push(self.numbers(&addresses));
+        let kept = self.keep(managed, addresses.clone(), write);
+        if kept.is_err() {
+            self.release(managed, addresses);
+        }
+        kept
+    }
+
+    fn keep(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        write: bool,
+    ) -> Result<(), FaultError> {
+        let space = &managed.space;
+        self.each_attempt(addresses, |rest, interrupt| {
+            fault::lock(space, rest, write, interrupt)
+        })
+    }
+
+    /// Lets pages go that were held, unless somebody else holds them too.
+    pub(crate) fn release(&self, managed: &Managed, addresses: Range<usize>) {
+        if addresses.is_empty() {
+            return;
+        }
+        let _masked = self.masked();
+        let numbers = self.numbers(&addresses);
+        let mut held = self.held();
+        let place = held.iter().position(|other| *other == numbers);
+        held.swap_remove(place.expect("pages that are held"));
+        let mut parts = vec![numbers];
+        for other in held.iter() {
+            let without = |part: Range<usize>| {
+                let below = part.start..part.end.min(other.start);
+                let above = part.start.max(other.end)..part.end;
+                [below, above]
+            };
+            parts = parts.into_iter().flat_map(without).collect();
+            parts.retain(|part| !part.is_empty());
+        }
+        // The list is locked meanwhile: who holds one of them next comes after.
+        for part in parts {
+            fault::unlock(&managed.space, self.addresses_of(&part));
+        }
+    }
+
+    /// Keeps all of the map, until [`unlock`](Self::unlock). Once or more is the same.
+    pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
+        // Relaxed, here and below: the list has a lock, and who locks in one thread and
+        // unlocks in another at the same time gets one or the other.
+        if self.locked.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let write = self.protection == Protection::ReadWrite;
+        let held = self.hold(managed, self.window(), write);
+        if held.is_err() {
+            self.locked.store(false, Ordering::Relaxed);
+        }
+        held
+    }
+
+    /// Ends [`lock`](Self::lock).
+    pub(crate) fn unlock(&self, managed: &Managed) {
+        if self.locked.swap(false, Ordering::Relaxed) {
+            self.release(managed, self.window());
+        }
+    }
+
+    /// After the map has become shorter or longer: what is locked is all of it. As with
+    /// mremap(2), what does not fit is not locked, and that is no error.
+    pub(super) fn keep_resized(&mut self, managed: &Managed) {
+        let numbers = self.numbers(&self.window());
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Whoever else held pages had the map borrowed.
+        held.clear();
+        if *self.locked.get_mut() {
+            held.push(numbers);
+            let write = self.protection == Protection::ReadWrite;
+            let _ = self.keep(managed, self.window(), write);
+        }
+    }
+
+    /// After it may be written to: what stays is not protected any more, as far as the
+    /// budget goes.
+    pub(super) fn keep_writable(&self, managed: &Managed) {
+        let held = self.held().clone();
+        for numbers in held {
+            let _ = self.keep(managed, self.addresses_of(&numbers), true);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Private memory of an engine, as its maps have it: anonymous, or a file's until it is
+//! written to. What differs between page tables is how who waits for a page waits.
+//!
+//! | file | has |
+//! |---|---|
+//! | `advise` | what `madvise(2)` does |
+//! | `keep` | pages that stay: `mlock(2)`, pins, system calls |
+//! | `populate` | pages brought in, with errors as values |
+//! | `protect` | `mprotect(2)` |
+//! | `remap` | `mremap(2)` |
+
+mod advise;
+mod keep;
+mod populate;
+mod protect;
+mod remap;
+
+use crate::engine::Managed;
+use crate::{error, signal};
+use core::ops::Range;
+use core::sync::atomic::AtomicBool;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::cache::OnTruncate;
+use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_engine::swap::Origin;
+use softfault_engine::{PAGE_SIZE, Store};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// How accesses reach the memory, and so who else may want the thread that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// By plain loads and stores: locks are taken that a fault in a signal handler may
+    /// need, so signals are masked, and delivered between two attempts.
+    Plainly,
+    /// By calls: nothing here is for signal handlers.
+    ByCalls,
+}
+
+/// Bytes of a file, for a private map: `offset` may be any.
+pub(crate) struct Part {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) offset: u64,
+    pub(crate) on_truncate: OnTruncate,
+}
+
+/// A private map.
+pub(crate) struct Private {
+    anon: Arc<Anonymous>,
+    reached: Reached,
+    /// Bytes of the window before the first of the map: a file's offset in its page.
+    skip: usize,
+    len: usize,
+    protection: Protection,
+    /// Pages that stay, by their numbers in the window: one range for each who wants it.
+    held: Mutex<Vec<Range<usize>>>,
+    /// True if all of the map is one of them, for `mlock`.
+    locked: AtomicBool,
+}
+
+impl Private {
+    /// `len` bytes, which are more than 0, of zeros, or of a part of a file.
+    pub(crate) fn new(
+        managed: &Managed,
+        reached: Reached,
+        len: usize,
+        part: Option<Part>,
+    ) -> io::Result<Self> {
+        let node = managed.node.clone();
+        let (skip, anon) = match part {
+            None => (0, Anonymous::new(node, len)),
+            Some(part) => {
+                let skip = (part.offset % PAGE_SIZE as u64) as usize;
+                let origin = Origin {
+                    store: part.store,
+                    offset: part.offset - skip as u64,
+                };
+                let bytes = len.checked_add(skip).ok_or_else(too_large)?;
+                let anon = Anonymous::of_file(node, bytes, origin, part.on_truncate);
+                (skip, anon)
+            }
+        };
+        let map = Self {
+            anon: anon.map_err(error::mmu)?,
+            reached,
+            skip,
+            len,
+            protection: Protection::ReadWrite,
+            held: Mutex::default(),
+            locked: AtomicBool::new(false),
+        };
+        map.enter(managed, map.window())?;
+        Ok(map)
+    }
+
+    /// Enters a range of the window into the space.
+    fn enter(&self, managed: &Managed, range: Range<usize>) -> io::Result<()> {
+        let pgoff = (range.start - self.anon.addresses().start) / PAGE_SIZE;
+        let attributes = Attributes {
+            backing: Backing::Anonymous(self.anon.clone()),
+            pgoff: pgoff as u64,
+            protection: self.protection,
+            ..Attributes::default()
+        };
+        managed.space.mmap(range, attributes).map_err(error::mm)
+    }
+
+    /// Where the first byte is.
+    pub(crate) fn start(&self) -> usize {
+        self.anon.addresses().start + self.skip
+    }
+
+    /// Bytes of the map.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The memory, for statistics.
+    pub(crate) fn anonymous(&self) -> &Arc<Anonymous> {
+        &self.anon
+    }
+
+    /// The addresses that are mapped: whole pages.
+    pub(crate) fn window(&self) -> Range<usize> {
+        let start = self.anon.addresses().start;
+        start..start + pages_for(self.skip + self.len)
+    }
+
+    /// The pages that have these addresses.
+    fn whole(&self, addresses: &Range<usize>) -> Range<usize> {
+        addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE)
+    }
+
+    fn masked(&self) -> Option<signal::Masked> {
+        (self.reached == Reached::Plainly).then(signal::masked)
+    }
+
+    /// Takes it away; nobody has a reference to the bytes any more.
+    pub(crate) fn unmap(self, managed: &Managed) {
+        let _masked = self.masked();
+        let unmapped = managed.space.munmap(self.window(), |_, _| {});
+        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+        give_up(self.anon);
+    }
+}
+
+/// Drops memory that is not mapped any more.
+fn give_up(anon: Arc<Anonymous>) {
+    // A fault of somebody who has a stray pointer looks once more, and lets go: the
+    // last reference is dropped here, and not in the handler.
+    while !Anonymous::is_unused(&anon) {
+        std::thread::yield_now();
+    }
+    drop(anon);
+}
+
+/// Bytes of the pages for so many bytes: one at least, as mmap(2) maps.
+fn pages_for(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(PAGE_SIZE)
+}
+
+/// More than a slice may have.
+pub(crate) fn too_large() -> io::Error {
+    let message = "the map would be larger than an address can say";
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}

@@ -1,0 +1,84 @@
+//! Making the map shorter or longer.
+
+use super::{Private, give_up, pages_for, too_large};
+use crate::engine::Managed;
+use crate::error;
+use softfault_engine::anon::{Anonymous, MoveError};
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{MmuError, TABLE_SPAN};
+use std::io;
+use std::sync::Arc;
+
+impl Private {
+    /// Lets the map have `new_len` bytes. What it has of them stays; what is new is as
+    /// where it was mapped first. Where its window has no room it moves to another, if
+    /// it may.
+    pub(crate) fn remap(
+        &mut self,
+        managed: &Managed,
+        new_len: usize,
+        may_move: bool,
+    ) -> io::Result<()> {
+        let bytes = (self.skip.checked_add(new_len))
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(too_large)?;
+        let (old, room) = (self.window(), self.anon.addresses());
+        let end = room.start + pages_for(bytes);
+        {
+            let _masked = self.masked();
+            if end < old.end {
+                let unmapped = managed.space.munmap(end..old.end, |_, _| {});
+                unmapped.map_err(error::mm)?;
+            } else if old.end < end && end <= room.end {
+                self.enter(managed, old.end..end)?;
+            } else if old.end < end {
+                if !may_move {
+                    return Err(error::no_memory("the map cannot grow where it is"));
+                }
+                self.grow_elsewhere(managed, pages_for(bytes))?;
+            }
+        }
+        self.len = new_len;
+        self.keep_resized(managed);
+        Ok(())
+    }
+
+    fn grow_elsewhere(&mut self, managed: &Managed, bytes: usize) -> io::Result<()> {
+        // Room for the next time: who grows a map step by step moves its pages seldom.
+        let ample = self.anon.addresses().len().saturating_mul(2);
+        let ample = ample.max(bytes).checked_next_multiple_of(TABLE_SPAN);
+        let longer = match ample.map(|ample| self.anon.longer(ample)) {
+            Some(Ok(longer)) => longer,
+            _ => self.anon.longer(bytes).map_err(error::mmu)?,
+        };
+        let read_only = self.protection == Protection::Read;
+        if read_only {
+            // Pages are moved between windows that may be written to.
+            let allowed = self.anon.restrict(Protection::ReadWrite);
+            allowed.map_err(error::mmu)?;
+        }
+        let end = self.window().end;
+        if let Err(error) = managed.space.move_to(&self.anon, end, &longer, bytes) {
+            if read_only {
+                let _ = self.anon.restrict(Protection::Read);
+            }
+            give_up(longer);
+            return Err(match error {
+                MoveError::Budget => error::no_memory("the memory budget cannot hold the move"),
+                MoveError::Mmu(error) => error::mmu(error),
+                MoveError::Mappings(error) => error::mm(error),
+            });
+        }
+        let old = core::mem::replace(&mut self.anon, longer);
+        give_up(old);
+        match read_only {
+            true => restrict(&self.anon),
+            false => Ok(()),
+        }
+    }
+}
+
+fn restrict(anon: &Arc<Anonymous>) -> io::Result<()> {
+    let restricted: Result<(), MmuError> = anon.restrict(Protection::Read);
+    restricted.map_err(error::mmu)
+}

@@ -1,0 +1,147 @@
+//! Pages that stay: `lock` and `unlock`.
+
+mod files;
+mod twin;
+
+use files::{byte_at, made_file};
+use softfault::{Advice, Engine, LEAST_MEMORY, Swap, UncheckedAdvice};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use twin::{MIB, PAGE, engines};
+
+fn engine() -> Engine {
+    let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
+    let builder = Engine::builder().memory(LEAST_MEMORY).swap(swap);
+    builder.build().unwrap()
+}
+
+#[test]
+fn what_is_locked_stays_and_the_rest_goes_round() {
+    for engine in engines() {
+        let before = engine.stats().resident_bytes;
+        let small = LEAST_MEMORY / 4;
+        let mut kept = engine.map_anon(small);
+        let mut other = engine.map_anon(3 * LEAST_MEMORY);
+        kept.write(0, &vec![1; small]);
+        // Twice is once.
+        assert!(kept.lock(true) && kept.lock(true));
+        let out = |engine: &twin::AnyEngine| engine.stats().swap.unwrap();
+        for round in 0..3 {
+            other.write(0, &vec![round; 3 * LEAST_MEMORY]);
+            // None of it comes back from anywhere.
+            let (faults, swap) = (engine.stats().faults, out(&engine));
+            let mut bytes = vec![0; small];
+            kept.read(0, &mut bytes);
+            assert!(bytes.iter().all(|&byte| byte == 1));
+            kept.write(0, &bytes);
+            assert_eq!(engine.stats().faults, faults);
+            assert_eq!(out(&engine).pages_in, swap.pages_in);
+        }
+        assert!(kept.lock(false));
+        other.write(0, &vec![9; 3 * LEAST_MEMORY]);
+        let swap = out(&engine);
+        kept.read(0, &mut vec![0; small]);
+        assert!(out(&engine).pages_in > swap.pages_in, "{swap:?}");
+        drop((kept, other));
+        engine.check_empty(before);
+    }
+}
+
+#[test]
+fn half_of_the_budget_can_be_locked_and_is_given_back() {
+    let engine = engine();
+    let large = engine.map_anon(LEAST_MEMORY).unwrap();
+    for _ in 0..3 {
+        let error = large.lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        // What fitted was let go again.
+        let maps: Vec<_> = (0..3)
+            .map(|_| engine.map_anon(LEAST_MEMORY / 8).unwrap())
+            .collect();
+        maps.iter().for_each(|map| map.lock().unwrap());
+        maps[0].unlock().unwrap();
+        let again = engine.map_anon(LEAST_MEMORY / 8).unwrap();
+        again.lock().unwrap();
+        // Dropped as they are.
+    }
+}
+
+#[test]
+fn a_map_that_is_read_only_is_locked_and_written_to_later() {
+    let engine = engine();
+    let file = made_file("locked", MIB);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map_copy(&file) }.unwrap();
+    let map = map.make_read_only().unwrap();
+    map.lock().unwrap();
+    let mut other = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    other.fill(1);
+    assert_eq!(map.residency(..).unwrap().mapped, 256);
+    let mut map = map.make_mut().unwrap();
+    other.fill(2);
+    // The kernel may write to all of it.
+    std::io::Seek::rewind(&mut &file).unwrap();
+    // SAFETY: the bytes are the map's.
+    let count = unsafe { libc::read(file.as_raw_fd(), map.as_mut_ptr().cast(), MIB) };
+    assert_eq!(count, MIB as isize);
+    assert!((0..MIB).all(|at| map[at] == byte_at(at)));
+    map.unlock().unwrap();
+    other.fill(3);
+    assert!(map.resident_bytes() < MIB);
+    assert!((0..MIB).all(|at| map[at] == byte_at(at)));
+}
+
+#[test]
+fn the_kernel_may_write_to_what_is_locked_whatever_goes_around_it() {
+    let engine = engine();
+    let source = made_file("source", 16 * PAGE);
+    // Two windows side by side, and one around.
+    let mut around = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    around.fill(1);
+    let mut locked = engine.map_anon(16 * PAGE).unwrap();
+    std::thread::scope(|scope| {
+        let pressing = scope.spawn(|| (0..6).for_each(|round| around.fill(round)));
+        while !pressing.is_finished() {
+            locked.lock().unwrap();
+            std::io::Seek::rewind(&mut &source).unwrap();
+            // SAFETY: the bytes are the map's.
+            let count = unsafe {
+                let target = locked.as_mut_ptr();
+                libc::read(source.as_raw_fd(), target.cast(), 16 * PAGE)
+            };
+            assert_eq!(
+                count,
+                16 * PAGE as isize,
+                "{}",
+                std::io::Error::last_os_error()
+            );
+            locked.unlock().unwrap();
+        }
+    });
+    assert!((0..16 * PAGE).all(|at| locked[at] == byte_at(at)));
+}
+
+#[test]
+fn a_shared_file_is_locked_too() {
+    let engine = engine();
+    let file = made_file("shared", MIB);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    map.lock().unwrap();
+    map.lock().unwrap();
+    let mut other = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    other.fill(1);
+    assert_eq!(map.residency(..).unwrap().mapped, 256);
+    // SAFETY: refused.
+    let refused = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    map.unlock().unwrap();
+    map.unlock().unwrap();
+    map.advise(Advice::PageOut).unwrap();
+    assert_eq!(map.residency(..).unwrap().mapped, 0);
+    map.lock().unwrap();
+    // Dropped as it is; another has as much room.
+    drop(map);
+    let map = engine.map_anon(LEAST_MEMORY / 2 - 64 * PAGE).unwrap();
+    map.lock().unwrap();
+}
