@@ -2,7 +2,6 @@
 //! the engine's handler where it is not.
 
 use super::mmu::UffdMmu;
-use super::windows::Written;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::mm::AddressSpace;
@@ -22,7 +21,7 @@ impl UffdMmu {
     /// Writes an aligned word.
     pub fn store(&self, space: &AddressSpace, addr: usize, word: u64) -> Result<(), FaultError> {
         self.kernel.access();
-        while self.windows.write(addr, word) != Written::Yes {
+        while !self.windows.write(addr, word) {
             self.signal(space, addr, true)?;
             self.kernel.access();
         }

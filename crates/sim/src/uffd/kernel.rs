@@ -140,31 +140,6 @@ impl Kernel {
         result
     }
 
-    /// UFFDIO_WRITEPROTECT of a range with so many pages that may be written to,
-    /// around what the tables do. Nobody has measured it by itself: what a range and
-    /// a page cost is taken to be what they cost in a batch of unmapping.
-    pub fn protect(&self, pages: u64, act: impl FnOnce()) {
-        sync::work(self.call_ns + self.costs.zap / PS);
-        let mmap_lock = self.mmap_lock.read();
-        act();
-        if pages > 0 {
-            sync::work(self.costs.zap_page * pages / PS);
-            self.shoot_down();
-        }
-        drop(mmap_lock);
-    }
-
-    /// The same of one page that is to be writable again: nobody has to hear of it.
-    pub fn unprotect<T>(&self, descriptor: &Count, act: impl FnOnce() -> T) -> T {
-        sync::work(self.call_ns + (self.costs.zap + self.costs.zap_page) / PS);
-        descriptor.get();
-        let mmap_lock = self.mmap_lock.read();
-        let result = act();
-        drop(mmap_lock);
-        descriptor.put();
-        result
-    }
-
     /// Unmapping so many pages in one call, around what the tables do.
     pub fn zap(&self, pages: u64, act: impl FnOnce()) {
         sync::work(self.call_ns + self.costs.zap / PS);
@@ -263,8 +238,7 @@ impl Kernel {
 
     /// fork, in the parent, with so many pages that the child inherits: what the
     /// parent may still write is write-protected, which the other processors are
-    /// told. An entry is taken to cost what it costs to unmap one. Left out: the
-    /// copies that the kernel makes when either writes afterwards.
+    /// told. To copy an entry is taken to cost what it costs to unmap one.
     pub fn fork(&self, pages: u64) {
         sync::work(self.call_ns);
         let _mmap_lock = self.mmap_lock.write();

@@ -26,7 +26,7 @@ pub struct Page {
 
 impl Page {
     /// As it was filled.
-    pub fn new(first: u64, writable: bool) -> Self {
+    pub fn new(first: u64) -> Self {
         Self {
             first,
             written: (0, first),
@@ -63,12 +63,6 @@ impl Page {
             protected: true,
             ..self
         }
-    }
-
-    /// The words of it that anybody looks at, and where they are.
-    pub fn words(&self) -> [(usize, u64); 2] {
-        // The last one written may be the first one.
-        [(0, self.first), self.written]
     }
 
     /// The word at a place: the one that was written last, the first one, or
@@ -146,31 +140,7 @@ impl Windows {
             }
             _ => false,
         });
-        written.unwrap_or(Written::Missing)
-    }
-
-    /// Lets a page be written to, or not any more; false if it is not there, or as
-    /// it is to be.
-    pub fn set_writable(&self, addr: usize, writable: bool) -> bool {
-        let changed = self.change(addr, |page| {
-            let page = page.as_mut()?;
-            Some(core::mem::replace(&mut page.writable, writable) != writable)
-        });
-        changed.flatten() == Some(true)
-    }
-
-    /// Takes the leave to write away from all pages of a range; returns how many
-    /// had it.
-    pub fn protect(&self, range: &Range<usize>) -> u64 {
-        let pages = range.clone().step_by(PAGE_SIZE);
-        pages.filter(|&addr| self.set_writable(addr, false)).count() as u64
-    }
-
-    /// How many pages there are.
-    pub fn count(&self) -> u64 {
-        let windows = self.lock();
-        let pages = windows.values().flat_map(|window| &window.pages);
-        pages.flatten().count() as u64
+        written == Some(true)
     }
 
     /// Protects the pages of a range; returns how many were not.
@@ -209,6 +179,13 @@ impl Windows {
             }
         }
         moved
+    }
+
+    /// How many pages there are.
+    pub fn count(&self) -> u64 {
+        let windows = self.lock();
+        let pages = windows.values().flat_map(|window| &window.pages);
+        pages.flatten().count() as u64
     }
 
     /// Enters a page, unless it is there.
