@@ -254,7 +254,7 @@ fn a_slot_is_free_or_inherited() {
             let was_freed = other.join();
             assert_eq!(device.slots.used(), u32::from(!was_freed));
             assert_eq!(device.rest(), u32::from(was_freed));
-            device.slots.children_gone();
+            device.slots.children_gone(|_| ());
             assert_eq!(device.rest(), u32::from(!was_freed));
             freed.fetch_add(was_freed.into(), Relaxed);
         }
@@ -271,7 +271,7 @@ fn what_nobody_has_is_free_when_the_children_are_gone() {
             let device = Device::full(1, 1);
             device.slots.inherit();
             let other = with(&device, |device| device.give(0));
-            device.slots.children_gone();
+            device.slots.children_gone(|_| ());
             let was_freed = other.join();
             assert_eq!(device.slots.used(), 0);
             assert_eq!(device.rest(), 1);
@@ -287,7 +287,7 @@ fn children_gone_against_who_allocates() {
         let device = Device::full(2, 2);
         device.slots.inherit();
         assert!(!device.give(0));
-        let other = with(&device, |device| device.slots.children_gone());
+        let other = with(&device, |device| device.slots.children_gone(|_| ()));
         let early = device.take(2).unwrap_or(0);
         other.join();
         assert_eq!(early + device.rest(), 1);

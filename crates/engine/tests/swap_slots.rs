@@ -155,7 +155,7 @@ fn apply(slots: &Slots, model: &mut Model, op: Op) {
             model.inherited.extend(all);
         }
         Op::ChildrenGone => {
-            slots.children_gone();
+            slots.children_gone(|_| ());
             model.inherited.clear();
         }
     }
@@ -535,11 +535,11 @@ fn what_children_may_read_is_not_given_out() {
         for &slot in &mine {
             assert_eq!(owned.owner[slot as usize].swap(0, SeqCst), MINE);
         }
-        owned.slots.children_gone();
+        owned.slots.children_gone(|_| ());
     }
     stop.store(1, SeqCst);
     others.into_iter().for_each(|other| other.join().unwrap());
-    owned.slots.children_gone();
+    owned.slots.children_gone(|_| ());
     assert_eq!(owned.slots.used(), 0);
     let all: usize = take_all(&owned.slots, 16).iter().map(Range::len).sum();
     assert_eq!(all, 512, "a slot is lost");

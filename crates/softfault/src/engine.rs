@@ -2,12 +2,13 @@
 
 use crate::error;
 use crate::files::Files;
+use crate::fork::{self, Born, Current};
 use crate::frames::AnonymousFrames;
 use crate::process::{self, NoProcess, Process};
 use crate::signal;
 use crate::stats::Stats;
-use crate::store::{QueueKind, Rings};
-use crate::swap::{SwapFile, Swapping};
+use crate::store::{QueueKind, Rings, Unavailable};
+use crate::swap::{Swapped, Swapping};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, OnTruncate};
@@ -19,7 +20,7 @@ use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What `map` does where userfaultfd is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,8 +63,10 @@ pub(crate) struct Inner {
     /// Maps and idle windows. Dropped before `node`.
     pub(crate) files: Files,
     /// `None` where userfaultfd is closed and [`Fallback::Kernel`] was asked.
-    pub(crate) managed: Option<Managed>,
+    pub(crate) managed: Current,
     pub(crate) options: Builder,
+    /// Immutable.
+    born: Born,
     pub(crate) fault_in: crate::fault_in::Workers,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
@@ -73,6 +76,7 @@ pub(crate) struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.masked = Some(signal::masked());
+        fork::forget_engine(self);
     }
 }
 
@@ -85,8 +89,8 @@ pub(crate) struct Managed {
     pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
-    /// The file that `node` swaps to, if it is one of ours.
-    pub(crate) swap_file: Option<Arc<SwapFile>>,
+    /// What `node` swaps to.
+    pub(crate) swap: Option<Swapped>,
 }
 
 /// Settings of an [`Engine`].
@@ -94,7 +98,8 @@ pub(crate) struct Managed {
 pub struct Builder {
     memory: Option<usize>,
     most_memory: Option<usize>,
-    within: Option<Arc<Budget>>,
+    /// An engine and its budget.
+    within: Option<(Weak<Inner>, Arc<Budget>)>,
     pub(crate) on_truncate: OnTruncate,
     pub(crate) fallback: Fallback,
     pub(crate) trust_handlers: bool,
@@ -122,7 +127,11 @@ impl Builder {
 
     /// Counts this engine's memory against `parent`'s budget too.
     pub fn within(mut self, parent: &Engine) -> Self {
-        self.within = parent.inner.managed.as_ref().map(|m| m.node.budget.clone());
+        let managed = parent.inner.managed_here().ok().flatten();
+        self.within = managed.map(|managed| {
+            let budget = managed.node.budget.clone();
+            (Arc::downgrade(&parent.inner), budget)
+        });
         self
     }
 
@@ -177,27 +186,22 @@ impl Builder {
     /// process had an engine with another [`Policies::vma_lock`]: all engines
     /// share one address space.
     pub fn build(self) -> io::Result<Engine> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
         let _masked = signal::masked();
         let managed = match process::get_or_make(self.policies.vma_lock) {
             Ok(process) => Some(self.managed(process)?),
-            Err(NoProcess::OtherLock(made)) => return Err(error::other_lock(made)),
-            Err(NoProcess::Closed(errno)) if self.fallback == Fallback::Error => {
-                return Err(error::closed(errno));
-            }
-            Err(NoProcess::Closed(_)) => None,
+            Err(NoProcess::Closed(_)) if self.fallback == Fallback::Kernel => None,
+            Err(no) => return Err(error::no_process(no)),
         };
-        Ok(Engine {
-            inner: Arc::new(Inner {
-                files: Files::default(),
-                managed,
-                options: self,
-                fault_in: crate::fault_in::Workers::default(),
-                masked: None,
-            }),
-        })
+        let inner = Arc::new(Inner {
+            files: Files::default(),
+            managed: Current::new(managed),
+            options: self,
+            born: Born::here(),
+            fault_in: crate::fault_in::Workers::default(),
+            masked: None,
+        });
+        fork::know_engine(&inner);
+        Ok(Engine { inner })
     }
 
     /// The policies.
@@ -208,6 +212,11 @@ impl Builder {
     /// True if another engine's budget is to pay too.
     pub(crate) fn is_nested(&self) -> bool {
         self.within.is_some()
+    }
+
+    /// That engine, if it lives.
+    pub(crate) fn outer(&self) -> Option<Arc<Inner>> {
+        self.within.as_ref()?.0.upgrade()
     }
 
     /// Soft page tables for twice the budget that may ever be asked for, or
@@ -234,14 +243,50 @@ impl Builder {
         space: Arc<AddressSpace>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Managed> {
-        let machine = crate::machine::memory_bytes();
         let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
-        let most = self.most_memory.unwrap_or(machine).max(memory);
+        let within = self.within.as_ref().map(|(_, budget)| budget);
+        let budget = Self::budget(memory, within);
+        let swap = |rings: Option<&Arc<Rings>>| self.swap.open(memory, rings);
+        self.assemble(budget, (mmu, space, clock), Rings::of, swap)
+    }
+
+    /// The managed part of a child's, where the parent has had `parents`.
+    pub(crate) fn again(
+        &self,
+        parents: &Managed,
+        outer: Option<Arc<Budget>>,
+        process: &'static Process,
+    ) -> io::Result<Managed> {
+        let memory = parents.node.budget.limit() as usize * PAGE_SIZE;
+        let budget = Self::budget(memory, outer.as_ref());
+        let place = (process.dyn_mmu(), process.space().clone(), process.clock());
+        // A child has one thread, for a while at least.
+        let rings = |kind| Rings::with(kind, CHILDS_RINGS, RING_ENTRIES);
+        let swap = |rings: Option<&Arc<Rings>>| {
+            let swap = parents.swap.as_ref();
+            Ok(swap.map(|parents| parents.again(&self.swap, memory, rings)))
+        };
+        self.assemble(budget, place, rings, swap)
+    }
+
+    fn budget(memory: usize, within: Option<&Arc<Budget>>) -> Arc<Budget> {
         let pages = (memory / PAGE_SIZE) as u64;
-        let budget = match &self.within {
+        match within {
             Some(parent) => Budget::nested(pages, parent),
             None => Budget::new(pages),
-        };
+        }
+    }
+
+    fn assemble(
+        &self,
+        budget: Arc<Budget>,
+        (mmu, space, clock): (Arc<dyn Mmu>, Arc<AddressSpace>, Arc<dyn Clock>),
+        rings: impl Fn(QueueKind) -> Result<Rings, Unavailable>,
+        swap: impl FnOnce(Option<&Arc<Rings>>) -> io::Result<Option<Swapped>>,
+    ) -> io::Result<Managed> {
+        let machine = crate::machine::memory_bytes();
+        let memory = budget.limit() as usize * PAGE_SIZE;
+        let most = self.most_memory.unwrap_or(machine).max(memory);
         let no_memory = || error::budget(softfault_engine::cache::NodeError::NoMemory);
         // Where address space is short (`ulimit -v`, strict overcommit) the
         // budget cannot be raised as far.
@@ -256,27 +301,33 @@ impl Builder {
             .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
             .ok_or_else(no_memory)?;
         let rings = match self.async_reads {
-            AsyncReads::Auto => Rings::new().ok(),
-            AsyncReads::IoSubmit => Rings::of(QueueKind::Aio).ok(),
-            AsyncReads::IoUring => Rings::of(QueueKind::Uring).ok(),
+            AsyncReads::Auto => rings(QueueKind::Aio)
+                .or_else(|_| rings(QueueKind::Uring))
+                .ok(),
+            AsyncReads::IoSubmit => rings(QueueKind::Aio).ok(),
+            AsyncReads::IoUring => rings(QueueKind::Uring).ok(),
             AsyncReads::Never => None,
         };
         let rings = rings.map(Arc::new);
-        let (device, swap_file) = self.swap.open(memory, rings.as_ref())?;
-        let swap = device.map(|device| Swap::of(device, budget.clone()));
-        let swap = swap.transpose()?;
+        let swap = swap(rings.as_ref())?;
+        let slots = swap.as_ref().map(|swap| swap.slots(budget.clone()));
+        let slots = slots.transpose()?;
         let frames = Arc::new(frames);
-        let node = Node::with_swap(budget, most, mmu, frames, clock, self.policies, swap)
+        let node = Node::with_swap(budget, most, mmu, frames, clock, self.policies, slots)
             .map_err(error::budget)?;
         node.enlist();
         Ok(Managed {
             node,
             space,
             rings,
-            swap_file,
+            swap,
         })
     }
 }
+
+/// Rings of a child, and reads in flight in each.
+const CHILDS_RINGS: usize = 2;
+const RING_ENTRIES: usize = 256;
 
 impl Drop for Managed {
     fn drop(&mut self) {
@@ -362,11 +413,8 @@ impl Engine {
     /// was written to cannot be reclaimed: where it holds more than the new budget, that
     /// stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
         let _masked = signal::masked();
-        match &self.inner.managed {
+        match self.inner.managed_here()? {
             Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
             None => Ok(()),
         }
@@ -375,7 +423,7 @@ impl Engine {
     /// Truncates `file` (or makes it longer) and takes what is past the end out
     /// of every map of it in this engine.
     pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
-        if process::is_forked_child() {
+        if self.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
         file.set_len(bytes)?;
@@ -383,7 +431,7 @@ impl Engine {
         self.inner.files.truncate(file, bytes)
     }
 
-    /// What happened so far; nothing, in a child of fork.
+    /// What happened so far; in a child of fork, what happened there.
     pub fn stats(&self) -> Stats {
         Stats::take(self)
     }
@@ -395,7 +443,7 @@ impl RefUnwindSafe for Engine {}
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if process::is_forked_child() {
+        if self.inner.is_parents() {
             // The parent's: locks that its threads held at the fork are never
             // released in the child, and nothing is the child's to give back.
             core::mem::forget(self.inner.clone());
@@ -412,9 +460,8 @@ impl core::fmt::Debug for Engine {
 }
 
 impl Inner {
-    /// The managed part, unless this is a child of fork or userfaultfd is
-    /// closed.
-    pub(crate) fn managed(&self) -> Option<&Managed> {
-        self.managed.as_ref()
+    /// True if a parent of this process built it: maps of files are the parent's.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.born.is_parents()
     }
 }

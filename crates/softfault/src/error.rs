@@ -1,5 +1,6 @@
 //! What can go wrong, as values.
 
+use crate::process::NoProcess;
 use core::fmt;
 use softfault_engine::cache::NodeError;
 use softfault_engine::mm::MmError;
@@ -69,6 +70,14 @@ impl From<FaultError> for io::Error {
             FaultError::Forked => io::ErrorKind::Unsupported,
         };
         io::Error::new(kind, error)
+    }
+}
+
+/// Why there is no engine.
+pub(crate) fn no_process(no: NoProcess) -> io::Error {
+    match no {
+        NoProcess::OtherLock(made) => other_lock(made),
+        NoProcess::Closed(errno) => closed(errno),
     }
 }
 

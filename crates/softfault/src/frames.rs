@@ -1,5 +1,6 @@
 //! Memory for the frame pool.
 
+use crate::fork::Born;
 use core::ptr::NonNull;
 use libc::c_void;
 use softfault_engine::cache::FrameMemory;
@@ -11,6 +12,7 @@ pub struct AnonymousFrames {
     base: NonNull<u8>,
     mapped: NonNull<u8>,
     bytes: usize,
+    born: Born,
 }
 
 // SAFETY: owns the mapping; frames are handed out by the pool.
@@ -50,6 +52,7 @@ impl AnonymousFrames {
             base,
             mapped,
             bytes,
+            born: Born::here(),
         })
     }
 }
@@ -75,7 +78,7 @@ impl FrameMemory for AnonymousFrames {
 
 impl Drop for AnonymousFrames {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if self.born.is_parents() {
             return;
         }
         // SAFETY: the whole mapping; the pool is gone.

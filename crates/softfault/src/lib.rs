@@ -73,6 +73,7 @@ mod engine;
 mod error;
 mod fault_in;
 mod files;
+mod fork;
 mod frames;
 mod kernel;
 mod machine;

@@ -131,7 +131,7 @@ impl core::fmt::Debug for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        if !self.holds || crate::process::is_forked_child() {
+        if !self.holds || self.map.is_parents() {
             return;
         }
         let addresses = self.map.addresses(self.range.clone());

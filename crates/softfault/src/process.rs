@@ -1,15 +1,15 @@
 //! What a process has one of: an address space of ours, its page tables, the
-//! SIGBUS handler, and the fork handlers.
+//! SIGBUS handler.
 
+use crate::fork::{self, Born};
 use crate::signal;
-use crate::uffd::{UffdMmu, Windows};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::uffd::UffdMmu;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, Mmu};
-use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The process's part of softfault. Made once and never dropped: a late fault
 /// may look at it at any time.
@@ -23,23 +23,28 @@ pub struct Process {
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static MAKING: Mutex<()> = Mutex::new(());
-/// Set in a child of fork: nothing of the parent's may be used.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// The process's part, if it was made and this is not a child of fork.
+/// The process's part, if it was made.
 pub fn get() -> Option<&'static Process> {
-    // Acquire pairs with the Release in `get_or_make`.
-    let process = PROCESS.load(Ordering::Acquire);
-    if FORKED.load(Ordering::Relaxed) {
-        return None;
-    }
-    // SAFETY: null, or leaked by `get_or_make`.
-    unsafe { process.as_ref() }
+    // Acquire pairs with the Release in `set`.
+    // SAFETY: null, or leaked by `make`.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Lets this be the process's part, or nothing in a child that has not any.
+pub fn set(process: Option<&'static Process>) {
+    let process = process.map_or(core::ptr::null(), core::ptr::from_ref);
+    // Release pairs with the Acquire in `get`.
+    PROCESS.store(process.cast_mut(), Ordering::Release);
 }
 
 /// True in a child of a process that had an engine.
 pub fn is_forked_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    Born::is_child()
+}
+
+/// Nobody makes the process's part, or an engine's in a child, while this is held.
+pub fn making() -> MutexGuard<'static, ()> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why there is no process's part for an engine.
@@ -54,45 +59,31 @@ pub enum NoProcess {
 
 /// Makes the process's part at the first call, with VMA locks of this kind.
 pub fn get_or_make(kind: VmaLockKind) -> Result<&'static Process, NoProcess> {
-    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _making = making();
     if let Some(process) = get() {
         let made = process.space.mmap_lock().kind();
         let same = made == kind;
         return same.then_some(process).ok_or(NoProcess::OtherLock(made));
     }
-    make(kind).map_err(NoProcess::Closed)
+    let process = make(kind).map_err(NoProcess::Closed)?;
+    set(Some(process));
+    signal::install();
+    fork::watch();
+    Ok(process)
 }
 
-/// The error is an errno.
-fn make(kind: VmaLockKind) -> Result<&'static Process, i32> {
-    if is_forked_child() {
-        return Err(libc::ENOSYS);
-    }
+/// A part of a process's own, that nobody knows yet. The error is an errno.
+pub fn make(kind: VmaLockKind) -> Result<&'static Process, i32> {
     let mmu = Arc::new(UffdMmu::new()?);
     let clock = Arc::new(Monotonic);
     let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
     let space = space.map_err(|_| libc::ENOMEM)?;
-    let process = Box::leak(Box::new(Process {
+    Ok(Box::leak(Box::new(Process {
         space: Arc::new(space),
         mmu,
         clock,
         failed_touches: AtomicU64::new(0),
-    }));
-    // Release pairs with the Acquire in `get`.
-    PROCESS.store(process, Ordering::Release);
-    signal::install();
-    watch_forks();
-    Ok(process)
-}
-
-/// From the first call on, a child of fork knows that it is one.
-pub fn watch_forks() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
-        // SAFETY: the handlers are plain functions that live as long as the
-        // process.
-        unsafe { libc::pthread_atfork(Some(fork_prepare), Some(fork_parent), Some(fork_child)) };
-    });
+    })))
 }
 
 /// The clock of those who have no part in the process.
@@ -147,29 +138,5 @@ impl Clock for Monotonic {
         // SAFETY: fills the structure.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
-}
-
-thread_local! {
-    /// The list of windows, held by the forking thread between prepare and
-    /// parent or child. Ordinary code: fork handlers are not signal handlers.
-    static HELD: Cell<Option<MutexGuard<'static, Windows>>> = const { Cell::new(None) };
-}
-
-extern "C" fn fork_prepare() {
-    if let Some(process) = get() {
-        HELD.set(Some(process.mmu.fork_prepare()));
-    }
-}
-
-extern "C" fn fork_parent() {
-    HELD.take();
-}
-
-extern "C" fn fork_child() {
-    let process = get();
-    FORKED.store(true, Ordering::Relaxed);
-    if let (Some(process), Some(windows)) = (process, HELD.take()) {
-        process.mmu.fork_child(&windows);
     }
 }

@@ -114,7 +114,9 @@ impl SwapStats {
 
     fn of(managed: &Managed) -> Option<Self> {
         let swap = managed.node.swap.as_ref()?;
-        let (file, counted) = (managed.swap_file.as_ref(), &swap.stats);
+        swap.look_for_heirs();
+        let file = managed.swap.as_ref().and_then(|swap| swap.file());
+        let counted = &swap.stats;
         Some(Self {
             pages_out: counted.pages_out.get(),
             pages_in: counted.pages_in.get(),
@@ -153,28 +155,25 @@ pub struct Waits {
 
 impl Stats {
     pub(crate) fn take(engine: &Engine) -> Self {
-        if crate::process::is_forked_child() {
-            return Self::default();
-        }
-        let Some(managed) = engine.inner.managed() else {
-            return Self {
+        let files = (!engine.inner.is_parents()).then_some(&engine.inner.files);
+        match engine.inner.managed_here() {
+            Ok(Some(managed)) => Self::of(managed, files),
+            Ok(None) => Self {
                 kernel_fallback: true,
                 ..Self::default()
-            };
-        };
-        Self::of(managed, &engine.inner.files)
+            },
+            // A child that cannot have an engine.
+            Err(_) => Self::default(),
+        }
     }
 
     /// The numbers of what maps need and of the maps.
-    pub(crate) fn of(managed: &Managed, files: &Files) -> Self {
-        if crate::process::is_forked_child() {
-            return Self::default();
-        }
+    pub(crate) fn of(managed: &Managed, files: Option<&Files>) -> Self {
         let (node, space) = (&managed.node, &managed.space);
         let counted = &node.stats;
         let pages = |pages: u64| pages * PAGE_SIZE as u64;
         let locks = space.lock_stats();
-        let (windows, idle_windows) = files.counts();
+        let (windows, idle_windows) = files.map_or((0, 0), Files::counts);
         Self {
             memory_bytes: pages(node.budget.limit()),
             resident_bytes: pages(node.budget.charged()),

@@ -2,20 +2,30 @@
 
 use super::pages::Pages;
 use super::{Anonymous, ForkError};
+use crate::PAGE_SIZE;
 use crate::cache::window::Enter;
 use crate::cache::{Node, OnTruncate};
 use crate::mmu::Reservation;
 use crate::swap::Origin;
+use core::ops::Range;
 use sync::Arc;
+
+/// Pages between two clean ones that are protected with them: each of them faults at
+/// its next write, and a range of its own costs more than that.
+const BETWEEN: usize = 16;
 
 impl Anonymous {
     /// In a forked process: the memory that `parent` was, on `node`, which is the child's
     /// own, in the window that the child has inherited. Its words were copied by the
     /// fork and are the child's from now on, and `parent` is not to be used any more,
-    /// nor dropped. What is resident is charged.
+    /// nor dropped. What is resident is charged, and what is clean is protected, which
+    /// the child does not inherit. No page stays ([`fault::lock`](crate::fault::lock)).
     ///
     /// No page is locked: who forks keeps faults and reclaim out
-    /// ([`Node::stop_eviction`]).
+    /// ([`AddressSpace::freeze`], [`Node::stop_eviction`]). The budget has room for
+    /// what the parent's had.
+    ///
+    /// [`AddressSpace::freeze`]: crate::mm::AddressSpace::freeze
     pub fn adopt(
         node: Arc<Node>,
         parent: &Anonymous,
@@ -26,37 +36,88 @@ impl Anonymous {
         let pages: Arc<Pages> = parent.pages.clone();
         let anon = Self::over(node, reservation, pages, origin, on_truncate);
         let anon = anon.map_err(ForkError::Mmu)?;
-        let budget = &anon.node.budget;
-        let words = anon.pages.paid_pages();
-        if !budget.try_charge(words, 0) {
+        if !anon.node.budget.try_charge(anon.pages.paid_pages(), 0) {
             return Err(ForkError::Budget);
         }
+        if parent.node.pinned_pages() > 0 {
+            anon.let_all_go();
+        }
+        let mut clean = None;
         for span in anon.window.spans(anon.addresses()) {
-            let pages = anon.page_range(&span);
-            let mut next = anon.pages.next_used(pages.start);
-            let (mut residents, mut charged) = (0, 0);
-            while next < pages.end {
-                let state = anon.pages.state(next);
-                residents += usize::from(state.is_resident());
-                charged += u64::from(state.is_resident() && !state.is_zero());
-                next = anon.pages.next_used(next + 1);
-            }
-            if residents == 0 {
-                continue;
-            }
-            // What the fork has made resident is there: charged even where the child's
-            // budget is less.
-            if !budget.try_charge(charged, 0) {
-                return Err(ForkError::Budget);
-            }
-            match anon.window.enter(span.start, residents, budget, 0) {
-                Enter::Entered => anon.node.anonymous_in.add(charged),
-                Enter::NoMemory | Enter::Zapping => {
-                    budget.uncharge(charged);
-                    return Err(ForkError::Budget);
-                }
+            // The counts were copied too, and cost less to look at than words.
+            if parent.window.residents(span.start) > 0 {
+                anon.adopt_span(span, &mut clean)?;
             }
         }
+        anon.protect(clean);
         Ok(anon)
+    }
+
+    /// What a truncated file's pages are.
+    pub fn on_truncate(&self) -> OnTruncate {
+        let cache = self.cache.as_ref();
+        cache.map_or_else(OnTruncate::default, |cache| cache.on_truncate)
+    }
+
+    /// No page stays.
+    fn let_all_go(&self) {
+        let mut page = self.pages.next_used(0);
+        while page < self.pages.count() {
+            let state = self.pages.state(page);
+            if state.stays() {
+                self.pages.change(page, state, state.with_stays(false));
+            }
+            page = self.pages.next_used(page + 1);
+        }
+    }
+
+    /// Counts the residents of a page table in, and protects those that are clean, as far
+    /// as none of a next table may join them: what is left of that is in `clean`.
+    fn adopt_span(
+        &self,
+        span: Range<usize>,
+        clean: &mut Option<Range<usize>>,
+    ) -> Result<(), ForkError> {
+        let (mut residents, mut charged) = (0, 0);
+        for page in self.page_range(&span) {
+            let state = self.pages.state(page);
+            if !state.is_resident() {
+                continue;
+            }
+            residents += 1;
+            charged += u64::from(!state.is_zero());
+            if !state.is_clean() {
+                continue;
+            }
+            match clean {
+                Some(range) if page - range.end <= BETWEEN => range.end = page + 1,
+                _ => self.protect(clean.replace(page..page + 1)),
+            }
+        }
+        if residents == 0 {
+            return Ok(());
+        }
+        let budget = &self.node.budget;
+        if !budget.try_charge(charged, 0) {
+            return Err(ForkError::Budget);
+        }
+        match self.window.enter(span.start, residents, budget, 0) {
+            Enter::Entered => {
+                self.node.anonymous_in.add(charged);
+                Ok(())
+            }
+            Enter::NoMemory | Enter::Zapping => {
+                budget.uncharge(charged);
+                Err(ForkError::Budget)
+            }
+        }
+    }
+
+    fn protect(&self, pages: Option<Range<usize>>) {
+        if let Some(pages) = pages {
+            let start = self.window.address(pages.start as u64, 0);
+            let range = start..start + pages.len() * PAGE_SIZE;
+            self.node.mmu.protect(core::slice::from_ref(&range));
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! window stay waits for those who may not have known.
 
 use super::Anonymous;
+use super::pages::SLICE_NS;
 use crate::PAGE_SIZE;
 use crate::mmu::MmuError;
 use sync::atomic::Ordering;
@@ -48,17 +49,29 @@ impl Anonymous {
     }
 
     fn set_stays(&self, page: usize, stays: bool) -> bool {
-        if self.pages.state(page).stays() == stays {
-            return false;
+        loop {
+            let state = self.pages.state(page);
+            if state.stays() == stays {
+                return false;
+            }
+            // Not locked for this: a process that forked meanwhile would have a child in
+            // which it is locked for ever.
+            if self.pages.change(page, state, state.with_stays(stays)) {
+                return true;
+            }
+            self.pages.wait_unlocked(page, SLICE_NS);
         }
-        let mut lock = self.pages.lock(page);
-        let state = lock.state();
-        lock.set(state.with_stays(stays));
-        state.stays() != stays
     }
 
     /// Makes a written page, which may have been protected by the way, writable.
     pub(crate) fn make_writable(&self, page: usize) -> Result<(), MmuError> {
+        // As reclaim has pages locked: who forks waits for it.
+        let _batch = self.node.anonymous_batches.take();
+        self.make_writable_alone(page)
+    }
+
+    /// The same, where nothing is evicted.
+    pub(super) fn make_writable_alone(&self, page: usize) -> Result<(), MmuError> {
         let lock = self.pages.lock(page);
         if !lock.state().is_resident() || lock.state().is_clean() {
             return Ok(());

@@ -182,7 +182,7 @@ impl Anonymous {
             self.pages.unlock(page, PageState::ABSENT);
             if state.stays() && state.is_resident() {
                 // Moved pages are protected.
-                let done = to.make_writable(page);
+                let done = to.make_writable_alone(page);
                 debug_assert!(done.is_ok(), "a page that was moved: {done:?}");
             }
         });

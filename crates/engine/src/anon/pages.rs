@@ -27,7 +27,7 @@ use sync::wait::WaitWord;
 const LOCKED: u32 = 1 << 30;
 const WAITED: u32 = 1 << 31;
 /// A wait for a page is not over: look again, in case.
-const SLICE_NS: u64 = 10_000_000;
+pub(super) const SLICE_NS: u64 = 10_000_000;
 
 /// A page's words.
 struct Entry {

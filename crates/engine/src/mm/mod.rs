@@ -33,6 +33,7 @@ pub mod vma_lock;
 
 pub use backing::Backing;
 pub use find::NotMapped;
+pub use fork::Frozen;
 pub use machine::Machine;
 pub use mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
 pub use space::{AddressSpace, LockStats, LookupSnapshot, MmError};

@@ -21,6 +21,7 @@ pub(crate) mod heat;
 pub mod lists;
 pub(crate) mod windows;
 
+pub use anonymous::Stopped;
 pub use evict::Batches;
 pub(crate) use evict::Sweep;
 pub use ghost::Ghosts;

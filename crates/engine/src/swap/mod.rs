@@ -12,6 +12,7 @@
 //! reads ahead as a fault on a file does.
 
 use crate::budget::Budget;
+use crate::lock::Mutex;
 use crate::store::{Store, StoreError};
 use core::ops::Range;
 use sync::Arc;
@@ -46,6 +47,11 @@ pub struct Swap {
     device: Arc<dyn SwapDevice>,
     /// Which slots are in use.
     pub slots: Slots,
+    /// True if children may read slots that were in use at a fork. Its lock is taken
+    /// before any of `slots`.
+    inherited: Mutex<bool>,
+    /// Whether a child lives that may. Immutable.
+    heirs_live: fn() -> bool,
     /// What happened.
     pub stats: SwapStats,
 }
@@ -65,8 +71,39 @@ impl Swap {
         Some(Self {
             device,
             slots: Slots::new(first..end, budget)?,
+            inherited: Mutex::new(false),
+            heirs_live: || false,
             stats: SwapStats::default(),
         })
+    }
+
+    /// The same, in a process that may fork: `live` tells whether a child lives, in
+    /// fault handlers too. It has been true since before [`inherit`](Self::inherit).
+    pub fn with_heirs(mut self, live: fn() -> bool) -> Self {
+        self.heirs_live = live;
+        self
+    }
+
+    /// The process is about to fork: what is in the slots stays until no child
+    /// lives. Nobody takes slots meanwhile ([`Node::stop_eviction`]).
+    ///
+    /// [`Node::stop_eviction`]: crate::cache::Node::stop_eviction
+    pub fn inherit(&self) {
+        let mut inherited = self.inherited.lock();
+        self.slots.inherit();
+        *inherited = true;
+    }
+
+    /// Frees what only children had, if none lives any more.
+    pub fn look_for_heirs(&self) {
+        // Who has the lock does it, or is about to fork.
+        let Some(mut inherited) = self.inherited.try_lock() else {
+            return;
+        };
+        if *inherited && !(self.heirs_live)() {
+            self.slots.children_gone(|slot| self.discard(slot));
+            *inherited = false;
+        }
     }
 
     /// The device.
@@ -77,9 +114,11 @@ impl Swap {
     /// Lets go of a slot; the last to do so frees it.
     pub fn put(&self, slot: u32) {
         // Before others can have it: they write to it at once.
-        self.slots.put_with(slot, || {
-            let start = u64::from(slot) * crate::PAGE_SIZE as u64;
-            self.device.discard(start..start + crate::PAGE_SIZE as u64);
-        });
+        self.slots.put_with(slot, || self.discard(slot));
+    }
+
+    fn discard(&self, slot: u32) {
+        let start = u64::from(slot) * crate::PAGE_SIZE as u64;
+        self.device.discard(start..start + crate::PAGE_SIZE as u64);
     }
 }

@@ -5,6 +5,7 @@ mod table;
 
 use crate::engine::Managed;
 use crate::error;
+use crate::fork::Born;
 use crate::store::{FileIdentity, FileStore};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
@@ -23,12 +24,15 @@ pub(crate) struct Files {
     /// without it: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
     table: Mutex<Table>,
+    /// Immutable.
+    born: Born,
 }
 
 impl Default for Files {
     fn default() -> Self {
         Self {
             table: Mutex::new(Table::new(crate::machine::open_files())),
+            born: Born::here(),
         }
     }
 }
@@ -84,10 +88,11 @@ impl Files {
         fd: BorrowedFd<'_>,
     ) -> io::Result<Arc<dyn Store>> {
         let identity = FileIdentity::of(fd)?;
-        let known = self.table().find(&identity).map(|entry| {
-            let store: Arc<dyn Store> = entry.cache.store().clone();
-            store
-        });
+        let of = |cache: &Arc<PageCache>| -> Arc<dyn Store> { cache.store().clone() };
+        let known = match self.born.is_parents() {
+            true => None,
+            false => self.table().find(&identity).map(|entry| of(&entry.cache)),
+        };
         match known {
             Some(store) => Ok(store),
             None => Ok(Arc::new(FileStore::open(fd, managed.rings.clone())?)),
@@ -151,7 +156,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if self.born.is_parents() {
             // The parent's: reads that were under way at the fork never end
             // in the child, and nothing here is the child's to give back.
             self.table().take().leak();

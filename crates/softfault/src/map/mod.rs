@@ -13,7 +13,7 @@ use crate::fault_in::FaultIn;
 use crate::kernel::KernelMap;
 use crate::pinned::Pinned;
 use crate::private::Private;
-use crate::{FaultError, MmapMut, process, signal};
+use crate::{FaultError, MmapMut, signal};
 use core::ops::{Bound, Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::fault;
@@ -83,7 +83,7 @@ impl Mmap {
         engine: &Engine,
         store: Arc<dyn softfault_engine::Store>,
     ) -> io::Result<Self> {
-        if process::is_forked_child() {
+        if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
         let Some(managed) = engine.inner.managed() else {
@@ -251,6 +251,14 @@ impl Mmap {
         }
     }
 
+    /// True if it belongs to a parent of this process.
+    pub(crate) fn is_parents(&self) -> bool {
+        match &self.kind {
+            Kind::Private(map) => map.is_lost(),
+            _ => self.engine.inner.is_parents(),
+        }
+    }
+
     /// The offsets that a range means.
     pub(crate) fn range_of(&self, range: impl RangeBounds<usize>) -> Range<usize> {
         offsets(range, self.len)
@@ -258,7 +266,7 @@ impl Mmap {
 
     /// The addresses of a range of offsets, if it is within the map.
     pub(crate) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
-        if process::is_forked_child() {
+        if self.is_parents() {
             return Err(FaultError::Forked);
         }
         match range.start <= range.end && range.end <= self.len {
@@ -314,7 +322,7 @@ impl core::fmt::Debug for Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        if process::is_forked_child() {
+        if self.is_parents() {
             // The parent's: the child has nothing to give back.
             if let Kind::Managed(cache) = &self.kind {
                 core::mem::forget(cache.clone());

@@ -3,7 +3,7 @@
 use super::{Kind, Mmap};
 use crate::kernel::{KernelMap, Of};
 use crate::signal::{self, Installed};
-use crate::{Advice, Engine, FaultError, process};
+use crate::{Advice, Engine, FaultError};
 use softfault_engine::mm::Protection;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -73,7 +73,7 @@ impl MmapOptions {
     /// # Safety
     /// See [`Engine::map`].
     pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
-        if process::is_forked_child() {
+        if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
         let fd = file.as_raw_desc();

@@ -4,7 +4,7 @@ use super::{Kind, MmapMut};
 use crate::kernel::{KernelMap, Of};
 use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
 use crate::private::{Part, Private, Reached, too_large};
-use crate::{Advice, Engine, FaultError, Mmap, process, signal};
+use crate::{Advice, Engine, Mmap, signal};
 use softfault_engine::mm::Protection;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,9 +18,6 @@ impl MmapOptions {
 
     /// Maps [`len`](Self::len) bytes of anonymous memory over `engine`.
     pub fn map_anon_with(&self, engine: &Engine) -> io::Result<MmapMut> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
         let len = self.len.unwrap_or(0);
         if isize::try_from(len).is_err() {
             return Err(too_large());
@@ -56,9 +53,6 @@ impl MmapOptions {
         engine: &Engine,
         file: T,
     ) -> io::Result<MmapMut> {
-        if process::is_forked_child() {
-            return Err(FaultError::Forked.into());
-        }
         let fd = file.as_raw_desc();
         if fd < 0 {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
@@ -114,7 +108,7 @@ pub(super) fn kind(
     if len == 0 {
         return Ok(Kind::Empty);
     }
-    let Some(managed) = engine.inner.managed() else {
+    let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
             None => Of::Nothing,
             Some((fd, offset)) => Of::File(fd, offset, libc::MAP_PRIVATE),

@@ -12,7 +12,7 @@ pub use remap::RemapOptions;
 use crate::engine::Managed;
 use crate::kernel::KernelMap;
 use crate::private::Private;
-use crate::{Advice, Engine, FaultError, Residency, process, signal};
+use crate::{Advice, Engine, FaultError, Residency, signal};
 use core::ops::{Deref, DerefMut, Range};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::PageState;
@@ -126,6 +126,11 @@ impl MmapMut {
         }
     }
 
+    /// True if a parent of this process made it, and this one could not take it over.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(&self.kind, Kind::Managed(private) if private.is_lost())
+    }
+
     /// Unmaps the pages that the range touches, for tests of the engine.
     ///
     /// # Safety
@@ -144,7 +149,7 @@ impl MmapMut {
 
     /// The addresses of a range of offsets, if it is within the map.
     pub(crate) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
-        if process::is_forked_child() {
+        if self.is_lost() {
             return Err(FaultError::Forked);
         }
         match range.start <= range.end && range.end <= self.len {
@@ -201,12 +206,9 @@ impl core::fmt::Debug for MmapMut {
 impl Drop for MmapMut {
     fn drop(&mut self) {
         let kind = core::mem::replace(&mut self.kind, Kind::Empty);
-        if process::is_forked_child() {
-            // The parent's: the child has nothing to give back.
-            core::mem::forget(kind);
-            return;
-        }
         match kind {
+            // The parent's: the child has nothing to give back.
+            Kind::Managed(private) if private.is_lost() => core::mem::forget(private),
             Kind::Managed(private) => private.unmap(self.managed()),
             Kind::Kernel(mut map) => map.unmap(),
             Kind::Empty => {}

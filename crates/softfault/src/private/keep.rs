@@ -6,6 +6,7 @@
 use super::Private;
 use crate::FaultError;
 use crate::engine::Managed;
+use crate::fork::Born;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use softfault_engine::PAGE_SIZE;
@@ -15,7 +16,11 @@ use std::sync::{MutexGuard, PoisonError};
 
 impl Private {
     fn held(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept
+            .get()
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn numbers(&self, addresses: &Range<usize>) -> Range<usize> {
@@ -72,7 +77,12 @@ impl Private {
         let numbers = self.numbers(&addresses);
         let mut held = self.held();
         let place = held.iter().position(|other| *other == numbers);
-        held.swap_remove(place.expect("pages that are held"));
+        match place {
+            Some(place) => drop(held.swap_remove(place)),
+            // A parent held them: here they do not stay.
+            None if Born::is_child() => return,
+            None => unreachable!("pages that are not held are let go"),
+        }
         let mut parts = vec![numbers];
         for other in held.iter() {
             let without = |part: Range<usize>| {
@@ -93,20 +103,20 @@ impl Private {
     pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
         // Relaxed, here and below: the list has a lock, and who locks in one thread and
         // unlocks in another at the same time gets one or the other.
-        if self.locked.swap(true, Ordering::Relaxed) {
+        if self.kept.get().locked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let write = self.protection == Protection::ReadWrite;
         let held = self.hold(managed, self.window(), write);
         if held.is_err() {
-            self.locked.store(false, Ordering::Relaxed);
+            self.kept.get().locked.store(false, Ordering::Relaxed);
         }
         held
     }
 
     /// Ends [`lock`](Self::lock).
     pub(crate) fn unlock(&self, managed: &Managed) {
-        if self.locked.swap(false, Ordering::Relaxed) {
+        if self.kept.get().locked.swap(false, Ordering::Relaxed) {
             self.release(managed, self.window());
         }
     }
@@ -115,11 +125,10 @@ impl Private {
     /// mremap(2), what does not fit is not locked, and that is no error.
     pub(super) fn keep_resized(&mut self, managed: &Managed) {
         let numbers = self.numbers(&self.window());
-        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Whoever else held pages had the map borrowed.
-        held.clear();
-        if *self.locked.get_mut() {
-            held.push(numbers);
+        self.held().clear();
+        if self.kept.get().locked.load(Ordering::Relaxed) {
+            self.held().push(numbers);
             let write = self.protection == Protection::ReadWrite;
             let _ = self.keep(managed, self.window(), write);
         }

@@ -16,6 +16,7 @@ mod protect;
 mod remap;
 
 use crate::engine::Managed;
+use crate::fork::{Memory, Own};
 use crate::{error, signal};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -46,13 +47,20 @@ pub(crate) struct Part {
 
 /// A private map.
 pub(crate) struct Private {
-    anon: Arc<Anonymous>,
+    anon: Memory,
     reached: Reached,
     /// Bytes of the window before the first of the map: a file's offset in its page.
     skip: usize,
     len: usize,
     protection: Protection,
-    /// Pages that stay, by their numbers in the window: one range for each who wants it.
+    /// Pages that stay.
+    kept: Own<Kept>,
+}
+
+/// Pages that stay: a child of fork inherits none.
+#[derive(Default)]
+struct Kept {
+    /// By their numbers in the window: one range for each who wants it.
     held: Mutex<Vec<Range<usize>>>,
     /// True if all of the map is one of them, for `mlock`.
     locked: AtomicBool,
@@ -80,16 +88,16 @@ impl Private {
                 (skip, anon)
             }
         };
-        let map = Self {
-            anon: anon.map_err(error::mmu)?,
+        let mut map = Self {
+            anon: Memory::new(anon.map_err(error::mmu)?),
             reached,
             skip,
             len,
             protection: Protection::ReadWrite,
-            held: Mutex::default(),
-            locked: AtomicBool::new(false),
+            kept: Own::default(),
         };
         map.enter(managed, map.window())?;
+        map.lend();
         Ok(map)
     }
 
@@ -103,6 +111,18 @@ impl Private {
             ..Attributes::default()
         };
         managed.space.mmap(range, attributes).map_err(error::mm)
+    }
+
+    /// Children inherit it from now on, if it is memory of the process's.
+    fn lend(&mut self) {
+        if self.reached == Reached::Plainly {
+            self.anon.lend();
+        }
+    }
+
+    /// True if a parent of this process made it, and this one could not take it over.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.anon.is_lost()
     }
 
     /// Where the first byte is.
@@ -138,9 +158,11 @@ impl Private {
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
         let _masked = self.masked();
-        let unmapped = managed.space.munmap(self.window(), |_, _| {});
+        let window = self.window();
+        let anon = self.anon.into_inner();
+        let unmapped = managed.space.munmap(window, |_, _| {});
         assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
-        give_up(self.anon);
+        give_up(anon);
     }
 }
 

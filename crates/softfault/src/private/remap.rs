@@ -3,6 +3,7 @@
 use super::{Private, give_up, pages_for, too_large};
 use crate::engine::Managed;
 use crate::error;
+use crate::fork::Memory;
 use softfault_engine::anon::{Anonymous, MoveError};
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{MmuError, TABLE_SPAN};
@@ -69,8 +70,9 @@ impl Private {
                 MoveError::Mappings(error) => error::mm(error),
             });
         }
-        let old = core::mem::replace(&mut self.anon, longer);
-        give_up(old);
+        let old = core::mem::replace(&mut self.anon, Memory::new(longer));
+        self.lend();
+        give_up(old.into_inner());
         match read_only {
             true => restrict(&self.anon),
             false => Ok(()),

@@ -76,7 +76,7 @@ impl Builder {
     /// and userfaultfd mean nothing here; a soft engine has a budget of its
     /// own, so [`within`](Builder::within) is refused.
     pub fn build_soft(self) -> io::Result<SoftEngine> {
-        process::watch_forks();
+        crate::fork::watch();
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());
         }
@@ -145,7 +145,10 @@ impl SoftEngine {
 
     /// What happened so far.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.inner.managed, &self.inner.files)
+        match process::is_forked_child() {
+            true => Stats::default(),
+            false => Stats::of(&self.inner.managed, Some(&self.inner.files)),
+        }
     }
 
     /// Forks so far. None is made, and no map changes its place, while this lives.

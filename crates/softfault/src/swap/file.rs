@@ -59,6 +59,26 @@ impl SwapFile {
         compression: Compression,
         rings: Option<Arc<Rings>>,
     ) -> io::Result<Self> {
+        Self::make(dir, bytes, compression, rings, Trimmer::new)
+    }
+
+    /// The same, with no thread that gives space back: it goes with the file.
+    pub(super) fn create_alone(
+        dir: &Path,
+        bytes: u64,
+        compression: Compression,
+        rings: Option<Arc<Rings>>,
+    ) -> io::Result<Self> {
+        Self::make(dir, bytes, compression, rings, Trimmer::none)
+    }
+
+    fn make(
+        dir: &Path,
+        bytes: u64,
+        compression: Compression,
+        rings: Option<Arc<Rings>>,
+        trimmer: impl FnOnce(Arc<Clusters>) -> Trimmer,
+    ) -> io::Result<Self> {
         let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
         let file_bytes = bytes * compression.times_longer();
         let Created { fd, mode, align } = create(dir, file_bytes)?;
@@ -77,7 +97,7 @@ impl SwapFile {
             layout: layout.ok_or_else(no_memory)?,
             sheets: Sheets::new(),
             bytes_written: Counter::new(),
-            _trimmer: Trimmer::new(clusters.clone()),
+            _trimmer: trimmer(clusters.clone()),
             clusters,
         };
         Self::of(Arc::new(disk), rings)

@@ -23,23 +23,25 @@
 //! | `packed` | slots compressed, wherever there is room |
 //! | `write` | many pages in one system call |
 //! | `table` | a word or a bit a slot |
+//! | `heir` | a child's: its parent's slots to read, and its own |
+//! | `swapped` | which of these an engine has, and its children |
 
 mod clusters;
 mod create;
 mod file;
+mod heir;
 mod packed;
 mod plain;
+mod swapped;
 mod table;
 mod trim;
 mod write;
 
 pub use file::SwapFile;
+pub(crate) use swapped::Swapped;
 
-use crate::error;
 use crate::store::Rings;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::budget::Budget;
-use softfault_engine::cache::NodeError;
 use softfault_engine::swap::SwapDevice;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -100,6 +102,12 @@ impl Swap {
         file.map_err(|error| self.error(error))
     }
 
+    /// The same in a child of fork, where it must not start a thread.
+    fn open_in_child(&self, memory: usize, rings: Option<Arc<Rings>>) -> io::Result<SwapFile> {
+        let bytes = self.bytes_for(memory)?;
+        SwapFile::create_alone(&self.dir, bytes, self.compression, rings)
+    }
+
     /// `dir` or `dir:size`, as in `SOFTFAULT_SWAP`.
     pub(crate) fn parse(text: &str) -> io::Result<Self> {
         let (dir, bytes) = match text.rsplit_once(':') {
@@ -120,16 +128,6 @@ impl Swap {
             bytes,
             ..Self::in_dir(dir)
         })
-    }
-
-    /// The slots of a device, whose table `budget` pays for.
-    pub(crate) fn of(
-        device: Arc<dyn SwapDevice>,
-        budget: Arc<Budget>,
-    ) -> io::Result<Arc<softfault_engine::swap::Swap>> {
-        let swap = softfault_engine::swap::Swap::new(device, budget);
-        let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
-        Ok(Arc::new(swap))
     }
 
     /// Bytes for an engine whose budget is `memory`: whole pages, and what a
@@ -171,20 +169,18 @@ pub(crate) enum Swapping {
 }
 
 impl Swapping {
-    /// The device for an engine whose budget is `memory`, and the file if it is
-    /// one.
-    #[allow(clippy::type_complexity)] // Two answers, of which both may lack.
+    /// The device for an engine whose budget is `memory`.
     pub(crate) fn open(
         &self,
         memory: usize,
         rings: Option<&Arc<Rings>>,
-    ) -> io::Result<(Option<Arc<dyn SwapDevice>>, Option<Arc<SwapFile>>)> {
+    ) -> io::Result<Option<Swapped>> {
         Ok(match self {
-            Self::None => (None, None),
-            Self::Device(device) => (Some(device.clone()), None),
+            Self::None => None,
+            Self::Device(device) => Some(Swapped::Device(device.clone())),
             Self::File(swap) => {
                 let file = Arc::new(swap.open(memory, rings.cloned())?);
-                (Some(file.clone()), Some(file))
+                Some(Swapped::File(file))
             }
         })
     }

@@ -41,6 +41,17 @@ impl Trimmer {
     }
 }
 
+impl Trimmer {
+    /// No thread.
+    pub(super) fn none(clusters: Arc<Clusters>) -> Self {
+        Self {
+            clusters,
+            thread: None,
+            process: std::process::id(),
+        }
+    }
+}
+
 impl Drop for Trimmer {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else {

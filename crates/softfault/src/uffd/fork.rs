@@ -7,20 +7,40 @@
 use super::mmu::{CLOSED, UffdMmu, Windows};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use libc::c_void;
-use softfault_engine::mm::Protection;
+use libc::{c_int, c_void};
 use softfault_engine::mmu::{MmuError, Reservation};
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
+/// The lists of all windows, and of those that may only be read, locked.
+pub struct Lists<'a> {
+    windows: MutexGuard<'a, Windows>,
+    restricted: MutexGuard<'a, BTreeSet<usize>>,
+}
+
 impl UffdMmu {
-    /// Keeps the list of windows still while the process forks.
-    pub fn fork_prepare(&self) -> MutexGuard<'_, Windows> {
-        self.windows()
+    /// Keeps the lists of windows still while the process forks.
+    pub fn fork_prepare(&self) -> Lists<'_> {
+        Lists {
+            windows: self.windows(),
+            restricted: self.restricted(),
+        }
+    }
+
+    /// Lets children inherit a window, or not any more.
+    pub fn lend(&self, window: &Range<usize>, lent: bool) {
+        let advice = match lent {
+            true => libc::MADV_DOFORK,
+            false => libc::MADV_DONTFORK,
+        };
+        // SAFETY: advice about a window of ours. Where it is refused the child has
+        // none, and dies of SIGSEGV at a touch.
+        unsafe { libc::madvise(window.start as *mut c_void, window.len(), advice) };
     }
 
     /// In the child: nothing of the parent's is to be touched through what was
-    /// inherited, and every window answers with SIGSEGV.
-    pub fn fork_child(&self, windows: &Windows) {
+    /// inherited, and every window that was not answers with SIGSEGV.
+    pub fn fork_child(&self, lists: &Lists<'_>) {
         for slot in &self.descriptors {
             let fd = slot.swap(CLOSED, Ordering::Relaxed);
             if fd != CLOSED {
@@ -29,44 +49,46 @@ impl UffdMmu {
             }
         }
         self.zap.fork_child();
-        for (&start, &(end, _)) in windows {
-            // SAFETY: the place is empty (the window was not inherited), and
-            // NOREPLACE leaves alone what somebody may have put there.
-            unsafe {
-                libc::mmap(
-                    start as *mut c_void,
-                    end - start,
-                    libc::PROT_NONE,
-                    libc::MAP_PRIVATE
-                        | libc::MAP_ANONYMOUS
-                        | libc::MAP_NORESERVE
-                        | libc::MAP_FIXED_NOREPLACE,
-                    -1,
-                    0,
-                )
-            };
+        self.pagemap.fork_child();
+        for (&start, &(end, _)) in &*lists.windows {
+            // NOREPLACE leaves alone what was lent, and what somebody may have put
+            // there.
+            nothing_at(&(start..end), libc::MAP_FIXED_NOREPLACE);
         }
-    }
-
-    /// In the child, after [`fork_child`](Self::fork_child): page tables of the
-    /// child's own, for it to [`adopt`](Self::adopt) windows or make others. What
-    /// is not named here is opened when it is needed.
-    #[allow(dead_code)] // For forks whose child goes on.
-    pub fn reopen_in_child(&self) {
-        self.zap.reopen_in_child();
-        self.pagemap.reopen_in_child();
     }
 
     /// Takes over, in a child, memory that was a window of the parent's and was
     /// inherited: it shows what the parent's showed, and what is missing is
     /// missing. Nothing is protected, and writes go to copies. Nobody has touched
     /// it yet: the kernel would have filled it with zeros.
-    #[allow(dead_code)] // As above.
-    pub fn adopt(
-        &self,
-        range: Range<usize>,
-        protection: Protection,
-    ) -> Result<Reservation, MmuError> {
-        self.register(range, protection)
+    pub fn adopt(&self, range: Range<usize>, parents: &Lists<'_>) -> Result<Reservation, MmuError> {
+        let known = parents.windows.get(&range.start);
+        let &(_, protection) = known.ok_or(MmuError::Gone)?;
+        let window = self.register(range.clone(), protection)?;
+        if parents.restricted.contains(&range.start) {
+            self.restricted().insert(range.start);
+        }
+        self.lend(&range, false);
+        Ok(window)
     }
+}
+
+/// In a child: a touch of the window is a SIGSEGV from now on.
+pub fn close_window(window: &Range<usize>) {
+    nothing_at(window, libc::MAP_FIXED);
+}
+
+fn nothing_at(range: &Range<usize>, fixed: c_int) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: the place of a window, which is empty or is not to be used any more.
+    unsafe {
+        libc::mmap(
+            range.start as *mut c_void,
+            range.len(),
+            libc::PROT_NONE,
+            flags | fixed,
+            -1,
+            0,
+        )
+    };
 }

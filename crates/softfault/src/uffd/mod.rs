@@ -23,4 +23,5 @@ mod tests;
 mod zap;
 
 pub use abi::{errno, set_errno};
-pub use mmu::{UffdMmu, Windows};
+pub use fork::{Lists, close_window};
+pub use mmu::UffdMmu;

@@ -96,11 +96,6 @@ impl Pagemap {
             unsafe { libc::close(fd) };
         }
     }
-
-    /// Opens the child's own, after [`fork_child`](Self::fork_child).
-    pub fn reopen_in_child(&self) {
-        self.fd.store(open(), Ordering::Relaxed);
-    }
 }
 
 impl Drop for Pagemap {

@@ -48,12 +48,6 @@ impl Zap {
         }
     }
 
-    /// Opens the child's own, after [`fork_child`](Self::fork_child). Nobody was
-    /// zapping while the process forked: a lock held then is held here for ever.
-    pub(super) fn reopen_in_child(&self) {
-        self.process.store(open_self(), Ordering::Relaxed);
-    }
-
     pub(super) fn zap(&self, ranges: &[Range<usize>]) {
         let mut left = ranges;
         while left.len() > 1 && self.process.load(Ordering::Relaxed) != NONE {

@@ -65,7 +65,7 @@ enum Fate {
 }
 
 /// The arrays of a batch: too large for the handler's stack. None of them grows.
-struct Batch {
+pub(crate) struct Batch {
     victims: Vec<Victim>,
     windows: Vec<Busy>,
     ranges: Vec<Range<usize>>,
@@ -114,7 +114,7 @@ impl AnonymousBatches {
         CONCURRENT * BATCH * page
     }
 
-    fn take(&self) -> MutexGuard<'_, Batch> {
+    pub(crate) fn take(&self) -> MutexGuard<'_, Batch> {
         let mut batches = self.batches.iter();
         let free = batches.find_map(|batch| batch.try_lock());
         free.unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())

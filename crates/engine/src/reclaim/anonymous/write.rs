@@ -59,6 +59,9 @@ impl Batch {
     /// Writes them to runs of slots, as long as there are some.
     pub(super) fn write(&mut self, mmu: &dyn Mmu, swap: Option<&Swap>) {
         let mut next = 0;
+        if let Some(swap) = swap {
+            swap.look_for_heirs();
+        }
         loop {
             let left = self.victims[next..].iter();
             let count = left.filter(|victim| victim.fate == Fate::Writes).count();

@@ -23,14 +23,17 @@ impl Slots {
         });
     }
 
-    /// No child lives any more: takes the marks away, and frees what nobody has.
-    pub fn children_gone(&self) {
+    /// No child lives any more: takes the marks away, and frees what nobody has, after
+    /// `discard`.
+    pub fn children_gone(&self, discard: impl Fn(u32)) {
         self.each_used(|slot, word| {
             // Relaxed: marks come and go under the hand's lock.
             if word.load(Relaxed) & INHERITED != 0
                 // AcqRel as in `put`: this may be what frees it.
                 && word.fetch_and(!INHERITED, AcqRel) == INHERITED
             {
+                // Nobody allocates meanwhile.
+                discard(slot);
                 self.count_out(slot);
             }
         });

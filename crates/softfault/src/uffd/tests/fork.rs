@@ -3,12 +3,12 @@
 
 use super::served::serve;
 use super::{copy, of, page, present, read, real, reserve, write};
+use crate::uffd::UffdMmu;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
 use std::slice::from_ref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Runs `child` in a child; its number is the answer, 0 if all is well.
 #[track_caller]
@@ -50,9 +50,12 @@ fn a_child_adopts_what_it_inherits() {
     );
     // The child's window has another descriptor, hence another token.
     let token = Arc::new(AtomicUsize::new(window.token as usize));
+    let childs = Arc::new(OnceLock::<UffdMmu>::new());
     let faults = {
         let (mmu, window, token) = (mmu.clone(), window.clone(), token.clone());
+        let childs = childs.clone();
         serve(&window.clone(), move |addr, write| {
+            let mmu = childs.get().unwrap_or(&mmu);
             let token = token.load(Ordering::Relaxed) as u32;
             let window = Reservation { token, ..window };
             let there = addr < page(&window, 3);
@@ -65,9 +68,11 @@ fn a_child_adopts_what_it_inherits() {
     let windows = mmu.fork_prepare();
     forked(|| {
         mmu.fork_child(&windows);
-        drop(windows);
-        mmu.reopen_in_child();
-        let Ok(own) = mmu.adopt(window.range(), Protection::ReadWrite) else {
+        let Ok(own) = UffdMmu::new() else {
+            return 1;
+        };
+        let mmu = childs.get_or_init(|| own);
+        let Ok(own) = mmu.adopt(window.range(), &windows) else {
             return 1;
         };
         token.store(own.token as usize, Ordering::Relaxed);

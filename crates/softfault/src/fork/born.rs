@@ -1,0 +1,33 @@
+//! Which process made something: this one, or one that it was forked from.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Forks between the first process and this one. Relaxed: a child has one thread
+/// when it changes.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// When something was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Born(u32);
+
+impl Born {
+    /// In this process.
+    pub(crate) fn here() -> Self {
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// True if it was made by a process that this one was forked from.
+    pub(crate) fn is_parents(self) -> bool {
+        self != Self::here()
+    }
+
+    /// This process is a child.
+    pub(super) fn another() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True in a child of a process that watched.
+    pub(crate) fn is_child() -> bool {
+        Self::here() != Self(0)
+    }
+}

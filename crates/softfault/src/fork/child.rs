@@ -1,0 +1,127 @@
+//! In the child, before anything else runs: what it goes on with.
+
+use super::held::{Held, Space};
+use super::memory::Place;
+use crate::engine::Inner;
+use crate::process::{self, Process};
+use core::ops::Range;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::mm::Backing;
+use softfault_engine::swap::Origin;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Pages that a child's engine may take beyond its parent's, for a moment.
+const MORE: u64 = 1024;
+
+/// Makes the child's own of everything, and lets go of what was held.
+pub(super) fn begin(mut held: Held) {
+    if let Some(writing) = held.writing.take() {
+        writing.keep_in_child();
+    }
+    if let Some(space) = &held.space {
+        // First of all: what is put in the place of a window stays there.
+        space.process.mmu().fork_child(&space.windows);
+    }
+    let parents: Vec<_> = held.engines.iter().map(|engine| engine.leave()).collect();
+    for parent in parents.iter().flatten() {
+        if let Some(rings) = &parent.rings {
+            rings.forget_in_child();
+        }
+    }
+    process::set(None);
+    if let Some(space) = &held.space {
+        let known = held.registry.as_ref().map(|known| &known.memory);
+        let memory: Vec<_> = known.iter().flat_map(|memory| memory.values()).collect();
+        go_on(&held.engines, space, &memory);
+    }
+    held.end_in_child();
+}
+
+/// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
+fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
+    let kind = space.process.space().mmap_lock().kind();
+    let process = match memory.is_empty() {
+        true => None,
+        false => process::make(kind).ok(),
+    };
+    let Some(process) = process else {
+        for memory in memory {
+            lose(memory, memory.get().addresses());
+        }
+        return;
+    };
+    let needed = |engine: &&Arc<Inner>| memory.iter().any(|memory| pays(engine, memory));
+    for engine in engines.iter().filter(needed) {
+        // What it has is lost if that fails.
+        let _ = engine.begin_in_child(process);
+    }
+    // What was there fits, although a limit may have been lowered below it.
+    let budgets: Vec<_> = (engines.iter())
+        .filter_map(|engine| Some((&engine.managed()?.node.budget, engine.parents()?)))
+        .map(|(budget, parents)| (budget, budget.limit(), parents.node.budget.charged()))
+        .collect();
+    for (budget, limit, charged) in &budgets {
+        budget.set_limit((*limit).max(charged + MORE));
+    }
+    let mut adopted = HashMap::new();
+    for memory in memory {
+        let parents = Arc::as_ptr(memory.get()) as usize;
+        match adopt(engines, process, space, memory) {
+            Some(anon) => {
+                adopted.insert(parents, anon.clone());
+                memory.hand_over(Some(anon));
+            }
+            None => lose(memory, memory.get().addresses()),
+        }
+    }
+    for (budget, limit, _) in budgets {
+        budget.set_limit(limit);
+    }
+    space.frozen.for_each(|range, mut attributes| {
+        let own = match &attributes.backing {
+            Backing::Anonymous(anon) => adopted.get(&(Arc::as_ptr(anon) as usize)),
+            _ => None,
+        };
+        // Of the parent's count, which nobody looks at any more.
+        let parents = core::mem::take(&mut attributes.backing);
+        core::mem::forget(parents);
+        if let Some(anon) = own {
+            attributes.backing = Backing::Anonymous(anon.clone());
+            let mapped = process.space().mmap(range, attributes);
+            assert!(mapped.is_ok(), "a space has room for what another had");
+        }
+    });
+    process::set(Some(process));
+}
+
+/// True if the memory was of this engine, in the parent.
+fn pays(engine: &Inner, memory: &Place) -> bool {
+    (engine.parents()).is_some_and(|parents| Arc::ptr_eq(&parents.node, memory.get().node()))
+}
+
+fn adopt(
+    engines: &[Arc<Inner>],
+    process: &'static Process,
+    space: &Space,
+    memory: &Place,
+) -> Option<Arc<Anonymous>> {
+    let engine = engines.iter().find(|engine| pays(engine, memory))?;
+    let node = &engine.managed()?.node;
+    let parents = memory.get();
+    let window = parents.addresses();
+    let window = process.mmu().adopt(window, &space.windows).ok()?;
+    let origin = parents.origin().map(|origin| Origin {
+        store: origin.store.clone(),
+        offset: origin.offset,
+    });
+    let on_truncate = parents.on_truncate();
+    let adopted = Anonymous::adopt(node.clone(), parents, window, origin, on_truncate);
+    adopted.ok()
+}
+
+/// Nobody sees zeros where there was something.
+fn lose(memory: &Place, window: Range<usize>) {
+    crate::uffd::close_window(&window);
+    memory.hand_over(None);
+}

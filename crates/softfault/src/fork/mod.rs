@@ -1,0 +1,75 @@
+//! `fork(2)`: private memory goes on in the child, on an engine of its own.
+//!
+//! ```text
+//!   prepare   what may not change is locked: who makes and drops engines and maps,
+//!             the address space and all its VMAs, reclaim of all nodes
+//!             slots of swap that are in use are kept for the child      heirs
+//!             windows of private memory are lent to it (MADV_DOFORK)
+//!   parent    all that is taken back, and unlocked
+//!   child     descriptors of the parent's closed
+//!             nodes, rings, swap of its own                             child
+//!             windows registered, their words taken over, mapped        child
+//!             maps that the parent made mean the child's memory         memory
+//! ```
+//!
+//! What the parent's other threads had in hand is as it was for ever in the child, so
+//! nothing of the parent's is used there any more: nor locked, nor dropped. It stays
+//! where it is until the child ends. Used are what never changes, and what
+//! `prepare` has locked: the list of VMAs, the words of pages, where slots lie.
+//!
+//! Windows are not inherited but for that moment: a child that ran no handlers (a bare
+//! `clone`) has none, and dies of SIGSEGV at a touch. It would find zeros otherwise,
+//! where a page is missing.
+
+mod born;
+mod child;
+mod current;
+mod heirs;
+mod held;
+mod memory;
+mod own;
+mod registry;
+
+pub(crate) use born::Born;
+pub(crate) use current::Current;
+pub(crate) use heirs::live as heirs_live;
+pub(crate) use memory::Memory;
+pub(crate) use own::Own;
+pub(crate) use registry::{forget_engine, know_engine};
+
+use held::Held;
+use std::cell::Cell;
+use std::sync::Once;
+
+thread_local! {
+    /// What the forking thread holds between prepare and parent or child. Ordinary
+    /// code: fork handlers are not signal handlers.
+    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+}
+
+/// From the first call on, forks are prepared for, and a child knows that it is one.
+pub fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the handlers are plain functions that live as long as the
+        // process.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    });
+}
+
+extern "C" fn prepare() {
+    HELD.set(Some(Held::take()));
+}
+
+extern "C" fn parent() {
+    if let Some(held) = HELD.take() {
+        held.let_go();
+    }
+}
+
+extern "C" fn child() {
+    Born::another();
+    if let Some(held) = HELD.take() {
+        child::begin(held);
+    }
+}

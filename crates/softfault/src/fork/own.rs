@@ -1,0 +1,57 @@
+//! What each process has one of, and begins anew in a child: a lock of the parent's may
+//! be held there for ever.
+
+use super::Born;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// A value that a child does not inherit.
+pub(crate) struct Own<T: Default> {
+    now: AtomicPtr<(Born, T)>,
+}
+
+impl<T: Default> Own<T> {
+    /// This process's. Uses the heap.
+    pub(crate) fn get(&self) -> &T {
+        // Acquire pairs with the Release below.
+        let now = self.now.load(Ordering::Acquire);
+        // SAFETY: null, or boxed; one that was here is never dropped in a child.
+        match unsafe { now.as_ref() } {
+            Some((born, value)) if !born.is_parents() => value,
+            _ => self.begin(now),
+        }
+    }
+
+    fn begin(&self, before: *mut (Born, T)) -> &T {
+        let fresh = Box::into_raw(Box::new((Born::here(), T::default())));
+        let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        let now = match self.now.compare_exchange(before, fresh, set, failed) {
+            Ok(_) => fresh,
+            Err(other) => {
+                // SAFETY: just boxed, and nobody knows it.
+                drop(unsafe { Box::from_raw(fresh) });
+                other
+            }
+        };
+        // SAFETY: boxed, by this thread or the one that was faster.
+        unsafe { &(*now).1 }
+    }
+}
+
+impl<T: Default> Default for Own<T> {
+    fn default() -> Self {
+        Self {
+            now: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+}
+
+impl<T: Default> Drop for Own<T> {
+    fn drop(&mut self) {
+        let now = *self.now.get_mut();
+        // SAFETY: null, or boxed.
+        if unsafe { now.as_ref() }.is_some_and(|(born, _)| !born.is_parents()) {
+            // SAFETY: as above; nobody uses it any more.
+            drop(unsafe { Box::from_raw(now) });
+        }
+    }
+}

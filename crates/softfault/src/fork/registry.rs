@@ -1,0 +1,49 @@
+//! What a fork has to know of: the engines of the process, and its maps' memory.
+
+use super::memory::Place;
+use crate::engine::Inner;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Engines and memory, by their addresses.
+#[derive(Default)]
+pub(super) struct Registry {
+    pub(super) engines: HashMap<usize, Weak<Inner>>,
+    pub(super) memory: HashMap<usize, Arc<Place>>,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+/// The list, locked. No other lock is taken with it in hand, but by who forks, and
+/// signals are masked.
+pub(super) fn lock() -> MutexGuard<'static, Option<Registry>> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn change<T>(change: impl FnOnce(&mut Registry) -> T) -> T {
+    let _masked = crate::signal::masked();
+    change(lock().get_or_insert_with(Registry::default))
+}
+
+/// A new engine.
+pub(crate) fn know_engine(engine: &Arc<Inner>) {
+    let place = Arc::as_ptr(engine) as usize;
+    change(|known| known.engines.insert(place, Arc::downgrade(engine)));
+}
+
+/// An engine that is being dropped.
+pub(crate) fn forget_engine(engine: &Inner) {
+    let place = core::ptr::from_ref(engine) as usize;
+    let known = change(|known| known.engines.remove(&place));
+    drop(known);
+}
+
+pub(super) fn know_memory(memory: &Arc<Place>) {
+    let place = Arc::as_ptr(memory) as usize;
+    change(|known| known.memory.insert(place, memory.clone()));
+}
+
+pub(super) fn forget_memory(memory: &Arc<Place>) {
+    let place = Arc::as_ptr(memory) as usize;
+    change(|known| known.memory.remove(&place));
+}

@@ -1,0 +1,92 @@
+//! What an engine swaps to, and what its children do.
+
+use super::heir::Heir;
+use super::{SwapFile, Swapping};
+use crate::error;
+use crate::fork::heirs_live;
+use crate::store::Rings;
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::NodeError;
+use softfault_engine::swap::{Swap, SwapDevice};
+use std::io;
+use std::sync::Arc;
+
+/// An engine's device.
+#[derive(Clone)]
+pub(crate) enum Swapped {
+    /// A file of ours.
+    File(Arc<SwapFile>),
+    /// The caller's.
+    Device(Arc<dyn SwapDevice>),
+    /// A child's: it, and the parent's as the child has it.
+    Heir(Arc<Heir>, Box<Swapped>),
+}
+
+impl Swapped {
+    /// The file that it writes to.
+    pub(crate) fn file(&self) -> Option<&Arc<SwapFile>> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Device(_) => None,
+            Self::Heir(heir, _) => heir.own(),
+        }
+    }
+
+    fn device(&self) -> Arc<dyn SwapDevice> {
+        match self {
+            Self::File(file) => file.clone(),
+            Self::Device(device) => device.clone(),
+            Self::Heir(heir, _) => heir.clone(),
+        }
+    }
+
+    /// The slots that there are to give out, whose table `budget` pays for.
+    pub(crate) fn slots(&self, budget: Arc<Budget>) -> io::Result<Arc<Swap>> {
+        let first = match self {
+            Self::Heir(heir, _) => heir.first_slot(),
+            Self::File(_) | Self::Device(_) => 0,
+        };
+        let swap = Swap::from_slot(self.device(), first, budget);
+        let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
+        Ok(Arc::new(swap.with_heirs(heirs_live)))
+    }
+
+    /// In a child: what it has, where this was the parent's. Its own file is made as
+    /// the engine's was, if it can be.
+    pub(crate) fn again(
+        &self,
+        swapping: &Swapping,
+        memory: usize,
+        rings: Option<&Arc<Rings>>,
+    ) -> Self {
+        let inherited = self.to_read(rings);
+        let own = match swapping {
+            Swapping::File(swap) => swap.open_in_child(memory, rings.cloned()).ok(),
+            Swapping::None | Swapping::Device(_) => None,
+        };
+        let heir = Heir::new(inherited.device(), own.map(Arc::new));
+        Self::Heir(Arc::new(heir), Box::new(inherited))
+    }
+
+    /// In a child: the same, to be read through the child's rings, if it can be.
+    fn to_read(&self, rings: Option<&Arc<Rings>>) -> Self {
+        match self {
+            Self::File(file) => Self::File(in_child(file, rings)),
+            Self::Device(device) => Self::Device(device.clone()),
+            Self::Heir(heir, parents) => {
+                let inherited = parents.to_read(rings);
+                let own = heir.own().map(|own| in_child(own, rings));
+                let heir = Heir::new(inherited.device(), own);
+                Self::Heir(Arc::new(heir), Box::new(inherited))
+            }
+        }
+    }
+}
+
+/// Without memory for buffers the parent's own does, whose rings do nothing.
+fn in_child(file: &Arc<SwapFile>, rings: Option<&Arc<Rings>>) -> Arc<SwapFile> {
+    match file.in_child(rings.cloned()) {
+        Ok(file) => Arc::new(file),
+        Err(_) => file.clone(),
+    }
+}
