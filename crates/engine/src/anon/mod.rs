@@ -141,7 +141,9 @@ impl Anonymous {
             return Err(MmuError::NoMemory);
         };
         let window = Arc::new(window);
-        let swap = node.swap.clone();
+        // Where writes cannot be seen, nothing that may be written can be evicted.
+        let evicts = node.mmu.can_protect();
+        let swap = node.swap.clone().filter(|_| evicts);
         let cache = (swap.is_some() || origin.is_some()).then(|| {
             let view = Arc::new(View {
                 pages: pages.clone(),
@@ -159,7 +161,7 @@ impl Anonymous {
             space: AtomicU64::new(NO_SPACE),
             keeps: AtomicU32::new(0),
         });
-        if anon.cache.is_some() {
+        if anon.evicts() {
             anon.node.windows.register(&anon);
         }
         Ok(anon)
@@ -187,6 +189,11 @@ impl Anonymous {
     pub fn is_unused(anon: &Arc<Self>) -> bool {
         let cache = anon.cache.as_ref();
         Arc::strong_count(anon) == 1 && cache.is_none_or(|cache| Arc::strong_count(cache) == 1)
+    }
+
+    /// True if its pages may be evicted.
+    fn evicts(&self) -> bool {
+        self.cache.is_some() && self.node.mmu.can_protect()
     }
 
     /// Number of the page that is at `addr` in the window.
@@ -237,7 +244,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        if self.cache.is_some() {
+        if self.evicts() {
             // Reclaim does not come here any more.
             self.node.windows.deregister(self);
         }

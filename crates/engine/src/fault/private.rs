@@ -52,9 +52,11 @@ pub(super) fn install(
     });
     let written = touched.filter(|touched| touched.write);
     let alone = pages == 1 && written.is_some();
-    let access = match alone {
-        true => Access::Writable,
-        false => Access::ReadOnly,
+    // Where writes cannot be seen, everything counts as written.
+    let protects = node.mmu.can_protect();
+    let access = match protects && !alone {
+        true => Access::ReadOnly,
+        false => Access::Writable,
     };
     let source = node.frame_address(folio);
     let window = cache.window.reservation();
@@ -63,7 +65,7 @@ pub(super) fn install(
         node.mmu
             .copy(window, addr, source, pages * PAGE_SIZE, access)
     };
-    if let Some(written) = written.filter(|_| !alone) {
+    if let Some(written) = written.filter(|_| protects && !alone) {
         mapped = mapped.and_then(|()| node.mmu.make_writable(window, written.addr));
     }
     if let Err(error) = mapped {
@@ -75,7 +77,7 @@ pub(super) fn install(
         from_swap += u64::from(lock.state().is_swapped());
         // What comes along with another proves nothing.
         let arrival = touched.filter(|touched| cache.page(touched.addr) as usize == page);
-        enter(view, lock, arrival);
+        enter(view, lock, arrival, protects);
     }
     node.anonymous_in.add(pages as u64);
     if let Some(swap) = &view.swap {
@@ -111,10 +113,10 @@ impl Arrival {
 }
 
 /// What a page that is mapped now is: as it was read, or about to be written.
-fn enter(view: &View, lock: &mut PageLock<'_>, arrival: Option<Arrival>) {
+fn enter(view: &View, lock: &mut PageLock<'_>, arrival: Option<Arrival>, protected: bool) {
     let before = lock.state();
     let level = arrival.map_or(0, |arrival| arrival.level);
-    if !arrival.is_some_and(|arrival| arrival.write) {
+    if protected && !arrival.is_some_and(|arrival| arrival.write) {
         return lock.set(before.to_clean().with_level(level));
     }
     lock.set(before.to_dirty().with_level(level));

@@ -236,12 +236,13 @@ impl Kernel {
         sync::work(self.costs.map / PS);
     }
 
-    /// fork, in the parent: what it may still write is write-protected, which
-    /// the other processors are told.
-    pub fn fork(&self) {
+    /// fork, in the parent, with so many pages that the child inherits: what the
+    /// parent may still write is write-protected, which the other processors are
+    /// told. To copy an entry is taken to cost what it costs to unmap one.
+    pub fn fork(&self, pages: u64) {
         sync::work(self.call_ns);
         let _mmap_lock = self.mmap_lock.write();
-        sync::work(FORK_NS);
+        sync::work(FORK_NS + self.costs.zap_page * pages / PS);
         self.shoot_down();
     }
 
