@@ -446,7 +446,7 @@ fn many_threads_take_and_give() {
                     let mut random = random(by.into());
                     let mut mine: Vec<u32> = Vec::new();
                     for _ in 0..ROUNDS {
-                        if random() % 2 == 0 {
+                        if random().is_multiple_of(2) {
                             let most = 1 + random() % (cluster as usize);
                             mine.extend(owned.take(most as u32, by).into_iter().flatten());
                         }

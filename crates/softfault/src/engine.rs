@@ -358,8 +358,9 @@ impl Engine {
         Mmap::of_store(self, store)
     }
 
-    /// Changes the budget, and reclaims down to it. Anonymous memory cannot be
-    /// reclaimed: where it holds more than the new budget, that stays charged.
+    /// Changes the budget, and reclaims down to it. Without swap, private memory that
+    /// was written to cannot be reclaimed: where it holds more than the new budget, that
+    /// stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         if process::is_forked_child() {
             return Err(FaultError::Forked.into());

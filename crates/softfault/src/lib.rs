@@ -23,8 +23,9 @@
 //! ```
 //!
 //! The names are memmap2's: `use softfault as memmap2;` compiles for read-only
-//! maps and for anonymous ones ([`MmapMut`]), over an engine with a default
-//! budget.
+//! maps, and for anonymous and private ones ([`MmapMut`]), over an engine with a
+//! default budget. Maps that write to their file (`map_mut`) and executable ones
+//! there are none.
 //!
 //! Where userfaultfd is closed, or errors are wanted as values everywhere,
 //! [`soft`] is the same engine by calls, over page tables of its own.
@@ -35,7 +36,11 @@
 //!
 //! - **System calls.** `write(fd, &map[..])` on a part that is not in memory
 //!   fails with EFAULT, or comes back short: the kernel does not call our
-//!   handler. Use [`Mmap::write_to`], [`Mmap::read_at`] or [`Mmap::pin`].
+//!   handler. Use [`Mmap::write_to`], [`Mmap::read_at`] or [`Mmap::pin`], and of
+//!   private memory [`MmapMut::write_to`], [`MmapMut::read_from`] or
+//!   [`MmapMut::lock`]. `read(fd, &mut map[..])` fails even where the page is in
+//!   memory: any may be write-protected at any time, so that swap sees the next
+//!   write. What is locked, or kept for one of these calls, never is.
 //! - **A file that others change.** A page shows what was in the file when it
 //!   was read, until it is evicted; [`Mmap::invalidate`] forgets it. A new map
 //!   of a changed file shows the change. A file truncated by others: pages that
@@ -50,10 +55,15 @@
 //!   zeros or somebody else's memory, as long as it was made by `fork()` and
 //!   not by a bare `clone` system call: the latter leaves a hole that the
 //!   child's own allocations may fill.
-//! - **Anonymous memory** ([`MmapMut`]) counts against the budget page by page
-//!   as it is touched, and stays until it is dropped: there is no swap yet. A
-//!   touch for which nothing more can be evicted raises SIGBUS;
-//!   [`MmapMut::populate`] gets the error as a value.
+//! - **Private memory** ([`MmapMut`]) counts against the budget page by page as
+//!   it is written to, and goes to [`Swap`] where the engine has some. Without
+//!   swap, what was written stays until it is dropped. A touch for which nothing
+//!   can be evicted raises SIGBUS; [`MmapMut::populate`] gets the error as a
+//!   value. So does a page that cannot be read back from swap.
+//! - **A private map of a file** reads a page again that was evicted before it
+//!   was written to: what others write to the file meanwhile may be seen, and what
+//!   they cut off is gone. What was written stays, where the kernel would drop it
+//!   with the end of the file.
 //! - **Memory of an unmapped file** stays until the budget is needed; the next
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.

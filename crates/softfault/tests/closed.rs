@@ -5,7 +5,7 @@
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Engine, Fallback, Mmap};
+use softfault::{Advice, Engine, Fallback, Mmap, MmapOptions, RemapOptions, UncheckedAdvice};
 use std::process::Command;
 
 const SCENARIO: &str = "SOFTFAULT_TEST_CLOSED";
@@ -80,6 +80,48 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert!(engine.stats().kernel_fallback);
     assert_eq!(&map.pin(4096..8192).unwrap()[..], &map[4096..8192]);
     map.advise(softfault::Advice::Random).unwrap();
+
+    // The verbs are the kernel's own.
+    // SAFETY: nobody writes to the file.
+    let mut copy = unsafe {
+        let options = MmapOptions::new().offset(5000).clone();
+        options.map_copy_with(&engine, &file).unwrap()
+    };
+    for mut map in [engine.map_anon(300_000).unwrap(), {
+        copy[0] = byte_at(5000);
+        copy
+    }] {
+        assert!(!map.is_managed());
+        let was: Vec<u8> = map.to_vec();
+        map[1..6].copy_from_slice(b"hello");
+        for advice in [Advice::Cold, Advice::PageOut, Advice::PopulateWrite] {
+            map.advise_range(advice, 100, 10_000).unwrap();
+        }
+        map.lock().unwrap();
+        map.unlock().unwrap();
+        let may_move = RemapOptions::new().may_move(true);
+        // SAFETY: nobody has a reference to its bytes.
+        unsafe {
+            map.remap(200_000, RemapOptions::new()).unwrap();
+            map.remap(900_000, may_move).unwrap();
+            map.unchecked_advise_range(UncheckedAdvice::DontNeed, 100_000, 50_000)
+                .unwrap();
+        }
+        let map = map.make_read_only().unwrap();
+        assert_eq!(&map[1..6], b"hello");
+        assert!(map[6..200_000] == was[6..200_000]);
+        map.lock().unwrap();
+        let mut map = map.make_mut().unwrap();
+        map.fill(3);
+        let mut written = Vec::new();
+        map.write_to(899_000.., &mut written).unwrap();
+        assert_eq!(written, [3; 1000]);
+        assert_eq!(map.read_from(..5, &mut &b"abc"[..]).unwrap(), 3);
+        assert_eq!(&map[..4], b"abc\x03");
+    }
+    // SAFETY: nobody writes to the file.
+    let empty = unsafe { MmapOptions::new().len(0).map_copy_with(&engine, &file) };
+    assert!(empty.unwrap().is_empty());
 
     // Soft page tables need nothing of it, and keep to a budget.
     let soft = Engine::builder().memory(8 << 20).build_soft().unwrap();

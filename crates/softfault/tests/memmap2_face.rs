@@ -11,7 +11,8 @@ macro_rules! face {
         mod $name {
             use $crate_name as memmap2;
 
-            use memmap2::{Advice, Mmap, MmapAsRawDesc, MmapOptions};
+            use memmap2::{Advice, Mmap, MmapAsRawDesc, MmapMut, MmapOptions};
+            use memmap2::{RemapOptions, UncheckedAdvice};
             use std::fs::File;
             use std::io;
             use std::os::fd::AsRawFd;
@@ -110,6 +111,80 @@ macro_rules! face {
                 saw
             }
 
+            fn sum(bytes: &[u8]) -> u64 {
+                bytes.iter().fold(7u64, |sum, &byte| {
+                    sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+                })
+            }
+
+            /// What private maps look like, of `file` from `offset` on, and of zeros.
+            pub fn look_private(file: &File, offset: u64) -> Vec<String> {
+                let mut options = MmapOptions::new();
+                options.offset(offset).populate();
+                // SAFETY: nobody writes to the file.
+                let copy = unsafe { options.map_copy(file) }.unwrap();
+                let zeros = options.clone().len(copy.len()).map_anon().unwrap();
+                let named = MmapMut::map_anon(5).unwrap();
+                let mut saw = vec![format!("{} {:?}", named.len(), &named[..])];
+                for mut map in [copy, zeros] {
+                    is_shared(&map);
+                    saw.push(format!("{} {}", map.len(), sum(&map)));
+                    map.as_mut()[3] = 7;
+                    map[10..15].copy_from_slice(b"hello");
+                    let len = map.len();
+                    for advice in [
+                        Advice::PopulateRead,
+                        Advice::PopulateWrite,
+                        Advice::WillNeed,
+                    ] {
+                        saw.push(format!("{:?}", map.advise(advice).is_ok()));
+                        saw.push(format!("{:?}", map.advise_range(advice, 5, 5000).is_ok()));
+                    }
+                    saw.push(format!(
+                        "{:?} {:?}",
+                        map.lock().is_ok(),
+                        map.unlock().is_ok()
+                    ));
+                    for advice in [UncheckedAdvice::DontNeed, UncheckedAdvice::Free] {
+                        // SAFETY: nobody relies on the bytes; those that are looked at
+                        // are others.
+                        let given = unsafe { map.unchecked_advise_range(advice, len - 1, 1) };
+                        saw.push(format!("{advice:?} {:?}", given.is_ok()));
+                    }
+                    saw.push(format!("{}", sum(&map[..len / 2])));
+                    let may_move = RemapOptions::new().may_move(true);
+                    // SAFETY: nobody has a reference to the bytes.
+                    unsafe { map.remap(len / 2, RemapOptions::default()) }.unwrap();
+                    saw.push(format!("{} {}", map.len(), sum(&map)));
+                    // SAFETY: as above.
+                    unsafe { map.remap(len / 2 + 10_000, may_move) }.unwrap();
+                    saw.push(format!("{} {}", map.len(), sum(&map)));
+                    let map: Mmap = map.make_read_only().unwrap();
+                    saw.push(format!("{:?} {}", first(&map), sum(map.as_ref())));
+                    let locked = (map.lock().is_ok(), map.unlock().is_ok());
+                    saw.push(format!("{locked:?}"));
+                    // SAFETY: as above.
+                    let freed = unsafe { map.unchecked_advise(UncheckedAdvice::Free) };
+                    saw.push(format!("{:?}", freed.is_ok()));
+                    let mut map = map.make_mut().unwrap();
+                    map.fill(1);
+                    saw.push(format!("{}", sum(&map)));
+                }
+                // SAFETY: nobody writes to the file.
+                let read = unsafe { MmapOptions::new().map_copy_read_only(file) }.unwrap();
+                saw.push(format!("{}", sum(&read)));
+                // SAFETY: as above.
+                let shared = unsafe { Mmap::map(file) }.unwrap();
+                saw.push(format!(
+                    "{:?}",
+                    shared.lock().is_ok() && shared.unlock().is_ok()
+                ));
+                // SAFETY: the file has what it has.
+                let again = unsafe { shared.unchecked_advise(UncheckedAdvice::DontNeed) };
+                saw.push(format!("{:?} {}", again.is_ok(), sum(&shared)));
+                saw
+            }
+
             /// An empty file.
             pub fn look_empty(file: &File) -> Vec<String> {
                 let map = any(file).unwrap();
@@ -165,6 +240,17 @@ fn sparse_files_look_the_same() {
     file.set_len(3 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"island", 2 << 20).unwrap();
     same(&ours::look(&file), &theirs::look(&file));
+}
+
+#[test]
+fn private_maps_look_the_same() {
+    for (bytes, offset) in [(1 << 20, 0), ((3 << 20) + 1234, 0), (100_000, 4097)] {
+        let file = made_file("private", bytes);
+        same(
+            &ours::look_private(&file, offset),
+            &theirs::look_private(&file, offset),
+        );
+    }
 }
 
 #[test]

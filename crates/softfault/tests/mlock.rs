@@ -121,6 +121,55 @@ fn the_kernel_may_write_to_what_is_locked_whatever_goes_around_it() {
     assert!((0..16 * PAGE).all(|at| locked[at] == byte_at(at)));
 }
 
+/// Protects memory as reclaim does that goes over pages which stay: the kernel asks for
+/// no particular descriptor of the process.
+fn protect(range: &[u8]) {
+    #[repr(C)]
+    struct Call(u64, u64, u64);
+    const USER_MODE_ONLY: libc::c_int = 1;
+    const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
+    const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xC018_AA06;
+    // SAFETY: a descriptor of this function's own; a write to what is protected ends in
+    // the engine's handler.
+    unsafe {
+        let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
+        let fd = libc::syscall(libc::SYS_userfaultfd, flags) as libc::c_int;
+        assert!(fd >= 0);
+        let mut api = Call(0xAA, 0, 0);
+        assert_eq!(libc::ioctl(fd, UFFDIO_API as _, &raw mut api), 0);
+        let mut pages = Call(range.as_ptr() as u64, range.len() as u64, 1);
+        assert_eq!(libc::ioctl(fd, UFFDIO_WRITEPROTECT as _, &raw mut pages), 0);
+        libc::close(fd);
+    }
+}
+
+#[test]
+fn what_was_protected_by_the_way_is_not_once_it_is_locked() {
+    let engine = engine();
+    let source = made_file("protected", 16 * PAGE);
+    let mut map = engine.map_anon(16 * PAGE).unwrap();
+    map.fill(1);
+    protect(&map);
+    let read = |map: &mut [u8]| {
+        std::io::Seek::rewind(&mut &source).unwrap();
+        // SAFETY: the bytes are the map's.
+        unsafe { libc::read(source.as_raw_fd(), map.as_mut_ptr().cast(), map.len()) }
+    };
+    assert_eq!(read(&mut map), -1);
+    map.lock().unwrap();
+    assert_eq!(read(&mut map), 16 * PAGE as isize);
+    assert!((0..16 * PAGE).all(|at| map[at] == byte_at(at)));
+    // Also what was locked while it could only be read, and where it has moved to.
+    let map = map.make_read_only().unwrap();
+    protect(&map);
+    let mut map = map.make_mut().unwrap();
+    assert_eq!(read(&mut map), 16 * PAGE as isize);
+    let may_move = softfault::RemapOptions::new().may_move(true);
+    // SAFETY: nobody has a reference to its bytes.
+    unsafe { map.remap(MIB, may_move) }.unwrap();
+    assert_eq!(read(&mut map[..16 * PAGE]), 16 * PAGE as isize);
+}
+
 #[test]
 fn a_shared_file_is_locked_too() {
     let engine = engine();

@@ -56,8 +56,10 @@ struct Sources(Vec<*const u8>);
 // SAFETY: the pages are read only.
 unsafe impl Sync for Sources {}
 
+type Use = fn(&dyn SwapDevice, &Frames, &Sources);
+
 /// What a fault may ask of a device, with slots that compress and that do not.
-const VERBS: [(&str, fn(&dyn SwapDevice, &Frames, &Sources)); 4] = [
+const VERBS: [(&str, Use); 4] = [
     ("write", |file, _, sources| {
         // SAFETY: the frames are ours.
         unsafe { file.write(0, &sources.0) }.expect("written");

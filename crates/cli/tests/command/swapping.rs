@@ -143,10 +143,10 @@ fn swap_retry_is_the_same_work_for_every_engine() {
 
 #[test]
 fn a_snapshot_is_walked_while_threads_write() {
-    // Few writes: a small group that forks may be too much for the kernel's reclaim, which kills.
+    // With room for both: in a small group that swaps and forks the kernel's reclaim gives up and kills.
     let rows = run(
         "snapshot",
-        "--on kernel --memory 48M --size 64M --threads 2 --writes 5 --seconds 0.3",
+        "--on kernel --memory 96M --size 32M --threads 2 --seconds 0.3",
     );
     for row in &rows {
         let waits = &row["longest_waits"];
@@ -160,9 +160,9 @@ fn a_snapshot_is_walked_while_threads_write() {
             .filter(|kind| !row["wait_ranges"][**kind].is_null());
         let all: f64 = timed.map(|kind| touches(row, kind)).sum();
         assert_eq!(all, number(row, "accesses"));
-        // The child has touched more than half of what its memory has room for.
+        // The child has touched all of it.
         assert!(
-            number(row, "child_peak_rss_bytes") > f64::from(24 << 20),
+            number(row, "child_peak_rss_bytes") >= f64::from(32 << 20),
             "{row}"
         );
     }

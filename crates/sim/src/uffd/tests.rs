@@ -62,7 +62,7 @@ fn what_is_protected_is_not_written_to_and_keeps_its_words() {
             mmu.bytes(window, first)
                 .copy_to(saved.as_mut_ptr(), PAGE_SIZE)
         };
-        mmu.zap(&[first..first + PAGE_SIZE]);
+        mmu.zap(core::slice::from_ref(&(first..first + PAGE_SIZE)));
         assert_eq!(word(mmu, first), None);
         let source = saved.as_ptr();
         // SAFETY: a page to copy from.

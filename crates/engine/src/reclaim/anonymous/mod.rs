@@ -20,6 +20,7 @@ use crate::anon::PageState;
 use crate::cache::Node;
 use crate::lock::{Mutex, MutexGuard};
 use core::ops::Range;
+use write::Source;
 
 mod balance;
 mod choose;
@@ -72,14 +73,6 @@ struct Batch {
     tables: Vec<(usize, Range<usize>)>,
     sources: Vec<Source>,
 }
-
-/// Where a page's bytes are.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-struct Source(*const u8);
-
-// SAFETY: an address, which is looked at only while its page is locked.
-unsafe impl Send for Source {}
 
 impl Batch {
     fn new() -> Self {

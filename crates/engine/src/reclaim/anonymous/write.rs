@@ -1,6 +1,6 @@
 //! Protecting what was written, and writing it to swap.
 
-use super::{BATCH, Batch, Fate, Source, Victim};
+use super::{BATCH, Batch, Fate, Victim};
 use crate::PAGE_SIZE;
 use crate::mmu::Mmu;
 use crate::swap::Swap;
@@ -11,6 +11,14 @@ use core::ops::Range;
 /// many. None where pages of the window may stay for ever: they may be handed to system
 /// calls, which fail where a page is protected.
 const STAYING: u32 = 4;
+
+/// Where a page's bytes are.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Source(*const u8);
+
+// SAFETY: an address, which is looked at only while its page is locked.
+unsafe impl Send for Source {}
 
 impl Batch {
     /// Takes the leave to write away from those that have to be written.
