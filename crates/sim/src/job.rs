@@ -137,6 +137,8 @@ pub struct Job {
     /// Bytes of a mapping: what a thread populates in pft, what it maps in spf, what
     /// all threads share in swap-retry and anon.
     pub region: u64,
+    /// warm-start, swap-retry: whether one thread forks.
+    pub forks: bool,
     /// Bytes of swap; 0: none.
     pub swap: u64,
     /// anon: pages are drawn by Zipf's law with this theta, above 0 and below 1; 0:
@@ -182,6 +184,7 @@ impl Job {
             shared: false,
             memory: 0,
             region: 0,
+            forks: true,
             swap: 0,
             theta: 0.0,
             file: 0,

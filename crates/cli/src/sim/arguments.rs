@@ -60,6 +60,9 @@ pub struct RunArgs {
     /// thrash, storm: length of a file
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
+    /// warm-start, swap-retry: nobody forks
+    #[arg(long)]
+    pub no_forks: bool,
     /// warm-start: how many files there are
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub files: Option<usize>,

@@ -111,6 +111,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
         job.swap = job.region.saturating_mul(2);
     }
     job.theta = args.theta;
+    job.forks = !args.no_forks;
     job.file = args.file_size.unwrap_or(job.file);
     job.files = args.files.unwrap_or(job.files);
     job.mappers = args.mappers.unwrap_or(job.mappers);

@@ -59,12 +59,13 @@ pub fn tasks(job: &Job, memory: Arc<Memory>) -> Vec<Task> {
         works: false,
         body: Box::new(move |member| maps(member, seed, &read)),
     });
-    tasks.push(Task {
+    let fork = Task {
         name: "fork".to_owned(),
         nice: 0,
         works: false,
         body: Box::new(forks),
-    });
+    };
+    tasks.extend(job.forks.then_some(fork));
     tasks
 }
 

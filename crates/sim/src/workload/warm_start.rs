@@ -76,12 +76,13 @@ pub fn tasks(job: &Job) -> Vec<Task> {
         works: false,
         body: Box::new(move |member| draws(member, seed)),
     });
-    tasks.push(Task {
+    let fork = Task {
         name: "fork".to_owned(),
         nice: 0,
         works: false,
         body: Box::new(forks),
-    });
+    };
+    tasks.extend(job.forks.then_some(fork));
     tasks
 }
 
