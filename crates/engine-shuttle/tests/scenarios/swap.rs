@@ -182,7 +182,6 @@ fn swap_in_against_remap() {
 }
 
 #[test]
-#[ignore = "finds a swap-in that ends without memory where there is some: seed 253872278061553"]
 fn swap_in_against_budget_change() {
     let stage = Stage {
         free: Some(60),
