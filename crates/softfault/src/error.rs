@@ -25,7 +25,8 @@ pub enum FaultError {
     OutOfRange,
     /// The map may only be read.
     ReadOnly,
-    /// This is a child of the process that made the map.
+    /// This is a child of the process that made the map, which is of a file that is
+    /// shared; or memory that the child could not take over.
     Forked,
 }
 

@@ -51,10 +51,25 @@
 //!   fault; `map` refuses to map for one, but cannot see threads that block it
 //!   later. So does a handler that is installed afterwards and does not pass
 //!   on: `map` refuses then.
-//! - **fork.** A child that touches a map dies of SIGSEGV. It never reads
-//!   zeros or somebody else's memory, as long as it was made by `fork()` and
-//!   not by a bare `clone` system call: the latter leaves a hole that the
-//!   child's own allocations may fill.
+//! - **fork.** A child of `fork()` goes on reading and writing its private
+//!   memory ([`MmapMut`], private maps of files), what is in swap included, and
+//!   sees nothing of what the parent writes later. It has an engine of its own,
+//!   under a budget as large as the parent's, with a swap file in the same
+//!   directory; where there can be none, nothing more goes to swap in the child.
+//!   Handles that the parent made work, and so do engines that the child builds.
+//!   Pages locked or pinned are not, in the child. The parent's slots stay in use
+//!   until the child has ended or has called `exec`. It must not close
+//!   descriptors that it does not know (`closefrom`): swap is read through them.
+//!
+//!   *Shared maps of files are not inherited*: a touch is a SIGSEGV, calls say
+//!   [`FaultError::Forked`]; the child maps the file over an engine that it
+//!   builds. So is a touch of any map in a child that ran no fork handlers (a
+//!   bare `clone` system call), never zeros; but what the child allocates may
+//!   come to lie there. `vfork`, `posix_spawn` and
+//!   [`Command`](std::process::Command) touch nothing and cost nothing.
+//!
+//!   Handlers of the program's own (`pthread_atfork`) must not touch maps if
+//!   they were registered before the first engine was built.
 //! - **Private memory** ([`MmapMut`]) counts against the budget page by page as
 //!   it is written to, and goes to [`Swap`] where the engine has some. Without
 //!   swap, what was written stays until it is dropped. A touch for which nothing

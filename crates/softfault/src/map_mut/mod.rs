@@ -32,8 +32,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// A system call that is handed a part of it fails with EFAULT where that is not in
 /// memory; one that writes to it fails also where the page has been protected, which
 /// those in memory may be at any time. Use [`read_from`](Self::read_from) and
-/// [`write_to`](Self::write_to), or [`lock`](Self::lock): what is locked is neither. A
-/// child made by `fork` that touches it dies of SIGSEGV.
+/// [`write_to`](Self::write_to), or [`lock`](Self::lock): what is locked is neither.
+///
+/// A child made by `fork()` has a copy of it, as it was at that moment.
 pub struct MmapMut {
     engine: Engine,
     start: usize,

@@ -3,6 +3,7 @@
 #[path = "../child/mod.rs"]
 mod child;
 mod ends;
+mod files;
 mod handles;
 mod load;
 mod raw;
