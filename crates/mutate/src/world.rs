@@ -80,6 +80,8 @@ impl World {
                     "fault_path",
                     "memory_waits",
                     "anon_races",
+                    "spaces",
+                    "swap_slots",
                     "frames",
                     "locks",
                     "vma_lock",
@@ -106,22 +108,24 @@ pub fn models_of(path: &str) -> &'static [&'static str] {
     const VMA: &[&str] = &["vma_lock", "vma_lock_rwsem", "vma_lock_biased"];
     let path = path.trim_start_matches("crates/engine/src/");
     let models: &[(&str, &[&str])] = &[
-        ("anon/pages", &["anon_pages", "faults"]),
-        ("anon", &["faults"]),
+        ("anon/pages", &["anon_pages", "faults", "private"]),
+        ("anon", &["faults", "private"]),
         ("budget", &["budget", "window", "faults"]),
         ("cache/folio", &["folio", "faults"]),
         ("cache/frames", &["frames", "faults"]),
         ("cache/window", &["window", "faults"]),
         ("cache", &["faults"]),
-        ("fault", &["faults"]),
+        ("fault", &["faults", "private"]),
         ("lock", &["locks", "vma_lock_rwsem"]),
         ("mm/tree", &["tree"]),
         ("mm", VMA),
         ("mmu/soft/cores", &["soft_cores", "soft_tables"]),
         ("mmu/soft/frames", &["frames", "soft_tables"]),
         ("mmu", &["soft_tables"]),
-        ("reclaim", &["faults"]),
+        ("reclaim", &["faults", "private"]),
         ("slab", &["slab"]),
+        ("swap/slots", &["swap_slots", "private"]),
+        ("swap", &["private"]),
     ];
     let found = models.iter().find(|(prefix, _)| path.starts_with(prefix));
     found.map_or(&[], |(_, models)| models)

@@ -22,16 +22,23 @@ pub enum Workload {
     Spf,
     /// Threads touch a file while others map and unmap in the same space.
     Storm,
+    /// Document 002's swap side: threads fault on what was swapped out while others
+    /// map, unmap and fork.
+    SwapRetry,
+    /// Threads read and write anonymous memory that is larger than memory.
+    Anon,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Pft,
         Self::Thrash,
         Self::WarmStart,
         Self::Spf,
         Self::Storm,
+        Self::SwapRetry,
+        Self::Anon,
     ];
 
     /// As it is called on the command line and in results.
@@ -42,6 +49,8 @@ impl Workload {
             Self::WarmStart => "warm-start",
             Self::Spf => "spf",
             Self::Storm => "storm",
+            Self::SwapRetry => "swap-retry",
+            Self::Anon => "anon",
         }
     }
 }
@@ -114,7 +123,7 @@ pub struct Job {
     pub topology: Topology,
     /// CPUs of it that are used, 1 and up.
     pub cores: usize,
-    /// Worker threads, 1 and up; warm-start has two threads more.
+    /// Worker threads, 1 and up; warm-start and swap-retry have two threads more.
     pub threads: usize,
     /// Decides which files and pages are taken, which of the disk's pages are
     /// bad, and all else that is drawn.
@@ -125,8 +134,16 @@ pub struct Job {
     pub shared: bool,
     /// The engine's budget in bytes.
     pub memory: u64,
-    /// Bytes of a mapping: what a thread populates in pft, what it maps in spf.
+    /// Bytes of a mapping: what a thread populates in pft, what it maps in spf, what
+    /// all threads share in swap-retry and anon.
     pub region: u64,
+    /// warm-start, swap-retry: whether one thread forks.
+    pub forks: bool,
+    /// Bytes of swap; 0: none.
+    pub swap: u64,
+    /// anon: pages are drawn by Zipf's law with this theta, above 0 and below 1; 0:
+    /// all alike.
+    pub theta: f64,
     /// Bytes of a file: of each in thrash, of the large one in storm.
     pub file: u64,
     /// Files are holes: a read takes no time of the disk, and the processor's for
@@ -167,6 +184,9 @@ impl Job {
             shared: false,
             memory: 0,
             region: 0,
+            forks: true,
+            swap: 0,
+            theta: 0.0,
             file: 0,
             holes: false,
             files: 0,
@@ -193,6 +213,8 @@ impl Job {
             format!("{} virtual seconds", self.seconds)
         } else if !(self.patience > 0.0 && self.patience < 1e6) {
             format!("a patience of {} virtual seconds", self.patience)
+        } else if !(0.0..1.0).contains(&self.theta) {
+            format!("a theta of {}: from 0, and below 1", self.theta)
         } else if self.io_errors_per_million > 1_000_000 {
             format!("{} bad pages of a million", self.io_errors_per_million)
         } else {

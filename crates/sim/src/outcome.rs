@@ -72,6 +72,21 @@ impl Longest {
     }
 }
 
+/// What went between memory and swap in the measured part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SwapCounts {
+    /// Pages written.
+    pub pages_out: u64,
+    /// Pages mapped again, by a touch or around one.
+    pub pages_in: u64,
+    /// Pages dropped that swap still had.
+    pub clean_drops: u64,
+    /// Pages that stayed because somebody waited for them.
+    pub rescued: u64,
+    /// Times no slot was free.
+    pub full: u64,
+}
+
 /// The result of a run. All times are virtual.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -100,6 +115,8 @@ pub struct Outcome {
     pub read_errors: u64,
     /// Mapped pages that reclaim took out.
     pub evicted: u64,
+    /// Between memory and swap; `None` without swap.
+    pub swap: Option<SwapCounts>,
     /// The locks.
     pub locks: Vec<LockRow>,
     /// The longest single operations.

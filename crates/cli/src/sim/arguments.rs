@@ -18,7 +18,7 @@ pub struct RunArgs {
     /// CPUs that the machine uses, each number a run: 1,4,21
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = above_zero)]
     pub cores: Vec<usize>,
-    /// Threads; as many as cores, 500 in thrash
+    /// Threads; as many as cores, 500 in thrash, four times as many in swap-retry
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub threads: Option<usize>,
     /// The first seed
@@ -33,7 +33,7 @@ pub struct RunArgs {
     /// The machine: one of `sim presets`, or a file
     #[arg(long, value_name = "NAME|PATH")]
     pub topology: Option<String>,
-    /// In which order its CPUs are filled: spread or packed; else as the topology says, warm-start packed
+    /// In which order its CPUs are filled: spread or packed; else as the topology says, warm-start and swap-retry packed
     #[arg(long, value_name = "ORDER", value_parser = ["spread", "packed"])]
     pub placement: Option<String>,
     /// Policies side by side, the first the baseline: lock=rwsem,lock=refcount; `default` is all defaults
@@ -51,9 +51,18 @@ pub struct RunArgs {
     /// pft, spf: bytes that a thread maps at a time
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub region: Option<u64>,
+    /// swap-retry, anon: bytes of the anonymous memory; four times the budget
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// anon: draw pages by Zipf's law with this theta, 0.99 for instance; else all alike
+    #[arg(long, value_name = "THETA", default_value_t = 0.0)]
+    pub theta: f64,
     /// thrash, storm: length of a file
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
+    /// warm-start, swap-retry: nobody forks
+    #[arg(long)]
+    pub no_forks: bool,
     /// warm-start: how many files there are
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub files: Option<usize>,

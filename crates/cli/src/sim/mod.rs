@@ -35,6 +35,10 @@ pub enum SimCommand {
     Spf(RunArgs),
     /// Some threads map and unmap, the others touch a file, in one space
     Storm(RunArgs),
+    /// Document 002's swap side: faults on what was swapped out against maps, unmaps and forks
+    SwapRetry(RunArgs),
+    /// Threads read and write anonymous memory four times the budget
+    Anon(RunArgs),
     /// Measure this machine, and write a topology that --topology takes
     Calibrate(calibrate::CalibrateArgs),
     /// List the machines that have a name, with the sources of their figures
@@ -49,6 +53,8 @@ pub fn run(command: &SimCommand) -> Result<(), Error> {
         SimCommand::WarmStart(args) => run::run(Workload::WarmStart, args),
         SimCommand::Spf(args) => run::run(Workload::Spf, args),
         SimCommand::Storm(args) => run::run(Workload::Storm, args),
+        SimCommand::SwapRetry(args) => run::run(Workload::SwapRetry, args),
+        SimCommand::Anon(args) => run::run(Workload::Anon, args),
         SimCommand::Calibrate(args) => calibrate::run(args),
         SimCommand::Presets(args) => presets::run(args),
     }

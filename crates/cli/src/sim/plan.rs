@@ -10,6 +10,8 @@ use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
 const PFT_CORES: [usize; 11] = [1, 4, 7, 12, 21, 30, 48, 56, 79, 110, 128];
 /// Threads of document 000.
 const THRASH_THREADS: usize = 500;
+/// Anonymous memory of what swaps, in budgets.
+const SIZE: u64 = 4;
 /// Cores of document 002's phone, and of what else has no document.
 const FEW_CORES: usize = 8;
 /// More runs than anybody waits for.
@@ -75,6 +77,8 @@ pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
 fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> Result<Job, Error> {
     let threads = args.threads.unwrap_or(match workload {
         Workload::Thrash => THRASH_THREADS,
+        // Many wait for swap at a time.
+        Workload::SwapRetry => 4 * cores,
         // One maps, so that one is left to touch.
         Workload::Storm => cores.max(2),
         _ => cores,
@@ -101,6 +105,13 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
         job.region = region;
     }
     job.memory = args.memory.unwrap_or(job.memory);
+    if job.swap > 0 {
+        // What forks write again finds slots.
+        job.region = args.size.unwrap_or(SIZE * job.memory);
+        job.swap = job.region.saturating_mul(2);
+    }
+    job.theta = args.theta;
+    job.forks = !args.no_forks;
     job.file = args.file_size.unwrap_or(job.file);
     job.files = args.files.unwrap_or(job.files);
     job.mappers = args.mappers.unwrap_or(job.mappers);
@@ -119,7 +130,7 @@ fn mmu(text: &str) -> Result<MmuKind, Error> {
 /// The machine, before any seed has varied it.
 fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
     let default = match workload {
-        Workload::Pft | Workload::Spf => "broadwell-56",
+        Workload::Pft | Workload::Spf | Workload::Anon => "broadwell-56",
         _ => "x86-256",
     };
     let name = args.topology.as_deref().unwrap_or(default);
@@ -128,7 +139,7 @@ fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
         (Some("packed"), _) => topology.placement = Placement::Packed,
         (Some(_), _) => topology.placement = Placement::Spread,
         // A phone's cores are near each other.
-        (None, Workload::WarmStart) => topology.placement = Placement::Packed,
+        (None, Workload::WarmStart | Workload::SwapRetry) => topology.placement = Placement::Packed,
         (None, _) => {}
     }
     Ok(topology)
@@ -161,6 +172,10 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
         ([], Workload::Thrash) => {
             vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no", "default"]
         }
+        ([], Workload::SwapRetry) => {
+            vec!["retry=mmap-lock+pin=no", "pin=no", "default", "retry=held"]
+        }
+        ([], Workload::Anon) => vec!["default"],
         ([], _) => vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no"],
         (given, _) => given.iter().map(String::as_str).collect(),
     };

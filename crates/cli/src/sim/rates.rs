@@ -23,7 +23,8 @@ pub fn table(rows: &[Row]) -> String {
     };
     let rates: &[Rate] = match first.workload {
         "pft" | "spf" => &[PER_CPU, PER_SECOND],
-        "storm" => &[TOUCHES, PER_SECOND],
+        "storm" | "anon" => &[TOUCHES, PER_SECOND],
+        "swap-retry" => &[ROUNDS, PER_SECOND],
         _ => &[ROUNDS],
     };
     let policies = distinct(rows, |row| row.policy.clone());

@@ -71,6 +71,8 @@ pub struct Row {
     pub read_errors: u64,
     /// Mapped pages that reclaim took.
     pub evicted: u64,
+    /// Pages between memory and swap; null without swap.
+    pub swap: Option<Swap>,
     /// Waits for each lock, in each mode.
     pub locks: BTreeMap<String, Waits>,
     /// The longest single operations; null if none was timed.
@@ -91,6 +93,21 @@ pub struct Row {
     pub operations_per_wall_s: f64,
     /// Why the run failed, if it did.
     pub error: Option<String>,
+}
+
+/// Pages between memory and swap.
+#[derive(Debug, Clone, Serialize)]
+pub struct Swap {
+    /// Written.
+    pub pages_out: u64,
+    /// Mapped again, touched or around what was.
+    pub pages_in: u64,
+    /// Dropped without a write: swap still had them.
+    pub clean_drops: u64,
+    /// Stayed, because somebody waited for them.
+    pub rescued: u64,
+    /// Times no slot was free.
+    pub full: u64,
 }
 
 /// One lock's waits, in microseconds.
@@ -161,6 +178,7 @@ impl Row {
             bytes_read: 0,
             read_errors: 0,
             evicted: 0,
+            swap: None,
             locks: BTreeMap::new(),
             longest_waits: None,
             virtual_s: 0.0,
@@ -183,7 +201,7 @@ impl Row {
         self.accesses = outcome.touches;
         self.failed_accesses = outcome.failed_touches;
         self.rounds = outcome.rounds;
-        let in_rounds = ["thrash", "warm-start"].contains(&self.workload);
+        let in_rounds = ["thrash", "warm-start", "swap-retry"].contains(&self.workload);
         self.rounds_per_s = in_rounds.then(|| outcome.rounds_per_s());
         self.retry_mmap_drop = outcome.retry_mmap_drop;
         self.retry_io_miss = outcome.retry_io_miss;
@@ -192,6 +210,13 @@ impl Row {
         self.bytes_read = outcome.bytes_read;
         self.read_errors = outcome.read_errors;
         self.evicted = outcome.evicted;
+        self.swap = outcome.swap.map(|swap| Swap {
+            pages_out: swap.pages_out,
+            pages_in: swap.pages_in,
+            clean_drops: swap.clean_drops,
+            rescued: swap.rescued,
+            full: swap.full,
+        });
         self.locks = outcome.locks.iter().map(waits).collect();
         let longest = &outcome.longest;
         let all: [u64; WAITED] = [

@@ -33,11 +33,43 @@ pub fn tables(rows: &[Row]) -> String {
             text += &waits::tables(&cases);
             text += &warm_start(&documents());
         }
+        "swap-retry" => {
+            text += &rounds::tables(&cases);
+            text += &waits::tables(&cases);
+            text += &swap(rows);
+            text += &warm_start(&documents());
+        }
+        "anon" => {
+            text += &waits::tables(&cases);
+            text += &swap(rows);
+        }
         "storm" => text += &waits::tables(&cases),
         // Rates are all that their documents have.
         _ => return String::new(),
     }
     text
+}
+
+/// What went to swap and came back, a line for each run.
+fn swap(rows: &[Row]) -> String {
+    let header = [
+        "Case", "Cores", "Seed", "Out", "In", "Dropped", "Stayed", "Full",
+    ];
+    let mut table = plain(&header, 1);
+    for row in rows {
+        let Some(swap) = &row.swap else { continue };
+        table.add_row([
+            row.policy.clone(),
+            row.cores.to_string(),
+            row.seed.to_string(),
+            figure::whole(swap.pages_out),
+            figure::whole(swap.pages_in),
+            figure::whole(swap.clean_drops),
+            figure::whole(swap.rescued),
+            figure::whole(swap.full),
+        ]);
+    }
+    titled("Pages between memory and swap", &table)
 }
 
 fn thrash(documents: &Documents) -> String {

@@ -201,8 +201,13 @@ impl Pages {
     pub fn claim(&self, page: usize, state: PageState) -> bool {
         let word = &self.entry(page).1.word;
         let bits = state.bits();
-        // Acquire pairs with the Release in `unlock`. A bit of somebody who waited
-        // and gave up does not stay in the way.
+        // Acquire pairs with the Release in `unlock`. As a rule nobody has waited.
+        let locked = bits | LOCKED;
+        let free = word.compare_exchange(bits, locked, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_ok() {
+            return true;
+        }
+        // A bit of somebody who waited and gave up does not stay in the way.
         let locked = |now: u32| (now & !WAITED == bits).then_some(bits | LOCKED | now & WAITED);
         word.fetch_update(Ordering::Acquire, Ordering::Relaxed, locked)
             .is_ok()

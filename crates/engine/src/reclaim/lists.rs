@@ -128,8 +128,15 @@ impl Lists {
         push(&mut inner.queues, folios, folio, list);
     }
 
-    /// Takes a folio off its list.
+    /// Takes a folio off its list. The caller holds the folio lock, and the folio
+    /// is in no bucket, or has been looked up in one since.
     pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
+        // Relaxed: who puts a folio on a list has its lock, or the lock of the
+        // bucket that it is in, and the caller has had both since. One that is on
+        // none stays on none.
+        if folio.list.load(Ordering::Relaxed) == List::None as u8 {
+            return;
+        }
         unlink(&mut self.inner.lock().queues, folios, folio);
     }
 

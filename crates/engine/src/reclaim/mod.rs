@@ -86,14 +86,11 @@ impl Node {
             return false;
         };
         let short = self.budget.short_of(pages as u64);
+        // Where private memory can be evicted, none of it for a moment is no answer: it
+        // is counted after it was paid for, and paid back after it was counted out.
         self.folios_in_use() == 0
-            && !self.may_evict_anonymous()
+            && self.windows.is_empty()
             && short.is_some_and(|budget| !budget.is_shared())
-    }
-
-    /// True if private memory may be evicted: whether it can, is seen when it is tried.
-    fn may_evict_anonymous(&self) -> bool {
-        !self.windows.is_empty() && self.anonymous_pages() > 0
     }
 
     /// True if what fills the budget can be neither evicted nor let go by a

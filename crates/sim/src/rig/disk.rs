@@ -11,6 +11,7 @@
 //! Faults that it injects: pages that are bad for the whole run, drawn from the
 //! seed. A read with a bad page in it fails as a whole, after its time.
 
+use super::ring::Medium;
 use crate::job::{Job, PAGE};
 use crate::random::mix;
 use crate::world;
@@ -97,12 +98,15 @@ impl Disk {
         done
     }
 
-    /// Puts what a file has at `offset` into a buffer; returns how many bytes
-    /// that are.
-    ///
-    /// # Safety
-    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-    pub unsafe fn fill(
+    /// Whether a page cannot be read.
+    pub fn is_bad(&self, file: u64, page: u64) -> bool {
+        let drawn = mix(self.seed ^ mix(!word(file, page))) % 1_000_000;
+        drawn < self.bad_per_million
+    }
+}
+
+impl Medium for Disk {
+    unsafe fn fill(
         &self,
         file: u64,
         length: u64,
@@ -122,12 +126,6 @@ impl Disk {
             unsafe { buffer.add(at).cast::<u64>().write(word(file, page)) };
         }
         Ok(arrived as usize)
-    }
-
-    /// Whether a page cannot be read.
-    pub fn is_bad(&self, file: u64, page: u64) -> bool {
-        let drawn = mix(self.seed ^ mix(!word(file, page))) % 1_000_000;
-        drawn < self.bad_per_million
     }
 }
 

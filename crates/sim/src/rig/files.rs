@@ -65,15 +65,15 @@ impl FileMap {
 }
 
 impl Files {
-    /// Files of these sizes on the job's disk.
-    pub fn new(job: &Job, sizes: &[u64]) -> Self {
+    /// Files of these sizes on a disk.
+    pub fn new(job: &Job, disk: Arc<Disk>, sizes: &[u64]) -> Self {
         let rings = (2 * job.cores).clamp(RINGS.0, RINGS.1);
         let file = |&bytes: &u64| File {
             bytes,
             open: Mutex::new(Open::default()),
         };
         Self {
-            disk: Arc::new(Disk::new(job)),
+            disk,
             rings: (0..rings).map(|_| Arc::new(Ring::new())).collect(),
             files: sizes.iter().map(file).collect(),
             ra_pages: job.ra_pages,

@@ -1,4 +1,4 @@
-//! A process on the simulated machine: a budget, a space, page tables, files.
+//! A process on the simulated machine: a budget, a space, page tables, files, swap.
 
 mod anonymous;
 mod disk;
@@ -6,9 +6,13 @@ mod files;
 mod frames;
 mod ring;
 mod store;
+mod swap;
 
 pub use anonymous::AnonymousMap;
 pub use files::{FileMap, Files};
+
+use disk::Disk;
+use swap::SwapDisk;
 
 use crate::job::{Job, MmuKind};
 use crate::uffd::{KernelWaits, UffdMmu};
@@ -18,6 +22,7 @@ use softfault_engine::cache::{Node, NodeError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
+use softfault_engine::swap::Swap;
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::mem::ManuallyDrop;
 use sync::Arc;
@@ -60,7 +65,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// As the job says, with files of these sizes.
+    /// As the job says, with files of these sizes, and swap if it has some.
     pub fn new(job: &Job, files: &[u64]) -> Result<Arc<Self>, String> {
         let no_memory = || "no address space for the simulated memory".to_owned();
         let memory = job.memory as usize;
@@ -78,13 +83,24 @@ impl Rig {
         let policies = job.policies;
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = frames::Frames::new(memory / 4 * quarters).ok_or_else(no_memory)?;
-        let node = Node::with_policies(
-            Budget::new((memory / PAGE_SIZE) as u64),
+        let budget = Budget::new((memory / PAGE_SIZE) as u64);
+        let disk = Arc::new(Disk::new(job));
+        let swap = match job.swap {
+            0 => None,
+            bytes => {
+                let device = Arc::new(SwapDisk::new(&disk, bytes));
+                let swap = Swap::new(device, budget.clone()).ok_or_else(no_memory)?;
+                Some(Arc::new(swap))
+            }
+        };
+        let node = Node::with_swap(
+            budget,
             memory,
             mmu,
             Arc::new(frames),
             clock.clone(),
             policies,
+            swap,
         );
         let node = node.map_err(|error| match error {
             NodeError::BudgetTooSmall | NodeError::NoMemory => {
@@ -102,7 +118,7 @@ impl Rig {
             machine,
             soft,
             uffd,
-            files: Files::new(job, files),
+            files: Files::new(job, disk, files),
             clock,
         }))
     }
@@ -146,11 +162,21 @@ impl Rig {
     }
 
     /// Another space that shows what this one shows now, given up again.
-    /// With the kernel's page tables it is the process that forks, whose
-    /// windows are not for the child.
+    /// With the kernel's page tables it is the process that forks: windows of files
+    /// are not for the child, and those of anonymous memory stand still meanwhile,
+    /// as the product keeps them.
     pub fn fork(&self) -> Result<(), String> {
         if let Some(uffd) = &self.uffd {
-            uffd.kernel().fork();
+            if self.node.swap.is_none() {
+                uffd.kernel().fork(0);
+                return Ok(());
+            }
+            let mmap = self.space.mmap_lock().write();
+            let all = 0..usize::MAX;
+            (self.space).for_each_vma(&mmap, all, |vma| vma.start_write(&mmap));
+            let stopped = self.node.stop_eviction();
+            uffd.kernel().fork(uffd.pages());
+            drop(stopped);
             return Ok(());
         }
         let kind = self.node.policies.vma_lock;

@@ -9,12 +9,29 @@
 use super::disk::Disk;
 use crate::world;
 use softfault_engine::lock::Mutex;
-use softfault_engine::store::{Complete, Read, Reap};
+use softfault_engine::store::{Complete, Read, Reap, StoreError};
 use sync::atomic::Ordering::Relaxed;
 use sync::wait::WaitWord;
 
 /// Reads in flight at most, as in the product.
 const ENTRIES: usize = 256;
+
+/// Who knows what a read finds.
+pub trait Medium {
+    /// Puts what a file of `length` bytes has at `offset` into a buffer; returns
+    /// how many bytes that are.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
+    unsafe fn fill(
+        &self,
+        file: u64,
+        length: u64,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, StoreError>;
+}
 
 /// A ring.
 pub struct Ring {
@@ -72,10 +89,16 @@ impl Ring {
     }
 
     /// See [`Store::reap`](softfault_engine::Store::reap).
-    pub fn reap(&self, disk: &Disk, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
+    pub fn reap(
+        &self,
+        medium: &dyn Medium,
+        cookie: u64,
+        complete: &dyn Complete,
+        timeout_ns: u64,
+    ) -> Reap {
         let until = world::now_ns().saturating_add(timeout_ns);
         loop {
-            self.deliver(disk, complete);
+            self.deliver(medium, complete);
             // Relaxed: read before the look below, and changed after the ring
             // was; the ring's lock orders both.
             let delivered = self.delivered.load(Relaxed);
@@ -100,7 +123,7 @@ impl Ring {
     }
 
     /// Delivers all that is over and that nobody delivers yet.
-    fn deliver(&self, disk: &Disk, complete: &dyn Complete) {
+    fn deliver(&self, medium: &dyn Medium, complete: &dyn Complete) {
         loop {
             let now = world::now_ns();
             let over = {
@@ -124,7 +147,7 @@ impl Ring {
             };
             // SAFETY: lent until the completion, which is next.
             let result =
-                unsafe { disk.fill(file, file_bytes, read.offset, read.buffer, read.bytes) };
+                unsafe { medium.fill(file, file_bytes, read.offset, read.buffer, read.bytes) };
             complete.complete(read.cookie, result);
             let mut flights = self.flights.lock();
             // A completion may be followed by another read with its cookie at

@@ -1,7 +1,7 @@
 //! A file on the simulated disk, as the engine reads it.
 
 use super::disk::Disk;
-use super::ring::Ring;
+use super::ring::{Medium, Ring};
 use crate::world;
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use sync::Arc;
@@ -53,6 +53,6 @@ impl Store for FileStore {
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        self.ring.reap(&self.disk, cookie, complete, timeout_ns)
+        self.ring.reap(&*self.disk, cookie, complete, timeout_ns)
     }
 }

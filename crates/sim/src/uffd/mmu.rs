@@ -81,6 +81,11 @@ impl UffdMmu {
         }
     }
 
+    /// How many pages there are, of all windows.
+    pub fn pages(&self) -> u64 {
+        self.windows.count()
+    }
+
     /// Gives a window back to the system.
     fn unmap(&self, window: Reservation) {
         self.kernel.unmap_window();

@@ -31,7 +31,7 @@
 //! dequeueing it, setting the handler's mask and restoring the old one each
 //! take `sighand->siglock`.
 //!
-//! Left out: the kernel's VMA tree, which faults only read; its allocator and
+//! Left out: copies that the kernel makes after a fork; its VMA tree, which faults only read; its allocator and
 //! memory cgroup, which work by processor mostly; how long a thread that was
 //! interrupted had interrupts off.
 //!

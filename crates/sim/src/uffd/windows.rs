@@ -181,6 +181,13 @@ impl Windows {
         moved
     }
 
+    /// How many pages there are.
+    pub fn count(&self) -> u64 {
+        let windows = self.lock();
+        let pages = windows.values().flat_map(|window| &window.pages);
+        pages.flatten().count() as u64
+    }
+
     /// Enters a page, unless it is there.
     pub fn enter(&self, addr: usize, page: Page) {
         self.change(addr, |there| there.get_or_insert(page).first);

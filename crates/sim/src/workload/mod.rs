@@ -1,23 +1,28 @@
 //! The workloads, as the threads of a simulated machine do them: each prepares,
 //! then hands a body for every thread to `gang::run`.
 
+mod anon;
 mod gang;
 mod meeting;
+mod memory;
 mod pft;
 mod spf;
 mod storm;
+mod swap_retry;
 mod tally;
 mod thrash;
 mod touch;
 mod warm_start;
+mod zipf;
 
 use crate::job::{Job, PAGE, Progress, Workload};
-use crate::outcome::{LockRow, Mode, Outcome, Trouble};
+use crate::outcome::{LockRow, Mode, Outcome, SwapCounts, Trouble};
 use crate::rig::Rig;
 use crate::uffd::KernelWaits;
 use crate::world::{self, Config, Report};
 use gang::{Measured, Task};
 use softfault_engine::lock::WaitSnapshot;
+use softfault_engine::swap::SwapStats;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
@@ -54,6 +59,8 @@ pub(crate) fn set_sizes(job: &mut Job) {
         Workload::WarmStart => warm_start::set_sizes(job),
         Workload::Spf => spf::set_sizes(job),
         Workload::Storm => storm::set_sizes(job),
+        Workload::SwapRetry => swap_retry::set_sizes(job),
+        Workload::Anon => anon::set_sizes(job),
     }
 }
 
@@ -67,6 +74,9 @@ pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
     };
     match job.workload {
         Workload::Pft | Workload::Spf => pages("region", job.region),
+        Workload::SwapRetry | Workload::Anon => {
+            pages("region", job.region).and_then(|()| memory::check(job))
+        }
         Workload::Thrash => pages("file", job.file),
         Workload::Storm => pages("file", job.file).and_then(|()| storm::check(job)),
         Workload::WarmStart if job.files == 0 => Err(Trouble::Job("no files".to_owned())),
@@ -77,21 +87,24 @@ pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
 /// The sizes of the files that a job's threads use.
 fn files(job: &Job) -> Vec<u64> {
     match job.workload {
-        Workload::Pft | Workload::Spf => Vec::new(),
+        Workload::Pft | Workload::Spf | Workload::SwapRetry | Workload::Anon => Vec::new(),
         Workload::Thrash => thrash::files(job),
         Workload::WarmStart => warm_start::files(job),
         Workload::Storm => storm::files(job),
     }
 }
 
-fn tasks(job: &Job) -> Vec<Task> {
-    match job.workload {
+/// The threads; what they need and do not make themselves is there.
+fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
+    Ok(match job.workload {
         Workload::Pft => pft::tasks(job),
         Workload::Thrash => thrash::tasks(job),
         Workload::WarmStart => warm_start::tasks(job),
         Workload::Spf => spf::tasks(job),
         Workload::Storm => storm::tasks(job),
-    }
+        Workload::SwapRetry => swap_retry::tasks(job, memory::Memory::populated(job, rig)?),
+        Workload::Anon => anon::tasks(job, memory::Memory::populated(job, rig)?),
+    })
 }
 
 /// What is counted, at one moment.
@@ -104,6 +117,7 @@ struct Counts {
     bytes_read: u64,
     read_errors: u64,
     evicted: u64,
+    swap: Option<SwapCounts>,
     mmap_read: WaitSnapshot,
     mmap_write: WaitSnapshot,
     vma_write: WaitSnapshot,
@@ -114,17 +128,27 @@ impl Counts {
     fn of(rig: &Rig) -> Self {
         let stats = &rig.node.stats;
         let locks = rig.space.lock_stats();
+        let swap = rig.node.swap.as_ref().map(|swap| &swap.stats);
+        let of_swap = |count: fn(&SwapStats) -> u64| swap.map_or(0, count);
         Self {
             served: stats.minor_faults.get()
                 + stats.major_faults.get()
                 + stats.spurious.get()
                 + stats.anonymous_faults.get(),
-            retry_mmap_drop: stats.retry_mmap_drop.get(),
-            retry_io_miss: stats.retry_io_miss.get(),
+            retry_mmap_drop: stats.retry_mmap_drop.get()
+                + of_swap(|swap| swap.retry_mmap_drop.get()),
+            retry_io_miss: stats.retry_io_miss.get() + of_swap(|swap| swap.retry_io_miss.get()),
             memory_waits: stats.memory_waits.get(),
             bytes_read: stats.bytes_read.get(),
             read_errors: stats.read_errors.get(),
             evicted: stats.evicted.get(),
+            swap: swap.map(|swap| SwapCounts {
+                pages_out: swap.pages_out.get(),
+                pages_in: swap.pages_in.get(),
+                clean_drops: swap.clean_drops.get(),
+                rescued: swap.rescued.get(),
+                full: swap.full.get(),
+            }),
             mmap_read: locks.mmap_read,
             mmap_write: locks.mmap_write,
             vma_write: locks.vma_write,
@@ -136,7 +160,7 @@ impl Counts {
 /// The whole run, on the machine.
 fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Outcome, Trouble> {
     let rig = Rig::new(job, &files(job)).map_err(Trouble::Job)?;
-    let tasks = tasks(job);
+    let tasks = tasks(job, &rig).map_err(Trouble::Failed)?;
     let before = Cell::new(Counts::default());
     let measured = gang::run(job, &rig, tasks, watch, || before.set(Counts::of(&rig)))?;
     let outcome = outcome(job, measured, before.get(), Counts::of(&rig));
@@ -184,6 +208,13 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         bytes_read: after.bytes_read - before.bytes_read,
         read_errors: after.read_errors - before.read_errors,
         evicted: after.evicted - before.evicted,
+        swap: after.swap.zip(before.swap).map(|(a, b)| SwapCounts {
+            pages_out: a.pages_out - b.pages_out,
+            pages_in: a.pages_in - b.pages_in,
+            clean_drops: a.clean_drops - b.clean_drops,
+            rescued: a.rescued - b.rescued,
+            full: a.full - b.full,
+        }),
         locks,
         longest: tally.longest,
         report: Report {

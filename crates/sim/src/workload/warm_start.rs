@@ -22,13 +22,13 @@ use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What the threads in the background add to their nice value.
-const NICER: i8 = 10;
+pub const NICER: i8 = 10;
 /// The largest file.
 const LARGEST: u64 = 8 << 20;
 /// The largest file that the thread of normal priority takes.
 const SMALL: u64 = 64 << 10;
 /// Between two of its files, in virtual nanoseconds.
-const PRIORITY_PAUSE: u64 = 1_000_000;
+pub const PRIORITY_PAUSE: u64 = 1_000_000;
 /// Between two forks.
 const FORK_PAUSE: u64 = 20_000_000;
 /// The budget.
@@ -76,12 +76,13 @@ pub fn tasks(job: &Job) -> Vec<Task> {
         works: false,
         body: Box::new(move |member| draws(member, seed)),
     });
-    tasks.push(Task {
+    let fork = Task {
         name: "fork".to_owned(),
         nice: 0,
         works: false,
         body: Box::new(forks),
-    });
+    };
+    tasks.extend(job.forks.then_some(fork));
     tasks
 }
 
@@ -135,7 +136,8 @@ fn draws(member: &mut Member, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn forks(member: &mut Member) -> Result<(), String> {
+/// A fork of the space, given up at once, and again.
+pub fn forks(member: &mut Member) -> Result<(), String> {
     loop {
         member.timed(Waited::Fork, |member| member.rig.fork())?;
         world::sleep_until_ns(world::now_ns() + FORK_PAUSE);

@@ -6,6 +6,14 @@ use softfault_sim::{Job, MmuKind, Trouble, Workload, run, run_watched};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
+/// Whose faults wait for the disk while others map and unmap.
+const WAIT_FOR_DISK: [Workload; 4] = [
+    Workload::Thrash,
+    Workload::WarmStart,
+    Workload::Storm,
+    Workload::SwapRetry,
+];
+
 #[test]
 fn each_does_something_on_every_number_of_cores() {
     for workload in Workload::ALL {
@@ -73,7 +81,7 @@ fn the_kernel_beneath_costs() {
 
 #[test]
 fn every_policy_comes_to_its_end() {
-    for workload in [Workload::Thrash, Workload::WarmStart, Workload::Storm] {
+    for workload in WAIT_FOR_DISK {
         for retry in ["vma-lock", "mmap-lock", "held"] {
             for pin in ["yes", "no"] {
                 for (lock, mmu) in [("refcount", Soft), ("rwsem", Uffd)] {
@@ -94,7 +102,7 @@ fn every_policy_comes_to_its_end() {
 
 #[test]
 fn a_bad_disk_is_an_error_and_no_hang() {
-    for workload in [Workload::Thrash, Workload::WarmStart, Workload::Storm] {
+    for workload in WAIT_FOR_DISK {
         for retry in ["vma-lock", "mmap-lock", "held"] {
             let mut job = small::job(workload, 4);
             job.policies = format!("retry={retry}").parse().unwrap();
@@ -138,6 +146,14 @@ fn what_cannot_be_run_is_said() {
     assert!(wrong(&|job| job.region = 100).contains("no whole pages"));
     assert!(wrong(&|job| job.memory = 1 << 20).contains("too small"));
     assert!(wrong(&|job| job.seconds = 0.0).contains("seconds"));
+    assert!(wrong(&|job| job.theta = 1.0).contains("below 1"));
+    assert!(
+        wrong(&|job| {
+            *job = small::job(Workload::Anon, 4);
+            job.swap = job.region / 2;
+        })
+        .contains("of swap")
+    );
     assert!(
         wrong(&|job| {
             job.workload = Workload::Storm;

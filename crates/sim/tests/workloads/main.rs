@@ -4,6 +4,7 @@ mod all;
 mod pft;
 mod retries;
 mod small;
+mod swap;
 
 /// So that what is shared by mistake is shared here too.
 #[global_allocator]

@@ -17,7 +17,7 @@ fn reads(outcome: &Outcome) -> u64 {
 
 #[test]
 fn only_the_baseline_comes_back_under_mmap_lock() {
-    for workload in [Workload::Thrash, Workload::WarmStart] {
+    for workload in [Workload::Thrash, Workload::WarmStart, Workload::SwapRetry] {
         let before = outcome(workload, "retry=mmap-lock+pin=no");
         let after = outcome(workload, "pin=no");
         assert!(before.retry_mmap_drop > 0 && after.retry_mmap_drop > 0);

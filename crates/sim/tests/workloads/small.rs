@@ -87,6 +87,12 @@ pub fn job(workload: Workload, cores: usize) -> Job {
             job.file = 32 << 20;
             job.seconds = 0.01;
         }
+        Workload::SwapRetry | Workload::Anon => {
+            job.memory = 8 << 20;
+            job.region = 32 << 20;
+            job.swap = 2 * job.region;
+            job.seconds = 0.03;
+        }
         Workload::WarmStart => {
             job.memory = 16 << 20;
             job.files = 60;

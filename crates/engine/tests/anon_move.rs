@@ -1,0 +1,316 @@
+//! Private memory that moves to a longer window: bytes, states, slots and what is
+//! charged.
+
+mod failing;
+
+use failing::{Failing, NEVER};
+use softfault_engine::anon::{Anonymous, MoveError, PageState};
+use softfault_engine::budget::Budget;
+use softfault_engine::cache::Node;
+use softfault_engine::fault::{self, NeverInterrupted, Populated};
+use softfault_engine::mm::{
+    AddressSpace, Advice, Attributes, Backing, Machine, MmError, Protection,
+};
+use softfault_engine::mmu::{MmuError, SoftMmu};
+use softfault_engine::policy::Policies;
+use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::{Rig, TestFrames, TestSwap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// More than a page table has.
+const PAGES: usize = 1300;
+
+fn rig() -> Rig {
+    let swap = TestSwap::with_queue(4 * PAGES, 4);
+    Rig::with_swap(4096, Policies::default(), &swap)
+}
+
+fn map(rig: &Rig) -> Arc<Anonymous> {
+    let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+    let attributes = Attributes {
+        backing: Backing::Anonymous(anon.clone()),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    anon
+}
+
+fn at(anon: &Anonymous, pages: Range<usize>) -> Range<usize> {
+    let start = anon.addresses().start;
+    start + pages.start * PAGE_SIZE..start + pages.end * PAGE_SIZE
+}
+
+fn slots(rig: &Rig) -> u32 {
+    rig.node.swap.as_ref().unwrap().slots.used()
+}
+
+/// Pages of every kind: what each of them is to be, and its byte.
+fn fill(rig: &Rig, anon: &Anonymous) -> Vec<u8> {
+    let byte = |page: usize| match page % 7 {
+        // Zeros without memory, and nothing at all.
+        5 | 6 => 0,
+        _ => (page % 250) as u8 + 1,
+    };
+    let start = |page: usize| at(anon, page..page + 1).start;
+    for page in (0..PAGES).filter(|&page| byte(page) != 0) {
+        rig.write(start(page), &[byte(page)]).unwrap();
+    }
+    let pages = |from: usize| (from..PAGES).step_by(7);
+    // In swap, and back from there so late that they come clean.
+    for page in pages(0).chain(pages(1)) {
+        rig.space.page_out(at(anon, page..page + 1)).unwrap();
+    }
+    let other = map(rig);
+    for _ in 0..4 * 4096 / PAGES + 2 {
+        for page in 0..PAGES {
+            rig.write(at(&other, page..page + 1).start, &[1]).unwrap();
+        }
+        rig.space.page_out(other.addresses()).unwrap();
+    }
+    rig.unmap(other.addresses());
+    for page in pages(1).chain(pages(5)) {
+        rig.touch(start(page)).unwrap();
+    }
+    for page in pages(2).step_by(3) {
+        let range = at(anon, page..page + 1);
+        let locked = fault::lock(&rig.space, range, true, &NeverInterrupted);
+        assert_eq!(locked, Populated::Done);
+    }
+    (0..PAGES).map(byte).collect()
+}
+
+fn states(anon: &Anonymous) -> Vec<PageState> {
+    let start = anon.addresses().start;
+    let state = |page: usize| anon.page_state(start + page * PAGE_SIZE);
+    (0..PAGES).map(state).collect()
+}
+
+#[track_caller]
+fn check(rig: &Rig, anon: &Anonymous, bytes: &[u8]) {
+    for (page, &byte) in bytes.iter().enumerate() {
+        let start = at(anon, page..page + 1).start;
+        let mut found = [0; 2];
+        rig.read(start, &mut found).unwrap();
+        assert_eq!(found, [byte, 0], "page {page}");
+    }
+}
+
+fn unlock_all(rig: &Rig, anon: &Anonymous) {
+    fault::unlock(&rig.space, at(anon, 0..PAGES));
+}
+
+#[test]
+fn each_page_is_what_it_was() {
+    let rig = rig();
+    let before = rig.node.budget.charged();
+    let old = map(&rig);
+    let bytes = fill(&rig, &old);
+    let advised = rig.space.madvise(at(&old, 100..700), Advice::Random);
+    advised.unwrap();
+    let (was, used, vmas) = (states(&old), slots(&rig), rig.space.map_count());
+    assert!(was.iter().any(|state| state.is_zero()));
+    assert!(was.iter().any(|state| state.is_clean() && !state.is_zero()));
+    assert!(was.iter().any(|state| state.is_swapped()));
+    assert!(was.iter().any(|state| state.stays()));
+    let (charged, residents) = (rig.node.budget.charged(), old.resident_pages());
+    let present = rig.mmu.present_pages();
+
+    let new = old.longer(2 * PAGES * PAGE_SIZE).unwrap();
+    let moved = (2 * PAGES - 5) * PAGE_SIZE;
+    let end = old.addresses().end;
+    rig.space.move_to(&old, end, &new, moved).unwrap();
+    assert_eq!(states(&new), was);
+    assert_eq!(states(&old), [PageState::ABSENT; PAGES]);
+    assert_eq!((old.resident_pages(), new.resident_pages()), (0, residents));
+    assert_eq!((old.swap_slots(), slots(&rig)), (0, used));
+    assert_eq!(rig.mmu.present_pages(), present);
+    assert_eq!(rig.space.map_count(), vmas);
+    // Tables of the old window are paid back with it, and nobody has it any more.
+    assert!(Anonymous::is_unused(&old));
+    drop(old);
+    assert_eq!(rig.node.budget.charged(), charged);
+
+    check(&rig, &new, &bytes);
+    let last = new.addresses().start + moved - 1;
+    assert_eq!(rig.touch(last), Ok(0));
+    assert!(rig.touch(last + 1).is_err());
+    rig.evict_all();
+    let stay = |anon: &Anonymous| anon.count_pages(at(anon, 0..PAGES), |state| state.stays());
+    assert_eq!(stay(&new), was.iter().filter(|state| state.stays()).count());
+    check(&rig, &new, &bytes);
+    for page in 0..PAGES {
+        rig.write(at(&new, page..page + 1).start, &[9]).unwrap();
+    }
+    check(&rig, &new, &[9; PAGES]);
+    unlock_all(&rig, &new);
+    rig.unmap(new.addresses());
+    drop(new);
+    assert!(rig.node.budget.charged() <= before + 8, "words of slots");
+    rig.finish();
+}
+
+#[test]
+fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
+    let rig = rig();
+    let old = map(&rig);
+    let bytes = fill(&rig, &old);
+    let new = old.longer(2 * PAGES * PAGE_SIZE).unwrap();
+    let end = old.addresses().end;
+    // All that could go is locked.
+    let locked = fault::lock(&rig.space, old.addresses(), true, &NeverInterrupted);
+    assert_eq!(locked, Populated::Done);
+    let was = states(&old);
+    let mut taken = 0;
+    while rig.node.budget.try_charge(1, 0) {
+        taken += 1;
+    }
+    let refused = rig.space.move_to(&old, end, &new, PAGES * PAGE_SIZE);
+    assert_eq!(refused, Err(MoveError::Budget));
+    assert_eq!(states(&old), was);
+    assert_eq!(new.resident_pages(), 0);
+    rig.node.budget.uncharge(taken);
+    check(&rig, &old, &bytes);
+
+    let beyond = old.longer(PAGES * PAGE_SIZE).unwrap();
+    for (end, bytes, error) in [
+        (end, (PAGES - 1) * PAGE_SIZE, MmError::Overflow),
+        (end, (PAGES + 1) * PAGE_SIZE, MmError::Overflow),
+        (end - 10 * PAGE_SIZE, PAGES * PAGE_SIZE, MmError::Unmapped),
+    ] {
+        let refused = rig.space.move_to(&old, end, &beyond, bytes);
+        assert_eq!(refused, Err(MoveError::Mappings(error)));
+    }
+    check(&rig, &old, &bytes);
+    unlock_all(&rig, &old);
+    drop((new, beyond, old));
+    rig.finish();
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// A move that ends somewhere in the middle: all goes back.
+#[test]
+fn what_cannot_be_moved_goes_back() {
+    let mmu = Arc::new(SoftMmu::new());
+    let failing = Arc::new(Failing {
+        mmu: mmu.clone(),
+        left: AtomicUsize::new(NEVER),
+    });
+    let frames = TestFrames::new(1 << 10);
+    let (pages, clock) = (2048, Arc::new(Still));
+    let bytes = pages as usize * PAGE_SIZE;
+    let (tables, policies) = (failing.clone(), Policies::default());
+    let budget = Budget::new(pages);
+    let node = Node::with_swap(budget, bytes, tables, frames, clock.clone(), policies, None);
+    let node = node.unwrap();
+    let before = node.budget.charged();
+    let space = AddressSpace::with_lock(Machine::new(64), clock, policies.vma_lock).unwrap();
+    let mut core = mmu.core().unwrap();
+
+    let mut home = Anonymous::new(node.clone(), PAGES * PAGE_SIZE).unwrap();
+    let attributes = Attributes {
+        backing: Backing::Anonymous(home.clone()),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    space.mmap(home.addresses(), attributes).unwrap();
+    let mut bytes = [0_u8; PAGES];
+    let write = |home: &Anonymous, core: &mut _, bytes: &mut [u8], step: usize| {
+        for page in (0..PAGES).step_by(step) {
+            bytes[page] = bytes[page].wrapping_add(step as u8);
+            let start = at(home, page..page + 1).start;
+            fault::write_at(core, &space, start, &[bytes[page]], &NeverInterrupted).unwrap();
+        }
+    };
+    write(&home, &mut core, &mut bytes, 2);
+    let (mut failed, mut went) = (0, 0);
+    for left in [0, 1, 300, 512, 600, 1023, 1024, 1200, 1299, 1300, 5000] {
+        let was = states(&home);
+        let charged = node.budget.charged();
+        let new = home.longer(2 * PAGES * PAGE_SIZE).unwrap();
+        failing.left.store(left, Ordering::Relaxed);
+        let end = home.addresses().start + PAGES * PAGE_SIZE;
+        let moved = space.move_to(&home, end, &new, PAGES * PAGE_SIZE);
+        match moved {
+            Ok(()) => {
+                went += 1;
+                home = new;
+            }
+            Err(error) => {
+                assert_eq!(error, MoveError::Mmu(MmuError::NoMemory));
+                failed += 1;
+                assert_eq!(new.resident_pages(), 0);
+                drop(new);
+                assert_eq!(node.budget.charged(), charged);
+            }
+        }
+        assert_eq!(states(&home), was);
+        for (page, &byte) in bytes.iter().enumerate() {
+            let (start, mut found) = (at(&home, page..page + 1).start, [0]);
+            fault::read_at(&mut core, &space, start, &mut found, &NeverInterrupted).unwrap();
+            assert_eq!(found, [byte], "page {page}");
+        }
+        write(&home, &mut core, &mut bytes, 9);
+    }
+    assert_eq!((failed, went), (9, 2));
+    space.exit(|_, _| {});
+    drop(home);
+    assert_eq!(mmu.present_pages(), 0);
+    assert_eq!(node.budget.charged(), before);
+}
+
+#[test]
+fn others_evict_and_advise_meanwhile() {
+    let rig = rig();
+    let mut anon = map(&rig);
+    let bytes = fill(&rig, &anon);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                rig.evict_all();
+            }
+        });
+        scope.spawn(|| {
+            // Wherever it is.
+            while !ends.load(Ordering::Relaxed) {
+                let (mut from, all) = (0, 1 << 44);
+                while let Some(start) = rig.space.next_mapped(from).filter(|&start| start < all) {
+                    let range = start..start + 64 * PAGE_SIZE;
+                    let _ = rig.space.will_need(range.clone());
+                    let _ = rig.space.cold(range.clone());
+                    let _ = rig.space.page_out(range);
+                    from = start + 100 * PAGE_SIZE;
+                }
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..60 {
+                let new = anon.longer(PAGES * PAGE_SIZE).unwrap();
+                let end = anon.addresses().end;
+                let moved = rig.space.move_to(&anon, end, &new, PAGES * PAGE_SIZE);
+                moved.unwrap();
+                let old = core::mem::replace(&mut anon, new);
+                while !Anonymous::is_unused(&old) {
+                    std::thread::yield_now();
+                }
+                drop(old);
+                check(&rig, &anon, &bytes);
+            }
+        }));
+        ends.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+    unlock_all(&rig, &anon);
+    drop(anon);
+    rig.finish();
+}
