@@ -228,7 +228,7 @@ impl Trial {
     /// What an answer depends on beside the source.
     fn key(&self, mutation: &Mutation, world: World) -> String {
         let effort = match (mutation.named(world), self.named) {
-            (Some(_), _) => "named".into(),
+            (Some(catch), _) => format!("{}::{}", catch.file, catch.test),
             (None, true) => "none".into(),
             (None, false) => format!("{} s", self.seconds.as_secs()),
         };

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! None of these has a lock of the model: whatever orders two accesses is the
-//! engine's. A slot that is read and was never written, or is given up meanwhile, ends
+//! engine's. But loom tries another order only of what it sees: each access to a page
+//! counts in an atomic, Relaxed, which hands nothing over. A slot that is read and was never written, or is given up meanwhile, ends
 //! the model.
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreErr
 use softfault_engine_loom::swap::{Swap, SwapDevice};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
 
+use loom::sync::atomic::{AtomicU32, Ordering};
+
 use super::Still;
 
 /// Where the first window is.
@@ -46,13 +49,29 @@ struct Page {
 /// Memory of one window.
 pub struct Hardware {
     pages: Mutex<BTreeMap<usize, Page>>,
+    /// Accesses to each page, for loom to put them in order.
+    steps: [AtomicU32; 2],
     /// What `bytes` points to: a page's number when it was asked for.
     shown: Box<[Mutex<u32>; 4]>,
 }
 
 impl Hardware {
+    /// An access to a page comes now, or later.
+    fn step(&self, addr: usize) {
+        self.steps[(addr - FIRST) / PAGE_SIZE].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same, for all pages of some ranges.
+    fn step_all(&self, ranges: &[Range<usize>]) {
+        let pages = (FIRST..).step_by(PAGE_SIZE).take(self.steps.len());
+        pages
+            .filter(|addr| ranges.iter().any(|range| range.contains(addr)))
+            .for_each(|addr| self.step(addr));
+    }
+
     /// Adds one to the number of a page, as a processor does: `false` for a fault.
     fn add(&self, addr: usize) -> bool {
+        self.step(addr);
         match self.pages.lock().unwrap().get_mut(&addr) {
             Some(page) if page.writable => {
                 page.number += 1;
@@ -63,11 +82,13 @@ impl Hardware {
     }
 
     fn load(&self, addr: usize) -> Option<u32> {
+        self.step(addr);
         let pages = self.pages.lock().unwrap();
         pages.get(&addr).map(|page| page.number)
     }
 
     fn map(&self, addr: usize, number: u32, writable: bool) {
+        self.step(addr);
         let page = Page { number, writable };
         let before = self.pages.lock().unwrap().insert(addr, page);
         assert!(before.is_none(), "mapped twice");
@@ -115,12 +136,14 @@ impl Mmu for Hardware {
     }
 
     fn protect(&self, ranges: &[Range<usize>]) {
+        self.step_all(ranges);
         for (&addr, page) in self.pages.lock().unwrap().iter_mut() {
             page.writable &= !ranges.iter().any(|range| range.contains(&addr));
         }
     }
 
     fn make_writable(&self, _: &Reservation, addr: usize) -> Result<(), MmuError> {
+        self.step(addr);
         if let Some(page) = self.pages.lock().unwrap().get_mut(&addr) {
             page.writable = true;
         }
@@ -143,6 +166,7 @@ impl Mmu for Hardware {
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {
+        self.step_all(ranges);
         let mut pages = self.pages.lock().unwrap();
         pages.retain(|addr, _| !ranges.iter().any(|range| range.contains(addr)));
     }
@@ -256,6 +280,7 @@ impl Private {
         let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
         let hardware = Arc::new(Hardware {
             pages: Mutex::default(),
+            steps: Default::default(),
             shown: Box::default(),
         });
         let device = Arc::new(Device {
