@@ -245,6 +245,15 @@ impl AnonWorld for SoftWorld {
         is_resident(&self.spaces[&space], ARENA + page * PAGE_SIZE)
     }
 
+    fn check_all(&self) {
+        if self.swap.is_some() {
+            // Whatever was charged, somebody has.
+            let node = &self.rig.node;
+            let charged = node.budget.charged() - self.taken;
+            assert_eq!(charged, node.charged_pages(), "pages that are charged");
+        }
+    }
+
     fn check(&self, space: usize, paid: Paid) {
         let space = &self.spaces[&space];
         let mmap = space.mmap_lock().read();

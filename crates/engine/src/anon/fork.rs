@@ -76,14 +76,14 @@ impl Anonymous {
     /// Copies what `parent` has in a span of its window. After an error nothing of it is
     /// here.
     fn copy_span(&self, parent: &Self, span: &Range<usize>) -> Result<(), Refused> {
-        let pages = parent.page_range(span);
-        for page in pages.clone() {
+        // No fault pays for words meanwhile: those that are in use stay the same.
+        parent.for_used(span.clone(), |page| {
             parent.pages.lock_bare(page);
-        }
-        let copied = self.copy_locked(parent, span, pages.clone());
-        for page in pages {
+        });
+        let copied = self.copy_locked(parent, span, parent.page_range(span));
+        parent.for_used(span.clone(), |page| {
             parent.pages.unlock(page, parent.pages.state(page));
-        }
+        });
         copied
     }
 

@@ -33,6 +33,14 @@ impl Anonymous {
         count
     }
 
+    /// Pages that are charged for it, with words and tables, by counting. Exact while
+    /// nobody changes it.
+    pub fn charged_pages(&self) -> u64 {
+        let is_charged = |state: PageState| state.is_resident() && !state.is_zero();
+        let pages = self.count_pages(self.addresses(), is_charged) as u64;
+        pages + self.pages.paid_pages() + self.window.charged_tables()
+    }
+
     /// Slots that its pages have. Exact while nobody changes it.
     pub fn swap_slots(&self) -> usize {
         let pages = self.pages.count();

@@ -97,7 +97,7 @@ impl Anonymous {
     }
 
     /// Calls `each` with the pages of a range of addresses that may be something.
-    fn for_used(&self, range: Range<usize>, mut each: impl FnMut(usize)) {
+    pub(super) fn for_used(&self, range: Range<usize>, mut each: impl FnMut(usize)) {
         let pages = self.page_range(&range);
         let mut next = self.pages.next_used(pages.start);
         while next < pages.end {

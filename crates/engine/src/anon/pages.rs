@@ -199,7 +199,10 @@ impl Pages {
     /// The same, without the guard: [`unlock`](Self::unlock) ends it.
     #[inline]
     pub fn claim(&self, page: usize, state: PageState) -> bool {
-        let word = &self.entry(page).1.word;
+        let (paid, entry) = self.entry(page);
+        let word = &entry.word;
+        // Else nobody would see what it becomes.
+        debug_assert!(paid.word.load(Ordering::Relaxed) != 0, "words not paid for");
         let bits = state.bits();
         // Acquire pairs with the Release in `unlock`. As a rule nobody has waited.
         let locked = bits | LOCKED;

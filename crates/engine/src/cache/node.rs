@@ -238,6 +238,17 @@ impl Node {
         self.pinned.load(Ordering::Relaxed)
     }
 
+    /// Pages that are charged for what the node itself has, and for private memory that
+    /// can be evicted, by counting: all that the budget has been charged with, where no
+    /// page of a file is mapped. Exact while nobody uses the node.
+    pub fn charged_pages(&self) -> u64 {
+        let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
+        let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
+        let slots = (self.swap.as_ref()).map_or(0, |swap| swap.slots.charged_pages());
+        let fixed = self.fixed + frames as u64 + *self.shares.lock();
+        fixed + slots + self.windows.charged_pages()
+    }
+
     /// Folios that are not free, in the index or not.
     pub fn folios_in_use(&self) -> usize {
         self.used.load(Ordering::Relaxed) // As in `alloc_folio`.

@@ -223,6 +223,19 @@ impl Window {
         start..(start + TABLE_SPAN).min(self.reservation.range().end)
     }
 
+    /// Pages that are charged for the tables of this window: its own, and page tables.
+    /// Exact while nobody maps or unmaps there.
+    pub(crate) fn charged_tables(&self) -> u64 {
+        let spans = self.spans(self.reservation.range());
+        let used = |span: &Range<usize>| self.slot(span.start).1.load(Ordering::Relaxed) != 0;
+        let page_tables = spans.filter(used).count() as u64;
+        let pages = 0..self.bytes / PAGE_SIZE;
+        // SAFETY: within the table.
+        let word = |page: usize| unsafe { self.words.add(page * WORDS).as_ref() };
+        let paid = pages.filter(|&page| word(page).load(Ordering::Relaxed) != 0);
+        page_tables + paid.count() as u64 * TABLE_PAGES
+    }
+
     /// Pays back the pages of this table; the window has no residents.
     pub fn uncharge_table(&self, budget: &Budget) {
         for page in 0..self.bytes / PAGE_SIZE {

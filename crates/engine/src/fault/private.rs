@@ -23,6 +23,11 @@ pub(super) fn install(
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
     let first = cache.page(addr) as usize;
+    // A folio that was read ahead may reach to words that nobody needed yet.
+    let budget = &node.budget;
+    if !view.pages.pay_for(first, budget) || !view.pages.pay_for(first + pages - 1, budget) {
+        return Err(Refused::Memory);
+    }
     // While they are locked, nobody gives up what they were read from.
     let mut locks = [const { None }; BLOCK_PAGES];
     for (page, lock) in (first..).zip(&mut locks[..pages]) {

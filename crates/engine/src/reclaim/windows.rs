@@ -99,6 +99,13 @@ impl Windows {
         }
     }
 
+    /// Pages that are charged for all of them.
+    pub(crate) fn charged_pages(&self) -> u64 {
+        let inner = self.inner.lock();
+        let windows = inner.entries.iter().map(|entry| Busy(entry.anon));
+        windows.map(|window| window.get().charged_pages()).sum()
+    }
+
     /// True if there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.inner.lock().entries.is_empty()

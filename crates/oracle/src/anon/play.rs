@@ -84,6 +84,9 @@ pub trait AnonWorld: Sync {
         true
     }
 
+    /// Asserts what holds of all spaces together.
+    fn check_all(&self) {}
+
     /// Asserts what always holds, and that as many pages of a space are paid
     /// for as there should be.
     fn check(&self, _space: usize, _paid: Paid) {}
@@ -129,6 +132,7 @@ impl Play<'_, '_> {
 
     fn check(&self) {
         for (model, world) in self.models.iter().zip(self.worlds.iter()) {
+            world.check_all();
             for space in model.spaces() {
                 world.check(space, model.paid(space));
                 for page in model.locked(space) {

@@ -153,6 +153,11 @@ impl Slots {
         (self.word(slot)).is_some_and(|word| word.load(Acquire) != 0)
     }
 
+    /// Pages of the table that are charged.
+    pub fn charged_pages(&self) -> u64 {
+        self.table.pages(self.hand.lock().paid)
+    }
+
     /// Slots that are ours to give out.
     pub fn count(&self) -> u32 {
         self.table.count()
