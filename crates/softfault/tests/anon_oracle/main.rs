@@ -1,0 +1,157 @@
+//! Random operations on softfault's private memory and on the kernel's, in processes
+//! that fork: both must show what the model says, byte by byte, and every touched page is
+//! paid for; and the same where most of it is in a swap file.
+//!
+//! ```text
+//!   SOFTFAULT_ORACLE_OPERATIONS=1_000_000   so many operations in `a_long_run`
+//! ```
+//!
+//! | file | has |
+//! |---|---|
+//! | `world` | all spaces, each of which is a process, and who is asked |
+//! | `process` | one of them, and how it forks |
+//! | `wire` | what is asked and answered |
+//! | `memory`, `softfault_side`, `kernel` | private memory of one process, on each side |
+//! | `places` | where pages are, and touches |
+
+#[path = "../child/mod.rs"]
+mod child;
+mod kernel;
+mod memory;
+mod places;
+mod process;
+mod softfault_side;
+mod wire;
+mod world;
+
+use kernel::Kernel;
+use places::PAGE;
+use proptest::prelude::*;
+use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
+use softfault::{Builder, Engine, Swap};
+use softfault_oracle::{COPIED_PAGES, Op, any_anon_op, any_swap_op, byte_at, play_anon};
+use softfault_side::Softfault;
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use world::{Processes, View};
+
+/// The file that private copies are made of.
+fn copied_file() -> File {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: only another number each time.
+    let name = format!(
+        "copied-{}-{}",
+        std::process::id(),
+        MADE.fetch_add(1, Relaxed)
+    );
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let pages = (0..(COPIED_PAGES * PAGE) as u64).map(|at| byte_at(0, at));
+    std::fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
+/// Seeds that failed once are kept beside the sources, and tried first.
+fn config(cases: u32) -> ProptestConfig {
+    let kept = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/proptest-regressions/anon_oracle.txt"
+    );
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Runs a test in a process of its own: its engines are inherited by each child, and so
+/// would those of other tests be.
+fn alone(test: &str, run: impl FnOnce()) {
+    match child::scenario() {
+        Some(_) => run(),
+        None => child::succeeds(test, "alone"),
+    }
+}
+
+#[test]
+fn both_show_the_same() {
+    alone("both_show_the_same", || {
+        let mut runner = TestRunner::new(config(60));
+        let list = proptest::collection::vec(any_anon_op(), 1..60);
+        let played = runner.run(&list, |ops| {
+            play(Engine::builder().memory(24 << 20), ops);
+            Ok(())
+        });
+        played.unwrap();
+    });
+}
+
+#[test]
+fn both_show_the_same_from_swap() {
+    alone("both_show_the_same_from_swap", || {
+        let mut runner = TestRunner::new(config(60));
+        let memory = prop_oneof![Just(8usize << 20), Just(10 << 20)];
+        let list = proptest::collection::vec(any_swap_op(false), 1..60);
+        let played = runner.run(&(memory, list), |(memory, ops)| {
+            play(swapping(memory), ops);
+            Ok(())
+        });
+        played.unwrap();
+    });
+}
+
+/// With more swap than a list ever has in use: what is inherited stays while children
+/// live.
+fn swapping(memory: usize) -> Builder {
+    let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(512 << 20);
+    Engine::builder().memory(memory).swap(swap)
+}
+
+fn play(engine: Builder, ops: Vec<Op>) {
+    let engine = engine.build().unwrap();
+    let softfault = Softfault::new(engine, copied_file());
+    let processes = Processes::new(softfault, Kernel::new(copied_file()));
+    let processes = Arc::new(RwLock::new(processes));
+    let view = |side| View {
+        processes: processes.clone(),
+        side,
+    };
+    let first = Op::MapZeros {
+        space: 0,
+        pages: 300..1500,
+    };
+    let ops: Vec<_> = std::iter::once(first).chain(ops).collect();
+    play_anon(&mut [&mut view(0), &mut view(1)], &ops);
+    processes.write().unwrap().finish();
+}
+
+/// As many operations as the environment says, most pages in swap.
+#[test]
+fn a_long_run() {
+    alone("a_long_run", long_run);
+}
+
+fn long_run() {
+    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
+    let operations: usize = text.replace('_', "").parse().unwrap();
+    const LIST: usize = 400;
+    let lists = operations.div_ceil(LIST);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..config(lists as u32)
+    };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let list = proptest::collection::vec(any_swap_op(false), LIST);
+    let played = runner.run(&list, |ops| {
+        play(swapping(9 << 20), ops);
+        Ok(())
+    });
+    played.unwrap();
+    println!("{} operations", lists * LIST);
+}

@@ -1,0 +1,50 @@
+//! One side's private memory of one process.
+
+use crate::places::{PAGE, Places};
+use softfault_engine::mm::MmError;
+use softfault_oracle::{Expected, MemoryVerb, Paid};
+use std::ops::Range;
+
+/// What obeys in one process. Pages are those of the arena.
+pub trait Memory: Sync {
+    /// Where they are.
+    fn places(&self) -> &Places;
+    /// Maps zeros, or a private copy of pages of the file.
+    fn map(&mut self, pages: Range<usize>, from: Option<usize>) -> Result<(), MmError>;
+    fn unmap(&mut self, pages: Range<usize>);
+    /// A whole map may be written to, or not.
+    fn set_writable(&mut self, pages: Range<usize>, is_writable: bool);
+    /// A whole map has so many pages.
+    fn resize(&mut self, pages: Range<usize>, len: usize);
+    fn manage(&mut self, pages: Range<usize>, verb: MemoryVerb) -> Expected;
+    /// Everything is unmapped.
+    fn clear(&mut self);
+
+    /// Asserts what always holds.
+    fn check(&self, _paid: Paid) {}
+    /// The first that is not in memory.
+    fn absent(&self, _pages: &[usize]) -> Option<usize> {
+        None
+    }
+    /// Everything goes that can.
+    fn evict(&mut self) {}
+    /// So many 256ths of the budget more.
+    fn set_memory(&mut self, _more: u8) {}
+    /// The parts of `pages` that a map shows which was made for `all`, at `start`.
+    /// Where it was unmapped in the middle, others are by now.
+    fn shown(&self, pages: &Range<usize>, all: &Range<usize>, start: usize) -> Vec<Range<usize>> {
+        let part = pages.start.max(all.start)..pages.end.min(all.end);
+        let is_shown = |page: &usize| {
+            let start = start + (page - all.start) * PAGE;
+            self.places().is_at(*page, start)
+        };
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for page in part.filter(is_shown) {
+            match parts.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => parts.push(page..page + 1),
+            }
+        }
+        parts
+    }
+}
