@@ -335,7 +335,8 @@ fn write(
         if found == Expected::Failed && world.may_fail() {
             return;
         }
-        assert_eq!(found, expected, "space {space}, write at {part:?}");
+        let name = world.name();
+        assert_eq!(found, expected, "{name}, space {space}: write at {part:?}");
         if expected != Expected::Done {
             continue;
         }
@@ -377,7 +378,8 @@ fn settle(
     let is_zeros = found != before;
     assert!(
         !is_zeros || found == zeros,
-        "page {page} of space {space} is neither what it was nor zeros"
+        "{}, page {page} of space {space} is neither what it was nor zeros",
+        world.name()
     );
     model.settle(space, page, is_zeros, written.is_some());
     Expected::Done
@@ -411,7 +413,8 @@ fn read(
         if touched == Expected::Failed && world.may_fail() {
             return;
         }
-        assert_eq!(touched, expected, "space {space}, read at {part:?}");
+        let name = world.name();
+        assert_eq!(touched, expected, "{name}, space {space}: read at {part:?}");
         // What may still become zeros may just have.
         if expected == Expected::Done && !model.is_free(space, page) {
             let shown = &model.touch(space, page)[start..start + part.len()];
@@ -419,7 +422,7 @@ fn read(
             if let Some(wrong) = both.position(|(one, other)| one != other) {
                 let at = part.start + wrong;
                 panic!(
-                    "space {space} at {at:#x} (page {page}): {:#x}, not {:#x}",
+                    "{name}, space {space} at {at:#x} (page {page}): {:#x}, not {:#x}",
                     found[wrong], shown[wrong]
                 );
             }

@@ -18,6 +18,10 @@ pub trait Access {
 /// Something that obeys operations on anonymous memory. It begins with one
 /// space, 0, in which nothing is mapped.
 pub trait AnonWorld: Sync {
+    /// What it is called where it is not as it should be.
+    fn name(&self) -> &'static str {
+        "the world"
+    }
     /// A way to the bytes, for one thread.
     fn access(&self) -> Box<dyn Access + '_>;
     /// Maps zeros.

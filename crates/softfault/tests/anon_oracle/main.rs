@@ -64,7 +64,7 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
-        max_shrink_iters: 300,
+        max_shrink_iters: 3000,
         ..ProptestConfig::default()
     }
 }

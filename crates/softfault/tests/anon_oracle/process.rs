@@ -83,8 +83,7 @@ impl Process {
                 obey_plans(0, &plans, true, || self.way(side));
             }
             Verb::Exit => {
-                let is_last = !reap();
-                self.softfault.finish(is_last);
+                self.softfault.finish(more != 0);
                 self.kernel.clear();
             }
             Verb::Fork => unreachable!("who forks must know who goes on"),
@@ -97,6 +96,8 @@ impl Process {
         reap();
         let sides = [self.side(0), self.side(1)];
         let pages = sides.iter().flat_map(|side| side.places().addresses());
+        // Where it is said what is paid for, only the model touches.
+        let pages = pages.filter(|_| self.softfault.swaps);
         let readers = Readers::begin(pages.collect());
         // SAFETY: the child goes on here, and ends with `_exit`.
         let child = unsafe { libc::fork() };
@@ -126,6 +127,8 @@ impl Process {
     fn serve_as_one(&mut self, listener: &SocketAddr) -> Forked {
         self.softfault.begin_in_child();
         let mut stream = UnixStream::connect_addr(listener).unwrap();
+        let id = Answer::Page(Some(std::process::id() as usize));
+        id.send(&mut stream).unwrap();
         while let Some(request) = Request::receive(&mut stream) {
             let answer = match request.verb {
                 Verb::Fork => match self.fork() {
@@ -143,17 +146,16 @@ impl Process {
     }
 }
 
-/// Looks after children that have ended; true if others live.
+/// Looks after children that have ended.
 ///
 /// # Panics
 /// If one has not ended as it should.
-fn reap() -> bool {
+fn reap() {
     loop {
         let mut status = 0;
         // SAFETY: fills the status.
         match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-            0 => return true,
-            child if child < 0 => return false,
+            child if child <= 0 => return,
             child => assert_eq!(status, 0, "how child {child} ended"),
         }
     }

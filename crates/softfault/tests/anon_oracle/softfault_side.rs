@@ -70,11 +70,11 @@ impl Map {
 }
 
 pub struct Softfault {
-    pub engine: Engine,
+    engine: Engine,
     /// What private copies are made of.
     file: File,
     /// Part of it is in swap.
-    swaps: bool,
+    pub swaps: bool,
     /// Charged before anything was mapped; None in a child.
     before: Option<u64>,
     /// Locked, so that there is less memory than the least.
@@ -115,7 +115,7 @@ impl Softfault {
         }
     }
 
-    /// Unmaps everything. `is_last`: no children live.
+    /// Unmaps everything. `is_last`: no children live, nor theirs.
     pub fn finish(&mut self, is_last: bool) {
         self.clear();
         let mut ballast = self.ballast.iter().flat_map(|map| map.iter());

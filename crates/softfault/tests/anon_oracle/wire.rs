@@ -42,7 +42,7 @@ verbs! {
     SetMemory,
     /// Make a child, which comes and listens.
     Fork,
-    /// Unmap everything, and end.
+    /// Unmap everything, and end; `more` is not 0 if all children have ended.
     Exit,
 }
 
@@ -101,6 +101,7 @@ pub enum Answer {
     Expected(Expected),
     Mapped(Result<(), MmError>),
     Bytes(Expected, Vec<u8>),
+    /// A page; or who answers.
     Page(Option<usize>),
 }
 

@@ -7,7 +7,9 @@ use crate::wire::{Answer, Request, Verb, from_numbers, from_plans, number_of};
 use softfault_engine::mm::{MmError, Protection};
 use softfault_oracle::{Access, AnonWorld, Expected, MemoryVerb, Op, Paid, Step, obey_plans};
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
@@ -15,12 +17,47 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 /// Pages that may be locked, of all spaces together.
 const MOST_LOCKED: usize = 200;
 
+/// A process that is asked.
+struct Other {
+    stream: Mutex<UnixStream>,
+    process: OwnedFd,
+}
+
+impl Other {
+    /// The child that has just come.
+    fn accept(listener: &UnixListener) -> Self {
+        let (mut stream, _) = listener.accept().unwrap();
+        let Answer::Page(Some(id)) = Answer::receive(&mut stream).unwrap() else {
+            panic!("a child says first who it is");
+        };
+        // SAFETY: no memory involved.
+        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
+        assert!(process >= 0, "{}", io::Error::last_os_error());
+        Self {
+            stream: Mutex::new(stream),
+            // SAFETY: new.
+            process: unsafe { OwnedFd::from_raw_fd(process as i32) },
+        }
+    }
+
+    /// Waits until it has ended, and everything that it had is closed.
+    fn wait(self) {
+        let mut poll = libc::pollfd {
+            fd: self.process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: fills the structure.
+        while unsafe { libc::poll(&mut poll, 1, -1) } != 1 {}
+    }
+}
+
 /// All processes.
 pub struct Processes {
     here: Process,
     /// Space 0 has not ended.
     is_here: bool,
-    others: BTreeMap<usize, Mutex<UnixStream>>,
+    others: BTreeMap<usize, Other>,
     listener: UnixListener,
     address: SocketAddr,
 }
@@ -43,7 +80,7 @@ impl Processes {
     }
 
     fn ask(&self, space: usize, request: &Request) -> Answer {
-        let mut stream = self.others[&space].lock().unwrap();
+        let mut stream = self.others[&space].stream.lock().unwrap();
         request.send(&mut stream).unwrap();
         Answer::receive(&mut stream).unwrap_or_else(|error| {
             panic!("space {space} has no answer to {:?}: {error}", request.verb)
@@ -63,34 +100,32 @@ impl Processes {
             assert_eq!(done, Answer::DONE);
         } else if let Forked::Child = self.here.fork() {
             self.others.clear();
-            // Only who asks listens.
-            let closed = std::os::fd::AsRawFd::as_raw_fd(&self.listener);
-            // SAFETY: the child's own; it is not used any more.
-            unsafe { libc::close(closed) };
+            // SAFETY: only who asks listens; here it is not used any more.
+            unsafe { libc::close(self.listener.as_raw_fd()) };
             self.here.serve(&self.address);
         }
-        let (stream, _) = self.listener.accept().unwrap();
-        self.others.insert(child, Mutex::new(stream));
+        self.others.insert(child, Other::accept(&self.listener));
     }
 
-    fn exit(&mut self, space: usize) {
-        let done = self.change(space, &Request::new(Verb::Exit, 0, 0..0));
-        assert_eq!(done, Answer::DONE);
-        match space {
-            0 => self.is_here = false,
-            _ => drop(self.others.remove(&space)),
+    /// Ends a space. `is_last`: of those that it is an ancestor of.
+    fn exit(&mut self, space: usize, is_last: bool) {
+        let request = Request::new(Verb::Exit, 0, 0..0).more(is_last.into());
+        assert_eq!(self.change(space, &request), Answer::DONE);
+        match self.others.remove(&space) {
+            Some(other) => other.wait(),
+            None => self.is_here = false,
         }
     }
 
-    /// Ends all spaces.
+    /// Ends all spaces: the youngest first.
     pub fn finish(&mut self) {
         let others: Vec<_> = self.others.keys().copied().collect();
-        for space in others {
-            self.exit(space);
+        for space in others.into_iter().rev() {
+            self.exit(space, true);
         }
         let ended = wait_for_all();
         assert!(ended.iter().all(|&status| status == 0), "{ended:?}");
-        self.exit(0);
+        self.exit(0, true);
     }
 }
 
@@ -171,6 +206,13 @@ impl Access for Ways<'_> {
 }
 
 impl AnonWorld for View {
+    fn name(&self) -> &'static str {
+        match self.side {
+            0 => "softfault",
+            _ => "the kernel",
+        }
+    }
+
     fn access(&self) -> Box<dyn Access + '_> {
         Box::new(Ways {
             processes: self.read(),
@@ -222,7 +264,7 @@ impl AnonWorld for View {
 
     fn exit(&mut self, space: usize) {
         if self.side == 0 {
-            self.processes.write().unwrap().exit(space);
+            self.processes.write().unwrap().exit(space, false);
         }
     }
 
