@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 pub struct Kernel {
     places: Places,
     file: File,
-    /// Pages that each map was made for, or has grown to, and where they are.
+    /// The pages of each map, or of what is left of one, and where they are.
     maps: Vec<(Range<usize>, usize)>,
 }
 
@@ -28,22 +28,10 @@ impl Kernel {
         }
     }
 
-    /// The place of the map that shows a page.
-    fn map_of(&mut self, page: usize) -> &mut (Range<usize>, usize) {
-        let places = &self.places;
-        let shows = |(all, start): &&mut (Range<usize>, usize)| {
-            all.contains(&page) && places.is_at(page, *start + (page - all.start) * PAGE)
-        };
-        self.maps
-            .iter_mut()
-            .find(shows)
-            .expect("a map that is there")
-    }
-
-    fn unmap_at(start: usize, pages: usize) {
-        // SAFETY: nobody touches what is not in `places`.
-        let unmapped = unsafe { libc::munmap(start as *mut libc::c_void, pages * PAGE) };
-        assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
+    /// The whole map that has these pages.
+    fn map_of(&mut self, pages: &Range<usize>) -> &mut (Range<usize>, usize) {
+        let map = self.maps.iter_mut().find(|(all, _)| all == pages);
+        map.expect("a map that is there")
     }
 }
 
@@ -72,26 +60,27 @@ impl Memory for Kernel {
     }
 
     fn unmap(&mut self, pages: Range<usize>) {
-        self.maps.retain(|(all, start)| {
-            let shown = |page: &usize| {
-                let start = *start + (page - all.start) * PAGE;
-                self.places.is_at(*page, start).then_some(start)
-            };
-            for start in pages
-                .clone()
-                .filter(|page| all.contains(page))
-                .filter_map(|page| shown(&page))
-            {
-                Self::unmap_at(start, 1);
+        let mut left = Vec::new();
+        for (all, start) in self.maps.drain(..) {
+            let at = |page: usize| start + (page - all.start) * PAGE;
+            let part = pages.start.clamp(all.start, all.end)..pages.end.clamp(all.start, all.end);
+            if !part.is_empty() {
+                // SAFETY: nobody touches what is not in `places`.
+                let done = unsafe { libc::munmap(at(part.start) as *mut _, part.len() * PAGE) };
+                assert_eq!(done, 0, "{}", io::Error::last_os_error());
             }
-            let mut left = all.clone().filter(|page| !pages.contains(page));
-            left.any(|page| shown(&page).is_some())
-        });
+            for rest in [all.start..part.start, part.end..all.end] {
+                if !rest.is_empty() {
+                    left.push((rest.clone(), at(rest.start)));
+                }
+            }
+        }
+        self.maps = left;
         self.places.set(&pages, None);
     }
 
     fn set_writable(&mut self, pages: Range<usize>, is_writable: bool) {
-        let start = self.map_of(pages.start).1;
+        let start = self.map_of(&pages).1;
         let protection = if is_writable { BOTH } else { libc::PROT_READ };
         let bytes = pages.len() * PAGE;
         // SAFETY: who touches it asks `places` first.
@@ -102,7 +91,7 @@ impl Memory for Kernel {
 
     fn resize(&mut self, pages: Range<usize>, len: usize) {
         let is_writable = self.places.is_writable(pages.start);
-        let (all, start) = self.map_of(pages.start);
+        let (all, start) = self.map_of(&pages);
         let (bytes, new_bytes) = (pages.len() * PAGE, len * PAGE);
         // SAFETY: nobody has a reference to it.
         let moved = unsafe {
@@ -130,7 +119,8 @@ impl Memory for Kernel {
         };
         for (all, start) in &self.maps {
             let at = |page: usize| start + (page - all.start) * PAGE;
-            for part in self.shown(&pages, all, *start) {
+            let part = pages.start.max(all.start)..pages.end.min(all.end);
+            if !part.is_empty() {
                 let (addr, bytes) = (at(part.start) as *mut libc::c_void, part.len() * PAGE);
                 // SAFETY: of the arena; the model knows what is there then.
                 let done = unsafe {

@@ -130,28 +130,43 @@ fn play(engine: Builder, ops: Vec<Op>) {
     processes.write().unwrap().finish();
 }
 
-/// As many operations as the environment says, most pages in swap.
+/// As many operations as the environment says, most pages in swap: shared out to
+/// processes with seeds of their own, which wait for the disk at a time.
 #[test]
 fn a_long_run() {
-    alone("a_long_run", long_run);
-}
-
-fn long_run() {
+    const MOST_PROCESSES: usize = 6;
+    const LIST: usize = 400;
     let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
-    const LIST: usize = 400;
     let lists = operations.div_ceil(LIST);
+    let processes = lists.div_ceil(5).min(MOST_PROCESSES);
+    if let Some(number) = child::scenario() {
+        let number: usize = number.parse().unwrap();
+        let share = (number..lists).step_by(processes).count();
+        return long_run(number, share, LIST);
+    }
+    std::thread::scope(|scope| {
+        for number in 0..processes {
+            scope.spawn(move || child::succeeds("a_long_run", &number.to_string()));
+        }
+    });
+    println!("{} operations", lists * LIST);
+}
+
+fn long_run(seed: usize, lists: usize, operations: usize) {
     let config = ProptestConfig {
         failure_persistence: None,
         ..config(lists as u32)
     };
-    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut bytes = [0; 32];
+    bytes[..size_of::<usize>()].copy_from_slice(&seed.to_ne_bytes());
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, random);
-    let list = proptest::collection::vec(any_swap_op(false), LIST);
+    let list = proptest::collection::vec(any_swap_op(false), operations);
     let played = runner.run(&list, |ops| {
         play(swapping(9 << 20), ops);
         Ok(())
     });
     played.unwrap();
-    println!("{} operations", lists * LIST);
+    println!("{} operations", lists * operations);
 }

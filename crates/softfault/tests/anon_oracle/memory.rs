@@ -1,6 +1,6 @@
 //! One side's private memory of one process.
 
-use crate::places::{PAGE, Places};
+use crate::places::Places;
 use softfault_engine::mm::MmError;
 use softfault_oracle::{Expected, MemoryVerb, Paid};
 use std::ops::Range;
@@ -30,21 +30,4 @@ pub trait Memory: Sync {
     fn evict(&mut self) {}
     /// So many 256ths of the budget more.
     fn set_memory(&mut self, _more: u8) {}
-    /// The parts of `pages` that a map shows which was made for `all`, at `start`.
-    /// Where it was unmapped in the middle, others are by now.
-    fn shown(&self, pages: &Range<usize>, all: &Range<usize>, start: usize) -> Vec<Range<usize>> {
-        let part = pages.start.max(all.start)..pages.end.min(all.end);
-        let is_shown = |page: &usize| {
-            let start = start + (page - all.start) * PAGE;
-            self.places().is_at(*page, start)
-        };
-        let mut parts: Vec<Range<usize>> = Vec::new();
-        for page in part.filter(is_shown) {
-            match parts.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => parts.push(page..page + 1),
-            }
-        }
-        parts
-    }
 }

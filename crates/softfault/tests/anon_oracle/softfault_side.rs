@@ -138,6 +138,24 @@ impl Softfault {
             .expect("a map that is there")
     }
 
+    /// The parts of `pages` that a map shows which was made for `all`, at `start`.
+    /// Where it was unmapped in the middle, others are by now.
+    fn shown(&self, pages: &Range<usize>, all: &Range<usize>, start: usize) -> Vec<Range<usize>> {
+        let part = pages.start.max(all.start)..pages.end.min(all.end);
+        let is_shown = |page: &usize| {
+            let start = start + (page - all.start) * PAGE;
+            self.places.is_at(*page, start)
+        };
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for page in part.filter(is_shown) {
+            match parts.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => parts.push(page..page + 1),
+            }
+        }
+        parts
+    }
+
     fn each_part(
         &self,
         pages: &Range<usize>,
