@@ -34,7 +34,7 @@ pub use anon::{Step, any_anon_op, any_swap_op, obey_plans, play_anon};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
-pub use rig::{Rig, TestFrames};
+pub use rig::{Rig, TestFrames, Ticks};
 pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
 pub use swap::{POISON, SwapCounts, TestSwap};

@@ -1,6 +1,7 @@
 //! memmap2's `MmapMut` for private memory, over an engine: one verb a file.
 
 mod advise;
+mod flush;
 mod keep;
 mod make;
 mod protect;
