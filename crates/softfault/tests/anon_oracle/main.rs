@@ -28,31 +28,28 @@ use kernel::Kernel;
 use places::PAGE;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
-use softfault::{Builder, Engine, Swap};
+use softfault::{Builder, Compression, Engine, Swap};
+use softfault_engine::policy::Policies;
 use softfault_oracle::{COPIED_PAGES, Op, any_anon_op, any_swap_op, byte_at, play_anon};
 use softfault_side::Softfault;
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
 use world::{Processes, View};
 
-/// The file that private copies are made of.
+/// The file that private copies are made of: one, through a descriptor for each side.
 fn copied_file() -> File {
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: only another number each time.
-    let name = format!(
-        "copied-{}-{}",
-        std::process::id(),
-        MADE.fetch_add(1, Relaxed)
-    );
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let pages = (0..(COPIED_PAGES * PAGE) as u64).map(|at| byte_at(0, at));
-    std::fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
-    let file = File::open(&path).unwrap();
-    file.sync_all().unwrap();
-    std::fs::remove_file(&path).unwrap();
-    file
+    static FILE: LazyLock<File> = LazyLock::new(|| {
+        let name = format!("copied-{}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let pages = (0..(COPIED_PAGES * PAGE) as u64).map(|at| byte_at(0, at));
+        std::fs::write(&path, pages.collect::<Vec<u8>>()).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file
+    });
+    FILE.try_clone().unwrap()
 }
 
 /// Seeds that failed once are kept beside the sources, and tried first.
@@ -81,7 +78,7 @@ fn alone(test: &str, run: impl FnOnce()) {
 #[test]
 fn both_show_the_same() {
     alone("both_show_the_same", || {
-        let mut runner = TestRunner::new(config(60));
+        let mut runner = TestRunner::new(config(40));
         let list = proptest::collection::vec(any_anon_op(), 1..60);
         let played = runner.run(&list, |ops| {
             play(Engine::builder().memory(24 << 20), ops);
@@ -94,11 +91,11 @@ fn both_show_the_same() {
 #[test]
 fn both_show_the_same_from_swap() {
     alone("both_show_the_same_from_swap", || {
-        let mut runner = TestRunner::new(config(60));
+        let mut runner = TestRunner::new(config(40));
         let memory = prop_oneof![Just(8usize << 20), Just(10 << 20)];
         let list = proptest::collection::vec(any_swap_op(false), 1..60);
         let played = runner.run(&(memory, list), |(memory, ops)| {
-            play(swapping(memory), ops);
+            play(swapping(memory, Compression::None), ops);
             Ok(())
         });
         played.unwrap();
@@ -107,8 +104,9 @@ fn both_show_the_same_from_swap() {
 
 /// With more swap than a list ever has in use: what is inherited stays while children
 /// live.
-fn swapping(memory: usize) -> Builder {
+fn swapping(memory: usize, compression: Compression) -> Builder {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(512 << 20);
+    let swap = swap.compression(compression);
     Engine::builder().memory(memory).swap(swap)
 }
 
@@ -136,10 +134,10 @@ fn play(engine: Builder, ops: Vec<Op>) {
 fn a_long_run() {
     const MOST_PROCESSES: usize = 6;
     const LIST: usize = 400;
-    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
+    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_400".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
     let lists = operations.div_ceil(LIST);
-    let processes = lists.div_ceil(5).min(MOST_PROCESSES);
+    let processes = lists.min(MOST_PROCESSES);
     if let Some(number) = child::scenario() {
         let number: usize = number.parse().unwrap();
         let share = (number..lists).step_by(processes).count();
@@ -153,6 +151,16 @@ fn a_long_run() {
     println!("{} operations", lists * LIST);
 }
 
+/// Of the processes, in turn.
+const SETTINGS: [(Compression, &str); 6] = [
+    (Compression::None, "lock=refcount+retry=vma-lock+pin=yes"),
+    (Compression::Lz4, "lock=refcount+retry=vma-lock+pin=yes"),
+    (Compression::None, "lock=biased+retry=vma-lock+pin=no"),
+    (Compression::None, "lock=rwsem+retry=mmap-lock+pin=no"),
+    (Compression::None, "lock=refcount+retry=held+pin=yes"),
+    (Compression::Lz4, "lock=refcount+retry=mmap-lock+pin=yes"),
+];
+
 fn long_run(seed: usize, lists: usize, operations: usize) {
     let config = ProptestConfig {
         failure_persistence: None,
@@ -163,8 +171,10 @@ fn long_run(seed: usize, lists: usize, operations: usize) {
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, random);
     let list = proptest::collection::vec(any_swap_op(false), operations);
+    let (compression, policies) = SETTINGS[seed % SETTINGS.len()];
+    let policies: Policies = policies.parse().unwrap();
     let played = runner.run(&list, |ops| {
-        play(swapping(9 << 20), ops);
+        play(swapping(9 << 20, compression).policies(policies), ops);
         Ok(())
     });
     played.unwrap();
