@@ -7,7 +7,6 @@ use crate::anon::PageState;
 use crate::anon::pages::PageLock;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_PAGES, Folio};
-use crate::cache::window::Enter;
 use crate::mmu::Access;
 use crate::swap::View;
 
@@ -35,18 +34,7 @@ pub(super) fn install(
         assert!(!state.is_resident(), "page {page} is mapped and cached");
         *lock = Some(view.pages.try_lock(page, state).ok_or(Refused::Changed)?);
     }
-    if !node.budget.try_charge(pages as u64, reserve) {
-        return Err(Refused::Memory);
-    }
-    let undo = |refused| {
-        node.budget.uncharge(pages as u64);
-        Err(refused)
-    };
-    match cache.window.enter(addr, pages, &node.budget, reserve) {
-        Enter::Entered => {}
-        Enter::NoMemory => return undo(Refused::Memory),
-        Enter::Zapping => return undo(Refused::Zapping),
-    }
+    cache.enter(addr, pages, reserve)?;
     let touched = touched.map(|touched| {
         let lock = locks[cache.page(touched.addr) as usize - first].as_ref();
         Arrival::of(
@@ -75,7 +63,8 @@ pub(super) fn install(
     }
     if let Err(error) = mapped {
         cache.leave(addr, pages);
-        return undo(Refused::Mmu(error));
+        node.budget.uncharge(pages as u64);
+        return Err(Refused::Mmu(error));
     }
     let mut from_swap = 0;
     for (page, lock) in (first..).zip(locks.iter_mut().flatten()) {
