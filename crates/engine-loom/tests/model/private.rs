@@ -24,7 +24,7 @@ use softfault_engine_loom::cache::node::LEAST_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
-use softfault_engine_loom::mmu::{Access, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
@@ -106,18 +106,11 @@ impl Mmu for Hardware {
 
     fn release(&self, _: Reservation) {}
 
-    unsafe fn copy(
-        &self,
-        _: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
-        assert_eq!(bytes, PAGE_SIZE);
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        assert_eq!(of.len(), PAGE_SIZE);
         // SAFETY: a frame, which is page-aligned and the caller's.
-        let number = unsafe { source.cast::<u32>().read() };
-        self.map(addr, number, access == Access::Writable);
+        let number = unsafe { of.cast::<u32>().read() };
+        self.map(to.1, number, access == Access::Writable);
         Ok(())
     }
 
@@ -156,12 +149,7 @@ impl Mmu for Hardware {
         core::ptr::from_ref(place).cast()
     }
 
-    fn move_pages(
-        &self,
-        _: (&Reservation, usize),
-        _: (&Reservation, usize),
-        _: usize,
-    ) -> Result<(), MmuError> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
         unreachable!("no model moves pages");
     }
 

@@ -345,6 +345,12 @@ impl Node {
         self.frames.address(folio.frame.load(Ordering::Relaxed))
     }
 
+    /// All of a folio's bytes; as above.
+    pub(crate) fn bytes_of(&self, folio: &Folio) -> *const [u8] {
+        let start = self.frame_address(folio).cast_const();
+        core::ptr::slice_from_raw_parts(start, folio.pages() * PAGE_SIZE)
+    }
+
     /// True if another folio may be had.
     pub(crate) fn has_folio(&self) -> bool {
         self.used.load(Ordering::Relaxed) < self.budget.limit() as usize

@@ -151,13 +151,9 @@ fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), R
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
     cache.enter(addr, pages, reserve)?;
-    let source = node.frame_address(folio);
-    let window = cache.window.reservation();
+    let to = (cache.window.reservation(), addr);
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let copied = unsafe {
-        node.mmu
-            .copy(window, addr, source, pages * PAGE_SIZE, Access::ReadOnly)
-    };
+    let copied = unsafe { node.mmu.copy(to, node.bytes_of(folio), Access::ReadOnly) };
     if let Err(error) = copied {
         cache.leave(addr, pages);
         node.budget.uncharge(pages as u64);

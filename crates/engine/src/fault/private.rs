@@ -2,7 +2,6 @@
 //! the folio goes.
 
 use super::map::{Refused, Touched};
-use crate::PAGE_SIZE;
 use crate::anon::PageState;
 use crate::anon::pages::PageLock;
 use crate::cache::PageCache;
@@ -51,13 +50,9 @@ pub(super) fn install(
         true => Access::ReadOnly,
         false => Access::Writable,
     };
-    let source = node.frame_address(folio);
     let window = cache.window.reservation();
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let mut mapped = unsafe {
-        node.mmu
-            .copy(window, addr, source, pages * PAGE_SIZE, access)
-    };
+    let mut mapped = unsafe { node.mmu.copy((window, addr), node.bytes_of(folio), access) };
     if let Some(written) = written.filter(|_| protects && !alone) {
         mapped = mapped.and_then(|()| node.mmu.make_writable(window, written.addr));
     }
