@@ -17,7 +17,7 @@ use loom::cell::UnsafeCell;
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
-use softfault_engine_loom::cache::{FrameMemory, Node, OnTruncate, PageCache};
+use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
@@ -288,13 +288,15 @@ impl Engine {
             ..Tables::default()
         });
         let policies: Policies = policies.parse().unwrap();
-        let node = Node::with_policies(
+        let node = Node::new(
             Arc::clone(&budget),
-            0,
             tables.clone(),
             memory.clone(),
             Arc::new(Still),
-            policies,
+            NodeOptions {
+                policies,
+                ..NodeOptions::default()
+            },
         )
         .unwrap();
         let fixed = budget.charged();

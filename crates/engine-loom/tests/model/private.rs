@@ -21,11 +21,10 @@ use std::sync::{Arc, Mutex};
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
-use softfault_engine_loom::cache::{FrameMemory, Node};
+use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
 use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
-use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -276,14 +275,15 @@ impl Private {
             ..Device::default()
         });
         let swap = Swap::new(device.clone(), Arc::clone(&budget)).unwrap();
-        let node = Node::with_swap(
+        let node = Node::new(
             Arc::clone(&budget),
-            0,
             hardware.clone(),
             Arc::new(memory()),
             Arc::new(Still),
-            Policies::default(),
-            Some(Arc::new(swap)),
+            NodeOptions {
+                swap: Some(Arc::new(swap)),
+                ..NodeOptions::default()
+            },
         )
         .unwrap();
         let machine = Machine::with_max_nodes(4, 2);
