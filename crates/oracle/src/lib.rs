@@ -31,7 +31,7 @@ mod together;
 mod verbs;
 
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
-pub use anon::{any_anon_op, any_swap_op, play_anon};
+pub use anon::{Step, any_anon_op, any_swap_op, obey_plans, play_anon};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
