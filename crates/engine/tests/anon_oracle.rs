@@ -240,8 +240,10 @@ impl AnonWorld for SoftWorld {
         self.setting.free.map_or(1000, |free| free as usize / 4)
     }
 
-    fn is_resident(&self, space: usize, page: usize) -> bool {
-        is_resident(&self.spaces[&space], ARENA + page * PAGE_SIZE)
+    fn absent(&self, space: usize, pages: &[usize]) -> Option<usize> {
+        let space = &self.spaces[&space];
+        let is_absent = |page: &&usize| !is_resident(space, ARENA + *page * PAGE_SIZE);
+        pages.iter().find(is_absent).copied()
     }
 
     fn check_all(&self) {

@@ -31,11 +31,11 @@ mod together;
 mod verbs;
 
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
-pub use anon::{any_anon_op, any_swap_op, play_anon};
+pub use anon::{Step, any_anon_op, any_swap_op, obey_plans, play_anon};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
-pub use rig::{Rig, TestFrames};
+pub use rig::{Rig, TestFrames, Ticks};
 pub use runs::{cases, long_run};
 pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};

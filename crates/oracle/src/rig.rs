@@ -90,8 +90,8 @@ impl Drop for TestFrames {
 }
 
 /// A clock that goes on by one at each look.
-#[derive(Default)]
-struct Ticks(AtomicU64);
+#[derive(Debug, Default)]
+pub struct Ticks(AtomicU64);
 
 impl Clock for Ticks {
     fn now_ns(&self) -> u64 {

@@ -39,6 +39,7 @@ pub mod cores;
 pub mod entry;
 mod fork;
 pub mod frames;
+mod huge;
 mod map;
 mod protect;
 pub mod tables;
@@ -67,6 +68,8 @@ pub struct SoftMmu {
     tables: Tables<ENTRIES>,
     /// Held while a window is reserved or released.
     windows: Mutex<Windows>,
+    /// Frames for huge pages that no pool has, from here on.
+    next_huge: Mutex<u32>,
 }
 
 impl Default for SoftMmu {
@@ -89,11 +92,18 @@ impl SoftMmu {
     /// tables for it; twice the budget is enough for any use of it. Memory that
     /// was used once stays with the process.
     pub fn with_memory(bytes: usize) -> Result<Self, MmuError> {
-        let frames = Frames::new(bytes, SHARDS).ok_or(MmuError::NoMemory)?;
+        Self::with_huge_memory(bytes, 0)
+    }
+
+    /// The same, and `huge_bytes` for pools of huge pages.
+    pub fn with_huge_memory(bytes: usize, huge_bytes: usize) -> Result<Self, MmuError> {
+        let frames = Frames::with_huge(bytes, huge_bytes, SHARDS).ok_or(MmuError::NoMemory)?;
+        let next_huge = Mutex::new(frames.huge().start);
         let tables = Tables::new(frames, Cores::new(MOST_CORES)).ok_or(MmuError::NoMemory)?;
         Ok(Self {
             tables,
             windows: Mutex::new(Windows::default()),
+            next_huge,
         })
     }
 
