@@ -6,12 +6,15 @@
 
 use super::Rig;
 use crate::job::Job;
+use crate::world;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault_engine::Clock;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::huge::{HugeFile, HugeMapping, HugePool, HugeSize, HugeSnapshot, Reserve};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection};
 use softfault_engine::mmu::SoftMmu;
 use std::mem::ManuallyDrop;
+use std::sync::Mutex;
 use sync::Arc;
 
 /// Bytes of a page.
@@ -28,6 +31,14 @@ pub struct Huge {
     /// What a load costs that no cache has, which is each of a loop that touches a byte
     /// every 2 MiB: their lines meet in a few sets.
     memory_ns: u64,
+    /// What clearing a page costs.
+    clear_ns: u64,
+    /// Pages that nobody has touched yet, where the file begins empty. No lines of the
+    /// machine's: whoever finds one pays for its clearing.
+    untouched: Box<[AtomicBool]>,
+    /// When counting began, and what had been counted by then.
+    mark: Mutex<Option<(u64, HugeSnapshot)>>,
+    counts: AtomicBool,
 }
 
 /// A space that maps the file, or does not. Left as it is when a run fails.
@@ -52,6 +63,13 @@ impl Huge {
             pool,
             file,
             memory_ns: job.topology.line.memory.div_ceil(1000),
+            clear_ns: job.topology.page.clear * HugeSize::TwoMiB.pages() as u64 / 1000,
+            untouched: match job.populated {
+                true => Box::default(),
+                false => (0..pages).map(|_| AtomicBool::new(true)).collect(),
+            },
+            mark: Mutex::new(None),
+            counts: AtomicBool::new(!job.populated),
         })
     }
 
@@ -63,6 +81,23 @@ impl Huge {
     /// What faults came to.
     pub fn stats(&self) -> HugeSnapshot {
         self.pool.stats()
+    }
+
+    /// What is counted begins now.
+    pub fn mark(&self) {
+        *self.mark.lock().unwrap() = Some((world::now_ns(), self.stats()));
+        self.counts.store(true, Relaxed);
+    }
+
+    /// Whether what happens now counts.
+    pub fn counts(&self) -> bool {
+        self.counts.load(Relaxed)
+    }
+
+    /// When counting began, and what had been counted by then, unless it was from the
+    /// start.
+    pub fn marked(&self) -> Option<(u64, HugeSnapshot)> {
+        *self.mark.lock().unwrap()
     }
 
     /// Bytes of tables now.
@@ -112,6 +147,11 @@ impl HugeSpace {
             }
         }
         sync::work(huge.memory_ns);
+        // Relaxed: threads of the machine are executed one after the other.
+        let untouched = huge.untouched.get(page as usize);
+        if untouched.is_some_and(|untouched| untouched.swap(false, Relaxed)) {
+            sync::work(huge.clear_ns);
+        }
         Ok(())
     }
 

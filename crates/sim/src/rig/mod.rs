@@ -11,7 +11,7 @@ mod swap;
 
 pub use anonymous::AnonymousMap;
 pub use files::{FileMap, Files};
-pub use huge::{HUGE, Huge, HugeSpace};
+pub use huge::{HUGE, Huge, HugeMap, HugeSpace};
 
 use disk::Disk;
 use swap::SwapDisk;

@@ -177,7 +177,13 @@ fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Out
     let tasks = tasks(job, &rig).map_err(Trouble::Failed)?;
     let before = Cell::new(Counts::default());
     let measured = gang::run(job, &rig, tasks, watch, || before.set(Counts::of(&rig)))?;
-    let outcome = outcome(job, measured, before.get(), Counts::of(&rig));
+    let mut before = before.get();
+    let mut measured = measured;
+    if let Some((at_ns, huge)) = rig.huge.as_ref().and_then(|huge| huge.marked()) {
+        before.huge = huge;
+        measured.elapsed_ns = measured.tally.ended_ns.saturating_sub(at_ns);
+    }
+    let outcome = outcome(job, measured, before, Counts::of(&rig));
     rig.finish();
     Ok(outcome)
 }
