@@ -31,7 +31,7 @@ mod workload;
 mod world;
 
 pub use job::{Job, MmuKind, Progress, Workload};
-pub use outcome::{LockRow, Longest, Mode, Outcome, SwapCounts, Trouble};
+pub use outcome::{HugeCounts, LockRow, Longest, Mode, Outcome, SwapCounts, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
