@@ -90,6 +90,7 @@ mod fault_in;
 mod files;
 mod fork;
 mod frames;
+mod huge;
 mod kernel;
 mod machine;
 mod map;
@@ -108,6 +109,10 @@ pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
+pub use huge::{
+    HugeBacking, HugeMap, HugeMapOptions, HugeMapStats, HugeMemory, HugeMemoryBuilder, HugeSize,
+    HugeStats,
+};
 pub use map::{Mmap, MmapAsRawDesc, MmapOptions};
 pub use map_mut::{MmapMut, RemapOptions};
 pub use pinned::Pinned;
