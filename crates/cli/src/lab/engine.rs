@@ -19,6 +19,11 @@ pub trait Engine: Sync {
     /// Maps `bytes` bytes of zeros for reading and writing.
     fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>>;
 
+    /// Makes memory of `bytes` bytes in huge pages from the machine's pool, which processes can share.
+    fn huge(&self, _bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Forks what the maps are in: the process, whose child exits at once, or a space.
     fn fork(&self) -> io::Result<Forked> {
         // SAFETY: the child calls nothing but _exit, which is allowed whatever the parent's threads held.
@@ -77,6 +82,24 @@ pub fn wait_for(child: i32) -> Result<(), String> {
             libc::WEXITSTATUS(status)
         )),
     }
+}
+
+/// Huge memory that processes share.
+pub trait HugeFile: Sync {
+    /// Maps all of it for reading and writing.
+    fn map(&self) -> io::Result<Box<dyn HugeMapping>>;
+
+    /// Gives all of its pages back.
+    fn empty(&self) -> io::Result<()>;
+}
+
+/// A map of it.
+pub trait HugeMapping {
+    /// Its first byte.
+    fn start(&self) -> NonNull<u8>;
+
+    /// Faults that the engine itself served in it.
+    fn served(&self) -> u64;
 }
 
 /// A file mapped for reading.
