@@ -79,6 +79,9 @@
 //!   was written to: what others write to the file meanwhile may be seen, and what
 //!   they cut off is gone. What was written stays, where the kernel would drop it
 //!   with the end of the file.
+//! - **Huge memory** ([`HugeMemory`]) is shared between processes, and a child of fork
+//!   has its maps. It is the pool's and no engine's: no budget bounds it, and nothing of
+//!   it is evicted. `docs/huge.md` has more.
 //! - **Memory of an unmapped file** stays until the budget is needed; the next
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
