@@ -42,3 +42,7 @@ shuttle-seed seed name:
 # Operations on private memory over soft page tables, everything evicted all the time: just oracle 1_000_000
 oracle operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test anon_oracle -- --nocapture a_long_run
+
+# The same over userfaultfd, beside the kernel's own memory, in processes that fork: just oracle-uffd 1_000_000
+oracle-uffd operations="1_000_000":
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault --test anon_oracle -- --nocapture a_long_run

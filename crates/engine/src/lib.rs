@@ -13,6 +13,7 @@ pub mod budget;
 pub mod cache;
 pub mod clock;
 pub mod fault;
+pub mod huge;
 pub mod lock;
 pub mod mm;
 pub mod mmu;

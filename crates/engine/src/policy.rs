@@ -11,6 +11,7 @@
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
+//! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `vma-lock` | 001 |
 
 use crate::reclaim::Order;
 use core::fmt;
@@ -74,6 +75,17 @@ pub enum MissAccounting {
     Adaptive,
 }
 
+/// What keeps page tables of huge pages from being unshared under a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ShareSync {
+    /// The file's `i_mmap` lock, held for reading by every fault on the file: Linux
+    /// before document 001.
+    IMmapRwsem,
+    /// A lock of the mapping's own (document 001).
+    #[default]
+    VmaLock,
+}
+
 impl MissAccounting {
     /// How many quarters of the budget frames may take, so that what was read
     /// ahead stays. Linux has it in its page cache until memory is full, and
@@ -112,6 +124,8 @@ pub struct Policies {
     pub retry_pin: RetryPin,
     /// Of this engine's read-ahead.
     pub miss_accounting: MissAccounting,
+    /// Of its pools of huge pages.
+    pub share_sync: ShareSync,
 }
 
 /// The values of a policy and their names.
@@ -134,6 +148,10 @@ const MISS_ACCOUNTING: Names<MissAccounting> = &[
     ("p2", MissAccounting::IgnoreTried),
     ("both", MissAccounting::Both),
     ("adaptive", MissAccounting::Adaptive),
+];
+const SHARE_SYNC: Names<ShareSync> = &[
+    ("i-mmap-rwsem", ShareSync::IMmapRwsem),
+    ("vma-lock", ShareSync::VmaLock),
 ];
 
 /// The value that is called `name`, or what there is to choose from.
@@ -177,8 +195,10 @@ impl FromStr for Policies {
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
+                "share" => policies.share_sync = value(policy, SHARE_SYNC, chosen)?,
                 _ => {
-                    let text = format!("policies are lock, retry, pin and miss, not `{policy}`");
+                    let known = "lock, retry, pin, miss and share";
+                    let text = format!("policies are {known}, not `{policy}`");
                     return Err(UnknownPolicy(text));
                 }
             }
@@ -212,6 +232,11 @@ impl fmt::Display for Policies {
                 name(MISS_ACCOUNTING, self.miss_accounting),
                 name(MISS_ACCOUNTING, default.miss_accounting),
             ),
+            (
+                "share",
+                name(SHARE_SYNC, self.share_sync),
+                name(SHARE_SYNC, default.share_sync),
+            ),
         ];
         let mut joined = "";
         for (policy, value, _) in parts.iter().filter(|(_, value, default)| value != default) {
@@ -235,6 +260,7 @@ mod tests {
             "lock=biased",
             "retry=held",
             "miss=both",
+            "share=i-mmap-rwsem",
         ] {
             let policies: Policies = text.parse().unwrap();
             assert_eq!(policies.to_string(), text);
@@ -251,7 +277,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, retry, pin and miss, not `sync`"
+            "policies are lock, retry, pin, miss and share, not `sync`"
         );
     }
 }

@@ -174,7 +174,10 @@ fn attempt(
     };
     let mut walk = || {
         let (place, bytes, way) = (access.place, access.bytes, access.way);
-        *done = core.miss(place, bytes, way, shown.window_addr, shown.may_write);
+        *done = match shown.place {
+            Where::Window(addr) => core.miss(place, bytes, way, addr, shown.may_write),
+            Where::Huge => vma.with(|attributes| walk_huge(core, attributes, start, access)),
+        };
         *done
     };
     if !shown.is_missing && walk() {
@@ -189,22 +192,47 @@ fn attempt(
 
 /// Where the tables have a page, and what may be done there.
 struct Shown {
-    window_addr: usize,
+    place: Where,
     may_write: bool,
     /// Known to be missing a moment ago: not worth a walk.
     is_missing: bool,
 }
 
+/// Which tables have it.
+#[derive(Clone, Copy)]
+enum Where {
+    /// Those of windows, at this address.
+    Window(usize),
+    /// Those of a huge mapping.
+    Huge,
+}
+
+/// An access to what a huge mapping shows, if it is there.
+fn walk_huge(core: &mut Core, attributes: &Attributes, start: usize, access: Access) -> bool {
+    let Backing::Huge(mapping) = &attributes.backing else {
+        return false;
+    };
+    let page = attributes.pgoff + ((access.place.addr - start) / PAGE_SIZE) as u64;
+    let Some(walked) = mapping.walk(page) else {
+        return false;
+    };
+    let may_write = attributes.protection == Protection::ReadWrite;
+    let (place, bytes, way) = (access.place, access.bytes, access.way);
+    let frame = || walked.frame(mapping.pool());
+    core.miss_huge(place, bytes, way, may_write, frame)
+}
+
 /// What a VMA with these attributes shows, so many bytes after its start.
 fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
     let pgoff = attributes.pgoff;
-    let (window_addr, is_missing) = match &attributes.backing {
+    let (place, is_missing) = match &attributes.backing {
         Backing::None | Backing::Test(_) => return Err(FaultError::NotMapped),
-        Backing::File(cache) => (cache.window.address(pgoff, distance), false),
+        Backing::File(cache) => (Where::Window(cache.window.address(pgoff, distance)), false),
         Backing::Anonymous(anon) => {
             let addr = anon.window.address(pgoff, distance);
-            (addr, !anon.is_resident(addr))
+            (Where::Window(addr), !anon.is_resident(addr))
         }
+        Backing::Huge(_) => (Where::Huge, false),
     };
     let may_write = match (attributes.protection, way) {
         (Protection::ReadWrite, _) => true,
@@ -214,7 +242,7 @@ fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, Fa
         }
     };
     Ok(Shown {
-        window_addr,
+        place,
         may_write,
         is_missing,
     })

@@ -4,6 +4,7 @@
 //!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
 //!      │
 //!      ├─ anon::fault ── absent: a page of zeros ─────────────► Mapped
+//!      ├─ huge::fault ── a leaf table, perhaps shared; a page ► Mapped
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
 //!            │              ├─ uptodate ──► map::folio ───────► Mapped
 //!            │              └─ locked ────────────────────────► Retry(Folio)
@@ -18,6 +19,7 @@
 //! next attempt has looked. What the policies that are not the default keep or
 //! drop instead is in `retry`.
 
+use crate::huge;
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
 use retry::Retry;
 
@@ -160,6 +162,7 @@ fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
                 let addr = anon.window.address(attributes.pgoff, offset);
                 anon::fault(anon, addr, attributes.advice, flags)
             }
+            Backing::Huge(mapping) => huge::fault(vma, attributes, mapping, addr),
         }
     })
 }

@@ -132,6 +132,9 @@ fn is_in(space: &AddressSpace, addr: usize, write: bool) -> bool {
                     let state = anon.pages.unlocked_state(anon.page(addr));
                     state.is_some_and(|state| state.is_resident() && !(write && state.is_clean()))
                 }
+                Backing::Huge(mapping) => {
+                    mapping.is_mapped(attributes.pgoff + (distance / PAGE_SIZE) as u64)
+                }
                 Backing::None | Backing::Test(_) => false,
             }
     })

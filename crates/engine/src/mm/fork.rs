@@ -6,6 +6,7 @@ use super::mmap_lock::MmapWriteGuard;
 use super::space::AddressSpace;
 use super::vma::Attributes;
 use crate::anon::{Anonymous, ForkError};
+use crate::huge::HugeMapping;
 use core::ops::Range;
 use sync::Arc;
 
@@ -67,6 +68,7 @@ impl AddressSpace {
     ) -> Result<(), ForkError> {
         // Several VMAs may show one window.
         let mut copies: Vec<(Arc<Anonymous>, Arc<Anonymous>)> = Vec::new();
+        let mut huge: Vec<(Arc<HugeMapping>, Arc<HugeMapping>)> = Vec::new();
         let mut address = 0;
         while let Some(vma) = self.find_from(mmap, address) {
             let mut attributes = vma.attributes(mmap);
@@ -82,6 +84,20 @@ impl AddressSpace {
                     }
                 };
                 attributes.backing = Backing::Anonymous(copy);
+            }
+            if let Backing::Huge(mapping) = &attributes.backing {
+                let known = huge.iter().find(|(of, _)| Arc::ptr_eq(of, mapping));
+                let copy = match known {
+                    Some((_, copy)) => copy.clone(),
+                    None => {
+                        // What the parent has reserved, the child may fault in.
+                        let copy = mapping.fork().map_err(|_| ForkError::Budget)?;
+                        copy.claim(child.id());
+                        huge.push((mapping.clone(), copy.clone()));
+                        copy
+                    }
+                };
+                attributes.backing = Backing::Huge(copy);
             }
             child.add(child_mmap, vma.range(), attributes)?;
             address = vma.end();

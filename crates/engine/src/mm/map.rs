@@ -23,12 +23,13 @@ impl AddressSpace {
         let count = pages(&range);
         let end = attributes.pgoff.checked_add(count);
         let end = end.ok_or(MmError::Overflow)?;
-        if attributes.backing.pages().is_some_and(|pages| end > pages) {
+        let pages_there = attributes.backing.pages();
+        if pages_there.is_some_and(|pages| attributes.pgoff < pages.start || end > pages.end) {
             return Err(MmError::Overflow);
         }
+        attributes.check_alignment(&range)?;
         let mmap = self.mmap_lock.write();
-        if let Backing::Anonymous(anon) = &attributes.backing
-            && !anon.claim(self.id())
+        if !attributes.backing.claim(self.id())
             && self.shows(&mmap, &attributes.backing, attributes.pgoff..end)
         {
             return Err(MmError::Overlap);

@@ -9,6 +9,7 @@
 //! holds a VMA's read lock must not wait for `mmap_lock`.
 
 mod advise;
+mod align;
 pub mod backing;
 pub mod find;
 mod fork;

@@ -24,6 +24,7 @@ impl AddressSpace {
     ) -> Result<(), MmError> {
         check_range(&range)?;
         let mmap = self.mmap_lock.write();
+        self.check_cuts(&mmap, &range)?;
         let mut stale = Stale::default();
         let mut at = range.start;
         let mut hole = false;
@@ -70,6 +71,7 @@ impl AddressSpace {
         }
         vma.start_write(mmap);
         let mut attributes = vma.attributes(mmap);
+        (attributes.backing).unshare(attributes.pgoff, vma.range().len());
         change(&mut attributes);
         vma.set_attributes(mmap, attributes);
         Ok(())

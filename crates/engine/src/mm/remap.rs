@@ -31,12 +31,16 @@ impl AddressSpace {
         if itself || mapped.is_some_and(|vma| vma.start() < new.end) {
             return Err(MmError::Overlap);
         }
+        self.check_cuts(&mmap, &old)?;
         let mut stale = Stale::default();
         // What can fail comes first: the new VMAs, then the cut out of the old
         // ones. All of them are write-locked until the end.
         let moved = self.copy_to(&mmap, &old, start).and_then(|()| {
             // Faults under the old VMAs are over when they are out.
-            self.take_out_range(&mmap, old, |_, attributes| stale.add(&attributes.backing))
+            self.take_out_range(&mmap, old, |piece, attributes| {
+                (attributes.backing).unshare(attributes.pgoff, piece.len());
+                stale.add(&attributes.backing);
+            })
         });
         if moved.is_err() {
             let undone = self.take_out_range(&mmap, new, |_, _| {});
@@ -62,7 +66,9 @@ impl AddressSpace {
             let part = at..vma.end().min(old.end);
             let place = start + (part.start - old.start);
             let attributes = attributes_of_part(mmap, vma, &part);
-            self.add(mmap, place..place + part.len(), attributes)?;
+            let place = place..place + part.len();
+            attributes.check_alignment(&place)?;
+            self.add(mmap, place, attributes)?;
             at = part.end;
         }
         Ok(())

@@ -59,6 +59,7 @@ impl AddressSpace {
         range: Range<usize>,
         mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
+        self.check_cuts(mmap, &range)?;
         let mut removal = Removal::new();
         let mut stale = Stale::default();
         self.take_out_range(mmap, range, |piece, attributes| {
@@ -67,6 +68,9 @@ impl AddressSpace {
                 stale.add(&attributes.backing);
             }
             removal.add(&attributes.backing, attributes.pgoff, piece.len());
+            if let Backing::Huge(mapping) = &attributes.backing {
+                mapping.unmap(attributes.pgoff, piece.len());
+            }
             removed(piece, attributes);
         })
     }

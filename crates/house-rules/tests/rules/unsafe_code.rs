@@ -88,6 +88,9 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mmu/soft/tables.rs",
     "crates/engine/src/mmu/soft/tlb.rs",
     "crates/engine/src/mmu/soft/protect.rs",
+    // Huge pages in that memory, and the pool that says whose they are.
+    "crates/engine/src/mmu/soft/huge.rs",
+    "crates/engine/src/huge/pool.rs",
     // Functions that take bare memory, and those that hand frames to them.
     "crates/engine/src/mmu.rs",
     "crates/engine/src/mmu/soft/mod.rs",

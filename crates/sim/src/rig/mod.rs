@@ -18,7 +18,7 @@ use crate::job::{Job, MmuKind};
 use crate::uffd::{KernelWaits, UffdMmu};
 use crate::world;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::{Node, NodeError};
+use softfault_engine::cache::{Node, NodeError, NodeOptions};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
@@ -93,15 +93,12 @@ impl Rig {
                 Some(Arc::new(swap))
             }
         };
-        let node = Node::with_swap(
-            budget,
-            memory,
-            mmu,
-            Arc::new(frames),
-            clock.clone(),
+        let options = NodeOptions {
+            most_bytes: memory,
             policies,
             swap,
-        );
+        };
+        let node = Node::new(budget, mmu, Arc::new(frames), clock.clone(), options);
         let node = node.map_err(|error| match error {
             NodeError::BudgetTooSmall | NodeError::NoMemory => {
                 format!("a budget of {memory} bytes is too small")

@@ -15,6 +15,8 @@ mod touch;
 mod warm_start;
 mod zipf;
 
+pub use zipf::Zipf;
+
 use crate::job::{Job, PAGE, Progress, Workload};
 use crate::outcome::{LockRow, Mode, Outcome, SwapCounts, Trouble};
 use crate::rig::Rig;

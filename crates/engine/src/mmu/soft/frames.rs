@@ -12,7 +12,7 @@
 //! processors with one number modulo [`SHARDS`] take from and give to, and the
 //! depot for the rest. A shard that has run dry takes a few from the depot, and
 //! a few fresh ones only when that is empty: what was ever used is what was used
-//! at one time, and what shards keep ([`KEPT`] each).
+//! at one time, and what shards keep (`KEPT` each).
 //!
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 
@@ -54,6 +54,8 @@ pub struct Frames {
     notes: NonNull<Note>,
     /// Frames, with the page of zeros. Immutable.
     count: u32,
+    /// Frames behind them that have no notes: huge pages are made of them. Immutable.
+    huge: u32,
     /// Frames from here on are in no shard yet.
     fresh: AtomicU32,
     shards: Box<[Shard]>,
@@ -170,10 +172,15 @@ impl Frames {
     /// `bytes` of memory for frames, in so many shards. None of it is touched
     /// before it is used. `None` where the system has no address space.
     pub fn new(bytes: usize, shards: usize) -> Option<Self> {
-        let count = bytes / PAGE_SIZE;
-        assert!(count > 1 && count < FREE as usize, "{count} frames");
+        Self::with_huge(bytes, 0, shards)
+    }
+
+    /// The same, and so many bytes for huge pages.
+    pub fn with_huge(bytes: usize, huge_bytes: usize, shards: usize) -> Option<Self> {
+        let (count, huge) = (bytes / PAGE_SIZE, huge_bytes / PAGE_SIZE);
+        assert!(count > 1 && count + huge < FREE as usize, "{count} frames");
         let notes = pages::map(note_bytes(count))?;
-        let Some(memory) = pages::map(count * PAGE_SIZE) else {
+        let Some(memory) = pages::map((count + huge) * PAGE_SIZE) else {
             // SAFETY: mapped above, and nobody has seen it.
             unsafe { pages::unmap(notes, note_bytes(count)) };
             return None;
@@ -183,10 +190,16 @@ impl Frames {
             memory,
             notes: notes.cast(),
             count: count as u32,
+            huge: huge as u32,
             fresh: AtomicU32::new(ZEROS + 1),
             shards: (0..shards).map(shard).collect(),
             depot: shard(0),
         })
+    }
+
+    /// The frames that huge pages are made of.
+    pub fn huge(&self) -> Range<u32> {
+        self.count..self.count + self.huge
     }
 
     /// Frames that were ever used: those take up memory.
@@ -344,8 +357,8 @@ impl Frames {
 
     /// Where a frame is. The page lives as long as `self`.
     pub fn address(&self, frame: u32) -> NonNull<u8> {
-        assert!(frame < self.count, "no frame {frame}");
-        // SAFETY: there is a page for each frame below `count`.
+        assert!(frame < self.count + self.huge, "no frame {frame}");
+        // SAFETY: there is a page for each frame, and for those of huge pages.
         unsafe { self.memory.add(frame as usize * PAGE_SIZE) }
     }
 
@@ -406,7 +419,7 @@ impl Drop for Frames {
         // SAFETY: mapped in `new`, and nobody borrows the frames any more.
         // Notes own nothing.
         unsafe {
-            pages::unmap(self.memory, count * PAGE_SIZE);
+            pages::unmap(self.memory, (count + self.huge as usize) * PAGE_SIZE);
             pages::unmap(self.notes.cast(), note_bytes(count));
         }
     }

@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use super::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::mm::Protection;
@@ -39,6 +39,7 @@ pub mod cores;
 pub mod entry;
 mod fork;
 pub mod frames;
+mod huge;
 mod map;
 mod protect;
 pub mod tables;
@@ -67,6 +68,8 @@ pub struct SoftMmu {
     tables: Tables<ENTRIES>,
     /// Held while a window is reserved or released.
     windows: Mutex<Windows>,
+    /// Frames for huge pages that no pool has, from here on.
+    next_huge: Mutex<u32>,
 }
 
 impl Default for SoftMmu {
@@ -89,11 +92,18 @@ impl SoftMmu {
     /// tables for it; twice the budget is enough for any use of it. Memory that
     /// was used once stays with the process.
     pub fn with_memory(bytes: usize) -> Result<Self, MmuError> {
-        let frames = Frames::new(bytes, SHARDS).ok_or(MmuError::NoMemory)?;
+        Self::with_huge_memory(bytes, 0)
+    }
+
+    /// The same, and `huge_bytes` for pools of huge pages.
+    pub fn with_huge_memory(bytes: usize, huge_bytes: usize) -> Result<Self, MmuError> {
+        let frames = Frames::with_huge(bytes, huge_bytes, SHARDS).ok_or(MmuError::NoMemory)?;
+        let next_huge = Mutex::new(frames.huge().start);
         let tables = Tables::new(frames, Cores::new(MOST_CORES)).ok_or(MmuError::NoMemory)?;
         Ok(Self {
             tables,
             windows: Mutex::new(Windows::default()),
+            next_huge,
         })
     }
 
@@ -152,18 +162,12 @@ impl Mmu for SoftMmu {
         self.tables.take_out_tables(window.range(), between);
     }
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
-        let range = check(window, addr, bytes);
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        let (window, addr) = to;
+        let range = check(window, addr, of.len());
         let writable = window.token == WRITABLE && access == Access::Writable;
         // SAFETY: the source is readable for the range, says the caller.
-        unsafe { self.tables.copy(range, source, writable)? };
+        unsafe { self.tables.copy(range, of.cast(), writable)? };
         Ok(())
     }
 
@@ -209,15 +213,10 @@ impl Mmu for SoftMmu {
         self.tables.bytes(addr)
     }
 
-    fn move_pages(
-        &self,
-        (from, from_addr): (&Reservation, usize),
-        (to, to_addr): (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError> {
-        let from = check(from, from_addr, bytes);
-        check(to, to_addr, bytes);
-        self.tables.move_pages(from, to_addr)?;
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+        let from = check(from.0, from.1, bytes);
+        let to = check(to.0, to.1, bytes);
+        self.tables.move_pages(from, to.start)?;
         Ok(())
     }
 

@@ -124,8 +124,22 @@ impl<const N: usize> Tables<N> {
         may_write: bool,
         transfer: Transfer<'_>,
     ) -> bool {
+        let walk = || self.walk(window_addr);
+        self.miss_found(seat, tlb, place, may_write, transfer, walk)
+    }
+
+    /// The same by what `walk` finds, inside of the access.
+    pub(super) fn miss_found(
+        &self,
+        seat: &mut Seat,
+        tlb: &mut Tlb,
+        place: Place,
+        may_write: bool,
+        transfer: Transfer<'_>,
+        walk: impl FnOnce() -> Entry,
+    ) -> bool {
         let inside = self.cores.enter(seat);
-        let entry: Entry = self.walk(window_addr);
+        let entry = walk();
         let writable = entry.is_writable() && may_write;
         if !entry.is_present() || (transfer.is_store() && !writable) {
             return false;

@@ -77,6 +77,22 @@ impl Core {
     }
 }
 
+impl Core {
+    /// As `miss`, for a huge page, whose frame `walk` finds inside the access.
+    pub(crate) fn miss_huge(
+        &mut self,
+        place: Place,
+        bytes: usize,
+        way: Way,
+        may_write: bool,
+        walk: impl FnOnce() -> Option<u32>,
+    ) -> bool {
+        let seat = self.seat.as_mut().expect("until dropped");
+        let transfer = transfer(&mut self.buffer[..bytes], way);
+        (self.mmu).miss_huge(seat, &mut self.tlb, place, may_write, transfer, walk)
+    }
+}
+
 fn transfer(bytes: &mut [u8], way: Way) -> Transfer<'_> {
     match way {
         Way::Load => Transfer::Load(bytes),

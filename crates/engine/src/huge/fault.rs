@@ -1,0 +1,114 @@
+//! A fault on a huge page: Linux's `hugetlb_fault`.
+//!
+//! ```text
+//!   (baseline: i_mmap for read)
+//!   fault mutex ─► share lock for read ─► within the file? ── no ──► BeyondEnd
+//!      ─► leaf: the mapping's, or shared from now on (i_mmap for read)
+//!      ─► page: the file's; or from the pool, promised or not, cleared ── none ──► NoMemory
+//!      ─► leaf locked: entered ──► Mapped
+//! ```
+
+use super::file::{At, HugeFile};
+use super::mapping::HugeMapping;
+use super::share::Class;
+use super::stats::Waits;
+use super::tables::{Leaf, Tables};
+use crate::fault::{Fault, FaultError};
+use crate::mm::{Attributes, VmaRead};
+use crate::policy::ShareSync;
+use core::ops::Range;
+use sync::Arc;
+
+/// Serves a fault at `addr` of a VMA that shows `mapping`, and is locked.
+pub(crate) fn fault(
+    vma: &VmaRead<'_>,
+    attributes: &Attributes,
+    mapping: &HugeMapping,
+    addr: usize,
+) -> Fault {
+    let (file, tables) = (&mapping.file, &mapping.tables);
+    let pool = &file.pool;
+    let pages = pool.size.pages() as u64;
+    let shown = mapping.shown(attributes.pgoff, vma.vma().range().len());
+    let distance = ((addr - vma.vma().start()) / crate::PAGE_SIZE) as u64;
+    let index = (attributes.pgoff + distance) / pages;
+    let class = class_of(file, &shown, index, attributes);
+
+    let mut waits = Waits::new(&pool.stats, &*pool.clock);
+    let baseline = pool.sync == ShareSync::IMmapRwsem;
+    let i_mmap = baseline.then(|| waits.read(&file.i_mmap.lock));
+    let _mutex = waits.lock(pool.mutexes.of(file.id, index));
+    let _share = (!baseline).then(|| waits.read(&tables.share));
+    pool.stats.faults.add(1);
+    // Whoever makes the file shorter takes the mutex of each page after he has said so.
+    if index >= file.len() {
+        return Fault::Error(FaultError::BeyondEnd);
+    }
+    let leaf = match tables.leaf(pool.span(index)) {
+        Some(leaf) => leaf,
+        None => begin(
+            file,
+            tables,
+            pool.span(index),
+            class,
+            i_mmap.is_some(),
+            &mut waits,
+        ),
+    };
+    let Some(page) = page(file, index) else {
+        return Fault::Error(FaultError::NoMemory);
+    };
+    leaf.map(pool, index, page);
+    Fault::Mapped
+}
+
+/// With whom the VMA may share the leaf of an index, if it shows all of its span.
+fn class_of(
+    file: &HugeFile,
+    shown: &Range<u64>,
+    index: u64,
+    attributes: &Attributes,
+) -> Option<Class> {
+    let span = file.pool.span_indexes(file.pool.span(index));
+    let whole = shown.start <= span.start && span.end <= shown.end;
+    Class::of(attributes.protection).filter(|_| whole)
+}
+
+fn begin(
+    file: &HugeFile,
+    tables: &Tables,
+    span: u64,
+    class: Option<Class>,
+    has_i_mmap: bool,
+    waits: &mut Waits<'_>,
+) -> Arc<Leaf> {
+    let needs = class.is_some() && !has_i_mmap;
+    let _i_mmap = needs.then(|| waits.read(&file.i_mmap.lock));
+    file.share(tables, span, class)
+}
+
+/// The page of an index, whose fault mutex is held.
+fn page(file: &HugeFile, index: u64) -> Option<u32> {
+    let pool = &file.pool;
+    loop {
+        let at = file.at(index);
+        let taken = match at {
+            At::Page(page) => return Some(page),
+            At::Hole => pool.take(false)?,
+            At::Reserved => match file.change(index, At::Reserved, At::Hole) {
+                true => pool.take(true)?,
+                // A mapping that had reserved it is gone.
+                false => continue,
+            },
+        };
+        if taken.is_used {
+            pool.clear(taken.page);
+        }
+        if file.change(index, At::Hole, At::Page(taken.page)) {
+            pool.stats.filled.add(1);
+            return Some(taken.page);
+        }
+        // Somebody has reserved the index meanwhile: with his promise it goes on.
+        pool.give(taken.page, false);
+    }
+}

@@ -1,0 +1,200 @@
+//! A space's mapping of a huge file.
+
+use super::file::HugeFile;
+use super::tables::Tables;
+use super::unshare::Unsharing;
+use super::{HugeError, HugePool};
+use crate::policy::ShareSync;
+use crate::{PAGE_SHIFT, PAGE_SIZE};
+use core::ops::Range;
+use sync::Arc;
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Whether a mapping's pages are promised to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reserve {
+    /// They are: it is refused if the pool has not enough, and no touch ever is.
+    #[default]
+    Yes,
+    /// A touch that finds the pool empty fails (`MAP_NORESERVE`).
+    No,
+}
+
+/// The number of no space.
+const NO_SPACE: u64 = 0;
+
+/// What one address space maps of a huge file. It belongs to the first space that maps
+/// it, which shows each page at one address at most; `pgoff` counts base pages of the
+/// file.
+pub struct HugeMapping {
+    pub(super) file: Arc<HugeFile>,
+    pub(super) tables: Arc<Tables>,
+    /// The space that maps it, or [`NO_SPACE`]. Set once.
+    space: AtomicU64,
+}
+
+impl HugeMapping {
+    /// For `indexes` of `file`.
+    pub fn new(
+        file: &Arc<HugeFile>,
+        indexes: Range<u64>,
+        reserve: Reserve,
+    ) -> Result<Arc<Self>, HugeError> {
+        if indexes.is_empty() || indexes.end > file.capacity() {
+            return Err(HugeError::Range);
+        }
+        let reserves = reserve == Reserve::Yes;
+        let pool = &file.pool;
+        let tables = Tables::new(pool, pool.clock.clone(), indexes.clone(), reserves);
+        {
+            let _i_mmap = file.i_mmap.lock.write();
+            file.i_mmap.add(&tables);
+        }
+        // Dropping it undoes what there is.
+        let mapping = Arc::new(Self {
+            file: file.clone(),
+            tables,
+            space: AtomicU64::new(NO_SPACE),
+        });
+        if reserves {
+            file.reserve(indexes.start..indexes.end.min(file.len()).max(indexes.start))?;
+        }
+        Ok(mapping)
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<HugeFile> {
+        &self.file
+    }
+
+    /// The pool of its pages.
+    pub fn pool(&self) -> &Arc<HugePool> {
+        &self.file.pool
+    }
+
+    /// Huge pages that it shows, those that others have faulted in included.
+    pub fn mapped_pages(&self) -> u64 {
+        self.tables.mapped(&self.file.pool)
+    }
+
+    /// Base pages of the file that it may show.
+    pub(crate) fn pages(&self) -> Range<u64> {
+        let pages = self.pool().size.pages() as u64;
+        self.tables.indexes.start * pages..self.tables.indexes.end * pages
+    }
+
+    /// The indexes of which `bytes` from a `pgoff` on have all.
+    pub(super) fn shown(&self, pgoff: u64, bytes: usize) -> Range<u64> {
+        let pages = self.pool().size.pages() as u64;
+        let end = pgoff + (bytes >> PAGE_SHIFT) as u64;
+        pgoff.div_ceil(pages)..end / pages
+    }
+
+    /// True if a VMA of it with this `pgoff` may begin or end so many bytes on, which is
+    /// at `addr`.
+    pub(crate) fn is_aligned(&self, pgoff: u64, distance: usize, addr: usize) -> bool {
+        let byte = (pgoff as usize * PAGE_SIZE).wrapping_add(distance);
+        let bytes = self.pool().size.bytes();
+        byte.is_multiple_of(bytes) && addr.is_multiple_of(bytes)
+    }
+
+    /// The frame that has a base page of the file, if it is mapped; looked up by
+    /// `resolve` inside an access, which is ended by a shootdown before the frame is
+    /// reused.
+    pub(crate) fn walk(&self, page: u64) -> Option<Walked> {
+        let pages = self.pool().size.pages() as u64;
+        let index = page / pages;
+        Some(Walked {
+            leaf: self.tables.leaf(self.pool().span(index))?,
+            index,
+            within: (page % pages) as u32,
+        })
+    }
+
+    /// True if a touch of a base page of the file finds it.
+    pub fn is_mapped(&self, page: u64) -> bool {
+        let walked = self.walk(page);
+        walked.is_some_and(|walked| walked.frame(self.pool()).is_some())
+    }
+
+    /// Takes what `bytes` from a `pgoff` on showed out: no VMA shows it any more, and no
+    /// fault of the space is under way.
+    pub(crate) fn unmap(&self, pgoff: u64, bytes: usize) {
+        let indexes = self.shown(pgoff, bytes);
+        self.with_locks(|locks| {
+            // What is left of a span that was shown as a whole is not any more.
+            self.file.unshare_ends(&self.tables, &indexes, locks);
+            self.file.zap(&self.tables, &indexes, locks);
+        });
+    }
+
+    /// Lets the mapping have the tables of `bytes` from a `pgoff` on for itself: they
+    /// are about to be shown elsewhere, or may be used otherwise.
+    pub(crate) fn unshare(&self, pgoff: u64, bytes: usize) {
+        let indexes = self.shown(pgoff, bytes);
+        self.with_locks(|locks| self.file.unshare(&self.tables, &indexes, locks));
+    }
+
+    fn with_locks(&self, f: impl FnOnce(&Unsharing<'_>)) {
+        let baseline = self.pool().sync == ShareSync::IMmapRwsem;
+        let share = (!baseline).then(|| self.tables.share.write());
+        let i_mmap = self.file.i_mmap.lock.write();
+        f(&Unsharing {
+            _share: share,
+            _i_mmap: &i_mmap,
+        });
+    }
+
+    /// The same of the file, for a space that begins as a copy. It faults by itself, and
+    /// shares.
+    pub(crate) fn fork(&self) -> Result<Arc<Self>, HugeError> {
+        let reserve = match self.tables.reserves {
+            true => Reserve::Yes,
+            false => Reserve::No,
+        };
+        Self::new(&self.file, self.tables.indexes.clone(), reserve)
+    }
+
+    /// Makes `space` the one that maps it: true the first time.
+    ///
+    /// # Panics
+    /// If another has mapped it before.
+    pub(crate) fn claim(&self, space: u64) -> bool {
+        // Relaxed: only compared; `mmap_lock` of the space orders the rest.
+        let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        match self.space.compare_exchange(NO_SPACE, space, set, failed) {
+            Ok(_) => true,
+            Err(owner) => {
+                assert!(owner == space, "a huge mapping of space {owner}");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for HugeMapping {
+    fn drop(&mut self) {
+        let all = self.tables.indexes.clone();
+        self.with_locks(|locks| {
+            self.file.zap(&self.tables, &all, locks);
+            self.file.i_mmap.remove(&self.tables);
+        });
+        self.file.unreserve(&self.tables);
+        self.pool().uncount_tables(self.tables.bytes());
+    }
+}
+
+/// Where a base page may be found.
+pub(crate) struct Walked {
+    leaf: Arc<super::tables::Leaf>,
+    index: u64,
+    within: u32,
+}
+
+impl Walked {
+    /// The frame, if the page is mapped.
+    pub(crate) fn frame(&self, pool: &HugePool) -> Option<u32> {
+        let page = self.leaf.page(self.index)?;
+        Some(pool.frame(page) + self.within)
+    }
+}

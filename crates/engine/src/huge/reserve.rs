@@ -1,0 +1,82 @@
+//! Reservations: what a mapping has been promised at the time it was made, so that no
+//! fault of it ever finds the pool empty.
+//!
+//! A promise is the index's: the first who faults there takes the page. It lasts as long
+//! as a mapping wants it, also after a hole was punched there.
+
+use super::HugeError;
+use super::file::{At, HugeFile};
+use super::tables::Tables;
+use core::ops::Range;
+
+impl HugeFile {
+    /// Reserves what is neither there nor reserved of `indexes`, or nothing.
+    pub(super) fn reserve(&self, indexes: Range<u64>) -> Result<(), HugeError> {
+        if self.unfilled() == 0 {
+            return Ok(());
+        }
+        let holes = || indexes.clone().filter(|&index| self.at(index) == At::Hole);
+        let wanted = holes().count() as u64;
+        self.pool.reserve(wanted)?;
+        let mut left = wanted;
+        for index in holes() {
+            if left == 0 {
+                // One that had a page has lost it: it is reserved by itself.
+                if self.pool.reserve(1).is_err() {
+                    continue;
+                }
+                left = 1;
+            }
+            left -= u64::from(self.change(index, At::Hole, At::Reserved));
+        }
+        self.pool.unreserve(left);
+        Ok(())
+    }
+
+    /// Takes the promises of `tables` back that no other mapping wants. It has been taken
+    /// from the list.
+    pub(super) fn unreserve(&self, tables: &Tables) {
+        if !tables.reserves || self.unfilled() == 0 {
+            return;
+        }
+        // Held so that nobody promises for a mapping that goes.
+        let mappings = self.i_mmap.mappings.lock();
+        for index in tables.indexes.clone() {
+            let wants = |other: &Tables| other.reserves && other.indexes.contains(&index);
+            if self.at(index) == At::Reserved
+                && !mappings.iter().any(|other| wants(other))
+                && self.change(index, At::Reserved, At::Hole)
+            {
+                self.pool.unreserve(1);
+            }
+        }
+    }
+
+    /// Takes the page of an index out of the file, or its promise; nobody shows it any
+    /// more, and the caller has its fault mutex. Within the file (`keeps`) it stays
+    /// promised to those who want it.
+    pub(super) fn remove(&self, index: u64, keeps: bool) {
+        let mappings = self.i_mmap.mappings.lock();
+        let wants = |other: &Tables| other.reserves && other.indexes.contains(&index);
+        let stays = keeps && mappings.iter().any(|other| wants(other));
+        let after = match stays {
+            true => At::Reserved,
+            false => At::Hole,
+        };
+        loop {
+            match self.at(index) {
+                At::Page(page) => {
+                    let changed = self.change(index, At::Page(page), after);
+                    assert!(changed, "the fault mutex is held");
+                    return self.pool.give(page, stays);
+                }
+                At::Reserved if !stays => {
+                    if self.change(index, At::Reserved, At::Hole) {
+                        return self.pool.unreserve(1);
+                    }
+                }
+                At::Reserved | At::Hole => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Beginning to share a leaf: Linux's `huge_pmd_share`.
+
+use super::file::HugeFile;
+use super::tables::{Leaf, Slot, Tables};
+use crate::lock::Mutex;
+use crate::mm::Protection;
+use sync::Arc;
+
+/// Mappings of one class share: they may do the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Read,
+    ReadWrite,
+}
+
+impl Class {
+    const COUNT: usize = 2;
+
+    pub(super) fn of(protection: Protection) -> Option<Self> {
+        match protection {
+            Protection::None => None,
+            Protection::Read => Some(Self::Read),
+            Protection::ReadWrite => Some(Self::ReadWrite),
+        }
+    }
+}
+
+/// The leaves of a span that mappings share, by class.
+pub(super) struct Span(pub(super) Mutex<[Option<Shared>; Class::COUNT]>);
+
+impl Span {
+    /// Of which nobody has a leaf.
+    pub(super) fn new() -> Self {
+        Self(Mutex::new([const { None }; Class::COUNT]))
+    }
+}
+
+/// A leaf, and how many mappings have it.
+pub(super) struct Shared {
+    pub(super) leaf: Arc<Leaf>,
+    pub(super) sharers: u32,
+}
+
+impl HugeFile {
+    /// The leaf of a mapping for a span: the one that it has, one that others of its
+    /// class have, or a new one. With a class, the VMA shows the whole span.
+    ///
+    /// The caller keeps out whoever may unshare, and has `i_mmap`.
+    pub(super) fn share(&self, tables: &Tables, span: u64, class: Option<Class>) -> Arc<Leaf> {
+        let Some(class) = class else {
+            let mut slot = tables.slot(span).lock();
+            let new = || Slot {
+                leaf: Leaf::new(&self.pool),
+                class: None,
+            };
+            return slot.get_or_insert_with(new).leaf.clone();
+        };
+        let mut shared = self.spans[span as usize].0.lock();
+        let mut slot = tables.slot(span).lock();
+        if let Some(slot) = &*slot {
+            // Another fault of this space was faster.
+            return slot.leaf.clone();
+        }
+        let place = &mut shared[class as usize];
+        match place {
+            Some(known) => {
+                known.sharers += 1;
+                self.pool.stats.shared.add(1);
+            }
+            None => {
+                *place = Some(Shared {
+                    leaf: Leaf::new(&self.pool),
+                    sharers: 1,
+                });
+            }
+        }
+        let leaf = place.as_ref().expect("there is one now").leaf.clone();
+        *slot = Some(Slot {
+            leaf: leaf.clone(),
+            class: Some(class),
+        });
+        leaf
+    }
+
+    /// Mappings that share the leaf of a span, in the class that has most.
+    pub fn sharers(&self, span: u64) -> u32 {
+        let shared = self.spans[span as usize].0.lock();
+        let sharers = shared.iter().flatten().map(|known| known.sharers);
+        sharers.max().unwrap_or(0)
+    }
+}

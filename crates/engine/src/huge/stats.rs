@@ -1,0 +1,102 @@
+//! What faults on huge pages came to, in the lines of document 001.
+
+use crate::Clock;
+use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem};
+use sync::stat::Counter;
+
+/// Counted as things happen.
+#[derive(Debug, Default)]
+pub(super) struct HugeStats {
+    pub(super) faults: Counter,
+    pub(super) waits: Counter,
+    pub(super) wait_ns: Counter,
+    pub(super) longest_ns: Counter,
+    pub(super) filled: Counter,
+    pub(super) shared: Counter,
+    pub(super) unshared: Counter,
+    pub(super) backed_out: Counter,
+}
+
+/// What happened up to a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HugeSnapshot {
+    /// Faults on huge pages.
+    pub faults: u64,
+    /// Locks that a fault found taken, and waited for.
+    pub waits: u64,
+    /// How long faults waited for locks, all together.
+    pub wait_ns: u64,
+    /// The longest that one fault waited for locks.
+    pub longest_ns: u64,
+    /// Pages that faults took from the pool.
+    pub filled: u64,
+    /// Times that a mapping began to share a leaf which another one had.
+    pub shared: u64,
+    /// Times that a mapping dropped a leaf which it shared.
+    pub unshared: u64,
+    /// Times that truncate or hole punch found a share lock taken, and took the locks
+    /// again in order.
+    pub backed_out: u64,
+}
+
+impl HugeStats {
+    pub(super) fn snapshot(&self) -> HugeSnapshot {
+        HugeSnapshot {
+            faults: self.faults.get(),
+            waits: self.waits.get(),
+            wait_ns: self.wait_ns.get(),
+            longest_ns: self.longest_ns.get(),
+            filled: self.filled.get(),
+            shared: self.shared.get(),
+            unshared: self.unshared.get(),
+            backed_out: self.backed_out.get(),
+        }
+    }
+}
+
+/// Takes the locks of one fault, and adds its waits up.
+pub(super) struct Waits<'a> {
+    stats: &'a HugeStats,
+    clock: &'a dyn Clock,
+    waited_ns: u64,
+}
+
+impl<'a> Waits<'a> {
+    pub(super) fn new(stats: &'a HugeStats, clock: &'a dyn Clock) -> Self {
+        Self {
+            stats,
+            clock,
+            waited_ns: 0,
+        }
+    }
+
+    pub(super) fn read<'b>(&mut self, lock: &'b RwSem) -> ReadGuard<'b> {
+        match lock.try_read() {
+            Some(guard) => guard,
+            None => self.wait(|| lock.read()),
+        }
+    }
+
+    pub(super) fn lock<'b, T>(&mut self, mutex: &'b Mutex<T>) -> MutexGuard<'b, T> {
+        match mutex.try_lock() {
+            Some(guard) => guard,
+            None => self.wait(|| mutex.lock()),
+        }
+    }
+
+    fn wait<G>(&mut self, take: impl FnOnce() -> G) -> G {
+        let begin = self.clock.now_ns();
+        let guard = take();
+        let ns = self.clock.now_ns() - begin;
+        self.waited_ns += ns;
+        self.stats.waits.add(1);
+        self.stats.wait_ns.add(ns);
+        guard
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.stats.longest_ns.raise(self.waited_ns);
+    }
+}

@@ -1,0 +1,195 @@
+//! The page tables of one mapping: a slot for each span of the file, and in it the leaf
+//! that has the span's pages, its own or shared.
+
+use super::HugePool;
+use super::share::Class;
+use crate::Clock;
+use crate::lock::{Mutex, RwSem};
+use core::ops::Range;
+use sync::Arc;
+use sync::atomic::AtomicU32;
+use sync::atomic::Ordering::{Acquire, Release};
+
+/// A leaf table: which pages of a span are mapped.
+pub(super) struct Leaf {
+    /// 0, or a page's number and 1. Changed under `used`, read by who walks.
+    entries: Box<[AtomicU32]>,
+    /// The page table lock, and how many entries are in use.
+    used: Mutex<u32>,
+}
+
+/// What a slot leads to.
+#[derive(Clone)]
+pub(super) struct Slot {
+    pub(super) leaf: Arc<Leaf>,
+    /// With whom it is shared, if it is.
+    pub(super) class: Option<Class>,
+}
+
+/// The tables of a mapping.
+pub(super) struct Tables {
+    /// The share lock: held for reading by a fault from before it looks its leaf up
+    /// until its page is entered, and for writing by whoever may drop a leaf. Of the
+    /// mapping: what it was split into has the same.
+    pub(super) share: RwSem,
+    /// Indexes of the file that the mapping may show.
+    pub(super) indexes: Range<u64>,
+    /// It has reserved the pages that were not there.
+    pub(super) reserves: bool,
+    /// The first span of them.
+    first: u64,
+    /// By span. The lock of the upper table, one a slot.
+    slots: Box<[Mutex<Option<Slot>>]>,
+}
+
+impl Leaf {
+    pub(super) fn new(pool: &HugePool) -> Arc<Self> {
+        let entries = 0..pool.shape.leaf_pages;
+        let leaf = Self {
+            entries: entries.map(|_| AtomicU32::new(0)).collect(),
+            used: Mutex::new(0),
+        };
+        pool.count_tables(leaf.bytes());
+        Arc::new(leaf)
+    }
+
+    /// Bytes of it.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val::<[AtomicU32]>(&self.entries)
+    }
+
+    fn entry(&self, index: u64) -> &AtomicU32 {
+        &self.entries[index as usize & (self.entries.len() - 1)]
+    }
+
+    /// The page that is mapped there, to one who walks.
+    pub(super) fn page(&self, index: u64) -> Option<u32> {
+        // Acquire pairs with the Release in `map`: the page was filled.
+        self.entry(index).load(Acquire).checked_sub(1)
+    }
+
+    /// Maps a page where none is; `false` if one is.
+    pub(super) fn map(&self, pool: &HugePool, index: u64, page: u32) -> bool {
+        let mut used = self.used.lock();
+        if self.page(index).is_some() {
+            return false;
+        }
+        // Release pairs with the Acquire in `page`.
+        self.entry(index).store(page + 1, Release);
+        pool.count_mapped(page);
+        *used += 1;
+        true
+    }
+
+    /// Takes out what is mapped of `indexes`; true if nothing is left.
+    pub(super) fn zap(&self, pool: &HugePool, indexes: Range<u64>) -> bool {
+        let mut used = self.used.lock();
+        for index in indexes {
+            if let Some(page) = self.page(index) {
+                // Release, as in `map`; who walks afterwards is waited for by a
+                // shootdown.
+                self.entry(index).store(0, Release);
+                pool.count_unmapped(page);
+                *used -= 1;
+            }
+        }
+        *used == 0
+    }
+
+    /// Pages that are mapped.
+    pub(super) fn used(&self) -> u32 {
+        *self.used.lock()
+    }
+}
+
+impl Tables {
+    /// Empty ones, for `indexes` of a file.
+    pub(super) fn new(
+        pool: &HugePool,
+        clock: Arc<dyn Clock>,
+        indexes: Range<u64>,
+        reserves: bool,
+    ) -> Arc<Self> {
+        let spans = pool.spans(&indexes);
+        let tables = Self {
+            share: RwSem::new(clock),
+            first: spans.start,
+            slots: spans.map(|_| Mutex::new(None)).collect(),
+            indexes,
+            reserves,
+        };
+        pool.count_tables(tables.bytes());
+        Arc::new(tables)
+    }
+
+    /// Bytes of it.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val::<[Mutex<Option<Slot>>]>(&self.slots)
+    }
+
+    /// The slot of a span.
+    pub(super) fn slot(&self, span: u64) -> &Mutex<Option<Slot>> {
+        &self.slots[(span - self.first) as usize]
+    }
+
+    /// The leaf of a span, if there is one.
+    pub(super) fn leaf(&self, span: u64) -> Option<Arc<Leaf>> {
+        let slot = self.slot(span).lock();
+        slot.as_ref().map(|slot| slot.leaf.clone())
+    }
+
+    /// Which of `indexes` it may show.
+    pub(super) fn part(&self, indexes: &Range<u64>) -> Range<u64> {
+        let start = indexes.start.max(self.indexes.start);
+        start..indexes.end.min(self.indexes.end).max(start)
+    }
+
+    /// True if a page of `indexes` is mapped.
+    pub(super) fn shows(&self, pool: &HugePool, indexes: &Range<u64>) -> bool {
+        let indexes = self.part(indexes);
+        pool.by_span(&indexes).any(|(span, part)| {
+            let leaf = self.leaf(span).filter(|leaf| leaf.used() > 0);
+            leaf.is_some_and(|leaf| part.into_iter().any(|index| leaf.page(index).is_some()))
+        })
+    }
+
+    /// Pages that are mapped; those of shared leaves too.
+    pub(super) fn mapped(&self, pool: &HugePool) -> u64 {
+        let spans = pool.spans(&self.indexes);
+        let used = |span| self.leaf(span).map_or(0, |leaf| leaf.used().into());
+        spans.map(used).sum::<u64>()
+    }
+}
+
+impl HugePool {
+    /// The span that an index is in.
+    pub(super) fn span(&self, index: u64) -> u64 {
+        index / self.shape.leaf_pages as u64
+    }
+
+    /// The indexes of a span.
+    pub(super) fn span_indexes(&self, span: u64) -> Range<u64> {
+        let pages = self.shape.leaf_pages as u64;
+        span * pages..(span + 1) * pages
+    }
+
+    /// The spans that have any of `indexes`.
+    pub(super) fn spans(&self, indexes: &Range<u64>) -> Range<u64> {
+        if indexes.is_empty() {
+            return 0..0;
+        }
+        self.span(indexes.start)..self.span(indexes.end - 1) + 1
+    }
+
+    /// The same, each with what it has of them.
+    pub(super) fn by_span(
+        &self,
+        indexes: &Range<u64>,
+    ) -> impl Iterator<Item = (u64, Range<u64>)> + use<'_> {
+        let indexes = indexes.clone();
+        self.spans(&indexes).map(move |span| {
+            let all = self.span_indexes(span);
+            (span, all.start.max(indexes.start)..all.end.min(indexes.end))
+        })
+    }
+}
