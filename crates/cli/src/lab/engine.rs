@@ -3,6 +3,7 @@
 
 use super::job::Swap;
 use super::on::On;
+use super::on_huge::HugeFile;
 use super::stats::EngineStats;
 use super::{on_direct, on_kernel, on_soft, on_softfault};
 use memmap2::Advice;
@@ -82,24 +83,6 @@ pub fn wait_for(child: i32) -> Result<(), String> {
             libc::WEXITSTATUS(status)
         )),
     }
-}
-
-/// Huge memory that processes share.
-pub trait HugeFile: Sync {
-    /// Maps all of it for reading and writing.
-    fn map(&self) -> io::Result<Box<dyn HugeMapping>>;
-
-    /// Gives all of its pages back.
-    fn empty(&self) -> io::Result<()>;
-}
-
-/// A map of it.
-pub trait HugeMapping {
-    /// Its first byte.
-    fn start(&self) -> NonNull<u8>;
-
-    /// Faults that the engine itself served in it.
-    fn served(&self) -> u64;
 }
 
 /// A file mapped for reading.

@@ -28,6 +28,7 @@ mod memory;
 pub mod on;
 mod on_direct;
 mod on_huge;
+mod on_huge_soft;
 mod on_kernel;
 mod on_soft;
 mod on_softfault;
@@ -162,6 +163,7 @@ impl<'a> Lab<'a> {
         }
         let work = pattern.work(plan, files);
         if let Work::Hugetlb { bytes, .. } = work
+            && !matches!(on, On::Soft(_))
             && let Some(why) = huge_pool::too_small(bytes)
         {
             notes.push(format!("not run: {why}"));

@@ -1,7 +1,7 @@
 //! The lab's engine over the kernel's own mmap.
 
-use super::engine::{Anonymous, Engine, HugeFile, Mapping};
-use super::on_huge;
+use super::engine::{Anonymous, Engine, Mapping};
+use super::on_huge::{self, HugeFile};
 use super::stats::EngineStats;
 use super::stored::Stored;
 use memmap2::{Advice, Mmap, MmapMut};

@@ -1,8 +1,8 @@
 //! The lab's engine over the softfault library.
 
-use super::engine::{Anonymous, Engine, HugeFile, Mapping};
+use super::engine::{Anonymous, Engine, Mapping};
 use super::job::Swap;
-use super::on_huge;
+use super::on_huge::{self, HugeFile};
 use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
 use super::swap_counts::SwapCounts;

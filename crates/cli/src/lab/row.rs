@@ -11,9 +11,6 @@ use super::waits::{self, LongestWaits};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the lab's huge memory is made of.
-const HUGETLB: &str = "hugetlb";
-
 /// A row; `None` (null) where a figure does not apply or the machine does not tell it.
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -237,7 +234,15 @@ impl Row {
             locks: stats.as_ref().map(LockRows::from),
             wait_ranges: waits::by_name(&done.waits),
             notes: at.notes,
-            huge: (plan.workload == Workload::Hugetlb).then(|| HugeRow::of(done.huge, HUGETLB)),
+            huge: (plan.workload == Workload::Hugetlb).then(|| {
+                HugeRow::of(
+                    done.huge,
+                    match on {
+                        On::Soft(_) => "soft",
+                        _ => "hugetlb",
+                    },
+                )
+            }),
             swaps: plan.workload.swaps(),
             skipped: None,
             error: outcome.error,

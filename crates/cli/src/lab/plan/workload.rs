@@ -196,10 +196,8 @@ impl Workload {
             On::Direct if self != Self::Anon => {
                 "is nothing to direct reads and writes: they are for anon"
             }
-            On::Pread | On::KernelRandom | On::KernelSequential | On::Soft(_)
-                if self == Self::Hugetlb =>
-            {
-                "maps huge pages: kernel and softfault do"
+            On::Pread | On::KernelRandom | On::KernelSequential if self == Self::Hugetlb => {
+                "maps huge pages: kernel, softfault and soft do"
             }
             On::Soft(_) if self == Self::Snapshot => {
                 "forks the process, and soft page tables are not its own"

@@ -1,4 +1,5 @@
-//! Document 001's program: processes that map one huge file, fault in all of its pages, and unmap it, in a loop.
+//! Document 001's program: processes that map one huge file, fault in all of its pages, and unmap it, in a loop. Over
+//! soft page tables they are spaces of one process, with a thread each.
 //!
 //! | start | the file is | of the time counts |
 //! |---|---|---|
@@ -8,123 +9,190 @@
 //! | scan | complete, and every byte of it is read | all |
 //!
 //! A touch writes a word of the process's own in a huge page, and looks whether it holds what this process wrote there
-//! last. Those that took long are asked whether the process slept meanwhile: that is a wait.
+//! last. Those that took long are asked whether the thread slept meanwhile: that is a wait. Soft page tables count the
+//! waits for their locks themselves.
 
 use super::super::counters::now_ns;
-use super::super::engine::{HugeFile, HugeMapping};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
+use super::super::on::On;
+use super::super::on_huge::{HugeFile, HugeSpace};
+use super::super::on_huge_soft;
 use super::super::waits::Waited;
-use super::Bench;
-use super::gang::Member;
-use super::processes::{self, Peer};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::gang::{self, Member};
+use super::meeting::{Meeting, Seat};
+use super::{Bench, STACK, processes};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What took less has not slept.
 const MAY_HAVE_SLEPT_NS: u64 = 10_000;
-/// Words of a page that processes have for themselves.
-const OWN_WORDS: usize = 1 << 12;
+/// Processes that have a word of their own.
+const OWN_WORDS: u64 = 1 << 12;
 /// Pages as other workloads count them, of a huge one.
 const SMALL: u64 = HUGE / 4096;
 
+/// One of those who work side by side.
+pub trait Peer {
+    /// Its counters, and whether the time is over.
+    fn member(&self) -> &Member<'_>;
+
+    /// Waits for all others; the last to come does `last` while they wait, and what it returns is what all get. False
+    /// too if one will not come.
+    fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String>;
+}
+
 /// Maps, faults and unmaps until the time is over.
 pub fn run(bench: &Bench, bytes: u64, start: Start) -> Result<(), String> {
+    let pages = bytes / HUGE;
+    if let On::Soft(policies) = bench.job.on {
+        let file = on_huge_soft::soft(bytes, policies)?;
+        populate(&file, pages, start)?;
+        let before = file.pool().stats();
+        threads(bench, |peer| work(peer, &file, pages, start))?;
+        let after = file.pool().stats();
+        let huge = &bench.counters.slots()[0].huge;
+        for (counter, count) in [
+            (&huge.served, after.faults - before.faults),
+            (&huge.waits, after.waits - before.waits),
+            (&huge.wait_ns, after.wait_ns - before.wait_ns),
+            (&huge.longest_wait_ns, after.longest_ns),
+        ] {
+            counter.store(count, Ordering::Relaxed);
+        }
+        return Ok(());
+    }
     let engine = bench.engine.expect("the plan refuses pread here");
     let file = engine.huge(bytes);
     let file = file.map_err(|e| format!("cannot make huge memory: {e}"))?;
-    if matches!(start, Start::Populated | Start::Scan) {
-        let map = mapped(&*file)?;
-        let words = words(&*map);
-        for page in 0..bytes / HUGE {
-            fill(words, page);
-        }
-    }
+    populate(&*file, pages, start)?;
     processes::run(bench, |peer| {
-        let before = Usage::now();
-        let done = work(peer, &*file, bytes / HUGE, start);
-        Usage::now().count(&before, &peer.member);
+        let before = rusage(libc::RUSAGE_SELF);
+        let done = work(peer, &*file, pages, start);
+        let after = rusage(libc::RUSAGE_SELF);
+        let huge = &peer.member().slot().huge;
+        let faults = (after.ru_minflt - before.ru_minflt) as u64;
+        huge.minor_faults.store(faults, Ordering::Relaxed);
         done
     })
 }
 
-fn work(peer: &Peer, file: &dyn HugeFile, pages: u64, start: Start) -> Result<(), String> {
-    let member = &peer.member;
+fn populate(file: &dyn HugeFile, pages: u64, start: Start) -> Result<(), String> {
+    if matches!(start, Start::Empty | Start::Emptied) {
+        return Ok(());
+    }
+    let mut space = file.space()?;
+    space.map()?;
+    (0..pages).try_for_each(|page| space.fill(page, filled_with(page)))?;
+    space.unmap();
+    Ok(())
+}
+
+/// A thread of a gang, as a peer.
+struct Thread<'a> {
+    member: &'a Member<'a>,
+    seat: Seat<'a>,
+    /// What the last to come has decided; written while all others wait.
+    on: &'a AtomicBool,
+}
+
+impl Peer for Thread<'_> {
+    fn member(&self) -> &Member<'_> {
+        self.member
+    }
+
+    fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String> {
+        let mut failed = None;
+        let complete = self.seat.meet(|| {
+            let on = last().unwrap_or_else(|text| {
+                failed = Some(text);
+                false
+            });
+            self.on.store(on, Ordering::Relaxed);
+        });
+        match failed {
+            Some(text) => Err(text),
+            None => Ok(complete && self.on.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+fn threads(
+    bench: &Bench,
+    work: impl Fn(&dyn Peer) -> Result<(), String> + Sync,
+) -> Result<(), String> {
+    let meeting = Meeting::new(bench.job.threads);
+    let on = AtomicBool::new(true);
+    gang::measure(bench, STACK, Some(bench.job.seconds), |member| {
+        work(&Thread {
+            member,
+            seat: meeting.seat(),
+            on: &on,
+        })
+    })
+}
+
+fn work(peer: &dyn Peer, file: &dyn HugeFile, pages: u64, start: Start) -> Result<(), String> {
+    let member = peer.member();
+    let began_cpu = thread_cpu_ns();
+    let mut space = file.space()?;
     let began = AtomicU64::new(0);
     for round in 1.. {
         if start == Start::Emptied {
-            let on = peer.meet(|| {
-                file.empty().map_err(|e| format!("cannot empty: {e}"))?;
+            let on = peer.meet(&mut || {
+                file.empty()?;
                 Ok(round == 1 || !member.stopped())
             })?;
             if !on {
-                return Ok(());
+                break;
             }
             began.store(now_ns(), Ordering::Relaxed);
         } else if round > 1 && member.stopped() {
-            return Ok(());
+            break;
         }
-        let map = member.timed(Waited::Map, || mapped(file))?;
+        member.timed(Waited::Map, || space.map())?;
         match start {
-            Start::Scan => scan(member, words(&*map), pages)?,
-            _ => fault(member, words(&*map), pages, round, start)?,
+            Start::Scan => scan(member, &mut *space, pages)?,
+            _ => fault(member, &mut *space, pages, round, start)?,
         }
-        let served = map.served();
+        let served = member.timed(Waited::Unmap, || space.unmap());
         member
             .slot()
             .huge
             .served
             .fetch_add(served, Ordering::Relaxed);
-        member.timed(Waited::Unmap, || drop(map));
         member.count_map();
         if start == Start::Emptied {
-            let mut ended = 0;
-            let on = peer.meet(|| {
-                ended = now_ns();
+            let mut last = false;
+            let on = peer.meet(&mut || {
+                last = true;
                 Ok(true)
             })?;
-            if ended > 0 {
-                member.count_populate(ended - began.load(Ordering::Relaxed));
+            if last {
+                member.count_populate(now_ns() - began.load(Ordering::Relaxed));
             }
             if !on {
-                return Ok(());
+                break;
             }
         }
     }
+    member.count_populate_cpu(thread_cpu_ns() - began_cpu);
     Ok(())
-}
-
-fn mapped(file: &dyn HugeFile) -> Result<Box<dyn HugeMapping>, String> {
-    file.map()
-        .map_err(|e| format!("cannot map huge memory: {e}"))
-}
-
-/// A map's words.
-fn words(map: &dyn HugeMapping) -> NonNull<u64> {
-    map.start().cast()
 }
 
 /// Touches every page.
 fn fault(
     member: &Member,
-    words: NonNull<u64>,
+    space: &mut dyn HugeSpace,
     pages: u64,
     round: u64,
     start: Start,
 ) -> Result<(), String> {
-    let own = member.number % OWN_WORDS;
+    let own = 8 * (member.number as u64 % OWN_WORDS);
     let mut sleeps = Sleeps::begin();
-    let mut since = now_ns();
     for page in 0..pages {
-        // SAFETY: within the map, which is as long as the file; other processes write to other words.
-        let word = unsafe {
-            let word = words.add((page * HUGE / 8) as usize + own);
-            let before = word.read_volatile();
-            word.write_volatile(round);
-            before
-        };
-        let now = now_ns();
-        let took = now - since;
+        let since = now_ns();
+        let word = space.swap(page * HUGE + own, round)?;
+        let took = now_ns() - since;
         member.waited(Waited::Touch, took);
         if took >= MAY_HAVE_SLEPT_NS && sleeps.any() {
             let huge = &member.slot().huge;
@@ -132,7 +200,6 @@ fn fault(
             huge.wait_ns.fetch_add(took, Ordering::Relaxed);
             huge.longest_wait_ns.fetch_max(took, Ordering::Relaxed);
         }
-        since = now_ns();
         let wanted = match (start, round) {
             (Start::Emptied, _) | (Start::Empty, 1) => 0,
             (_, 1) => filled_with(page),
@@ -149,15 +216,9 @@ fn fault(
 }
 
 /// Reads every byte.
-fn scan(member: &Member, words: NonNull<u64>, pages: u64) -> Result<(), String> {
+fn scan(member: &Member, space: &mut dyn HugeSpace, pages: u64) -> Result<(), String> {
     for page in 0..pages {
-        // SAFETY: within the map, of which nobody changes a byte.
-        let bytes = unsafe {
-            let start = words.add((page * HUGE / 8) as usize);
-            std::slice::from_raw_parts(start.as_ptr(), (HUGE / 8) as usize)
-        };
-        let sum = bytes.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-        if sum != filled_with(page).wrapping_mul(HUGE / 8) {
+        if space.sum(page)? != filled_with(page).wrapping_mul(HUGE / 8) {
             return Err(format!("page {page} has not the bytes that were written"));
         }
         member.count(SMALL);
@@ -168,34 +229,6 @@ fn scan(member: &Member, words: NonNull<u64>, pages: u64) -> Result<(), String> 
 /// What each word of a page holds that was populated.
 fn filled_with(page: u64) -> u64 {
     page.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-}
-
-fn fill(words: NonNull<u64>, page: u64) {
-    // SAFETY: within the map, which nobody else looks at yet.
-    let bytes = unsafe {
-        let start = words.add((page * HUGE / 8) as usize);
-        std::slice::from_raw_parts_mut(start.as_ptr(), (HUGE / 8) as usize)
-    };
-    bytes.fill(filled_with(page));
-}
-
-/// What this process has used.
-struct Usage(libc::rusage);
-
-impl Usage {
-    fn now() -> Self {
-        Self(rusage(libc::RUSAGE_SELF))
-    }
-
-    /// Counts what was used since.
-    fn count(&self, before: &Self, member: &Member) {
-        let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-        let cpu = |usage: &libc::rusage| us(usage.ru_utime) + us(usage.ru_stime);
-        member.count_populate_cpu(1000 * (cpu(&self.0) - cpu(&before.0)));
-        let faults = (self.0.ru_minflt - before.0.ru_minflt) as u64;
-        let huge = &member.slot().huge;
-        huge.minor_faults.store(faults, Ordering::Relaxed);
-    }
 }
 
 /// Times that this thread gave up its processor because it had to wait.
@@ -211,6 +244,13 @@ impl Sleeps {
         let before = std::mem::replace(&mut self.0, rusage(libc::RUSAGE_THREAD).ru_nvcsw);
         self.0 > before
     }
+}
+
+/// User and system time of this thread.
+fn thread_cpu_ns() -> u64 {
+    let usage = rusage(libc::RUSAGE_THREAD);
+    let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    1000 * (us(usage.ru_utime) + us(usage.ru_stime))
 }
 
 fn rusage(who: libc::c_int) -> libc::rusage {

@@ -3,6 +3,7 @@
 
 use super::super::counters::{Blame, Counters};
 use super::gang::{self, Member};
+use super::hugetlb::Peer;
 use super::{Bench, STACK};
 use std::io;
 use std::ptr::NonNull;
@@ -32,17 +33,18 @@ struct Page {
 }
 
 /// One process of several.
-pub struct Peer<'a> {
-    /// It, as a thread of the lab's is: its counters, and whether the time is over.
-    pub member: Member<'a>,
+struct Process<'a> {
+    member: Member<'a>,
     page: &'a Page,
     count: u32,
 }
 
-impl Peer<'_> {
-    /// Waits for all others; the last to come does `last` while they wait, and what it returns is what all get. False
-    /// too if one will not come.
-    pub fn meet(&self, last: impl FnOnce() -> Result<bool, String>) -> Result<bool, String> {
+impl Peer for Process<'_> {
+    fn member(&self) -> &Member<'_> {
+        &self.member
+    }
+
+    fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String> {
         let page = self.page;
         // Acquire and Release: what was done before a meeting is seen after it.
         let number = page.complete.load(Ordering::Acquire);
@@ -65,7 +67,7 @@ impl Peer<'_> {
 
 /// Forks as many processes as the job has threads, lets `work` run in each until the time is over, and waits for
 /// them. What they map and count is theirs; what they have counted is in the job's slots.
-pub fn run(bench: &Bench, work: impl Fn(&Peer) -> Result<(), String>) -> Result<(), String> {
+pub fn run(bench: &Bench, work: impl Fn(&dyn Peer) -> Result<(), String>) -> Result<(), String> {
     let page = page().map_err(|e| format!("no page to share: {e}"))?;
     let mut children = Vec::new();
     for number in 0..bench.job.threads {
@@ -117,12 +119,12 @@ fn child(
     bench: &Bench,
     page: &Page,
     number: usize,
-    work: impl Fn(&Peer) -> Result<(), String>,
+    work: impl Fn(&dyn Peer) -> Result<(), String>,
 ) -> ! {
     // SAFETY: prctl with no pointers: a run that is given up takes its processes along.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let slot = &bench.counters.slots()[number];
-    let peer = Peer {
+    let peer = Process {
         member: Member::new(number, slot, &page.stop),
         page,
         count: bench.job.threads as u32,
