@@ -5,8 +5,8 @@ mod keep;
 mod options;
 mod remap;
 
-pub(crate) use options::check_signals;
 pub use options::{MmapAsRawDesc, MmapOptions};
+pub(crate) use options::{check_handlers, check_signals};
 
 use crate::engine::Engine;
 use crate::fault_in::FaultIn;
