@@ -81,7 +81,9 @@ fn report(what: &str, processes: usize, map: &dyn Fn(usize) -> core::ops::Range<
         // SAFETY: a number from the child.
         unsafe {
             libc::read(told[0], (&raw mut answer).cast(), 8);
-            [told[0], told[1], hold[0]].map(|fd| libc::close(fd));
+            for fd in [told[0], told[1], hold[0]] {
+                libc::close(fd);
+            }
         }
         faults.push(answer);
         children.push(hold[1]);
