@@ -1,0 +1,15 @@
+//! Huge pages: operations on spaces that map the same files, a model of what every
+//! word must be and of what is promised, and the engine's pool that obeys.
+//!
+//! [`play_huge`] plays one list and predicts everything; [`play_huge_together`] plays
+//! a list a thread, and asks of each touch whether it must have been so at some moment.
+
+mod model;
+mod op;
+mod play;
+mod world;
+
+pub use model::{HugeModel, PoolShould};
+pub use op::{HugeOp, HugeSetting, SLOTS, Spot, any_huge_op};
+pub use play::play_huge;
+pub use world::{HugeRefusal, HugeWorld};
