@@ -42,3 +42,7 @@ shuttle-seed seed name:
 # Operations on private memory over soft page tables, everything evicted all the time: just oracle 1_000_000
 oracle operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test anon_oracle -- --nocapture a_long_run
+
+# The same of huge pages that spaces share, alone and by threads at a time
+oracle-huge operations="1_000_000":
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test huge_oracle --test huge_threads -- --nocapture

@@ -35,7 +35,7 @@ mod verbs;
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
 pub use anon::{any_anon_op, any_swap_op, play_anon};
 pub use huge::{HugeModel, HugeOp, HugeRefusal, HugeSetting, HugeWorld, PoolShould, SLOTS, Spot};
-pub use huge::{any_huge_op, play_huge};
+pub use huge::{any_huge_op, draw_huge, play_huge, play_huge_together};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};

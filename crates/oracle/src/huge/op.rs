@@ -40,6 +40,7 @@ pub struct HugeSetting {
     pub spaces: usize,
 }
 
+#[expect(missing_docs, reason = "verbs, and what they are about")]
 /// An operation. Slots are a space's places of a huge page; indexes are a file's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HugeOp {

@@ -1,6 +1,6 @@
 //! The engine's pool, files and spaces, which obey operations.
 
-use super::op::{HugeSetting, SLOTS, Spot};
+use super::op::{HugeSetting, Spot};
 use crate::rig::Ticks;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -320,9 +320,6 @@ impl HugeWorld {
         for space in spaces.into_values() {
             let space = ManuallyDrop::into_inner(space);
             space.validate(&space.mmap_lock().read());
-            space
-                .munmap(range(&(0..SLOTS + 1)), |_, _| {})
-                .expect("no VMA is cut");
             space.exit(|_, _| {});
         }
         for file in self.files.into_inner().unwrap() {
