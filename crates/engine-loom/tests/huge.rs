@@ -2,7 +2,7 @@
 //! each other and against hole punch, truncate, unmap and who reserves. Leaves have two
 //! entries here.
 //!
-//! A fault goes all its way, so that one preemption is what can be explored. Pages are
+//! A fault goes all its way, so that one to three preemptions are what can be explored. Pages are
 //! fresh: nobody clears any, and no bytes are touched. What is shown is that counts are
 //! right (sharers, pages, promises, mapped entries: `HugePool::give` refuses a page that
 //! a leaf has), and that nobody waits for ever.
@@ -98,22 +98,24 @@ impl World {
 
 const BEYOND_END: Outcome = Outcome::Error(FaultError::BeyondEnd);
 
-/// Explores `one` beside `other` under both policies, then asks `after`.
+/// Explores `one` beside `other` under both policies, with so many preemptions, then asks
+/// `after`.
 fn beside(
+    preemptions: usize,
     (pages, reserve): (u32, Reserve),
     one: fn(&World),
     other: fn(&World),
     after: fn(&World),
 ) {
     for sync in [ShareSync::VmaLock, ShareSync::IMmapRwsem] {
-        explore(Some(1), move || {
+        explore(Some(preemptions), move || {
             let world = World::new(pages, sync, reserve);
-            let second = {
+            // Neither is the main thread, so that either may begin for nothing.
+            let threads = [one, other].map(|play| {
                 let world = Arc::clone(&world);
-                spawn(move || other(&world))
-            };
-            one(&world);
-            second.join().unwrap();
+                spawn(move || play(&world))
+            });
+            threads.map(|thread| thread.join().unwrap());
             after(&world);
             world.finish();
         });
@@ -123,6 +125,7 @@ fn beside(
 #[test]
 fn two_spaces_begin_to_share() {
     beside(
+        3,
         (2, Reserve::Yes),
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| assert_eq!(world.fault(1, 1), Outcome::Mapped),
@@ -136,6 +139,7 @@ fn two_spaces_begin_to_share() {
 #[test]
 fn two_faults_on_one_page_fill_it_once() {
     beside(
+        3,
         (2, Reserve::Yes),
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| assert_eq!(world.fault(1, 0), Outcome::Mapped),
@@ -149,6 +153,7 @@ fn two_faults_on_one_page_fill_it_once() {
 #[test]
 fn a_fault_against_a_hole() {
     beside(
+        2,
         (2, Reserve::Yes),
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| {
@@ -166,10 +171,14 @@ fn a_fault_against_a_hole() {
 #[test]
 fn a_huge_fault_against_truncate() {
     beside(
+        3,
         (2, Reserve::Yes),
         |world| {
             let outcome = world.fault(0, 1);
-            assert!(matches!(outcome, Outcome::Mapped | BEYOND_END), "{outcome:?}");
+            assert!(
+                matches!(outcome, Outcome::Mapped | BEYOND_END),
+                "{outcome:?}"
+            );
         },
         |world| world.file.truncate(1).unwrap(),
         |world| {
@@ -183,6 +192,7 @@ fn a_huge_fault_against_truncate() {
 #[test]
 fn a_fault_against_the_unmap_of_a_sharer() {
     beside(
+        2,
         (2, Reserve::Yes),
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| {
@@ -200,6 +210,7 @@ fn a_fault_against_the_unmap_of_a_sharer() {
 #[test]
 fn a_promise_against_a_fault() {
     beside(
+        1,
         (2, Reserve::Yes),
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| {
@@ -214,6 +225,7 @@ fn a_promise_against_a_fault() {
 #[test]
 fn a_fault_without_a_promise_against_who_reserves() {
     beside(
+        1,
         (1, Reserve::No),
         |world| {
             let outcome = world.fault(0, 0);
