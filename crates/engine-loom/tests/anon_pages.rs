@@ -88,6 +88,10 @@ impl Memory {
     /// Takes a page out, with faults kept away, as an unmap does.
     fn remove(&self, page: usize) -> bool {
         let _vma = self.vma.write();
+        if self.pages.next_used(page) != page {
+            // Its words are not in use: no fault has come to it.
+            return false;
+        }
         let mut lock = self.pages.lock(page);
         let was = lock.state().is_resident();
         lock.set(PageState::ABSENT);

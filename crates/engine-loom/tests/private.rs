@@ -49,13 +49,22 @@ fn swapped(memory: &Private) {
     assert_eq!(memory.hardware_has(0), None);
 }
 
+/// Page 1 is as its slot has it. It came with page 0: a page that is touched soon after
+/// it was written comes back to be written.
 fn clean(memory: &Private) {
-    swapped(memory);
+    assert!(memory.add(0) && memory.add(1));
+    memory.page_out(0..2);
+    memory.sequential(0..2);
     assert_eq!(memory.load(0), Some(1));
+    assert!(memory.is_clean(1));
 }
 
 fn evict(memory: &Private) {
     memory.page_out(0..1);
+}
+
+fn evict_clean(memory: &Private) {
+    memory.page_out(1..2);
 }
 
 #[test]
@@ -77,11 +86,11 @@ fn no_write_is_lost_at_eviction() {
 fn no_write_to_a_clean_page_is_lost() {
     beside(
         clean,
-        |memory| memory.add(0),
-        evict,
+        |memory| memory.add(1),
+        evict_clean,
         |memory, wrote| {
             assert!(wrote);
-            assert_eq!(memory.load(0), Some(2));
+            assert_eq!(memory.load(1), Some(2));
         },
     );
 }
@@ -144,14 +153,15 @@ fn a_page_that_comes_back_against_dont_need() {
 
 #[test]
 fn a_write_against_dont_need() {
-    let dont_need = |memory: &Private| memory.dont_need(0..1);
+    let dont_need = |memory: &Private| memory.dont_need(1..2);
     beside(
         clean,
-        |memory| memory.add(0),
+        |memory| memory.add(1),
         dont_need,
         |memory, wrote| {
             assert!(wrote);
-            let seen = memory.load(0);
+            let seen = memory.load(1);
+            // The write came before the end of `dont_need`, or after it.
             assert!([Some(0), Some(1)].contains(&seen), "{seen:?}");
         },
     );

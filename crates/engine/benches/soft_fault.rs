@@ -10,8 +10,8 @@
 
 use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::Node;
 use softfault_engine::cache::window::Window;
+use softfault_engine::cache::{Node, NodeOptions};
 use softfault_engine::fault::{NeverInterrupted, read_at, write_at};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::soft::cores::Cores;
@@ -58,8 +58,8 @@ impl Rig {
         let mmu = Arc::new(SoftMmu::new());
         let budget = Budget::new(pages as u64);
         let frames = TestFrames::new(pages);
-        let bytes = pages * PAGE_SIZE;
-        let node = Node::new(budget, bytes, mmu.clone(), frames, Arc::new(Still));
+        let options = NodeOptions::default();
+        let node = Node::new(budget, mmu.clone(), frames, Arc::new(Still), options);
         let space = AddressSpace::new(Machine::new(64), Arc::new(Still));
         Self {
             space: space.expect("room for a space"),

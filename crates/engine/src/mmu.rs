@@ -50,6 +50,9 @@ impl Reservation {
     }
 }
 
+/// An address in a window.
+pub type Place<'a> = (&'a Reservation, usize);
+
 /// What may be done with pages that are being mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -79,20 +82,12 @@ pub trait Mmu: Send + Sync {
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
 
-    /// Maps `bytes` at `addr` as a copy of `source`, for `access`. Pages that are
+    /// Maps a copy `of` these bytes at a place, for `access`. Pages that are
     /// already there are left as they are. On success the whole run is present.
     ///
     /// # Safety
-    /// `source` is readable for `bytes`, and `addr..addr + bytes` lies in
-    /// `window`.
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError>;
+    /// The bytes are readable, and as many fit into the window from there.
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError>;
 
     /// Maps `bytes` at `addr`, of a window that is only read, as zeros that cost
     /// no memory.
@@ -126,17 +121,12 @@ pub trait Mmu: Send + Sync {
     /// protected it and keeps others from changing that.
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8;
 
-    /// Moves what is present in `bytes` of a window at `from` to the same
-    /// distances from `to`, in a window where nothing is. Nobody maps, zaps or
-    /// uses pages of either meanwhile. Writes to what was moved may end in a fault,
-    /// and do where they did before. After an error each page is in one of both
-    /// places: those before some page have moved, the others have not.
-    fn move_pages(
-        &self,
-        from: (&Reservation, usize),
-        to: (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError>;
+    /// Moves what is present in `bytes` at `from` to the same distances from `to`,
+    /// where nothing is. Nobody maps, zaps or uses pages of either meanwhile. Writes
+    /// to what was moved may end in a fault, and do where they did before. After an
+    /// error each page is in one of both places: those before some page have moved,
+    /// the others have not.
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError>;
 
     /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
     /// `range`, where `child` shows nothing; a page is copied when either side writes

@@ -6,7 +6,7 @@ mod failing;
 use failing::{Failing, NEVER};
 use softfault_engine::anon::{Anonymous, MoveError, PageState};
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::Node;
+use softfault_engine::cache::{Node, NodeOptions};
 use softfault_engine::fault::{self, NeverInterrupted, Populated};
 use softfault_engine::mm::{
     AddressSpace, Advice, Attributes, Backing, Machine, MmError, Protection,
@@ -206,14 +206,11 @@ fn what_cannot_be_moved_goes_back() {
         left: AtomicUsize::new(NEVER),
     });
     let frames = TestFrames::new(1 << 10);
-    let (pages, clock) = (2048, Arc::new(Still));
-    let bytes = pages as usize * PAGE_SIZE;
-    let (tables, policies) = (failing.clone(), Policies::default());
-    let budget = Budget::new(pages);
-    let node = Node::with_swap(budget, bytes, tables, frames, clock.clone(), policies, None);
-    let node = node.unwrap();
+    let (tables, clock) = (failing.clone(), Arc::new(Still));
+    let (budget, options) = (Budget::new(2048), NodeOptions::default());
+    let node = Node::new(budget, tables, frames, clock.clone(), options).unwrap();
     let before = node.budget.charged();
-    let space = AddressSpace::with_lock(Machine::new(64), clock, policies.vma_lock).unwrap();
+    let space = AddressSpace::new(Machine::new(64), clock).unwrap();
     let mut core = mmu.core().unwrap();
 
     let mut home = Anonymous::new(node.clone(), PAGES * PAGE_SIZE).unwrap();

@@ -7,7 +7,6 @@
 //! ```
 
 use proptest::prelude::*;
-use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, ForkError};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
@@ -16,7 +15,7 @@ use softfault_engine::mmu::Core;
 use softfault_engine::policy::Policies;
 use softfault_oracle::{Access, AnonWorld, COPIED_PAGES, Expected, Managed, MemoryVerb, Op, Paid};
 use softfault_oracle::{Rig, TestStore, TestSwap, any_anon_op, any_swap_op};
-use softfault_oracle::{is_resident, manage, play_anon, private_copy};
+use softfault_oracle::{cases, is_resident, long_run, manage, play_anon, private_copy};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -241,8 +240,10 @@ impl AnonWorld for SoftWorld {
         self.setting.free.map_or(1000, |free| free as usize / 4)
     }
 
-    fn is_resident(&self, space: usize, page: usize) -> bool {
-        is_resident(&self.spaces[&space], ARENA + page * PAGE_SIZE)
+    fn absent(&self, space: usize, pages: &[usize]) -> Option<usize> {
+        let space = &self.spaces[&space];
+        let is_absent = |page: &&usize| !is_resident(space, ARENA + *page * PAGE_SIZE);
+        pages.iter().find(is_absent).copied()
     }
 
     fn check_all(&self) {
@@ -291,17 +292,14 @@ fn run(setting: Setting, ops: &[Op]) {
     }
 }
 
-/// Seeds that failed once are kept beside the sources, and tried first.
-fn config(cases: u32) -> ProptestConfig {
+fn config(count: u32) -> ProptestConfig {
     let kept = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/proptest-regressions/anon_oracle.txt"
     );
     ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
         max_shrink_iters: 2000,
-        ..ProptestConfig::default()
+        ..cases(kept, count)
     }
 }
 
@@ -387,23 +385,13 @@ proptest! {
 /// As many operations as the environment says, in lists of a few hundred.
 #[test]
 fn a_long_run() {
-    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("2_000".into());
-    let operations: usize = text.replace('_', "").parse().unwrap();
-    const LIST: usize = 400;
-    let lists = operations.div_ceil(LIST);
-    let config = ProptestConfig {
-        failure_persistence: None,
-        ..config(lists as u32)
+    let lists = |length| {
+        let list = proptest::collection::vec(any_swap_op(false), length);
+        (any_setting(), list)
     };
-    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, random);
-    let list = proptest::collection::vec(any_swap_op(false), LIST);
-    let played = runner.run(&(any_setting(), list), |(setting, ops)| {
+    long_run(config(0), lists, |(setting, ops)| {
         let free = setting.free.map(|free| free.max(900));
         let setting = Setting { free, ..setting };
         run(setting, &with_first(ops));
-        Ok(())
     });
-    played.unwrap();
-    println!("{} operations", lists * LIST);
 }

@@ -3,14 +3,13 @@
 //! in two spaces, at two addresses.
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::policy::Policies;
 use softfault_engine::{PAGE_SHIFT, PAGE_SIZE, Store};
 use softfault_oracle::{MapAdvice, Model, Op, Rig, Setting, TestStore, Touched, World};
-use softfault_oracle::{any_op, play};
+use softfault_oracle::{any_op, cases, play};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -258,21 +257,13 @@ fn run(setting: Setting, queue: usize, policies: Policies, ops: &[Op]) {
     world.rig.finish();
 }
 
-/// Seeds that failed once are kept beside the sources, and tried first.
-fn config(cases: u32) -> ProptestConfig {
-    let kept = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/proptest-regressions/oracle.txt"
-    );
-    ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
-        ..ProptestConfig::default()
-    }
-}
+const KEPT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/proptest-regressions/oracle.txt"
+);
 
 proptest! {
-    #![proptest_config(config(160))]
+    #![proptest_config(cases(KEPT, 160))]
 
     #[test]
     fn every_byte_is_the_models(
@@ -299,7 +290,7 @@ fn any_policies() -> impl Strategy<Value = Policies> {
 }
 
 proptest! {
-    #![proptest_config(config(80))]
+    #![proptest_config(cases(KEPT, 80))]
 
     #[test]
     fn every_byte_is_the_models_under_every_policy(

@@ -32,15 +32,7 @@ fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
 
 fn copy(mmu: &SoftMmu, window: &Reservation, addr: usize, source: &[u8]) -> Result<(), MmuError> {
     // SAFETY: the source is as long as it says; the test keeps to the window.
-    unsafe {
-        mmu.copy(
-            window,
-            addr,
-            source.as_ptr(),
-            source.len(),
-            Access::Writable,
-        )
-    }
+    unsafe { mmu.copy((window, addr), source, Access::Writable) }
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl World {
                     "fault_path",
                     "memory_waits",
                     "anon_races",
+                    "anon_charges",
                     "spaces",
                     "swap_slots",
                     "frames",

@@ -1,7 +1,7 @@
 //! The engine over the soft page tables.
 
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::{FrameMemory, Node, OnTruncate, PageCache};
+use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
@@ -163,15 +163,12 @@ impl Rig {
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = TestFrames::new(pages as usize * quarters);
         let budget = Budget::nested(pages, parent);
-        let node = Node::with_swap(
-            budget.clone(),
-            pages as usize * 4 * PAGE_SIZE,
-            mmu.clone(),
-            frames.clone(),
-            clock.clone(),
+        let options = NodeOptions {
+            most_bytes: pages as usize * 4 * PAGE_SIZE,
             policies,
-            swap.map(|swap| swap(budget)),
-        );
+            swap: swap.map(|swap| swap(budget.clone())),
+        };
+        let node = Node::new(budget, mmu.clone(), frames.clone(), clock.clone(), options);
         let node = node.expect("a budget that is large enough");
         node.enlist();
         let machine = Machine::new(1 << 16);

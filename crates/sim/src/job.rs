@@ -27,11 +27,13 @@ pub enum Workload {
     SwapRetry,
     /// Threads read and write anonymous memory that is larger than memory.
     Anon,
+    /// Document 001: spaces map one file of huge pages, touch all of it and unmap.
+    Hugetlb,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Pft,
         Self::Thrash,
         Self::WarmStart,
@@ -39,6 +41,7 @@ impl Workload {
         Self::Storm,
         Self::SwapRetry,
         Self::Anon,
+        Self::Hugetlb,
     ];
 
     /// As it is called on the command line and in results.
@@ -51,6 +54,7 @@ impl Workload {
             Self::Storm => "storm",
             Self::SwapRetry => "swap-retry",
             Self::Anon => "anon",
+            Self::Hugetlb => "hugetlb",
         }
     }
 }
@@ -144,8 +148,11 @@ pub struct Job {
     /// anon: pages are drawn by Zipf's law with this theta, above 0 and below 1; 0:
     /// all alike.
     pub theta: f64,
-    /// Bytes of a file: of each in thrash, of the large one in storm.
+    /// Bytes of a file: of each in thrash, of the large one in storm, of that of huge
+    /// pages in hugetlb.
     pub file: u64,
+    /// hugetlb: the file has all of its pages before the clock starts.
+    pub populated: bool,
     /// Files are holes: a read takes no time of the disk, and the processor's for
     /// filling the pages instead. Linux's page cache reads a hole as anything
     /// else, and so does the engine here.
@@ -188,6 +195,7 @@ impl Job {
             swap: 0,
             theta: 0.0,
             file: 0,
+            populated: true,
             holes: false,
             files: 0,
             mappers: 1,

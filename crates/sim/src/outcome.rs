@@ -87,6 +87,25 @@ pub struct SwapCounts {
     pub full: u64,
 }
 
+/// Faults on huge pages in the measured part, in document 001's lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HugeCounts {
+    /// Locks that a fault found taken, and waited for.
+    pub waits: u64,
+    /// How long faults waited, all together.
+    pub wait_ns: u64,
+    /// The longest that one waited; of the whole run.
+    pub longest_ns: u64,
+    /// Pages that faults took from the pool.
+    pub filled: u64,
+    /// Times that a space began to share a leaf table which another one had.
+    pub shared: u64,
+    /// Times that a space dropped one which it shared.
+    pub unshared: u64,
+    /// Most bytes of tables when a round had touched all.
+    pub table_bytes: u64,
+}
+
 /// The result of a run. All times are virtual.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -117,6 +136,8 @@ pub struct Outcome {
     pub evicted: u64,
     /// Between memory and swap; `None` without swap.
     pub swap: Option<SwapCounts>,
+    /// Of huge pages; `None` in other workloads.
+    pub huge: Option<HugeCounts>,
     /// The locks.
     pub locks: Vec<LockRow>,
     /// The longest single operations.

@@ -11,7 +11,7 @@ use crate::store::{QueueKind, Rings, Unavailable};
 use crate::swap::{Swapped, Swapping};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::{Node, OnTruncate};
+use softfault_engine::cache::{Node, NodeOptions, OnTruncate};
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
@@ -312,9 +312,13 @@ impl Builder {
         let swap = swap(rings.as_ref())?;
         let slots = swap.as_ref().map(|swap| swap.slots(budget.clone()));
         let slots = slots.transpose()?;
-        let frames = Arc::new(frames);
-        let node = Node::with_swap(budget, most, mmu, frames, clock, self.policies, slots)
-            .map_err(error::budget)?;
+        let options = NodeOptions {
+            most_bytes: most,
+            policies: self.policies,
+            swap: slots,
+        };
+        let node = Node::new(budget, mmu, Arc::new(frames), clock, options);
+        let node = node.map_err(error::budget)?;
         node.enlist();
         Ok(Managed {
             node,

@@ -21,6 +21,8 @@ pub enum FaultError {
     Io(i32),
     /// The budget cannot hold it: too much is pinned, or is anonymous memory.
     NoMemory,
+    /// The pool of huge pages has none left, and none was reserved.
+    PoolEmpty,
     /// The range is not within the map.
     OutOfRange,
     /// The map may only be read.
@@ -40,6 +42,9 @@ impl fmt::Display for FaultError {
                 io::Error::from_raw_os_error(*errno)
             ),
             Self::NoMemory => f.write_str("the memory budget cannot hold the pages"),
+            Self::PoolEmpty => f.write_str(
+                "the pool of huge pages is empty: `sysctl vm.nr_hugepages=N` makes it larger",
+            ),
             Self::OutOfRange => f.write_str("the range is not within the map"),
             Self::ReadOnly => f.write_str("the map may only be read"),
             Self::Forked => f.write_str("the map belongs to the parent process"),
@@ -66,7 +71,7 @@ impl From<FaultError> for io::Error {
         let kind = match error {
             FaultError::BeyondEnd => io::ErrorKind::UnexpectedEof,
             FaultError::Io(errno) => return io::Error::from_raw_os_error(errno),
-            FaultError::NoMemory => io::ErrorKind::OutOfMemory,
+            FaultError::NoMemory | FaultError::PoolEmpty => io::ErrorKind::OutOfMemory,
             FaultError::OutOfRange | FaultError::ReadOnly => io::ErrorKind::InvalidInput,
             FaultError::Forked => io::ErrorKind::Unsupported,
         };
@@ -104,6 +109,11 @@ pub(crate) fn mm(error: MmError) -> io::Error {
         | MmError::Overflow
         | MmError::Unmapped => invalid("the range is not within the map"),
     }
+}
+
+/// What a caller asked for and cannot have.
+pub(crate) fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// Something that there is not enough of.

@@ -79,6 +79,9 @@
 //!   was written to: what others write to the file meanwhile may be seen, and what
 //!   they cut off is gone. What was written stays, where the kernel would drop it
 //!   with the end of the file.
+//! - **Huge memory** ([`HugeMemory`]) is shared between processes, and a child of fork
+//!   has its maps. It is the pool's and no engine's: no budget bounds it, and nothing of
+//!   it is evicted. `docs/huge.md` has more.
 //! - **Memory of an unmapped file** stays until the budget is needed; the next
 //!   map of the same unchanged file finds it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
@@ -90,6 +93,7 @@ mod fault_in;
 mod files;
 mod fork;
 mod frames;
+mod huge;
 mod kernel;
 mod machine;
 mod map;
@@ -108,6 +112,10 @@ pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
+pub use huge::{
+    HugeBacking, HugeMap, HugeMapOptions, HugeMapStats, HugeMemory, HugeMemoryBuilder, HugeSize,
+    HugeStats,
+};
 pub use map::{Mmap, MmapAsRawDesc, MmapOptions};
 pub use map_mut::{MmapMut, RemapOptions};
 pub use pinned::Pinned;

@@ -1,6 +1,7 @@
 //! What a process has one of: an address space of ours, its page tables, the
 //! SIGBUS handler.
 
+use crate::HugeStats;
 use crate::fork::{self, Born};
 use crate::signal;
 use crate::uffd::UffdMmu;
@@ -120,7 +121,8 @@ impl Process {
 
 /// Touches that could not be served and raised SIGBUS, in the whole process.
 pub fn failed_touches() -> u64 {
-    get().map_or(0, |process| process.failed_touches.load(Ordering::Relaxed))
+    let of_maps = |process: &Process| process.failed_touches.load(Ordering::Relaxed);
+    get().map_or(0, of_maps) + HugeStats::now().failed
 }
 
 /// Mappings that a process may have: Linux allows 65,530 by default.

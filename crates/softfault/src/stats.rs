@@ -1,9 +1,9 @@
 //! What happened in an engine.
 
-use crate::Engine;
 use crate::engine::Managed;
 use crate::files::Files;
 use crate::store::QueueKind;
+use crate::{Engine, HugeStats};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
 
@@ -64,6 +64,8 @@ pub struct Stats {
     pub async_reads: Option<QueueKind>,
     /// What went to swap and came back; `None` without swap.
     pub swap: Option<SwapStats>,
+    /// Huge memory, of the whole process: it is no engine's.
+    pub huge: HugeStats,
     /// Waits for locks and for I/O.
     pub waits: Waits,
 }
@@ -160,6 +162,7 @@ impl Stats {
             Ok(Some(managed)) => Self::of(managed, files),
             Ok(None) => Self {
                 kernel_fallback: true,
+                huge: HugeStats::now(),
                 ..Self::default()
             },
             // A child that cannot have an engine.
@@ -204,6 +207,7 @@ impl Stats {
             kernel_fallback: false,
             async_reads: managed.rings.as_ref().map(|rings| rings.kind()),
             swap: SwapStats::of(managed),
+            huge: HugeStats::now(),
             waits: Waits {
                 mmap_lock_read: locks.mmap_read,
                 mmap_lock_write: locks.mmap_write,

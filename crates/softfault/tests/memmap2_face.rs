@@ -132,6 +132,13 @@ macro_rules! face {
                     map.as_mut()[3] = 7;
                     map[10..15].copy_from_slice(b"hello");
                     let len = map.len();
+                    let flushed = [
+                        map.flush().is_ok(),
+                        map.flush_async().is_ok(),
+                        map.flush_range(3, 5000).is_ok(),
+                        map.flush_async_range(0, len).is_ok(),
+                    ];
+                    saw.push(format!("{flushed:?}"));
                     for advice in [
                         Advice::PopulateRead,
                         Advice::PopulateWrite,

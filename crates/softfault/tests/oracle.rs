@@ -2,10 +2,10 @@
 //! both must show what the model says, byte by byte.
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use softfault::policy::Policies;
 use softfault::{Advice, AsyncReads, Engine, FaultError, Mmap, MmapOptions, Pinned};
-use softfault_oracle::{MapAdvice, Model, Op, Setting, Touched, World, any_op, byte_at, play};
+use softfault_oracle::{MapAdvice, Model, Op, Setting, Touched, World, any_op, byte_at};
+use softfault_oracle::{cases, play};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -234,17 +234,14 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     })
 }
 
-/// Seeds that failed once are kept beside the sources, and tried first.
-fn config(cases: u32) -> ProptestConfig {
+fn config(count: u32) -> ProptestConfig {
     let kept = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/proptest-regressions/oracle.txt"
     );
     ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
         max_shrink_iters: 300,
-        ..ProptestConfig::default()
+        ..cases(kept, count)
     }
 }
 

@@ -231,8 +231,8 @@ fn full_swap_is_no_memory_until_something_goes() {
         (0..FEW).for_each(|page| scene.write(page).unwrap());
         let more = scene.engine.map(PAGES);
         let first = core::mem::replace(&mut scene.map, more);
-        let fit = (0..PAGES).take_while(|&page| scene.write(page).is_ok());
-        assert!(fit.count() < PAGES);
+        let refused = (0..PAGES).find_map(|page| scene.write(page).err());
+        assert_eq!(refused, Some(FaultError::NoMemory));
         let swap = scene.swap();
         assert!(swap.full > 0 && swap.slots_used > 400, "{swap:?}");
         // What is in memory is there; for what is in swap there is no room.

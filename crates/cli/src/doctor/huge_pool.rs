@@ -6,7 +6,7 @@ use super::memory::Memory;
 
 pub const CHECK: Check = Check {
     name: "huge-pool",
-    costs: "nothing of today's maps, which are of 4 KiB pages; maps of huge pages need it",
+    costs: "maps of files and private memory nothing; huge memory is made of transparent huge pages or ordinary ones",
     run: |_| {
         let count = |key| machine::figure("/proc/meminfo", key);
         let (Some(total), Some(free)) = (count("HugePages_Total"), count("HugePages_Free")) else {

@@ -5,7 +5,8 @@ use super::counters::{Blame, Counters};
 use super::engine;
 use super::job::{Job, Work};
 use super::work::{
-    Bench, anon, pft, random, scan, snapshot, sparse, spf, storm, swap_retry, thrash, warm_start,
+    Bench, anon, hugetlb, pft, random, scan, snapshot, sparse, spf, storm, swap_retry, thrash,
+    warm_start,
 };
 use std::io::Read;
 use std::process::ExitCode;
@@ -62,6 +63,7 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Storm => storm::run(&bench),
         Work::Anon(memory) => anon::run(&bench, memory),
         Work::SwapRetry { memory, rounds } => swap_retry::run(&bench, memory, rounds),
+        Work::Hugetlb { bytes, start } => hugetlb::run(&bench, bytes, start),
         Work::Snapshot(memory) => snapshot::run(&bench, memory),
     }
     .map_err(|text| (Blame::Run, text))

@@ -5,6 +5,7 @@
 //! parent reads at any time. Nothing needs an order between two counters except `started` and `ended`,
 //! which are read last and published with Release.
 
+use super::huge_counts::HugeSlot;
 use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
 use super::waits::WAITED;
@@ -70,6 +71,8 @@ pub struct Slot {
     pub longest_ns: [AtomicU64; WAITED],
     /// How many of each kind waited how long, likewise.
     pub waits: [[AtomicU64; RANGES]; WAITED],
+    /// Of huge memory.
+    pub huge: HugeSlot,
 }
 
 /// The region, as child or parent sees it. All fields immutable.

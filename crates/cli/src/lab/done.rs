@@ -2,6 +2,7 @@
 //! good once the child has ended or was killed.
 
 use super::counters::Counters;
+use super::huge_counts::HugeCounts;
 use super::waits::{WAITED, WaitRanges};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +25,8 @@ pub struct Done {
     pub longest_ns: [u64; WAITED],
     /// How many of each kind waited how long.
     pub waits: WaitRanges,
+    /// Of huge memory, by all processes.
+    pub huge: HugeCounts,
 }
 
 impl Done {
@@ -49,6 +52,7 @@ impl Done {
                 let longest = slots.iter().map(|slot| value(&slot.longest_ns[what]));
                 longest.max().unwrap_or(0)
             }),
+            huge: (slots.iter()).fold(HugeCounts::default(), |sum, slot| sum.and(&slot.huge)),
             waits: std::array::from_fn(|what| {
                 std::array::from_fn(|range| {
                     slots

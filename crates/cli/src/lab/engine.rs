@@ -3,6 +3,7 @@
 
 use super::job::Swap;
 use super::on::On;
+use super::on_huge::HugeFile;
 use super::stats::EngineStats;
 use super::{on_direct, on_kernel, on_soft, on_softfault};
 use memmap2::Advice;
@@ -18,6 +19,11 @@ pub trait Engine: Sync {
 
     /// Maps `bytes` bytes of zeros for reading and writing.
     fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>>;
+
+    /// Makes memory of `bytes` bytes in huge pages from the machine's pool, which processes can share.
+    fn huge(&self, _bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Forks what the maps are in: the process, whose child exits at once, or a space.
     fn fork(&self) -> io::Result<Forked> {

@@ -78,6 +78,26 @@ pub enum Work {
     },
     /// Threads write such memory, the process forks, and the child reads all of it.
     Snapshot(Memory),
+    /// Processes map one huge file, fault in all of it and unmap, until the time is over.
+    Hugetlb {
+        /// Its length.
+        bytes: u64,
+        /// What it is like when they begin.
+        start: Start,
+    },
+}
+
+/// What a huge file is like when its processes begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Start {
+    /// Empty.
+    Empty,
+    /// Empty, and emptied before each round.
+    Emptied,
+    /// All of its pages are there.
+    Populated,
+    /// The same, and every byte is read.
+    Scan,
 }
 
 /// Anonymous memory, and how it is accessed.

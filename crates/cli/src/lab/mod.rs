@@ -21,10 +21,14 @@ pub mod engine;
 pub mod files;
 mod fill;
 pub mod group;
+mod huge_counts;
+mod huge_pool;
 mod job;
 mod memory;
 pub mod on;
 mod on_direct;
+mod on_huge;
+mod on_huge_soft;
 mod on_kernel;
 mod on_soft;
 mod on_softfault;
@@ -158,6 +162,14 @@ impl<'a> Lab<'a> {
             notes.push("O_DIRECT is not to be had here: read through the page cache".into());
         }
         let work = pattern.work(plan, files);
+        if let Work::Hugetlb { bytes, .. } = work
+            && !matches!(on, On::Soft(_))
+            && let Some(why) = huge_pool::too_small(bytes)
+        {
+            notes.push(format!("not run: {why}"));
+            let at = circumstances(plan, place, files, false, notes);
+            return Ok(Row::skipped(plan, pattern, on, at, why));
+        }
         let limit = plan.limit(on);
         let (group, _swap) = match plan.swap().filter(|_| on.is_kernel()) {
             None => (self.group(limit, place, &mut notes), None),

@@ -1,6 +1,7 @@
 //! The lab's engine over the kernel's own mmap.
 
 use super::engine::{Anonymous, Engine, Mapping};
+use super::on_huge::{self, HugeFile};
 use super::stats::EngineStats;
 use super::stored::Stored;
 use memmap2::{Advice, Mmap, MmapMut};
@@ -33,6 +34,10 @@ impl Engine for Kernel {
             result => result?,
         }
         Ok(Box::new(Stored::over(map)))
+    }
+
+    fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+        on_huge::kernel(bytes)
     }
 
     fn stats(&self) -> Option<EngineStats> {

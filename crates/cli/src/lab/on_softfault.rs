@@ -2,6 +2,7 @@
 
 use super::engine::{Anonymous, Engine, Mapping};
 use super::job::Swap;
+use super::on_huge::{self, HugeFile};
 use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
 use super::swap_counts::SwapCounts;
@@ -43,6 +44,10 @@ impl Engine for OnSoftfault {
 
     fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
         Ok(Box::new(Stored::over(self.0.map_anon(bytes)?)))
+    }
+
+    fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+        on_huge::softfault(bytes)
     }
 
     fn stats(&self) -> Option<EngineStats> {

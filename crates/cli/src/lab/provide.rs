@@ -23,7 +23,7 @@ pub fn shared(
     interrupt: &Interrupt,
 ) -> Result<Vec<LabFile>, Error> {
     let mut sizes = match (plan.workload, &plan.file) {
-        (Workload::Thrash | Workload::Pft | Workload::Spf, _) => Vec::new(),
+        (Workload::Thrash | Workload::Pft | Workload::Spf | Workload::Hugetlb, _) => Vec::new(),
         (workload, _) if workload.swaps() => Vec::new(),
         (Workload::WarmStart, FileFrom::Made(bytes)) => files::mixed_sizes(*bytes, plan.seed),
         (_, FileFrom::Made(bytes)) => vec![*bytes],

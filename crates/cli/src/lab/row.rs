@@ -1,5 +1,6 @@
 //! One run's figures, as the JSON has them.
 
+use super::huge_counts::HugeRow;
 use super::on::On;
 use super::plan::{Pattern, Plan, Workload};
 use super::stats::RANGES;
@@ -98,6 +99,8 @@ pub struct Row {
     pub wait_ranges: Option<BTreeMap<&'static str, [u64; RANGES]>>,
     /// What was not as it should be on this machine, in words.
     pub notes: Vec<String>,
+    /// Of huge memory: document 001's figures.
+    pub huge: Option<HugeRow>,
     /// Whether the workload needs swap.
     #[serde(skip)]
     pub swaps: bool,
@@ -138,11 +141,19 @@ impl Row {
         let done = outcome.done;
         let in_rounds = plan.workload.has_rounds();
         let usage = outcome.usage;
-        let faults = plan.workload.has_faults().then_some(done.accesses);
+        let faults = pattern.has_faults(plan).then_some(done.accesses);
         // The time in which they happened: of pft that of the populations alone.
         let (wall_s, cpu_s) = match plan.workload {
             Workload::Pft => (
                 Some(done.populate_ns as f64 / 1e9),
+                Some(done.populate_cpu_ns as f64 / 1e9),
+            ),
+            // What its processes used, which are not the child itself.
+            Workload::Hugetlb => (
+                Some(match done.populate_ns {
+                    0 => elapsed_s,
+                    ns => ns as f64 / 1e9,
+                }),
                 Some(done.populate_cpu_ns as f64 / 1e9),
             ),
             _ => (
@@ -202,13 +213,19 @@ impl Row {
                 .map(hit_rate)
                 .filter(|_| plan.workload == Workload::Anon),
             lru_hit_rate: None,
-            cpu_s: usage.map(|usage| usage.cpu_us as f64 / 1e6),
+            cpu_s: match plan.workload {
+                Workload::Hugetlb => cpu_s,
+                _ => usage.map(|usage| usage.cpu_us as f64 / 1e6),
+            },
             peak_bytes: outcome.peak_bytes,
             over_budget_bytes: over_budget,
             peak_rss_bytes: own_peak,
             child_peak_rss_bytes: None,
             major_faults: usage.map(|usage| usage.major_faults),
-            minor_faults: usage.map(|usage| usage.minor_faults),
+            minor_faults: match plan.workload {
+                Workload::Hugetlb => Some(done.huge.minor_faults),
+                _ => usage.map(|usage| usage.minor_faults),
+            },
             retry_mmap_drop: stats.map(|s| s.retry_mmap_drop + s.swap.retry_mmap_drop),
             retry_io_miss: stats.map(|s| s.retry_io_miss + s.swap.retry_io_miss),
             readahead_pages: stats.map(|stats| stats.readahead_pages),
@@ -217,6 +234,15 @@ impl Row {
             locks: stats.as_ref().map(LockRows::from),
             wait_ranges: waits::by_name(&done.waits),
             notes: at.notes,
+            huge: (plan.workload == Workload::Hugetlb).then(|| {
+                HugeRow::of(
+                    done.huge,
+                    match on {
+                        On::Soft(_) => "soft",
+                        _ => "hugetlb",
+                    },
+                )
+            }),
             swaps: plan.workload.swaps(),
             skipped: None,
             error: outcome.error,

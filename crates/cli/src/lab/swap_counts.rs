@@ -28,40 +28,29 @@ impl SwapCounts {
     pub const WORDS: usize = 8;
 
     /// The counters as words.
-    pub fn to_words(self) -> [u64; Self::WORDS] {
-        [
-            self.pages_out,
-            self.pages_in,
-            self.clean_drops,
-            self.rescued,
-            self.write_errors,
-            self.full,
-            self.retry_mmap_drop,
-            self.retry_io_miss,
-        ]
+    pub fn to_words(mut self) -> [u64; Self::WORDS] {
+        self.fields().map(|field| *field)
     }
 
     /// The counters that `words` hold.
     pub fn from_words(words: &[u64; Self::WORDS]) -> Self {
-        let [
-            pages_out,
-            pages_in,
-            clean_drops,
-            rescued,
-            write_errors,
-            full,
-            retry_mmap_drop,
-            retry_io_miss,
-        ] = *words;
-        Self {
-            pages_out,
-            pages_in,
-            clean_drops,
-            rescued,
-            write_errors,
-            full,
-            retry_mmap_drop,
-            retry_io_miss,
+        let mut counts = Self::default();
+        for (field, word) in counts.fields().into_iter().zip(words) {
+            *field = *word;
         }
+        counts
+    }
+
+    fn fields(&mut self) -> [&mut u64; Self::WORDS] {
+        [
+            &mut self.pages_out,
+            &mut self.pages_in,
+            &mut self.clean_drops,
+            &mut self.rescued,
+            &mut self.write_errors,
+            &mut self.full,
+            &mut self.retry_mmap_drop,
+            &mut self.retry_io_miss,
+        ]
     }
 }

@@ -51,7 +51,7 @@ pub struct RunArgs {
     /// pft, spf: bytes that a thread maps at a time
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub region: Option<u64>,
-    /// swap-retry, anon: bytes of the anonymous memory; four times the budget
+    /// swap-retry, anon: bytes of the anonymous memory, four times the budget; hugetlb: of the file, 250G
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub size: Option<u64>,
     /// anon: draw pages by Zipf's law with this theta, 0.99 for instance; else all alike
@@ -60,6 +60,9 @@ pub struct RunArgs {
     /// thrash, storm: length of a file
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
+    /// hugetlb: whether the file has its pages when the clock starts
+    #[arg(long, value_name = "HOW", default_value = "populated", value_parser = ["populated", "empty"])]
+    pub start: String,
     /// warm-start, swap-retry: nobody forks
     #[arg(long)]
     pub no_forks: bool,

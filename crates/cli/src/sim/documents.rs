@@ -12,6 +12,8 @@ pub struct Documents {
     pub thrash: Thrash,
     /// Document 002's tables.
     pub warm_start: WarmStart,
+    /// Document 001's lines.
+    pub hugetlb: Hugetlb,
 }
 
 /// A table of fault rates.
@@ -68,6 +70,17 @@ pub struct WarmStart {
     pub metrics: Vec<(String, f64, f64)>,
     pub read_ranges: Vec<[u64; 2]>,
     pub write_ranges: Vec<[u64; 2]>,
+}
+
+/// Document 001's lines, before and after.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hugetlb {
+    pub document: String,
+    pub machine: String,
+    pub source: String,
+    pub cpus: usize,
+    pub metrics: Vec<(String, f64, f64)>,
 }
 
 /// All of them.

@@ -8,6 +8,7 @@ mod band;
 mod calibrate;
 mod documents;
 mod hot;
+mod hugetlb;
 mod plan;
 mod pool;
 mod presets;
@@ -39,6 +40,8 @@ pub enum SimCommand {
     SwapRetry(RunArgs),
     /// Threads read and write anonymous memory four times the budget
     Anon(RunArgs),
+    /// Document 001's: spaces map one file of huge pages, touch all of it and unmap
+    Hugetlb(RunArgs),
     /// Measure this machine, and write a topology that --topology takes
     Calibrate(calibrate::CalibrateArgs),
     /// List the machines that have a name, with the sources of their figures
@@ -55,6 +58,7 @@ pub fn run(command: &SimCommand) -> Result<(), Error> {
         SimCommand::Storm(args) => run::run(Workload::Storm, args),
         SimCommand::SwapRetry(args) => run::run(Workload::SwapRetry, args),
         SimCommand::Anon(args) => run::run(Workload::Anon, args),
+        SimCommand::Hugetlb(args) => run::run(Workload::Hugetlb, args),
         SimCommand::Calibrate(args) => calibrate::run(args),
         SimCommand::Presets(args) => presets::run(args),
     }

@@ -14,6 +14,8 @@ const THRASH_THREADS: usize = 500;
 const SIZE: u64 = 4;
 /// Cores of document 002's phone, and of what else has no document.
 const FEW_CORES: usize = 8;
+/// Processors of document 001.
+const HUGETLB_CORES: usize = 48;
 /// More runs than anybody waits for.
 const MOST_RUNS: usize = 10_000;
 /// More threads than stacks find room.
@@ -110,6 +112,10 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
         job.region = args.size.unwrap_or(SIZE * job.memory);
         job.swap = job.region.saturating_mul(2);
     }
+    if workload == Workload::Hugetlb {
+        job.file = args.size.unwrap_or(job.file);
+        job.populated = args.start != "empty";
+    }
     job.theta = args.theta;
     job.forks = !args.no_forks;
     job.file = args.file_size.unwrap_or(job.file);
@@ -130,7 +136,7 @@ fn mmu(text: &str) -> Result<MmuKind, Error> {
 /// The machine, before any seed has varied it.
 fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
     let default = match workload {
-        Workload::Pft | Workload::Spf | Workload::Anon => "broadwell-56",
+        Workload::Pft | Workload::Spf | Workload::Anon | Workload::Hugetlb => "broadwell-56",
         _ => "x86-256",
     };
     let name = args.topology.as_deref().unwrap_or(default);
@@ -154,6 +160,7 @@ fn cores(workload: Workload, args: &RunArgs, topology: &Topology) -> Vec<usize> 
             points.filter(|&cores| cores != 56 || cpus <= 56).collect()
         }
         ([], Workload::Thrash) => vec![cpus],
+        ([], Workload::Hugetlb) => vec![HUGETLB_CORES.min(cpus)],
         ([], _) => vec![FEW_CORES.min(cpus)],
         (given, _) => given.to_vec(),
     };
@@ -176,6 +183,7 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
             vec!["retry=mmap-lock+pin=no", "pin=no", "default", "retry=held"]
         }
         ([], Workload::Anon) => vec!["default"],
+        ([], Workload::Hugetlb) => vec!["share=i-mmap-rwsem", "share=vma-lock"],
         ([], _) => vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no"],
         (given, _) => given.iter().map(String::as_str).collect(),
     };

@@ -57,14 +57,15 @@ pub fn table(rows: &[Row]) -> String {
             }
         }
     }
-    let mut text = titled(&title(rows), &table);
+    let mut text = titled(&(title(rows) + "; more is better"), &table);
     for source in sources {
         text += &format!("\n{source}");
     }
     text + if first.workload == "pft" { "\n" } else { "" }
 }
 
-fn title(rows: &[Row]) -> String {
+/// What was simulated, over which machines.
+pub fn title(rows: &[Row]) -> String {
     let first = &rows[0];
     let shared = if first.shared {
         ", one mapping for all"
@@ -83,7 +84,7 @@ fn title(rows: &[Row]) -> String {
         }
     };
     format!(
-        "Simulated {}{shared}, {} page tables, on {}: {over}; more is better",
+        "Simulated {}{shared}, {} page tables, on {}: {over}",
         first.workload, first.mmu, first.topology
     )
 }

@@ -73,6 +73,8 @@ pub struct Row {
     pub evicted: u64,
     /// Pages between memory and swap; null without swap.
     pub swap: Option<Swap>,
+    /// Faults on huge pages; null in other workloads.
+    pub huge: Option<Huge>,
     /// Waits for each lock, in each mode.
     pub locks: BTreeMap<String, Waits>,
     /// The longest single operations; null if none was timed.
@@ -108,6 +110,25 @@ pub struct Swap {
     pub rescued: u64,
     /// Times no slot was free.
     pub full: u64,
+}
+
+/// Waits of faults on huge pages, and their tables.
+#[derive(Debug, Clone, Serialize)]
+pub struct Huge {
+    /// Locks that were found taken.
+    pub waits: u64,
+    /// All waits, in milliseconds.
+    pub wait_total_ms: f64,
+    /// The longest of one fault, in microseconds.
+    pub longest_wait_us: f64,
+    /// Pages taken from the pool.
+    pub filled: u64,
+    /// Leaf tables that spaces began to share.
+    pub shared: u64,
+    /// Those that they dropped.
+    pub unshared: u64,
+    /// Most bytes of tables when a round had touched all.
+    pub table_bytes: u64,
 }
 
 /// One lock's waits, in microseconds.
@@ -179,6 +200,7 @@ impl Row {
             read_errors: 0,
             evicted: 0,
             swap: None,
+            huge: None,
             locks: BTreeMap::new(),
             longest_waits: None,
             virtual_s: 0.0,
@@ -216,6 +238,15 @@ impl Row {
             clean_drops: swap.clean_drops,
             rescued: swap.rescued,
             full: swap.full,
+        });
+        self.huge = outcome.huge.map(|huge| Huge {
+            waits: huge.waits,
+            wait_total_ms: huge.wait_ns as f64 / 1e6,
+            longest_wait_us: huge.longest_ns as f64 / 1e3,
+            filled: huge.filled,
+            shared: huge.shared,
+            unshared: huge.unshared,
+            table_bytes: huge.table_bytes,
         });
         self.locks = outcome.locks.iter().map(waits).collect();
         let longest = &outcome.longest;

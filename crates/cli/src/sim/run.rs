@@ -4,7 +4,7 @@ use super::arguments::RunArgs;
 use super::plan::{self, Planned};
 use super::pool::{self, Ran};
 use super::row::Row;
-use super::{band, hot, rates, trace, waits};
+use super::{band, hot, hugetlb, rates, trace, waits};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::command::{self, Sink};
@@ -56,8 +56,10 @@ fn refused(ran: &[Ran]) -> Result<(), Error> {
 fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> String {
     let mut text = String::new();
     if rows.iter().any(|row| row.error.is_none()) {
-        text += &rates::table(rows);
-        text += &waits::tables(rows);
+        text += &match rows[0].huge.is_some() || rows[0].workload == "hugetlb" {
+            true => hugetlb::table(rows),
+            false => rates::table(rows) + &waits::tables(rows),
+        };
         text += &hot::tables(planned, ran, hot_lines);
         text += &format!("\n{}\n", speed(rows));
     }

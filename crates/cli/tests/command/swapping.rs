@@ -146,7 +146,7 @@ fn a_snapshot_is_walked_while_threads_write() {
     // With room for both: in a small group that swaps and forks the kernel's reclaim gives up and kills.
     let rows = run(
         "snapshot",
-        "--on kernel --memory 96M --size 32M --threads 2 --seconds 0.3",
+        "--on kernel,softfault --memory 96M --size 32M --threads 2 --seconds 0.3",
     );
     for row in &rows {
         let waits = &row["longest_waits"];

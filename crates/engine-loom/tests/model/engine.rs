@@ -17,10 +17,10 @@ use loom::cell::UnsafeCell;
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
-use softfault_engine_loom::cache::{FrameMemory, Node, OnTruncate, PageCache};
+use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
-use softfault_engine_loom::mmu::{Access, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -74,18 +74,12 @@ impl Mmu for Tables {
 
     fn release(&self, _: Reservation) {}
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        _: Access,
-    ) -> Result<(), MmuError> {
-        for at in (0..bytes).step_by(PAGE_SIZE) {
-            self.memory.cell(source.wrapping_add(at)).0.with(|_| ());
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], _: Access) -> Result<(), MmuError> {
+        for at in (0..of.len()).step_by(PAGE_SIZE) {
+            let page = of.cast::<u8>().wrapping_add(at);
+            self.memory.cell(page).0.with(|_| ());
         }
-        self.fill(window, addr, bytes)
+        self.fill(to.0, to.1, of.len())
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
@@ -121,12 +115,7 @@ impl Mmu for Tables {
         self.memory.base()
     }
 
-    fn move_pages(
-        &self,
-        _: (&Reservation, usize),
-        _: (&Reservation, usize),
-        _: usize,
-    ) -> Result<(), MmuError> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
         unreachable!("no model moves pages");
     }
 
@@ -299,13 +288,15 @@ impl Engine {
             ..Tables::default()
         });
         let policies: Policies = policies.parse().unwrap();
-        let node = Node::with_policies(
+        let node = Node::new(
             Arc::clone(&budget),
-            0,
             tables.clone(),
             memory.clone(),
             Arc::new(Still),
-            policies,
+            NodeOptions {
+                policies,
+                ..NodeOptions::default()
+            },
         )
         .unwrap();
         let fixed = budget.charged();

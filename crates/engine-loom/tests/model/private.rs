@@ -21,11 +21,12 @@ use std::sync::{Arc, Mutex};
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
-use softfault_engine_loom::cache::{FrameMemory, Node};
+use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
-use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
-use softfault_engine_loom::mmu::{Access, MmuError, Reservation, TABLE_SPAN, Zeroed};
-use softfault_engine_loom::policy::Policies;
+use softfault_engine_loom::mm::{
+    AddressSpace, Advice, Attributes, Backing, Machine, MmError, Protection,
+};
+use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -106,18 +107,12 @@ impl Mmu for Hardware {
 
     fn release(&self, _: Reservation) {}
 
-    unsafe fn copy(
-        &self,
-        _: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
-        assert_eq!(bytes, PAGE_SIZE);
-        // SAFETY: a frame, which is page-aligned and the caller's.
-        let number = unsafe { source.cast::<u32>().read() };
-        self.map(addr, number, access == Access::Writable);
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        for at in (0..of.len()).step_by(PAGE_SIZE) {
+            // SAFETY: a frame, which is page-aligned and the caller's.
+            let number = unsafe { of.byte_add(at).cast::<u32>().read() };
+            self.map(to.1 + at, number, access == Access::Writable);
+        }
         Ok(())
     }
 
@@ -156,12 +151,7 @@ impl Mmu for Hardware {
         core::ptr::from_ref(place).cast()
     }
 
-    fn move_pages(
-        &self,
-        _: (&Reservation, usize),
-        _: (&Reservation, usize),
-        _: usize,
-    ) -> Result<(), MmuError> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
         unreachable!("no model moves pages");
     }
 
@@ -194,15 +184,20 @@ impl Store for Device {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        assert_eq!(bytes, PAGE_SIZE);
-        let number = self.slots.lock().unwrap().get(&offset).copied();
-        let number = number.expect("a slot that has something in it");
-        // Whoever else runs meanwhile may give the slot up, and write it.
+        let read = || -> Vec<u32> {
+            let slots = self.slots.lock().unwrap();
+            let offsets = (offset..offset + bytes as u64).step_by(PAGE_SIZE);
+            let number = |offset| *slots.get(&offset).expect("a slot that has something in it");
+            offsets.map(number).collect()
+        };
+        let numbers = read();
+        // Whoever else runs meanwhile may give a slot up, and write it.
         loom::thread::yield_now();
-        let after = self.slots.lock().unwrap().get(&offset).copied();
-        assert_eq!(after, Some(number), "a slot changed while it was read");
-        // SAFETY: a frame, which is page-aligned and the caller's.
-        unsafe { buffer.cast::<u32>().write(number) };
+        assert_eq!(read(), numbers, "a slot changed while it was read");
+        for (nth, number) in numbers.into_iter().enumerate() {
+            // SAFETY: a frame, which is page-aligned and the caller's.
+            unsafe { buffer.byte_add(nth * PAGE_SIZE).cast::<u32>().write(number) };
+        }
         Ok(bytes)
     }
 
@@ -288,14 +283,15 @@ impl Private {
             ..Device::default()
         });
         let swap = Swap::new(device.clone(), Arc::clone(&budget)).unwrap();
-        let node = Node::with_swap(
+        let node = Node::new(
             Arc::clone(&budget),
-            0,
             hardware.clone(),
             Arc::new(memory()),
             Arc::new(Still),
-            Policies::default(),
-            Some(Arc::new(swap)),
+            NodeOptions {
+                swap: Some(Arc::new(swap)),
+                ..NodeOptions::default()
+            },
         )
         .unwrap();
         let machine = Machine::with_max_nodes(4, 2);
@@ -360,6 +356,15 @@ impl Private {
         }
     }
 
+    /// True if the page is there as its slot has it, and a write would fault.
+    pub fn is_clean(&self, page: usize) -> bool {
+        let addr = self.addr(page);
+        let pages = self.hardware.pages.lock().unwrap();
+        let is_protected = pages.get(&addr).is_some_and(|page| !page.writable);
+        let state = self.anon.page_state(addr);
+        is_protected && state.is_clean() && !state.is_zero() && self.anon.swap_slots() == 1
+    }
+
     /// What the page has, if it is there.
     pub fn hardware_has(&self, page: usize) -> Option<u32> {
         self.hardware.load(self.addr(page))
@@ -379,6 +384,12 @@ impl Private {
     /// `MADV_DONTNEED`.
     pub fn dont_need(&self, pages: Range<usize>) {
         self.space.dont_need(self.range(pages)).unwrap();
+    }
+
+    /// `MADV_SEQUENTIAL`: what lies together is read together.
+    pub fn sequential(&self, pages: Range<usize>) {
+        let range = self.range(pages);
+        self.space.madvise(range, Advice::Sequential).unwrap();
     }
 
     /// `munmap`.

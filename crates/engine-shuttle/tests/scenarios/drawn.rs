@@ -23,77 +23,65 @@ fn drawn(name: &'static str, schedules: u64, draw: Draw) {
     });
 }
 
+/// Two threads in one space.
+const TWO: Draw = Draw {
+    spaces: 1,
+    pages: 12,
+    file_pages: 12,
+    threads: 2,
+    ops: 6,
+    forks: false,
+    pins: false,
+    swap: false,
+};
+
+/// Four threads in two spaces, which cannot do as much each.
+const FOUR: Draw = Draw {
+    spaces: 2,
+    file_pages: 8,
+    threads: 4,
+    ops: 3,
+    ..TWO
+};
+
+/// With swap.
+const fn swapping(draw: Draw) -> Draw {
+    Draw {
+        forks: true,
+        swap: true,
+        ..draw
+    }
+}
+
 #[test]
 fn two_threads_one_space() {
-    let draw = Draw {
-        spaces: 1,
-        pages: 12,
-        file_pages: 12,
-        threads: 2,
-        ops: 6,
-        forks: false,
-        pins: false,
-        swap: false,
-    };
-    drawn("two_threads_one_space", 8_000, draw);
+    drawn("two_threads_one_space", 8_000, TWO);
 }
 
 #[test]
 fn three_threads_two_spaces() {
     let draw = Draw {
         spaces: 2,
-        pages: 12,
-        file_pages: 12,
         threads: 3,
         ops: 4,
         forks: true,
-        pins: false,
-        swap: false,
+        ..TWO
     };
     drawn("three_threads_two_spaces", 8_000, draw);
 }
 
 #[test]
 fn four_threads_with_pins() {
-    let draw = Draw {
-        spaces: 2,
-        pages: 12,
-        file_pages: 8,
-        threads: 4,
-        ops: 3,
-        forks: false,
-        pins: true,
-        swap: false,
-    };
+    let draw = Draw { pins: true, ..FOUR };
     drawn("four_threads_with_pins", 5_000, draw);
 }
 
 #[test]
 fn two_threads_over_swap() {
-    let draw = Draw {
-        spaces: 1,
-        pages: 12,
-        file_pages: 12,
-        threads: 2,
-        ops: 6,
-        forks: true,
-        pins: false,
-        swap: true,
-    };
-    drawn("two_threads_over_swap", 3_000, draw);
+    drawn("two_threads_over_swap", 3_000, swapping(TWO));
 }
 
 #[test]
 fn four_threads_over_swap() {
-    let draw = Draw {
-        spaces: 2,
-        pages: 12,
-        file_pages: 8,
-        threads: 4,
-        ops: 3,
-        forks: true,
-        pins: false,
-        swap: true,
-    };
-    drawn("four_threads_over_swap", 2_000, draw);
+    drawn("four_threads_over_swap", 2_000, swapping(FOUR));
 }

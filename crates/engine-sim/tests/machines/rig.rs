@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 use softfault_engine_sim::anon::Anonymous;
 use softfault_engine_sim::budget::Budget;
-use softfault_engine_sim::cache::{FrameMemory, Node};
+use softfault_engine_sim::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_sim::fault::{NeverInterrupted, write_at};
 use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine_sim::mmu::{Core, SoftMmu, TABLE_SPAN};
@@ -124,13 +124,17 @@ impl Rig {
             vma_lock,
             ..Policies::default()
         };
-        let node = Node::with_policies(
-            Budget::new(pages as u64),
-            bytes,
+        let options = NodeOptions {
+            policies,
+            ..NodeOptions::default()
+        };
+        let budget = Budget::new(pages as u64);
+        let node = Node::new(
+            budget,
             mmu.clone(),
             Arc::new(frames),
             clock.clone(),
-            policies,
+            options,
         );
         let space = AddressSpace::with_lock(Machine::new(1 << 12), clock, vma_lock);
         Arc::new(Self {

@@ -41,6 +41,12 @@ impl Anonymous {
         pages + self.pages.paid_pages() + self.window.charged_tables()
     }
 
+    /// The slot that has the bytes of the page at `addr`, if one has. Exact while nobody
+    /// changes it.
+    pub fn slot(&self, addr: usize) -> Option<u32> {
+        self.pages.slot(self.page(addr))
+    }
+
     /// Slots that its pages have. Exact while nobody changes it.
     pub fn swap_slots(&self) -> usize {
         let pages = self.pages.count();

@@ -8,9 +8,9 @@
 //! | resident, clean, zero | zeros that cost no memory |
 //! | swapped | in its slot |
 //!
-//! [`LOCKED`] beside it: being filled, evicted, or changed otherwise, by one
+//! `LOCKED` beside it: being filled, evicted, or changed otherwise, by one
 //! thread, which alone may change the words until it unlocks; all others may
-//! but add [`WAITED`]. The lock is taken by trying, and never waited for with a
+//! but add `WAITED`. The lock is taken by trying, and never waited for with a
 //! VMA lock held (who unmaps and who forks hold it for writing: they wait for
 //! reclaim, which waits for no such lock).
 //!

@@ -47,7 +47,7 @@ pub mod window;
 use folio::Folio;
 pub use folio_ref::FolioRef;
 pub use frames::FrameMemory;
-pub use node::{Node, NodeError};
+pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
 use window::Window;
 

@@ -31,10 +31,22 @@ const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
 pub enum NodeError {
     /// Fewer bytes than [`LEAST_BYTES`].
     BudgetTooSmall,
-    /// More than the node was made for (see `most` in [`Node::new`]).
+    /// More than the node was made for (see [`NodeOptions::most_bytes`]).
     BudgetTooLarge,
     /// The enclosing budget has not that much.
     NoMemory,
+}
+
+/// What a node may be made with; by default nothing special.
+#[derive(Default)]
+pub struct NodeOptions {
+    /// What the budget may later be raised to. Less than it is: nothing.
+    pub most_bytes: usize,
+    /// How faults retry and what read-ahead counts. That of the VMA lock is the
+    /// address space's, and not looked at here.
+    pub policies: Policies,
+    /// Where anonymous memory goes that is evicted.
+    pub swap: Option<Arc<Swap>>,
 }
 
 /// Everything under one budget.
@@ -86,41 +98,19 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node over `budget`, which may later be raised to `most_bytes`.
+    /// A node over `budget`.
     pub fn new(
         budget: Arc<Budget>,
-        most_bytes: usize,
         mmu: Arc<dyn Mmu>,
         frames: Arc<dyn FrameMemory>,
         clock: Arc<dyn Clock>,
+        options: NodeOptions,
     ) -> Result<Arc<Self>, NodeError> {
-        Self::with_policies(budget, most_bytes, mmu, frames, clock, Policies::default())
-    }
-
-    /// The same, with policies of the caller's choice; that of the VMA lock is
-    /// the address space's, and not looked at here.
-    pub fn with_policies(
-        budget: Arc<Budget>,
-        most_bytes: usize,
-        mmu: Arc<dyn Mmu>,
-        frames: Arc<dyn FrameMemory>,
-        clock: Arc<dyn Clock>,
-        policies: Policies,
-    ) -> Result<Arc<Self>, NodeError> {
-        Self::with_swap(budget, most_bytes, mmu, frames, clock, policies, None)
-    }
-
-    /// The same, with swap, to which anonymous memory can be evicted.
-    #[allow(clippy::too_many_arguments)] // What a node is made of.
-    pub fn with_swap(
-        budget: Arc<Budget>,
-        most_bytes: usize,
-        mmu: Arc<dyn Mmu>,
-        frames: Arc<dyn FrameMemory>,
-        clock: Arc<dyn Clock>,
-        policies: Policies,
-        swap: Option<Arc<Swap>>,
-    ) -> Result<Arc<Self>, NodeError> {
+        let NodeOptions {
+            most_bytes,
+            policies,
+            swap,
+        } = options;
         let pages = budget.limit() as usize;
         if pages * PAGE_SIZE < LEAST_BYTES {
             return Err(NodeError::BudgetTooSmall);
@@ -343,6 +333,12 @@ impl Node {
     /// The bytes of a folio that is in frames; the caller holds its lock.
     pub(crate) fn frame_address(&self, folio: &Folio) -> *mut u8 {
         self.frames.address(folio.frame.load(Ordering::Relaxed))
+    }
+
+    /// All of a folio's bytes; as above.
+    pub(crate) fn bytes_of(&self, folio: &Folio) -> *const [u8] {
+        let start = self.frame_address(folio).cast_const();
+        core::ptr::slice_from_raw_parts(start, folio.pages() * PAGE_SIZE)
     }
 
     /// True if another folio may be had.

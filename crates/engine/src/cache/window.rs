@@ -5,7 +5,7 @@
 //! are counted for each 2 MiB range. The first pays for the page table; when
 //! reclaim takes the last, it zaps the whole range and the table is paid back.
 //!
-//! The range word is `0..=512` residents, or [`ZAPPING`] while the range is
+//! The range word is `0..=512` residents, or `ZAPPING` while the range is
 //! being zapped whole: nothing may be mapped into it until that is over, and
 //! nothing is, since a mapper counts itself in before it maps.
 

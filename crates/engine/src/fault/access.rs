@@ -213,12 +213,9 @@ fn walk_huge(core: &mut Core, attributes: &Attributes, start: usize, access: Acc
         return false;
     };
     let page = attributes.pgoff + ((access.place.addr - start) / PAGE_SIZE) as u64;
-    let Some(walked) = mapping.walk(page) else {
-        return false;
-    };
     let may_write = attributes.protection == Protection::ReadWrite;
     let (place, bytes, way) = (access.place, access.bytes, access.way);
-    let frame = || walked.frame(mapping.pool());
+    let frame = || mapping.frame(page);
     core.miss_huge(place, bytes, way, may_write, frame)
 }
 

@@ -150,28 +150,14 @@ pub(super) fn finish(cache: &PageCache, folio: &Folio) {
 fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), Refused> {
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
-    if !node.budget.try_charge(pages as u64, reserve) {
-        return Err(Refused::Memory);
-    }
-    let undo = |refused| {
-        node.budget.uncharge(pages as u64);
-        Err(refused)
-    };
-    match cache.window.enter(addr, pages, &node.budget, reserve) {
-        Enter::Entered => {}
-        Enter::NoMemory => return undo(Refused::Memory),
-        Enter::Zapping => return undo(Refused::Zapping),
-    }
-    let source = node.frame_address(folio);
-    let window = cache.window.reservation();
+    cache.enter(addr, pages, reserve)?;
+    let to = (cache.window.reservation(), addr);
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let copied = unsafe {
-        node.mmu
-            .copy(window, addr, source, pages * PAGE_SIZE, Access::ReadOnly)
-    };
+    let copied = unsafe { node.mmu.copy(to, node.bytes_of(folio), Access::ReadOnly) };
     if let Err(error) = copied {
         cache.leave(addr, pages);
-        return undo(Refused::Mmu(error));
+        node.budget.uncharge(pages as u64);
+        return Err(Refused::Mmu(error));
     }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
     node.free_frames(folio);
@@ -197,6 +183,21 @@ fn refaulted(cache: &PageCache, addr: usize) -> u32 {
 }
 
 impl PageCache {
+    /// Pays for pages that are about to be mapped, and counts them into the window.
+    pub(super) fn enter(&self, addr: usize, pages: usize, reserve: u64) -> Result<(), Refused> {
+        let budget = &self.node.budget;
+        if !budget.try_charge(pages as u64, reserve) {
+            return Err(Refused::Memory);
+        }
+        let refused = match self.window.enter(addr, pages, budget, reserve) {
+            Enter::Entered => return Ok(()),
+            Enter::NoMemory => Refused::Memory,
+            Enter::Zapping => Refused::Zapping,
+        };
+        budget.uncharge(pages as u64);
+        Err(refused)
+    }
+
     /// Counts residents out of the window; if they were the last of a page
     /// table's span, zaps it. For a mapping that failed half-way.
     pub(super) fn leave(&self, addr: usize, pages: usize) {

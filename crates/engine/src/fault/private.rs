@@ -2,12 +2,10 @@
 //! the folio goes.
 
 use super::map::{Refused, Touched};
-use crate::PAGE_SIZE;
 use crate::anon::PageState;
 use crate::anon::pages::PageLock;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_PAGES, Folio};
-use crate::cache::window::Enter;
 use crate::mmu::Access;
 use crate::swap::View;
 
@@ -35,18 +33,7 @@ pub(super) fn install(
         assert!(!state.is_resident(), "page {page} is mapped and cached");
         *lock = Some(view.pages.try_lock(page, state).ok_or(Refused::Changed)?);
     }
-    if !node.budget.try_charge(pages as u64, reserve) {
-        return Err(Refused::Memory);
-    }
-    let undo = |refused| {
-        node.budget.uncharge(pages as u64);
-        Err(refused)
-    };
-    match cache.window.enter(addr, pages, &node.budget, reserve) {
-        Enter::Entered => {}
-        Enter::NoMemory => return undo(Refused::Memory),
-        Enter::Zapping => return undo(Refused::Zapping),
-    }
+    cache.enter(addr, pages, reserve)?;
     let touched = touched.map(|touched| {
         let lock = locks[cache.page(touched.addr) as usize - first].as_ref();
         Arrival::of(
@@ -63,19 +50,16 @@ pub(super) fn install(
         true => Access::ReadOnly,
         false => Access::Writable,
     };
-    let source = node.frame_address(folio);
     let window = cache.window.reservation();
     // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let mut mapped = unsafe {
-        node.mmu
-            .copy(window, addr, source, pages * PAGE_SIZE, access)
-    };
+    let mut mapped = unsafe { node.mmu.copy((window, addr), node.bytes_of(folio), access) };
     if let Some(written) = written.filter(|_| protects && !alone) {
         mapped = mapped.and_then(|()| node.mmu.make_writable(window, written.addr));
     }
     if let Err(error) = mapped {
         cache.leave(addr, pages);
-        return undo(Refused::Mmu(error));
+        node.budget.uncharge(pages as u64);
+        return Err(Refused::Mmu(error));
     }
     let mut from_swap = 0;
     for (page, lock) in (first..).zip(locks.iter_mut().flatten()) {

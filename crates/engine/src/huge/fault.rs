@@ -3,7 +3,7 @@
 //! ```text
 //!   (baseline: i_mmap for read)
 //!   fault mutex ─► share lock for read ─► within the file? ── no ──► BeyondEnd
-//!      ─► leaf: the mapping's, or shared from now on (i_mmap for read)
+//!      ─► leaf: the mapping's, or shared from now on (the span's lock)
 //!      ─► page: the file's; or from the pool, promised or not, cleared ── none ──► NoMemory
 //!      ─► leaf locked: entered ──► Mapped
 //! ```
@@ -12,12 +12,10 @@ use super::file::{At, HugeFile};
 use super::mapping::HugeMapping;
 use super::share::Class;
 use super::stats::Waits;
-use super::tables::{Leaf, Tables};
 use crate::fault::{Fault, FaultError};
 use crate::mm::{Attributes, VmaRead};
 use crate::policy::ShareSync;
 use core::ops::Range;
-use sync::Arc;
 
 /// Serves a fault at `addr` of a VMA that shows `mapping`, and is locked.
 pub(crate) fn fault(
@@ -36,7 +34,7 @@ pub(crate) fn fault(
 
     let mut waits = Waits::new(&pool.stats, &*pool.clock);
     let baseline = pool.sync == ShareSync::IMmapRwsem;
-    let i_mmap = baseline.then(|| waits.read(&file.i_mmap.lock));
+    let _i_mmap = baseline.then(|| waits.read(&file.i_mmap.lock));
     let _mutex = waits.lock(pool.mutexes.of(file.id, index));
     let _share = (!baseline).then(|| waits.read(&tables.share));
     pool.stats.faults.add(1);
@@ -46,14 +44,7 @@ pub(crate) fn fault(
     }
     let leaf = match tables.leaf(pool.span(index)) {
         Some(leaf) => leaf,
-        None => begin(
-            file,
-            tables,
-            pool.span(index),
-            class,
-            i_mmap.is_some(),
-            &mut waits,
-        ),
+        None => file.share(tables, pool.span(index), class, &mut waits),
     };
     let Some(page) = page(file, index) else {
         return Fault::Error(FaultError::NoMemory);
@@ -72,19 +63,6 @@ fn class_of(
     let span = file.pool.span_indexes(file.pool.span(index));
     let whole = shown.start <= span.start && span.end <= shown.end;
     Class::of(attributes.protection).filter(|_| whole)
-}
-
-fn begin(
-    file: &HugeFile,
-    tables: &Tables,
-    span: u64,
-    class: Option<Class>,
-    has_i_mmap: bool,
-    waits: &mut Waits<'_>,
-) -> Arc<Leaf> {
-    let needs = class.is_some() && !has_i_mmap;
-    let _i_mmap = needs.then(|| waits.read(&file.i_mmap.lock));
-    file.share(tables, span, class)
 }
 
 /// The page of an index, whose fault mutex is held.

@@ -100,23 +100,18 @@ impl HugeMapping {
         byte.is_multiple_of(bytes) && addr.is_multiple_of(bytes)
     }
 
-    /// The frame that has a base page of the file, if it is mapped; looked up by
-    /// `resolve` inside an access, which is ended by a shootdown before the frame is
-    /// reused.
-    pub(crate) fn walk(&self, page: u64) -> Option<Walked> {
+    /// The frame that has a base page of the file, if it is mapped; looked up inside an
+    /// access, which is ended by a shootdown before the frame is reused. Nobody waits for
+    /// a shootdown with the slot locked.
+    pub(crate) fn frame(&self, page: u64) -> Option<u32> {
         let pages = self.pool().size.pages() as u64;
-        let index = page / pages;
-        Some(Walked {
-            leaf: self.tables.leaf(self.pool().span(index))?,
-            index,
-            within: (page % pages) as u32,
-        })
+        let mapped = self.tables.page(self.pool(), page / pages)?;
+        Some(self.pool().frame(mapped) + (page % pages) as u32)
     }
 
     /// True if a touch of a base page of the file finds it.
     pub fn is_mapped(&self, page: u64) -> bool {
-        let walked = self.walk(page);
-        walked.is_some_and(|walked| walked.frame(self.pool()).is_some())
+        self.frame(page).is_some()
     }
 
     /// Takes what `bytes` from a `pgoff` on showed out: no VMA shows it any more, and no
@@ -177,26 +172,15 @@ impl HugeMapping {
 impl Drop for HugeMapping {
     fn drop(&mut self) {
         let all = self.tables.indexes.clone();
+        // After an unmap there is nothing, and others wait for `i_mmap`.
+        let has_leaves = self.tables.has_leaves();
         self.with_locks(|locks| {
-            self.file.zap(&self.tables, &all, locks);
+            if has_leaves {
+                self.file.zap(&self.tables, &all, locks);
+            }
             self.file.i_mmap.remove(&self.tables);
         });
         self.file.unreserve(&self.tables);
         self.pool().uncount_tables(self.tables.bytes());
-    }
-}
-
-/// Where a base page may be found.
-pub(crate) struct Walked {
-    leaf: Arc<super::tables::Leaf>,
-    index: u64,
-    within: u32,
-}
-
-impl Walked {
-    /// The frame, if the page is mapped.
-    pub(crate) fn frame(&self, pool: &HugePool) -> Option<u32> {
-        let page = self.leaf.page(self.index)?;
-        Some(pool.frame(page) + self.within)
     }
 }

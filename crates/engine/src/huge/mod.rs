@@ -26,13 +26,16 @@
 //! | [`ShareSync`] | a fault has | who may unshare has |
 //! |---|---|---|
 //! | `IMmapRwsem` (baseline) | `i_mmap` for reading, all the time | `i_mmap` for writing |
-//! | `VmaLock` (document 001) | the mapping's share lock for reading, all the time; `i_mmap` for reading while it begins to share | the share lock for writing, and `i_mmap` for writing |
+//! | `VmaLock` (document 001) | the mapping's share lock for reading, all the time | the share lock for writing, and `i_mmap` for writing |
 //!
 //! # Lock order
 //!
 //! ```text
 //!   mmap_lock ─► VMA lock ─► fault mutex ─► share lock ─► i_mmap ─► span ─► slot ─► leaf
 //! ```
+//!
+//! Linux's `huge_pmd_share` takes `i_mmap` for reading to find who has a leaf, with the
+//! series too. Here the span knows, and a fault has nothing to do with `i_mmap`.
 //!
 //! In the baseline `i_mmap` comes before the fault mutex, and there is no share lock.
 //! Truncate and hole punch learn from `i_mmap` which share locks they need, so they try

@@ -1,6 +1,7 @@
 //! Beginning to share a leaf: Linux's `huge_pmd_share`.
 
 use super::file::HugeFile;
+use super::stats::Waits;
 use super::tables::{Leaf, Slot, Tables};
 use crate::lock::Mutex;
 use crate::mm::Protection;
@@ -45,8 +46,18 @@ impl HugeFile {
     /// The leaf of a mapping for a span: the one that it has, one that others of its
     /// class have, or a new one. With a class, the VMA shows the whole span.
     ///
-    /// The caller keeps out whoever may unshare, and has `i_mmap`.
-    pub(super) fn share(&self, tables: &Tables, span: u64, class: Option<Class>) -> Arc<Leaf> {
+    /// The caller keeps out whoever may unshare this mapping: the share lock, or `i_mmap`
+    /// in the baseline. `i_mmap` is not needed beside: Linux finds who has a leaf by it,
+    /// and here the span knows. Whoever takes pages out of all mappings holds it for
+    /// writing, so that nobody leaves a leaf meanwhile; who comes to one only makes it
+    /// found more often (`rmap`).
+    pub(super) fn share(
+        &self,
+        tables: &Tables,
+        span: u64,
+        class: Option<Class>,
+        waits: &mut Waits<'_>,
+    ) -> Arc<Leaf> {
         let Some(class) = class else {
             let mut slot = tables.slot(span).lock();
             let new = || Slot {
@@ -55,7 +66,7 @@ impl HugeFile {
             };
             return slot.get_or_insert_with(new).leaf.clone();
         };
-        let mut shared = self.spans[span as usize].0.lock();
+        let mut shared = waits.lock(&self.spans[span as usize].0);
         let mut slot = tables.slot(span).lock();
         if let Some(slot) = &*slot {
             // Another fault of this space was faster.

@@ -70,6 +70,10 @@ impl Leaf {
 
     /// Maps a page where none is; `false` if one is.
     pub(super) fn map(&self, pool: &HugePool, index: u64, page: u32) -> bool {
+        // The most frequent: the leaf was shared just now, and has it.
+        if self.page(index).is_some() {
+            return false;
+        }
         let mut used = self.used.lock();
         if self.page(index).is_some() {
             return false;
@@ -137,6 +141,19 @@ impl Tables {
     pub(super) fn leaf(&self, span: u64) -> Option<Arc<Leaf>> {
         let slot = self.slot(span).lock();
         slot.as_ref().map(|slot| slot.leaf.clone())
+    }
+
+    /// The page that it has at an index. The leaf is looked into with the slot locked and
+    /// no reference taken: its count is a line of all who share it, and who walks is
+    /// everybody, all the time.
+    pub(super) fn page(&self, pool: &HugePool, index: u64) -> Option<u32> {
+        let slot = self.slot(pool.span(index)).lock();
+        slot.as_ref().and_then(|slot| slot.leaf.page(index))
+    }
+
+    /// True if it has any leaf.
+    pub(super) fn has_leaves(&self) -> bool {
+        self.slots.iter().any(|slot| slot.lock().is_some())
     }
 
     /// Which of `indexes` it may show.

@@ -8,7 +8,7 @@
 //!
 //! User space sees no accessed bits, so the lists are first in, first out; what
 //! is hot shows by its refaults (as in 2Q and S3-FIFO). The active list is
-//! kept below [`ACTIVE_SHARE`] of all mapped folios.
+//! kept below `ACTIVE_SHARE` of all mapped folios.
 //!
 //! Lock: one for all three; innermost but for the frame pool.
 

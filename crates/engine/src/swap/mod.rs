@@ -8,7 +8,7 @@
 //! A [`SwapDevice`] is a store of slots, each a page long, that can be written.
 //! Which slots are in use, and how often, [`Slots`] knows. What is being read back,
 //! or was read ahead, is a folio of the anonymous memory's own page cache, whose
-//! store is a [`View`]: it says where each page is. So a swap-in waits, retries and
+//! store is a `View`: it says where each page is. So a swap-in waits, retries and
 //! reads ahead as a fault on a file does.
 
 use crate::budget::Budget;

@@ -1,7 +1,7 @@
 //! Page tables that fail to move pages when they are told to.
 
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, SoftMmu, Zeroed};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,16 +24,9 @@ impl Mmu for Failing {
         self.mmu.release(window);
     }
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
         // SAFETY: the caller's promise.
-        unsafe { self.mmu.copy(window, addr, source, bytes, access) }
+        unsafe { self.mmu.copy(to, of, access) }
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
@@ -56,12 +49,7 @@ impl Mmu for Failing {
         self.mmu.bytes(window, addr)
     }
 
-    fn move_pages(
-        &self,
-        from: (&Reservation, usize),
-        to: (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
         let pages = bytes / softfault_engine::PAGE_SIZE;
         let left = self.left.load(Ordering::Relaxed);
         if left == NEVER || pages <= left {

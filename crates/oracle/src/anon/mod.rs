@@ -4,7 +4,11 @@
 mod model;
 mod op;
 mod play;
+mod threads;
+mod world;
 
 pub use model::{AnonModel, Expected, Paid};
 pub use op::{ARENA_PAGES, any_anon_op, any_swap_op};
-pub use play::{Access, AnonWorld, COPIED_PAGES, play_anon};
+pub use play::{COPIED_PAGES, play_anon};
+pub use threads::{Step, obey_plans};
+pub use world::{Access, AnonWorld};

@@ -27,6 +27,8 @@ type Bytes = [u8; PAGE_SIZE];
 #[derive(Debug, Clone)]
 struct Page {
     protection: Protection,
+    /// The pages of the map that it is of.
+    map: Range<usize>,
     /// The page of the file that it is a copy of; None: it began as zeros.
     origin: Option<u64>,
     /// The bytes; `None` if the page was never touched.
@@ -38,9 +40,10 @@ struct Page {
 }
 
 impl Page {
-    fn new(origin: Option<u64>) -> Self {
+    fn new(map: Range<usize>, origin: Option<u64>) -> Self {
         Self {
             protection: Protection::ReadWrite,
+            map,
             origin,
             bytes: None,
             is_written: false,
@@ -130,7 +133,8 @@ impl AnonModel {
             return Err(MmError::Overlap);
         }
         for (nth, place) in places.iter_mut().enumerate() {
-            *place = Some(Page::new(from.map(|from| (from + nth) as u64)));
+            let from = from.map(|from| (from + nth) as u64);
+            *place = Some(Page::new(pages.clone(), from));
         }
         Ok(())
     }
@@ -173,6 +177,53 @@ impl AnonModel {
             places[to] = places[from].take();
         }
         Ok(())
+    }
+
+    /// The first map in `pages`, for worlds by map: all of its pages, of which none has
+    /// been unmapped.
+    pub fn whole_map(&self, space: usize, pages: &Range<usize>) -> Option<Range<usize>> {
+        let page = |page| self.page(space, page);
+        let maps = pages.clone().filter_map(page).map(|page| &page.map);
+        let is_whole = |map: &&Range<usize>| {
+            let mut all = Range::clone(map).map(page);
+            all.all(|page| page.is_some_and(|page| page.map == **map))
+        };
+        let mut looked_at = None;
+        // Each map once.
+        let mut maps = maps.filter(|map| looked_at.replace(*map) != Some(*map));
+        maps.find(is_whole).cloned()
+    }
+
+    /// How many pages a map can have, of a file of `most` pages if it is of one.
+    pub fn room_for(&self, space: usize, map: &Range<usize>, most: usize) -> usize {
+        let places = &self.spaces[&space].pages;
+        let free = (places[map.end..].iter()).take_while(|page| page.is_none());
+        let room = map.len() + free.count();
+        match places[map.start].as_ref().and_then(|page| page.origin) {
+            Some(first) => room.min(most - first as usize),
+            None => room,
+        }
+    }
+
+    /// Lets a map have so many pages, for which there is room. What is new is as the rest.
+    pub fn resize(&mut self, space: usize, map: &Range<usize>, pages: usize) {
+        let places = &mut self.space(space).pages;
+        let first = places[map.start].clone().expect("a map that is there");
+        let new = map.start..map.start + pages;
+        for (nth, page) in (map.start..map.end.max(new.end)).enumerate() {
+            match &mut places[page] {
+                place if !new.contains(&page) => *place = None,
+                Some(page) => page.map = new.clone(),
+                place => {
+                    let origin = first.origin.map(|origin| origin + nth as u64);
+                    let mut page = Page::new(new.clone(), origin);
+                    page.protection = first.protection;
+                    page.is_locked = first.is_locked;
+                    page.bytes = first.is_locked.then(|| page.first());
+                    *place = Some(page);
+                }
+            }
+        }
     }
 
     /// Copies a space; returns the copy's number. What is locked is not, there.
@@ -221,7 +272,7 @@ impl AnonModel {
                 MemoryVerb::DontNeed => {
                     *page = Page {
                         protection: page.protection,
-                        ..Page::new(page.origin)
+                        ..Page::new(page.map.clone(), page.origin)
                     };
                 }
                 MemoryVerb::Free => page.is_free = page.bytes.is_some(),

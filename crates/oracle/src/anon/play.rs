@@ -1,97 +1,16 @@
 //! Driving worlds of anonymous memory with operations.
 
-use super::model::{AnonModel, Expected, Paid};
+use super::model::{AnonModel, Expected};
 use super::op::ARENA_PAGES;
+use super::threads;
+use super::world::{Access, AnonWorld};
 use crate::op::{MemoryVerb, Op};
-use crate::together::together;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{MmError, Protection};
+use softfault_engine::mm::Protection;
 
 /// Spaces at a time.
 const MOST_SPACES: usize = 4;
-/// Accesses of each thread of [`Op::SpaceThreads`].
-const STEPS: usize = 60;
-
-/// A thread's way to the bytes of a world. `at` is a byte of the arena; bytes
-/// are of one page.
-pub trait Access {
-    /// Reads bytes.
-    fn read(&mut self, space: usize, at: usize, bytes: &mut [u8]) -> Expected;
-    /// Writes bytes.
-    fn write(&mut self, space: usize, at: usize, bytes: &[u8]) -> Expected;
-}
-
-/// Something that obeys operations on anonymous memory. It begins with one
-/// space, 0, in which nothing is mapped.
-pub trait AnonWorld: Sync {
-    /// A way to the bytes, for one thread.
-    fn access(&self) -> Box<dyn Access + '_>;
-    /// Maps zeros.
-    fn map(&mut self, space: usize, pages: Range<usize>) -> Result<(), MmError>;
-    /// Unmaps what is there.
-    fn unmap(&mut self, space: usize, pages: Range<usize>);
-
-    /// True if it has spaces that fork, protections, and moves, and if an
-    /// access that cannot be served is an answer and not the end.
-    fn is_whole(&self) -> bool {
-        false
-    }
-    /// Changes what may be done.
-    fn protect(&mut self, _: usize, _: Range<usize>, _: Protection) -> Result<(), MmError> {
-        unreachable!("the world is not whole")
-    }
-    /// Moves what is there.
-    fn remap(&mut self, _: usize, _: Range<usize>, _: usize) -> Result<(), MmError> {
-        unreachable!("the world is not whole")
-    }
-    /// Copies a space to another number. `false` if there is no room for it, and
-    /// nothing is left of the attempt.
-    fn fork(&mut self, _space: usize, _child: usize) -> bool {
-        unreachable!("the world is not whole")
-    }
-    /// Ends a space.
-    fn exit(&mut self, _space: usize) {
-        unreachable!("the world is not whole")
-    }
-
-    /// True if it has private copies of a file, and verbs on what is mapped.
-    fn is_managed(&self) -> bool {
-        false
-    }
-    /// Maps private copies of pages of the file, from `from` on. They can be
-    /// written to. Its bytes are those of [`byte_at`](crate::byte_at) of seed 0.
-    fn map_copy(&mut self, _: usize, _: Range<usize>, _from: usize) -> Result<(), MmError> {
-        unreachable!("the world is not managed")
-    }
-    /// Does something with pages that are all mapped and allow it; done, or
-    /// [`Expected::Failed`].
-    fn manage(&mut self, _: usize, _: Range<usize>, _: MemoryVerb) -> Expected {
-        unreachable!("the world is not managed")
-    }
-    /// What is under the spaces obeys: memory, what is evicted, swap that fails.
-    fn beneath(&mut self, _op: &Op) {}
-    /// True if an access may get [`Expected::Failed`], and is then not done.
-    fn may_fail(&self) -> bool {
-        false
-    }
-    /// How many pages, of all spaces, may be locked at a time.
-    fn most_locked(&self) -> usize {
-        0
-    }
-    /// True if a page that is locked is in memory.
-    fn is_resident(&self, _space: usize, _page: usize) -> bool {
-        true
-    }
-
-    /// Asserts what holds of all spaces together.
-    fn check_all(&self) {}
-
-    /// Asserts what always holds, and that as many pages of a space are paid
-    /// for as there should be.
-    fn check(&self, _space: usize, _paid: Paid) {}
-}
-
 /// Lets the worlds obey the operations one by one, and asserts that every byte,
 /// error and number of pages is the model's.
 pub fn play_anon(worlds: &mut [&mut dyn AnonWorld], ops: &[Op]) {
@@ -135,10 +54,9 @@ impl Play<'_, '_> {
             world.check_all();
             for space in model.spaces() {
                 world.check(space, model.paid(space));
-                for page in model.locked(space) {
-                    let there = world.is_resident(space, page);
-                    assert!(there, "page {page} of space {space} is locked, and went");
-                }
+                let locked: Vec<_> = model.locked(space).collect();
+                let absent = world.absent(space, &locked);
+                assert_eq!(absent, None, "pages of space {space} are locked");
             }
         }
     }
@@ -146,6 +64,7 @@ impl Play<'_, '_> {
     fn obey(&mut self, op: &Op) {
         let whole = self.worlds.iter().all(|world| world.is_whole());
         let managed = self.worlds.iter().all(|world| world.is_managed());
+        let by_map = self.by_map();
         let pick = |space: &u8| self.models[0].pick(*space);
         match op {
             Op::MapZeros { space, pages } => {
@@ -178,14 +97,28 @@ impl Play<'_, '_> {
                 space,
                 pages,
                 protection,
-            } if whole => {
+            } if by_map => {
                 let space = pick(space);
-                self.look(space, pages.start);
-                self.both(
-                    |model| model.protect(space, pages, *protection),
-                    |world| world.protect(space, pages.clone(), *protection),
-                );
-                self.look(space, pages.start);
+                let protection = match protection {
+                    Protection::ReadWrite => Protection::ReadWrite,
+                    _ => Protection::Read,
+                };
+                if let Some(map) = self.models[0].whole_map(space, pages) {
+                    self.protect(space, &map, protection);
+                }
+            }
+            Op::RemapPages { space, pages, to } if by_map => {
+                let space = pick(space);
+                if let Some(map) = self.models[0].whole_map(space, pages) {
+                    self.resize(space, &map, to % pages.len().max(map.len()) + 1);
+                }
+            }
+            Op::ProtectPages {
+                space,
+                pages,
+                protection,
+            } if whole => {
+                self.protect(pick(space), pages, *protection);
             }
             Op::RemapPages { space, pages, to } if whole => {
                 let space = pick(space);
@@ -222,7 +155,9 @@ impl Play<'_, '_> {
                 let space = pick(space);
                 for (model, world) in self.models.iter_mut().zip(self.worlds.iter_mut()) {
                     if !world.may_fail() {
-                        run_threads(model, &**world, space, usize::from(*threads), *seed);
+                        let threads = usize::from(*threads);
+                        let plans = threads::plans(model, space, threads, *seed);
+                        world.run(space, &plans);
                     }
                 }
             }
@@ -242,6 +177,48 @@ impl Play<'_, '_> {
         }
     }
 
+    /// True if the worlds change whole maps.
+    fn by_map(&self) -> bool {
+        self.worlds.iter().all(|world| world.is_by_map())
+    }
+
+    fn protect(&mut self, space: usize, pages: &Range<usize>, protection: Protection) {
+        self.look(space, pages.start);
+        self.both(
+            |model| model.protect(space, pages, protection),
+            |world| world.protect(space, pages.clone(), protection),
+        );
+        self.look(space, pages.start);
+    }
+
+    /// Lets a map have `pages` pages, if there is room.
+    fn resize(&mut self, space: usize, map: &Range<usize>, pages: usize) {
+        let mut pages = pages.min(self.models[0].room_for(space, map, COPIED_PAGES));
+        if self.models[0].locked(space).any(|page| page == map.start) {
+            pages = pages.min(map.len() + self.may_lock());
+        }
+        if pages == map.len() {
+            return;
+        }
+        let shorter = pages.min(map.len());
+        self.look(space, map.start + shorter - 1);
+        self.both(
+            |model| model.resize(space, map, pages),
+            |world| world.resize(space, map.clone(), pages),
+        );
+        self.look(space, map.start + shorter - 1);
+        self.look(space, map.start + pages - 1);
+        if pages < map.len() {
+            self.look(space, map.start + pages);
+        }
+    }
+
+    /// Pages that may be locked beyond those that are.
+    fn may_lock(&self) -> usize {
+        let most = (self.worlds.iter().map(|world| world.most_locked())).min();
+        (most.unwrap_or(0)).saturating_sub(self.models[0].count_locked())
+    }
+
     fn fork(&mut self, space: usize) {
         let mut refused = false;
         for (model, world) in self.models.iter_mut().zip(self.worlds.iter_mut()) {
@@ -259,15 +236,9 @@ impl Play<'_, '_> {
     }
 
     fn manage(&mut self, space: usize, pages: &Range<usize>, verb: MemoryVerb) {
-        let mut pages = self.models[0].subject(space, pages, verb);
-        if verb == MemoryVerb::Lock {
-            let most = (self.worlds.iter().map(|world| world.most_locked())).min();
-            let left = (most.unwrap_or(0)).saturating_sub(self.models[0].count_locked());
-            pages.end = pages.end.min(pages.start + left);
-        }
-        if pages.is_empty() {
+        let Some(pages) = self.subject(space, pages, verb) else {
             return;
-        }
+        };
         for (model, world) in self.models.iter_mut().zip(self.worlds.iter_mut()) {
             let done = world.manage(space, pages.clone(), verb);
             let failed = done == Expected::Failed && world.may_fail();
@@ -280,6 +251,25 @@ impl Play<'_, '_> {
         // What was known of them, is it still so?
         let end = pages.end.min(pages.start + 3);
         self.read(space, pages.start * PAGE_SIZE..end * PAGE_SIZE, true);
+    }
+
+    /// The pages that a verb is for.
+    fn subject(
+        &self,
+        space: usize,
+        pages: &Range<usize>,
+        verb: MemoryVerb,
+    ) -> Option<Range<usize>> {
+        let locks = verb == MemoryVerb::Lock;
+        if self.by_map() && (locks || verb == MemoryVerb::Unlock) {
+            let map = self.models[0].whole_map(space, pages)?;
+            return (!locks || map.len() <= self.may_lock()).then_some(map);
+        }
+        let mut pages = self.models[0].subject(space, pages, verb);
+        if locks {
+            pages.end = pages.end.min(pages.start + self.may_lock());
+        }
+        (!pages.is_empty()).then_some(pages)
     }
 
     /// Reads and writes a byte of a page: what remembers where it is, and what
@@ -345,7 +335,8 @@ fn write(
         if found == Expected::Failed && world.may_fail() {
             return;
         }
-        assert_eq!(found, expected, "space {space}, write at {part:?}");
+        let name = world.name();
+        assert_eq!(found, expected, "{name}, space {space}: write at {part:?}");
         if expected != Expected::Done {
             continue;
         }
@@ -387,7 +378,8 @@ fn settle(
     let is_zeros = found != before;
     assert!(
         !is_zeros || found == zeros,
-        "page {page} of space {space} is neither what it was nor zeros"
+        "{}, page {page} of space {space} is neither what it was nor zeros",
+        world.name()
     );
     model.settle(space, page, is_zeros, written.is_some());
     Expected::Done
@@ -421,7 +413,8 @@ fn read(
         if touched == Expected::Failed && world.may_fail() {
             return;
         }
-        assert_eq!(touched, expected, "space {space}, read at {part:?}");
+        let name = world.name();
+        assert_eq!(touched, expected, "{name}, space {space}: read at {part:?}");
         // What may still become zeros may just have.
         if expected == Expected::Done && !model.is_free(space, page) {
             let shown = &model.touch(space, page)[start..start + part.len()];
@@ -429,88 +422,10 @@ fn read(
             if let Some(wrong) = both.position(|(one, other)| one != other) {
                 let at = part.start + wrong;
                 panic!(
-                    "space {space} at {at:#x} (page {page}): {:#x}, not {:#x}",
+                    "{name}, space {space} at {at:#x} (page {page}): {:#x}, not {:#x}",
                     found[wrong], shown[wrong]
                 );
             }
         }
-    }
-}
-
-/// One access of a thread.
-#[derive(Clone, Copy)]
-struct Step {
-    at: usize,
-    /// The byte to write, or to read.
-    value: u8,
-    write: bool,
-    expected: Expected,
-}
-
-/// Threads write bytes of their own, next to those of others, and read them
-/// back.
-fn run_threads(
-    model: &mut AnonModel,
-    world: &dyn AnonWorld,
-    space: usize,
-    threads: usize,
-    seed: u32,
-) {
-    let mut state = u64::from(seed);
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (state >> 33) as usize
-    };
-    // A few pages, so that threads meet.
-    let pages: Vec<_> = (0..6).map(|_| random() % ARENA_PAGES).collect();
-    let mut plans = Vec::new();
-    for thread in 0..threads {
-        let mut plan = Vec::with_capacity(STEPS);
-        for _ in 0..STEPS {
-            let page = pages[random() % pages.len()];
-            let write = !random().is_multiple_of(3);
-            let lane = random() % (PAGE_SIZE / threads) * threads + thread;
-            let at = page * PAGE_SIZE + lane;
-            let expected = model.expected(space, page, write);
-            let mut value = random() as u8;
-            if model.is_free(space, page) {
-                continue;
-            }
-            match (expected, write) {
-                (Expected::Done, true) => model.write(space, page)[lane] = value,
-                (Expected::Done, false) => value = model.touch(space, page)[lane],
-                _ => {}
-            }
-            plan.push(Step {
-                at,
-                value,
-                write,
-                expected,
-            });
-        }
-        plans.push(plan);
-    }
-    let whole = world.is_whole();
-    together(plans.iter().map(|plan| {
-        move || {
-            let mut way = world.access();
-            for step in plan {
-                if step.expected == Expected::Done || whole {
-                    run(&mut *way, space, step);
-                }
-            }
-        }
-    }));
-}
-
-fn run(way: &mut dyn Access, space: usize, step: &Step) {
-    let mut byte = [step.value];
-    let found = match step.write {
-        true => way.write(space, step.at, &byte),
-        false => way.read(space, step.at, &mut byte),
-    };
-    assert_eq!(found, step.expected, "space {space} at {:#x}", step.at);
-    if found == Expected::Done {
-        assert_eq!(byte[0], step.value, "space {space} at {:#x}", step.at);
     }
 }

@@ -4,21 +4,23 @@ mod anonymous;
 mod disk;
 mod files;
 mod frames;
+mod huge;
 mod ring;
 mod store;
 mod swap;
 
 pub use anonymous::AnonymousMap;
 pub use files::{FileMap, Files};
+pub use huge::{HUGE, Huge, HugeMap, HugeSpace};
 
 use disk::Disk;
 use swap::SwapDisk;
 
-use crate::job::{Job, MmuKind};
+use crate::job::{Job, MmuKind, Workload};
 use crate::uffd::{KernelWaits, UffdMmu};
 use crate::world;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::{Node, NodeError};
+use softfault_engine::cache::{Node, NodeError, NodeOptions};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
@@ -61,6 +63,8 @@ pub struct Rig {
     uffd: Option<Arc<UffdMmu>>,
     /// What can be mapped.
     pub files: Files,
+    /// A file of huge pages, where the workload has one.
+    pub huge: Option<Huge>,
     clock: Arc<dyn Clock>,
 }
 
@@ -93,15 +97,12 @@ impl Rig {
                 Some(Arc::new(swap))
             }
         };
-        let node = Node::with_swap(
-            budget,
-            memory,
-            mmu,
-            Arc::new(frames),
-            clock.clone(),
+        let options = NodeOptions {
+            most_bytes: memory,
             policies,
             swap,
-        );
+        };
+        let node = Node::new(budget, mmu, Arc::new(frames), clock.clone(), options);
         let node = node.map_err(|error| match error {
             NodeError::BudgetTooSmall | NodeError::NoMemory => {
                 format!("a budget of {memory} bytes is too small")
@@ -112,6 +113,10 @@ impl Rig {
         let machine = Machine::new(MAPPINGS);
         let space = AddressSpace::with_lock(machine.clone(), clock.clone(), policies.vma_lock);
         let space = space.map_err(|_| "no room for a space".to_owned())?;
+        let huge = match job.workload {
+            Workload::Hugetlb => Some(Huge::new(job, &clock)?),
+            _ => None,
+        };
         Ok(Arc::new(Self {
             node,
             space: ManuallyDrop::new(space),
@@ -119,6 +124,7 @@ impl Rig {
             soft,
             uffd,
             files: Files::new(job, disk, files),
+            huge,
             clock,
         }))
     }

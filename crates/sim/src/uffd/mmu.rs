@@ -5,7 +5,7 @@ use super::spare::Spare;
 use super::windows::{Page, Windows};
 use crate::job::Job;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, SoftMmu, Zeroed};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -132,22 +132,16 @@ impl Mmu for UffdMmu {
         }
     }
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        let ((window, addr), bytes) = (to, of.len());
         self.copied(window, addr, bytes, self.page.copy, || {
             // SAFETY: the caller's promise.
-            unsafe { self.soft.copy(window, addr, source, bytes, access) }
+            unsafe { self.soft.copy(to, of, access) }
         })?;
         let (protection, _) = self.kind(window.addr);
         for at in (0..bytes).step_by(PAGE_SIZE) {
             // SAFETY: a page of the source, which is readable.
-            let source = unsafe { core::slice::from_raw_parts(source.add(at), PAGE_SIZE) };
+            let source = unsafe { core::slice::from_raw_parts(of.cast::<u8>().add(at), PAGE_SIZE) };
             let page = match (protection, access) {
                 (Protection::ReadWrite, Access::Writable) => Page::of(source),
                 (Protection::ReadWrite, Access::ReadOnly) => Page::of(source).protected(),
@@ -228,20 +222,13 @@ impl Mmu for UffdMmu {
         bytes
     }
 
-    fn move_pages(
-        &self,
-        (from, from_addr): (&Reservation, usize),
-        (to, to_addr): (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError> {
-        let (_, descriptor) = self.kind(to.addr);
-        let vma = self.windows.vma(to_addr).ok_or(MmuError::Gone)?;
-        self.soft
-            .move_pages((from, from_addr), (to, to_addr), bytes)?;
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+        let (_, descriptor) = self.kind(to.0.addr);
+        let vma = self.windows.vma(to.1).ok_or(MmuError::Gone)?;
+        self.soft.move_pages(from, to, bytes)?;
         self.kernel
             .move_pages(&self.descriptors[descriptor], &vma, || {
-                self.windows
-                    .move_pages(&(from_addr..from_addr + bytes), to_addr)
+                self.windows.move_pages(&(from.1..from.1 + bytes), to.1)
             });
         Ok(())
     }

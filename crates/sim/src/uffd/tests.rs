@@ -64,9 +64,8 @@ fn what_is_protected_is_not_written_to_and_keeps_its_words() {
         };
         mmu.zap(core::slice::from_ref(&(first..first + PAGE_SIZE)));
         assert_eq!(word(mmu, first), None);
-        let source = saved.as_ptr();
         // SAFETY: a page to copy from.
-        unsafe { mmu.copy(window, first, source, PAGE_SIZE, Access::ReadOnly) }.unwrap();
+        unsafe { mmu.copy((window, first), &raw const saved, Access::ReadOnly) }.unwrap();
         assert_eq!((word(mmu, first), word(mmu, later)), (Some(1), Some(2)));
         assert!(!mmu.windows.write(later, 3));
         let other = mmu.reserve(64 * PAGE_SIZE, Protection::ReadWrite).unwrap();

@@ -3,6 +3,7 @@
 
 mod anon;
 mod gang;
+mod hugetlb;
 mod meeting;
 mod memory;
 mod pft;
@@ -15,12 +16,15 @@ mod touch;
 mod warm_start;
 mod zipf;
 
+pub use zipf::Zipf;
+
 use crate::job::{Job, PAGE, Progress, Workload};
-use crate::outcome::{LockRow, Mode, Outcome, SwapCounts, Trouble};
+use crate::outcome::{HugeCounts, LockRow, Mode, Outcome, SwapCounts, Trouble};
 use crate::rig::Rig;
 use crate::uffd::KernelWaits;
 use crate::world::{self, Config, Report};
 use gang::{Measured, Task};
+use softfault_engine::huge::HugeSnapshot;
 use softfault_engine::lock::WaitSnapshot;
 use softfault_engine::swap::SwapStats;
 use std::cell::Cell;
@@ -61,6 +65,7 @@ pub(crate) fn set_sizes(job: &mut Job) {
         Workload::Storm => storm::set_sizes(job),
         Workload::SwapRetry => swap_retry::set_sizes(job),
         Workload::Anon => anon::set_sizes(job),
+        Workload::Hugetlb => hugetlb::set_sizes(job),
     }
 }
 
@@ -79,6 +84,7 @@ pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
         }
         Workload::Thrash => pages("file", job.file),
         Workload::Storm => pages("file", job.file).and_then(|()| storm::check(job)),
+        Workload::Hugetlb => hugetlb::check(job),
         Workload::WarmStart if job.files == 0 => Err(Trouble::Job("no files".to_owned())),
         Workload::WarmStart => Ok(()),
     }
@@ -87,7 +93,11 @@ pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
 /// The sizes of the files that a job's threads use.
 fn files(job: &Job) -> Vec<u64> {
     match job.workload {
-        Workload::Pft | Workload::Spf | Workload::SwapRetry | Workload::Anon => Vec::new(),
+        Workload::Pft
+        | Workload::Spf
+        | Workload::SwapRetry
+        | Workload::Anon
+        | Workload::Hugetlb => Vec::new(),
         Workload::Thrash => thrash::files(job),
         Workload::WarmStart => warm_start::files(job),
         Workload::Storm => storm::files(job),
@@ -104,6 +114,7 @@ fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
         Workload::Storm => storm::tasks(job),
         Workload::SwapRetry => swap_retry::tasks(job, memory::Memory::populated(job, rig)?),
         Workload::Anon => anon::tasks(job, memory::Memory::populated(job, rig)?),
+        Workload::Hugetlb => hugetlb::tasks(job, rig)?,
     })
 }
 
@@ -118,6 +129,7 @@ struct Counts {
     read_errors: u64,
     evicted: u64,
     swap: Option<SwapCounts>,
+    huge: HugeSnapshot,
     mmap_read: WaitSnapshot,
     mmap_write: WaitSnapshot,
     vma_write: WaitSnapshot,
@@ -149,6 +161,10 @@ impl Counts {
                 rescued: swap.rescued.get(),
                 full: swap.full.get(),
             }),
+            huge: rig
+                .huge
+                .as_ref()
+                .map_or(HugeSnapshot::default(), |huge| huge.stats()),
             mmap_read: locks.mmap_read,
             mmap_write: locks.mmap_write,
             vma_write: locks.vma_write,
@@ -163,7 +179,13 @@ fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Out
     let tasks = tasks(job, &rig).map_err(Trouble::Failed)?;
     let before = Cell::new(Counts::default());
     let measured = gang::run(job, &rig, tasks, watch, || before.set(Counts::of(&rig)))?;
-    let outcome = outcome(job, measured, before.get(), Counts::of(&rig));
+    let mut before = before.get();
+    let mut measured = measured;
+    if let Some((at_ns, huge)) = rig.huge.as_ref().and_then(|huge| huge.marked()) {
+        before.huge = huge;
+        measured.elapsed_ns = measured.tally.ended_ns.saturating_sub(at_ns);
+    }
+    let outcome = outcome(job, measured, before, Counts::of(&rig));
     rig.finish();
     Ok(outcome)
 }
@@ -176,6 +198,11 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
             (populated.pages, populated.ns, populated.cpu_ns)
         }
         Workload::Spf => (tally.touches, elapsed_ns, tally.cpu_ns),
+        Workload::Hugetlb => (
+            after.huge.faults - before.huge.faults,
+            elapsed_ns,
+            tally.cpu_ns,
+        ),
         _ => (after.served - before.served, elapsed_ns, tally.cpu_ns),
     };
     let row = |name, mode, after: WaitSnapshot, before: WaitSnapshot| LockRow {
@@ -214,6 +241,15 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
             clean_drops: a.clean_drops - b.clean_drops,
             rescued: a.rescued - b.rescued,
             full: a.full - b.full,
+        }),
+        huge: (job.workload == Workload::Hugetlb).then(|| HugeCounts {
+            waits: after.huge.waits - before.huge.waits,
+            wait_ns: after.huge.wait_ns - before.huge.wait_ns,
+            longest_ns: after.huge.longest_ns,
+            filled: after.huge.filled - before.huge.filled,
+            shared: after.huge.shared - before.huge.shared,
+            unshared: after.huge.unshared - before.huge.unshared,
+            table_bytes: tally.table_bytes,
         }),
         locks,
         longest: tally.longest,

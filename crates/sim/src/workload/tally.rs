@@ -34,6 +34,8 @@ pub struct Tally {
     /// pft: pages populated, the time that took, and this thread's processor
     /// time in it.
     pub populated: Populated,
+    /// hugetlb: the most bytes of tables that there were at the end of a round.
+    pub table_bytes: u64,
     /// The longest operations.
     pub longest: Longest,
 }
@@ -72,6 +74,7 @@ impl Tally {
         self.populated.pages += other.populated.pages;
         self.populated.ns += other.populated.ns;
         self.populated.cpu_ns += other.populated.cpu_ns;
+        self.table_bytes = self.table_bytes.max(other.table_bytes);
         self.longest = self.longest.or_longer(other.longest);
     }
 }

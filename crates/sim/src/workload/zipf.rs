@@ -1,5 +1,5 @@
 //! Zipf's law over pages: the page of rank r as often as 1 / r^theta. Pages of
-//! neighbouring ranks are no neighbours. As the lab draws it.
+//! neighbouring ranks are no neighbours. The lab and the simulator draw alike.
 
 /// By inversion (Gray, Sundaresan, Englert, Baclawski, Weinberger: "Quickly
 /// generating billion-record synthetic databases", 1994), as YCSB does it.
@@ -73,5 +73,38 @@ mod tests {
         let first = drawn.iter().filter(|&&page| page == 0).count() as f64;
         assert!((first / draws as f64 * zipf.zeta - 1.0).abs() < 0.05);
         assert_eq!(drawn.into_iter().collect::<BTreeSet<_>>().len(), 100);
+    }
+
+    #[test]
+    fn every_rank_has_its_own_page() {
+        for pages in [1, 2, 3, 64, 1000, 1024, 6 * 5 * 7 * 11] {
+            let zipf = Zipf::new(pages, 0.99);
+            let all: BTreeSet<u64> = (0..pages)
+                .map(|rank| (u128::from(rank) * u128::from(zipf.step) % u128::from(pages)) as u64)
+                .collect();
+            assert_eq!(all.len() as u64, pages);
+        }
+    }
+
+    /// Of 1,000 pages and theta 0.99, zeta is 7.7290: the first has 12.94 %, the second 6.51 %, the first
+    /// hundred 68.8 %.
+    #[test]
+    fn zipf_is_zipfs() {
+        let zipf = Zipf::new(1000, 0.99);
+        let ranks: Vec<u64> = (0..100_000)
+            .map(|n| zipf.rank((mix(n) >> 11) as f64 / (1u64 << 53) as f64))
+            .collect();
+        let part = |below| ranks.iter().filter(|&&rank| rank < below).count() as f64 / 1e5;
+        let exact =
+            |below: u64| (1..=below).map(|r| (r as f64).powf(-0.99)).sum::<f64>() / zipf.zeta;
+        for below in [1, 2, 100, 1000] {
+            assert!(
+                (part(below) - exact(below)).abs() < 0.015,
+                "{below}: {} {}",
+                part(below),
+                exact(below)
+            );
+        }
+        assert!(Zipf::new(1, 0.5).rank(0.999) == 0);
     }
 }

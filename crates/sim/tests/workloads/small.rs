@@ -93,6 +93,10 @@ pub fn job(workload: Workload, cores: usize) -> Job {
             job.swap = 2 * job.region;
             job.seconds = 0.03;
         }
+        Workload::Hugetlb => {
+            job.file = 2 << 30;
+            job.seconds = 0.002;
+        }
         Workload::WarmStart => {
             job.memory = 16 << 20;
             job.files = 60;

@@ -5,8 +5,8 @@ mod keep;
 mod options;
 mod remap;
 
-pub(crate) use options::check_signals;
 pub use options::{MmapAsRawDesc, MmapOptions};
+pub(crate) use options::{check_handlers, check_signals};
 
 use crate::engine::Engine;
 use crate::fault_in::FaultIn;
@@ -217,7 +217,7 @@ impl Mmap {
                 cache.store().reap(NO_COOKIE, &completion, 0);
                 cache.residency(addresses)
             }
-            Kind::Private(map) => map.residency(addresses),
+            Kind::Private(map) => map.residency_of(addresses),
             _ => Residency::default(),
         })
     }
@@ -233,6 +233,19 @@ impl Mmap {
             cache.invalidate(addresses);
         }
         Ok(())
+    }
+
+    /// Unmaps the pages of a private map that the range touches, for tests of the engine.
+    ///
+    /// # Safety
+    /// Nobody looks at the range any more, not even through a slice of more.
+    #[doc(hidden)]
+    pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
+        match &mut self.kind {
+            // SAFETY: the caller vouches for it.
+            Kind::Private(map) => unsafe { map.unmap_part(range) },
+            _ => Err(FaultError::OutOfRange),
+        }
     }
 
     /// The page cache of a managed map.

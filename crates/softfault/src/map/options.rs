@@ -140,12 +140,17 @@ impl MmapOptions {
 
 /// A fault in this thread must reach our handler.
 pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
+    check_handlers(engine.inner.options.trust_handlers, masked)
+}
+
+/// The same, where the caller says whether other handlers pass on what is not theirs.
+pub(crate) fn check_handlers(trust: bool, masked: &signal::Masked) -> io::Result<()> {
     if masked.sigbus_was_blocked() {
         return Err(io::Error::other(
             "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
         ));
     }
-    if signal::state() == Installed::Replaced && !engine.inner.options.trust_handlers {
+    if signal::state() == Installed::Replaced && !trust {
         return Err(io::Error::other(
             "a SIGBUS handler was installed after the engine's: faults would not be served \
              (trust_signal_handlers(true) if it passes on what it does not know)",

@@ -1,6 +1,7 @@
 //! memmap2's `MmapMut` for private memory, over an engine: one verb a file.
 
 mod advise;
+mod flush;
 mod keep;
 mod make;
 mod protect;
@@ -11,9 +12,10 @@ pub use remap::RemapOptions;
 
 use crate::engine::Managed;
 use crate::kernel::KernelMap;
+use crate::map::offsets;
 use crate::private::Private;
 use crate::{Advice, Engine, FaultError, Residency, signal};
-use core::ops::{Deref, DerefMut, Range};
+use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::PageState;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -113,8 +115,14 @@ impl MmapMut {
         }
     }
 
-    /// What of some addresses is in memory.
-    pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
+    /// What of a range is in memory, by pages.
+    pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
+        let addresses = self.addresses(offsets(range, self.len))?;
+        Ok(self.residency_of(addresses))
+    }
+
+    /// The same, of some addresses.
+    pub(crate) fn residency_of(&self, addresses: Range<usize>) -> Residency {
         let Some(private) = self.private() else {
             return Residency::default();
         };

@@ -10,6 +10,7 @@
 
 use super::access::is_write;
 use super::mask::{PendingIn, all};
+use crate::huge;
 use crate::process;
 use crate::uffd::{errno, set_errno};
 use core::mem::MaybeUninit;
@@ -63,6 +64,14 @@ pub fn install() {
     READY.store(true, Ordering::Release);
 }
 
+/// The same, unless it was done. Who calls keeps others from it.
+pub fn install_once() {
+    // Relaxed: whoever installed it had the same lock.
+    if !READY.load(Ordering::Relaxed) {
+        install();
+    }
+}
+
 /// Whose handler is in force now.
 pub fn state() -> Installed {
     let mut now = MaybeUninit::<sigaction>::uninit();
@@ -92,6 +101,9 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 
 /// Serves the fault; `false` if it is not ours to serve.
 fn serve(addr: usize, context: &ucontext_t) -> bool {
+    if let Some(served) = huge::serve(addr) {
+        return served;
+    }
     let Some(process) = process::get() else {
         return false;
     };

@@ -15,5 +15,5 @@ mod mask;
 
 #[cfg(test)]
 pub(crate) use access::is_write;
-pub use handler::{Installed, install, state};
+pub use handler::{Installed, install, install_once, state};
 pub use mask::{Masked, masked};

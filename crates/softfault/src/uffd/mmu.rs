@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -295,20 +295,15 @@ impl Mmu for UffdMmu {
         self.restrict_to(window, protection)
     }
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        let (window, addr) = to;
         // To a window that is only read, nothing has to be done for that.
         let protect = access == Access::ReadOnly && window.token & WRITABLE != 0;
         if protect && window.token & PROTECTS == 0 {
             return Err(MmuError::Closed(libc::ENOSYS));
         }
         let fd = self.of(window);
+        let (source, bytes) = (of.cast::<u8>(), of.len());
         finish(bytes, |done| {
             // SAFETY: the caller vouches for both sides.
             unsafe { abi::copy(fd, addr + done, source.add(done), bytes - done, protect) }
@@ -326,7 +321,7 @@ impl Mmu for UffdMmu {
         static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
         for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
             // SAFETY: the zeros are there for ever.
-            unsafe { self.copy(window, page, ZEROS.as_ptr(), PAGE_SIZE, Access::Writable)? };
+            unsafe { self.copy((window, page), &raw const ZEROS[..], Access::Writable)? };
         }
         Ok(())
     }
@@ -351,12 +346,7 @@ impl Mmu for UffdMmu {
         addr as *const u8
     }
 
-    fn move_pages(
-        &self,
-        from: (&Reservation, usize),
-        to: (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
         self.move_all(from.1..from.1 + bytes, to)
     }
 

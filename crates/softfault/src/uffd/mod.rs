@@ -22,6 +22,6 @@ mod spare;
 mod tests;
 mod zap;
 
-pub use abi::{errno, set_errno};
+pub use abi::{Offers, errno, open, register, set_errno};
 pub use fork::{Lists, close_window};
 pub use mmu::UffdMmu;

@@ -10,7 +10,7 @@ use core::ops::Range;
 use core::slice::from_ref;
 use libc::c_int;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mmu::{Mmu, MmuError, Reservation};
+use softfault_engine::mmu::{Mmu, MmuError, Place, Reservation};
 
 /// Pages that are copied before their old places are zapped: so many exist twice
 /// at most.
@@ -23,7 +23,7 @@ impl UffdMmu {
     pub(super) fn move_all(
         &self,
         from: Range<usize>,
-        (window, to): (&Reservation, usize),
+        (window, to): Place<'_>,
     ) -> Result<(), MmuError> {
         let mut done = 0;
         while done < from.len() {

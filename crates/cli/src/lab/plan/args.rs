@@ -45,7 +45,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
     /// Length of the file to make, or of what is mapped [default: 4G; thrash: 16M for each thread;
-    /// warm-start, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K]
+    /// warm-start, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
+    /// hugetlb: as much as the pool has, up to 1G]
     #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
     /// Where to make files; they have no name and vanish with the command
@@ -55,10 +56,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
     /// Threads; of several numbers each is a row [default: sparse and scan 1, random 32, thrash 500,
-    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; of hugetlb processes [default: 2]
+    #[arg(
+        long,
+        visible_alias = "processes",
+        value_name = "LIST",
+        value_delimiter = ','
+    )]
     pub threads: Vec<usize>,
-    /// How long timed workloads run, snapshot before it forks [default: 10, thrash 20, pft, spf and snapshot 5;
+    /// How long timed workloads run, snapshot before it forks [default: 10, thrash 20, pft, spf, hugetlb and snapshot 5;
     /// warm-start and swap-retry end when their work is done]
     #[arg(long, value_name = "N")]
     pub seconds: Option<f64>,
@@ -67,8 +73,14 @@ pub struct RunArgs {
     pub touch: Option<f64>,
     /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
     /// scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
-    /// both]; swap-retry and snapshot: the same [default: uniform]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: what the file is like at the start: empty,
+    /// emptied (before each round), populated, and scan, which reads a populated one [default: empty,populated]
+    #[arg(
+        long,
+        visible_alias = "start",
+        value_name = "LIST",
+        value_delimiter = ','
+    )]
     pub pattern: Vec<String>,
     /// pft: one mapping for all threads; the same as --pattern shared
     #[arg(long, conflicts_with = "pattern")]

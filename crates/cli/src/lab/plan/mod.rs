@@ -11,6 +11,7 @@ pub use pattern::{Files, Pattern};
 pub use workload::Workload;
 
 use super::fill::PAGE;
+use super::huge_pool::HUGE;
 use super::job::Swap;
 use super::on::On;
 use crate::error::Error;
@@ -130,6 +131,10 @@ impl Plan {
             Some(path) => FileFrom::Path(path.clone()),
             None if args.dir.is_dir() => {
                 let bytes = whole_pages(args.file_size.unwrap_or(defaults.file_bytes))?;
+                let bytes = match workload {
+                    Workload::Hugetlb => bytes.next_multiple_of(HUGE),
+                    _ => bytes,
+                };
                 FileFrom::Made(in_memory(args, bytes, &threads)?)
             }
             None => {
@@ -160,7 +165,11 @@ impl Plan {
     pub fn anonymous_bytes(&self, threads: usize) -> Option<u64> {
         match self.file {
             FileFrom::Made(bytes) if self.workload.is_anonymous() => Some(bytes * threads as u64),
-            FileFrom::Made(bytes) if self.workload.swaps() => Some(bytes),
+            FileFrom::Made(bytes)
+                if self.workload.swaps() || self.workload == Workload::Hugetlb =>
+            {
+                Some(bytes)
+            }
             _ => None,
         }
     }

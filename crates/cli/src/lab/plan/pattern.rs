@@ -5,7 +5,7 @@ use super::workload::Workload;
 use super::{FileFrom, Plan};
 use crate::error::Error;
 use crate::lab::files::LabFile;
-use crate::lab::job::{Memory, Order, Pass, Work};
+use crate::lab::job::{Memory, Order, Pass, Start, Work};
 use crate::lab::memory::accesses::Spread;
 use crate::lab::work::swap_retry::ROUND_PAGES;
 use clap::ValueEnum;
@@ -46,6 +46,7 @@ enum Kind {
     Anon(Spread),
     SwapRetry(Spread),
     Snapshot(Spread),
+    Hugetlb(Start),
 }
 
 /// The patterns that `args` asks for.
@@ -76,6 +77,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
         Workload::Storm => one("storm", Kind::Storm),
         Workload::Anon => spreads(args, "uniform,zipf", Kind::Anon),
         Workload::SwapRetry => spreads(args, "uniform", Kind::SwapRetry),
+        Workload::Hugetlb => parsed(&args.pattern, "empty,populated", huge_kind),
         Workload::Snapshot => spreads(args, "uniform", Kind::Snapshot),
     }
 }
@@ -149,6 +151,20 @@ fn pft_kind(name: &str) -> Result<Kind, Error> {
     }
 }
 
+fn huge_kind(name: &str) -> Result<Kind, Error> {
+    match name {
+        "empty" => Ok(Kind::Hugetlb(Start::Empty)),
+        "emptied" => Ok(Kind::Hugetlb(Start::Emptied)),
+        "populated" => Ok(Kind::Hugetlb(Start::Populated)),
+        "scan" => Ok(Kind::Hugetlb(Start::Scan)),
+        _ => Err(no_pattern(
+            "hugetlb",
+            name,
+            "empty, emptied, populated or scan",
+        )),
+    }
+}
+
 fn no_pattern(workload: &str, name: &str, known: &str) -> Error {
     Error::input(format_args!("{workload} has no pattern `{name}`: {known}"))
 }
@@ -191,7 +207,16 @@ impl Pattern {
                     rounds: (!plan.timed).then_some(passes.max(1)),
                 }
             }
+            Kind::Hugetlb(start) => Work::Hugetlb { bytes, start },
             Kind::Snapshot(spread) => Work::Snapshot(memory(spread)),
+        }
+    }
+
+    /// Whether every page that it touches is a fault.
+    pub fn has_faults(&self, plan: &Plan) -> bool {
+        match self.kind {
+            Kind::Hugetlb(start) => start != Start::Scan,
+            _ => plan.workload.has_faults(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::args::RunArgs;
 use crate::error::Error;
+use crate::lab::huge_pool;
 use crate::lab::on::On;
 use clap::ValueEnum;
 
@@ -32,6 +33,8 @@ pub enum Workload {
     SwapRetry,
     /// Threads write such memory, the process forks, and the child reads all of it as it was at that moment.
     Snapshot,
+    /// Document 001: processes map one file of huge pages, fault in all of it and unmap, for a time.
+    Hugetlb,
 }
 
 /// What a workload takes where the caller does not say.
@@ -61,6 +64,7 @@ impl Workload {
             Self::Anon => "anon",
             Self::SwapRetry => "swap-retry",
             Self::Snapshot => "snapshot",
+            Self::Hugetlb => "hugetlb",
         }
     }
 
@@ -121,6 +125,7 @@ impl Workload {
             Self::Anon => (&[8], 10.0, true, memory.saturating_mul(4)),
             Self::SwapRetry => (&[32], 10.0, false, memory.saturating_mul(4)),
             Self::Snapshot => (&[4], 5.0, false, memory.saturating_mul(4)),
+            Self::Hugetlb => (&[2], 5.0, true, huge_pool::default_bytes()),
         };
         Defaults {
             threads,
@@ -133,7 +138,8 @@ impl Workload {
     /// Refuses arguments that only other workloads have a use for.
     pub fn refuse_strangers(self, args: &RunArgs) -> Result<(), Error> {
         let of = |all: &[Self]| all.contains(&self);
-        let has_patterns = self.swaps() || of(&[Self::Sparse, Self::Scan, Self::Pft]);
+        let has_patterns =
+            self.swaps() || of(&[Self::Sparse, Self::Scan, Self::Pft, Self::Hugetlb]);
         let wrong = [
             (
                 args.touch.is_some() && !of(&[Self::Sparse]),
@@ -145,7 +151,7 @@ impl Workload {
             ),
             (
                 !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, scan, pft, anon, swap-retry and snapshot",
+                "--pattern is for sparse, scan, pft, anon, swap-retry, snapshot and hugetlb",
             ),
             (
                 (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
@@ -154,6 +160,10 @@ impl Workload {
             (
                 args.file.is_some() && self.swaps(),
                 "--file is not for anon, swap-retry and snapshot: they touch anonymous memory",
+            ),
+            (
+                args.file.is_some() && of(&[Self::Hugetlb]),
+                "--file is not for hugetlb: it makes one of huge pages",
             ),
             (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
             (
@@ -185,6 +195,9 @@ impl Workload {
             On::Pread if self.swaps() => "writes too: see direct",
             On::Direct if self != Self::Anon => {
                 "is nothing to direct reads and writes: they are for anon"
+            }
+            On::Pread | On::KernelRandom | On::KernelSequential if self == Self::Hugetlb => {
+                "maps huge pages: kernel, softfault and soft do"
             }
             On::Soft(_) if self == Self::Snapshot => {
                 "forks the process, and soft page tables are not its own"

@@ -1,10 +1,12 @@
 //! The closing table: a line for each workload, pattern, number of threads and engine, with medians over
-//! the repeats and the speed relative to the first engine of the list. `waits` has a second one, `swap` a third.
+//! the repeats and the speed relative to the first engine of the list. `waits` has a second one, `swap` a third, `huge` a fourth.
 
 mod figure;
+mod huge;
 mod swap;
 mod waits;
 
+use huge::huge;
 use swap::swap;
 use waits::waits;
 
@@ -40,7 +42,7 @@ pub fn table(rows: &[Row]) -> Table {
 
 /// All tables that there are something to say in, under one another.
 pub fn tables(rows: &[Row]) -> String {
-    let more = [waits(rows), swap(rows)].into_iter().flatten();
+    let more = [waits(rows), swap(rows), huge(rows)].into_iter().flatten();
     let all = std::iter::once(table(rows)).chain(more);
     all.map(|table| format!("{table}\n")).collect()
 }

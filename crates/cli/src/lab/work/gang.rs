@@ -24,7 +24,17 @@ pub struct Member<'a> {
     stop: &'a AtomicBool,
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    /// A worker outside of a gang.
+    pub(super) fn new(number: usize, slot: &'a Slot, stop: &'a AtomicBool) -> Self {
+        Self { number, slot, stop }
+    }
+
+    /// Its counters.
+    pub fn slot(&self) -> &Slot {
+        self.slot
+    }
+
     /// Whether the time is over or another thread has failed.
     pub fn stopped(&self) -> bool {
         // Relaxed: only ends loops; what threads wrote is seen by joining them.

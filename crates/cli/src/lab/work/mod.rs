@@ -3,9 +3,11 @@
 
 pub mod anon;
 mod gang;
+pub mod hugetlb;
 mod meeting;
 mod memory;
 pub mod pft;
+mod processes;
 pub mod random;
 pub mod scan;
 pub mod snapshot;

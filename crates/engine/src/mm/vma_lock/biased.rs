@@ -1,5 +1,5 @@
 //! [`Biased`](crate::policy::VmaLockKind::Biased): the count of
-//! [`refcount`](super::refcount), and a bias for reading where many processors
+//! [`refcount`], and a bias for reading where many processors
 //! read one VMA. After BRAVO (Dice and Kogan, "BRAVO: Biased Locking for
 //! Reader-Writer Locks", USENIX ATC 2019).
 //!

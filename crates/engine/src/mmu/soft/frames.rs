@@ -12,7 +12,7 @@
 //! processors with one number modulo [`SHARDS`] take from and give to, and the
 //! depot for the rest. A shard that has run dry takes a few from the depot, and
 //! a few fresh ones only when that is empty: what was ever used is what was used
-//! at one time, and what shards keep ([`KEPT`] each).
+//! at one time, and what shards keep (`KEPT` each).
 //!
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 

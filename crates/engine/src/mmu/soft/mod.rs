@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Access, Mmu, MmuError, Reservation, TABLE_SPAN, Zeroed};
+use super::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::mm::Protection;
@@ -162,18 +162,12 @@ impl Mmu for SoftMmu {
         self.tables.take_out_tables(window.range(), between);
     }
 
-    unsafe fn copy(
-        &self,
-        window: &Reservation,
-        addr: usize,
-        source: *const u8,
-        bytes: usize,
-        access: Access,
-    ) -> Result<(), MmuError> {
-        let range = check(window, addr, bytes);
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        let (window, addr) = to;
+        let range = check(window, addr, of.len());
         let writable = window.token == WRITABLE && access == Access::Writable;
         // SAFETY: the source is readable for the range, says the caller.
-        unsafe { self.tables.copy(range, source, writable)? };
+        unsafe { self.tables.copy(range, of.cast(), writable)? };
         Ok(())
     }
 
@@ -219,15 +213,10 @@ impl Mmu for SoftMmu {
         self.tables.bytes(addr)
     }
 
-    fn move_pages(
-        &self,
-        (from, from_addr): (&Reservation, usize),
-        (to, to_addr): (&Reservation, usize),
-        bytes: usize,
-    ) -> Result<(), MmuError> {
-        let from = check(from, from_addr, bytes);
-        check(to, to_addr, bytes);
-        self.tables.move_pages(from, to_addr)?;
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+        let from = check(from.0, from.1, bytes);
+        let to = check(to.0, to.1, bytes);
+        self.tables.move_pages(from, to.start)?;
         Ok(())
     }
 

@@ -52,7 +52,10 @@ impl Cluster {
     pub(super) fn dequeue(&self) -> u32 {
         // Release pairs with the Acquire in `count_out`. Acquire as in `used`: who
         // saw it queued and left it at that had counted out before.
-        self.state.fetch_and(!QUEUED, AcqRel) & !QUEUED
+        let before = self.state.fetch_and(!QUEUED, AcqRel);
+        // A link that is not this push's leads in circles.
+        assert!(before & QUEUED != 0, "a cluster that nobody queued");
+        before & !QUEUED
     }
 
     /// Where it is, by who has the hand.

@@ -50,7 +50,7 @@ fn copy(
 ) -> Result<(), MmuError> {
     let bytes = [byte; PAGE_SIZE];
     // SAFETY: a page to copy from, and the test keeps to the window.
-    unsafe { mmu.copy(window, page(window, at), bytes.as_ptr(), PAGE_SIZE, access) }
+    unsafe { mmu.copy((window, page(window, at)), &raw const bytes, access) }
 }
 
 /// The first word of a page, as threads use it.

@@ -159,10 +159,8 @@ impl Counters {
             0 => {
                 // SAFETY: under the page's lock.
                 unsafe {
-                    let saved = self.saved[at].get().cast();
-                    let mapped =
-                        self.mmu
-                            .copy(&self.window, addr, saved, PAGE_SIZE, Access::Writable);
+                    let to = (&self.window, addr);
+                    let mapped = self.mmu.copy(to, self.saved[at].get(), Access::Writable);
                     mapped.unwrap();
                 }
             }

@@ -1,0 +1,107 @@
+//! What a process of the workload hugetlb counts beside its touches, in its slot of the shared counters; the sums
+//! of all, and what a row's JSON says of them.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A process's counters. Relaxed throughout: each stands for itself.
+#[repr(C)]
+pub struct HugeSlot {
+    /// Faults that its engine served.
+    pub served: AtomicU64,
+    /// Its minor faults, by the kernel's count.
+    pub minor_faults: AtomicU64,
+    /// Touches that slept.
+    pub waits: AtomicU64,
+    /// How long these took, in nanoseconds.
+    pub wait_ns: AtomicU64,
+    /// The longest of them.
+    pub longest_wait_ns: AtomicU64,
+}
+
+/// Sums over processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HugeCounts {
+    /// Faults that engines served.
+    pub served: u64,
+    /// Minor faults, by the kernel's count.
+    pub minor_faults: u64,
+    /// Touches that slept.
+    pub waits: u64,
+    /// How long these took, in nanoseconds.
+    pub wait_ns: u64,
+    /// The longest of them.
+    pub longest_wait_ns: u64,
+}
+
+impl HugeCounts {
+    /// With what another process counted.
+    pub fn and(self, slot: &HugeSlot) -> Self {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            served: self.served + of(&slot.served),
+            minor_faults: self.minor_faults + of(&slot.minor_faults),
+            waits: self.waits + of(&slot.waits),
+            wait_ns: self.wait_ns + of(&slot.wait_ns),
+            longest_wait_ns: self.longest_wait_ns.max(of(&slot.longest_wait_ns)),
+        }
+    }
+}
+
+/// The lines of document 001, of a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct HugeRow {
+    /// What the memory was made of.
+    pub made_of: &'static str,
+    /// Touches that slept: for a lock, or for the page.
+    pub waits: u64,
+    /// How long these took in all.
+    pub wait_total_us: f64,
+    /// The longest.
+    pub wait_max_us: f64,
+    /// Faults that the engine itself served: what was missing in the file.
+    pub served: u64,
+    /// Faults by the kernel's count. A page that another process has mapped in a page table which both have is none.
+    pub minor_faults: u64,
+}
+
+impl HugeRow {
+    /// From the sums.
+    pub fn of(counts: HugeCounts, made_of: &'static str) -> Self {
+        Self {
+            made_of,
+            waits: counts.waits,
+            wait_total_us: counts.wait_ns as f64 / 1e3,
+            wait_max_us: counts.longest_wait_ns as f64 / 1e3,
+            served: counts.served,
+            minor_faults: counts.minor_faults,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_the_longest() {
+        let slot = |n: u64| HugeSlot {
+            served: n.into(),
+            minor_faults: n.into(),
+            waits: n.into(),
+            wait_ns: n.into(),
+            longest_wait_ns: n.into(),
+        };
+        let counts = HugeCounts::default().and(&slot(3)).and(&slot(2));
+        let HugeCounts {
+            served: 5,
+            minor_faults: 5,
+            waits: 5,
+            wait_ns: 5,
+            longest_wait_ns: 3,
+        } = counts
+        else {
+            panic!("{counts:?}");
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! Asking the kernel for a missing page, in the SIGBUS handler or out of it.
+
+use super::backing::HugeBacking;
+use super::count::{self, Counters};
+use super::size::HugeSize;
+use crate::FaultError;
+use crate::uffd::errno;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use libc::{c_int, c_void};
+
+/// Faults a range in as a read would, without a signal: an error is a value. (Linux 5.14)
+pub(super) const MADV_POPULATE_READ: c_int = 22;
+
+/// What a handler has to know of a map. Immutable.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    pub(super) start: usize,
+    pub(super) bytes: usize,
+    /// Where the map begins in the file.
+    pub(super) offset: u64,
+    /// Where the byte at `offset` is in the alias.
+    pub(super) alias: usize,
+    pub(super) fd: c_int,
+    pub(super) page: HugeSize,
+    pub(super) backing: HugeBacking,
+}
+
+impl Window {
+    /// Of nothing.
+    pub(super) const NONE: Self = Self {
+        start: 0,
+        bytes: 0,
+        offset: 0,
+        alias: 0,
+        fd: -1,
+        page: HugeSize::TwoMiB,
+        backing: HugeBacking::Ordinary,
+    };
+
+    /// Its addresses.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start..self.start + self.bytes
+    }
+
+    /// Lets the file have the page that this address is in. It is not mapped by that.
+    pub(super) fn fill(&self, addr: usize, counted: &Counters) -> Result<(), FaultError> {
+        let page = self.page.bytes();
+        let at = (addr - self.start) & !(page - 1);
+        let offset = self.offset + at as u64;
+        let before = self.blocks(offset)?;
+        match self.ask(at, page) {
+            0 => {
+                if self.blocks(offset)? > before {
+                    count::page(counted);
+                }
+                Ok(())
+            }
+            // The touch is repeated, and so is this.
+            libc::EINTR | libc::EAGAIN => Ok(()),
+            libc::EFAULT | libc::ENOMEM | libc::ENOSPC => {
+                self.blocks(offset)?;
+                count::pool_empty(counted);
+                Err(match self.backing {
+                    HugeBacking::Hugetlb => FaultError::PoolEmpty,
+                    _ => FaultError::NoMemory,
+                })
+            }
+            errno => Err(FaultError::Io(errno)),
+        }
+    }
+
+    /// Asks for the page `at` bytes from the start; the errno, or 0.
+    fn ask(&self, at: usize, page: usize) -> c_int {
+        let alias = (self.alias + at) as *mut c_void;
+        // SAFETY: in the alias, which is there as long as the map is; no bytes change.
+        match unsafe { libc::madvise(alias, page, MADV_POPULATE_READ) } {
+            0 => {}
+            _ if errno() == libc::EINVAL => return self.allocate(at, page),
+            _ => return errno(),
+        }
+        if self.backing != HugeBacking::Hugetlb {
+            // Of small pages the alias would have as many entries again, and the process would look
+            // twice as large. The pages stay with the file.
+            // SAFETY: shared memory, of which another mapping is used.
+            unsafe { libc::madvise(alias, page, libc::MADV_DONTNEED) };
+        }
+        0
+    }
+
+    /// The same before Linux 5.14. A page that is past the end by the time it comes stays with
+    /// the file, as zeros that nobody sees, until it is truncated again.
+    fn allocate(&self, at: usize, page: usize) -> c_int {
+        let offset = (self.offset + at as u64) as libc::off_t;
+        let mode = libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: makes room in a file of ours.
+        match unsafe { libc::fallocate(self.fd, mode, offset, page as libc::off_t) } {
+            0 => 0,
+            _ => errno(),
+        }
+    }
+
+    /// Blocks that the file has now, if this byte is not past its end.
+    fn blocks(&self, offset: u64) -> Result<i64, FaultError> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: fills the structure.
+        let stat = unsafe {
+            if libc::fstat(self.fd, stat.as_mut_ptr()) != 0 {
+                return Err(FaultError::Io(errno()));
+            }
+            stat.assume_init()
+        };
+        match offset < stat.st_size as u64 {
+            true => Ok(stat.st_blocks),
+            false => Err(FaultError::BeyondEnd),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Huge memory in the address space of a process.
+
+use super::backing::HugeBacking;
+use super::count::{self, HugeMapStats};
+use super::fill::Window;
+use super::memory::HugeMemory;
+use super::options::HugeMapOptions;
+use super::place::{Place, Wanted};
+use super::pool::Pool;
+use super::table::Entry;
+use super::{descriptor, size::HugeSize};
+use crate::{Fallback, FaultError, error, fork, map, process, signal};
+use core::ops::Range;
+use std::io;
+
+/// A map of [`HugeMemory`], shared with all others of it, in this process and in others.
+///
+/// It is an address and a length, as a slice would promise that nobody else writes to it:
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy, and whoever knows that nobody
+/// writes meanwhile takes a slice ([`as_slice`](Self::as_slice)).
+///
+/// A touch of a page that is missing is served, from what was reserved when it was mapped. It raises SIGBUS if
+/// the memory was cut off there ([`HugeMemory::truncate`]); and if the pool is empty, which can be in maps
+/// without reservation ([`HugeMapOptions::no_reserve`]), after [`HugeMemory::punch`], and in memory that is not of
+/// a pool. [`populate`](Self::populate) gets the error as a value. A system call that is handed a part which is
+/// missing fails with EFAULT.
+///
+/// A child made by `fork()` shares it. There the kernel serves what is missing by itself, and says SIGBUS
+/// where it cannot; maps that the child makes are served as the parent's are.
+pub struct HugeMap {
+    memory: HugeMemory,
+    /// `None` where the kernel serves it.
+    entry: Option<Entry>,
+    place: Place,
+    /// Its own, where the memory's does not reach.
+    alias: Option<Place>,
+    offset: u64,
+    read_only: bool,
+    reserved_pages: u64,
+}
+
+impl HugeMap {
+    pub(super) fn new(memory: &HugeMemory, options: &HugeMapOptions) -> io::Result<Self> {
+        let (offset, bytes) = memory.part(options.offset, options.len)?;
+        let masked = signal::masked();
+        {
+            let _making = process::making();
+            signal::install_once();
+        }
+        map::check_handlers(options.trust_handlers, &masked)?;
+        fork::watch();
+        let reserves = memory.backing() == HugeBacking::Hugetlb && !options.no_reserve;
+        let place = place(memory, offset, bytes, options)?;
+        let (alias, own_alias) = memory.alias(offset, bytes)?;
+        let entry = match descriptor::watch(place.range()) {
+            Ok(()) => Some(Entry::new(Window {
+                start: place.range().start,
+                bytes,
+                offset,
+                alias,
+                fd: memory.fd(),
+                page: memory.page_size(),
+                backing: memory.backing(),
+            })),
+            Err(_) if options.fallback == Fallback::Kernel => None,
+            Err(errno) => return Err(error::closed(errno)),
+        };
+        let pages = (bytes / memory.page_size().bytes()) as u64;
+        let reserved_pages = if reserves { pages } else { 0 };
+        count::map(memory.backing(), pages, reserved_pages);
+        Ok(Self {
+            memory: memory.clone(),
+            entry,
+            place,
+            alias: own_alias,
+            offset,
+            read_only: options.read_only,
+            reserved_pages,
+        })
+    }
+
+    /// Where it begins.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.place.range().start as *const u8
+    }
+
+    /// The same, to write there: not in a map for reading only, which a write ends with SIGSEGV.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.place.range().start as *mut u8
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.place.range().len()
+    }
+
+    /// Never: there are no empty ones.
+    pub fn is_empty(&self) -> bool {
+        self.place.range().is_empty()
+    }
+
+    /// All of it.
+    ///
+    /// # Safety
+    /// Nobody writes to it as long as the slice lives, in no process, and it is not truncated.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped as long as this lives; the caller vouches for the rest.
+        unsafe { core::slice::from_raw_parts(self.as_ptr(), self.len()) }
+    }
+
+    /// All of it, to write to.
+    ///
+    /// # Safety
+    /// Nobody reads it or writes to it as long as the slice lives, in no process, and it is not truncated; and the
+    /// map is not for reading only.
+    #[allow(clippy::mut_from_ref)] // What is shared is not borrowed.
+    pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`.
+        unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len()) }
+    }
+
+    /// The memory that it shows.
+    pub fn memory(&self) -> &HugeMemory {
+        &self.memory
+    }
+
+    /// Where it begins in the memory.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What it is made of.
+    pub fn backing(&self) -> HugeBacking {
+        self.memory.backing()
+    }
+
+    /// The size of its pages.
+    pub fn page_size(&self) -> HugeSize {
+        self.memory.page_size()
+    }
+
+    /// True if its faults are served here, false if by the kernel ([`Fallback::Kernel`]).
+    pub fn is_managed(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// True if it may be read only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// What was counted since it was mapped.
+    pub fn stats(&self) -> HugeMapStats {
+        let counted = self.entry.as_ref().map(|entry| entry.counted().read());
+        counted.unwrap_or_default()
+    }
+
+    /// What serves it.
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        self.entry.as_ref()
+    }
+
+    /// The addresses of a range of offsets, if it is within the map.
+    pub(super) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
+        let start = self.place.range().start;
+        match range.start <= range.end && range.end <= self.len() {
+            true => Ok(start + range.start..start + range.end),
+            false => Err(FaultError::OutOfRange),
+        }
+    }
+}
+
+fn place(
+    memory: &HugeMemory,
+    offset: u64,
+    bytes: usize,
+    options: &HugeMapOptions,
+) -> io::Result<Place> {
+    let page = memory.page_size();
+    let place = Place::map(&Wanted {
+        fd: memory.fd(),
+        offset,
+        bytes,
+        protection: match options.read_only {
+            true => libc::PROT_READ,
+            false => libc::PROT_READ | libc::PROT_WRITE,
+        },
+        flags: match options.no_reserve {
+            true => libc::MAP_NORESERVE,
+            false => 0,
+        },
+        page: page.bytes(),
+    });
+    let place = place.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOMEM) => no_room(memory, bytes, options),
+        _ => error,
+    })?;
+    if memory.backing() == HugeBacking::TransparentHuge {
+        place.advise(libc::MADV_HUGEPAGE);
+    }
+    Ok(place)
+}
+
+/// Why there is no mapping.
+fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
+    let page = memory.page_size();
+    match Pool::of(page) {
+        Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
+            pool.too_small((bytes / page.bytes()) as u64)
+        }
+        _ => error::no_memory("no address space for the map"),
+    }
+}
+
+impl core::fmt::Debug for HugeMap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HugeMap")
+            .field("ptr", &self.as_ptr())
+            .field("len", &self.len())
+            .field("backing", &self.backing())
+            .finish()
+    }
+}
+
+impl Drop for HugeMap {
+    fn drop(&mut self) {
+        let pages = (self.len() / self.page_size().bytes()) as u64;
+        count::unmap(self.backing(), pages, self.reserved_pages);
+        let _masked = signal::masked();
+        // Before what a handler would use.
+        self.entry = None;
+        self.alias = None;
+    }
+}

@@ -1,0 +1,259 @@
+//! Huge memory itself: a file without a name, that processes hand to each other.
+
+use super::backing::HugeBacking;
+use super::create::HugeMemoryBuilder;
+use super::map::HugeMap;
+use super::options::HugeMapOptions;
+use super::place::{Place, Wanted};
+use super::size::HugeSize;
+use crate::error::invalid;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use libc::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Memory of huge pages that processes share.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// use softfault::{HugeMemory, HugeSize};
+///
+/// let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
+/// let map = buffers.map()?; // reserved here, or an error that says what to do
+/// map.write_at(b"page 0", 0)?;
+/// # let _ = map;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Another process gets it by fork, or as a descriptor over a socket
+/// ([`AsFd`], [`from_fd`](Self::from_fd)). It lives as long as a descriptor or a map of it.
+#[derive(Clone)]
+pub struct HugeMemory {
+    inner: Arc<Inner>,
+}
+
+/// All immutable.
+struct Inner {
+    fd: OwnedFd,
+    backing: HugeBacking,
+    page: HugeSize,
+    /// All of the file as it was when this was made.
+    alias: Option<Place>,
+}
+
+impl HugeMemory {
+    /// Settings to start from.
+    pub fn builder() -> HugeMemoryBuilder {
+        HugeMemoryBuilder::default()
+    }
+
+    /// Memory that another process made. What it is made of and how large its pages are is seen.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
+        const HUGETLBFS: i64 = 0x958_458f6;
+        const TMPFS: i64 = 0x0102_1994;
+        let mut about = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: fills the structure.
+        let about = unsafe {
+            if libc::fstatfs(fd.as_raw_fd(), about.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            about.assume_init()
+        };
+        let (backing, size) = match about.f_type {
+            HUGETLBFS => (HugeBacking::Hugetlb, HugeSize::of(about.f_bsize as u64)),
+            TMPFS => (HugeBacking::without_pool(), Some(HugeSize::TwoMiB)),
+            _ => {
+                return Err(invalid(
+                    "the file is not of memory: no memfd, hugetlbfs or tmpfs",
+                ));
+            }
+        };
+        let size = size.ok_or_else(|| invalid("its huge pages are of neither 2 MiB nor 1 GiB"))?;
+        Self::over(fd, backing, size)
+    }
+
+    pub(super) fn over(fd: OwnedFd, backing: HugeBacking, size: HugeSize) -> io::Result<Self> {
+        let page = match backing {
+            HugeBacking::Hugetlb => size,
+            _ => HugeSize::TwoMiB,
+        };
+        let mut inner = Inner {
+            fd,
+            backing,
+            page,
+            alias: None,
+        };
+        let bytes = inner.stat()?.st_size as u64;
+        if !bytes.is_multiple_of(page.bytes() as u64) {
+            return Err(invalid(&format!("{bytes} bytes are no multiple of {page}")));
+        }
+        inner.alias = Some(inner.alias(0, bytes)?).filter(|_| bytes > 0);
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Maps all of it, for reading and writing. [`HugeMapOptions`] has more.
+    pub fn map(&self) -> io::Result<HugeMap> {
+        HugeMapOptions::new().map(self)
+    }
+
+    /// What it is made of.
+    pub fn backing(&self) -> HugeBacking {
+        self.inner.backing
+    }
+
+    /// The size of its pages: what is asked for at a time, of ordinary memory too.
+    pub fn page_size(&self) -> HugeSize {
+        self.inner.page
+    }
+
+    /// Its length now.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.inner.stat()?.st_size as u64)
+    }
+
+    /// Bytes of it that are in memory, whoever touched them.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        /// What `st_blocks` counts.
+        const BLOCK: u64 = 512;
+        Ok(self.inner.stat()?.st_blocks as u64 * BLOCK)
+    }
+
+    /// Makes it shorter or longer, by whole pages, for all who have it. What is cut off goes out of all maps and back
+    /// to the pool, with what was reserved there; a touch of it raises SIGBUS, and
+    /// [`HugeMap::populate`] says [`BeyondEnd`](crate::FaultError::BeyondEnd).
+    pub fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.whole_pages("the length", bytes)?;
+        let length = libc::off_t::try_from(bytes).map_err(|_| too_long())?;
+        // SAFETY: changes the length of a file of ours.
+        said(unsafe { libc::ftruncate(self.inner.fd.as_raw_fd(), length) })
+    }
+
+    /// Gives a range of pages back, for all who have it: they are zeros when they are touched again, and
+    /// missing until then. What was reserved is given back too: the next touch
+    /// takes what the pool has.
+    pub fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.inner.whole_pages("the start", range.start)?;
+        self.inner.whole_pages("the end", range.end)?;
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let (Ok(start), Ok(len)) = (
+            libc::off_t::try_from(range.start),
+            libc::off_t::try_from(range.end - range.start),
+        ) else {
+            return Err(too_long());
+        };
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: gives back pages of a file of ours.
+        said(unsafe { libc::fallocate(self.inner.fd.as_raw_fd(), mode, start, len) })
+    }
+
+    /// A range of it that can be mapped: its start and length.
+    pub(super) fn part(&self, offset: u64, len: Option<usize>) -> io::Result<(u64, usize)> {
+        let bytes = self.bytes()?;
+        let page = self.page_size();
+        self.inner.whole_pages("the offset", offset)?;
+        let rest = usize::try_from(bytes.saturating_sub(offset)).map_err(|_| too_long())?;
+        let len = len.unwrap_or(rest);
+        self.inner.whole_pages("the length", len as u64)?;
+        match len {
+            0 => Err(invalid("there is nothing to map: the memory ends before")),
+            len if len > rest => Err(invalid(&format!(
+                "{len} bytes from {offset} on reach past the end of the memory, at {bytes} ({} pages of {page})",
+                bytes / page.bytes() as u64
+            ))),
+            len => Ok((offset, len)),
+        }
+    }
+
+    /// The descriptor.
+    pub(super) fn fd(&self) -> c_int {
+        self.inner.fd.as_raw_fd()
+    }
+
+    /// Where this range is in the alias, which is made if the file has grown since.
+    pub(super) fn alias(&self, offset: u64, bytes: usize) -> io::Result<(usize, Option<Place>)> {
+        let end = offset + bytes as u64;
+        match &self.inner.alias {
+            Some(alias) if alias.range().len() as u64 >= end => {
+                Ok((alias.range().start + offset as usize, None))
+            }
+            _ => {
+                let own = self.inner.alias(offset, bytes as u64)?;
+                Ok((own.range().start, Some(own)))
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn stat(&self) -> io::Result<libc::stat> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: fills the structure.
+        unsafe {
+            said(libc::fstat(self.fd.as_raw_fd(), stat.as_mut_ptr()))?;
+            Ok(stat.assume_init())
+        }
+    }
+
+    fn whole_pages(&self, what: &str, bytes: u64) -> io::Result<()> {
+        match bytes.is_multiple_of(self.page.bytes() as u64) {
+            true => Ok(()),
+            false => Err(invalid(&format!(
+                "{what} has to be a multiple of a huge page of {}: it is {bytes}",
+                self.page
+            ))),
+        }
+    }
+
+    /// A mapping through which pages are asked for. It is for reading: one for writing would make the
+    /// file longer, if it was truncated meanwhile.
+    fn alias(&self, offset: u64, bytes: u64) -> io::Result<Place> {
+        let alias = Place::map(&Wanted {
+            fd: self.fd.as_raw_fd(),
+            offset,
+            bytes: usize::try_from(bytes)
+                .map_err(|_| too_long())?
+                .max(self.page.bytes()),
+            protection: libc::PROT_READ,
+            flags: libc::MAP_NORESERVE,
+            page: self.page.bytes(),
+        })?;
+        if self.backing == HugeBacking::TransparentHuge {
+            alias.advise(libc::MADV_HUGEPAGE);
+        }
+        Ok(alias)
+    }
+}
+
+impl AsFd for HugeMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.fd.as_fd()
+    }
+}
+
+impl core::fmt::Debug for HugeMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HugeMemory")
+            .field("backing", &self.inner.backing)
+            .field("page_size", &self.inner.page)
+            .finish_non_exhaustive()
+    }
+}
+
+fn said(done: c_int) -> io::Result<()> {
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn too_long() -> io::Error {
+    invalid("longer than a file can be")
+}

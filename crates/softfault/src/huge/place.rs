@@ -1,0 +1,126 @@
+//! Where huge memory is mapped.
+//!
+//! Linux shares the page tables of two mappings only where a whole span of 1 GiB lies in both at
+//! the same place within the file and within such a span. So what is that long begins at a
+//! multiple of 1 GiB, less its offset in the file.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use libc::{c_int, c_void};
+use std::io;
+
+/// What one page table of entries of 2 MiB spans.
+const SPAN: usize = 1 << 30;
+
+/// Where the last map was that is gone: most likely still free, and rightly placed for the next.
+static HINT: AtomicUsize = AtomicUsize::new(0);
+
+/// A mapping of the kernel's.
+#[derive(Debug)]
+pub(super) struct Place {
+    range: Range<usize>,
+}
+
+/// What is to be mapped.
+pub(super) struct Wanted {
+    pub(super) fd: c_int,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+    /// `PROT_` flags.
+    pub(super) protection: c_int,
+    /// `MAP_` flags.
+    pub(super) flags: c_int,
+    /// A page.
+    pub(super) page: usize,
+}
+
+impl Place {
+    /// Maps it, shared.
+    pub(super) fn map(wanted: &Wanted) -> io::Result<Self> {
+        let align = match wanted.bytes >= SPAN {
+            true => SPAN.max(wanted.page),
+            false => wanted.page,
+        };
+        let skew = (wanted.offset % align as u64) as usize;
+        let fits = |start: usize| start % align == skew;
+        // Relaxed: a guess.
+        let hint = HINT.load(Ordering::Relaxed);
+        let hint = if fits(hint) { hint } else { 0 };
+        let first = wanted.at(hint, 0)?;
+        if fits(first.range.start) {
+            return Ok(first);
+        }
+        drop(first);
+        let wide = nothing(wanted.bytes + align)?;
+        let start = (wide.range.start - skew).next_multiple_of(align) + skew;
+        // In place of a part of it; the rest is given back.
+        let placed = wanted.at(start, libc::MAP_FIXED)?;
+        let Range { start, end } = wide.range;
+        core::mem::forget(wide);
+        unmap(&(start..placed.range.start));
+        unmap(&(placed.range.end..end));
+        Ok(placed)
+    }
+
+    /// Its addresses.
+    pub(super) fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+
+    /// `madvise(2)` about all of it.
+    pub(super) fn advise(&self, advice: c_int) {
+        // SAFETY: advice about how a mapping of ours is to be served; it changes no bytes.
+        unsafe { libc::madvise(self.range.start as *mut c_void, self.range.len(), advice) };
+    }
+}
+
+impl Wanted {
+    fn at(&self, start: usize, fixed: c_int) -> io::Result<Place> {
+        let flags = libc::MAP_SHARED | self.flags | fixed;
+        // SAFETY: at an address of the kernel's choice, or in place of what was mapped for it.
+        let addr = unsafe {
+            libc::mmap(
+                start as *mut c_void,
+                self.bytes,
+                self.protection,
+                flags,
+                self.fd,
+                self.offset as libc::off_t,
+            )
+        };
+        made(addr, self.bytes)
+    }
+}
+
+/// Address space that is nothing yet.
+fn nothing(bytes: usize) -> io::Result<Place> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let addr = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    made(addr, bytes)
+}
+
+fn made(addr: *mut c_void, bytes: usize) -> io::Result<Place> {
+    match addr {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        addr => Ok(Place {
+            range: addr as usize..addr as usize + bytes,
+        }),
+    }
+}
+
+fn unmap(range: &Range<usize>) {
+    if !range.is_empty() {
+        // SAFETY: a mapping of ours, or a part of one, that nobody uses any more.
+        unsafe { libc::munmap(range.start as *mut c_void, range.len()) };
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        unmap(&self.range);
+        if self.range.len() >= SPAN {
+            HINT.store(self.range.start, Ordering::Relaxed);
+        }
+    }
+}

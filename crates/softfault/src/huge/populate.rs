@@ -1,0 +1,78 @@
+//! Bringing huge pages in, with errors as values.
+
+use super::fill::MADV_POPULATE_READ;
+use super::map::HugeMap;
+use crate::FaultError;
+use crate::map::offsets;
+use crate::uffd::errno;
+use core::ops::{Range, RangeBounds};
+use libc::{c_int, c_void};
+
+/// As `MADV_POPULATE_READ`, and the pages may be written to without another fault. (Linux 5.14)
+const MADV_POPULATE_WRITE: c_int = 23;
+
+impl HugeMap {
+    /// Brings a range into memory and maps it. Where a page is not to be had that is an error here, and no signal;
+    /// those before it are in.
+    pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
+        let range = self.addresses(offsets(range, self.len()))?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let page = self.page_size().bytes();
+        let start = self.as_ptr() as usize;
+        let whole = |addr: usize| start + (addr - start) / page * page;
+        let all = whole(range.start)..whole(range.end - 1) + page;
+        if self.bring(&all) == 0 {
+            return Ok(());
+        }
+        all.step_by(page)
+            .try_for_each(|addr| self.page(addr..addr + page))
+    }
+
+    /// Brings one page in.
+    fn page(&self, range: Range<usize>) -> Result<(), FaultError> {
+        loop {
+            let refused = self.bring(&range);
+            match refused {
+                0 => return Ok(()),
+                libc::EINTR | libc::EAGAIN => continue,
+                libc::EFAULT | libc::ENOMEM | libc::EINVAL => {}
+                errno => return Err(FaultError::Io(errno)),
+            }
+            match self.entry() {
+                Some(entry) => entry.window().fill(range.start, entry.counted())?,
+                None => self.why(range.start)?,
+            }
+            if refused == libc::EINVAL {
+                // A kernel that does not know the advice: the page is there, or was a moment ago.
+                // SAFETY: within the map.
+                unsafe { (range.start as *const u8).read_volatile() };
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks the kernel to map what is there; the errno, or 0.
+    fn bring(&self, range: &Range<usize>) -> c_int {
+        let advice = match self.is_read_only() {
+            true => MADV_POPULATE_READ,
+            false => MADV_POPULATE_WRITE,
+        };
+        // SAFETY: within the map; no bytes change.
+        match unsafe { libc::madvise(range.start as *mut c_void, range.len(), advice) } {
+            0 => 0,
+            _ => errno(),
+        }
+    }
+
+    /// Why the kernel has not had a page, in a map that it serves.
+    fn why(&self, addr: usize) -> Result<(), FaultError> {
+        let at = self.offset() + (addr - self.as_ptr() as usize) as u64;
+        match self.memory().bytes() {
+            Ok(bytes) if at >= bytes => Err(FaultError::BeyondEnd),
+            Ok(_) => Err(FaultError::PoolEmpty),
+            Err(error) => Err(FaultError::Io(error.raw_os_error().unwrap_or(libc::EIO))),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A touch of huge memory that raised SIGBUS.
+
+use super::{count, descriptor, table};
+
+/// Serves it. `None` if no huge map has the address, false if the page is not to be had.
+///
+/// Called in the handler: no heap, no lock.
+pub(crate) fn serve(addr: usize) -> Option<bool> {
+    let held = table::find(addr)?;
+    let counted = held.counted();
+    let served = held.window().fill(addr, counted).is_ok();
+    match served {
+        true => count::fault(counted),
+        false => count::failed(counted),
+    }
+    Some(served)
+}
+
+/// In a child of fork.
+pub(crate) fn fork_child() {
+    descriptor::fork_child();
+    count::fork_child();
+}
