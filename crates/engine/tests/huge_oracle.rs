@@ -1,11 +1,14 @@
 //! Huge pages against a model: every word, every error, every reservation, after every
 //! operation of lists that chance draws; over leaves of four and eight pages, so that
 //! lists often come to the end of one, and pools that are sometimes short.
+//!
+//! ```text
+//!   SOFTFAULT_ORACLE_OPERATIONS=1_000_000   so many operations in `a_long_run`
+//! ```
 
 use proptest::prelude::*;
-use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use softfault_engine::policy::ShareSync;
-use softfault_oracle::{HugeSetting, any_huge_op, play_huge};
+use softfault_oracle::{HugeSetting, any_huge_op, cases, long_run, play_huge};
 
 /// Pages of a file: four leaves and a half of four, two and a quarter of eight.
 const FILE_PAGES: u64 = 18;
@@ -28,17 +31,14 @@ fn any_setting() -> impl Strategy<Value = HugeSetting> {
     )
 }
 
-/// Seeds that failed once are kept beside the sources, and tried first.
-fn config(cases: u32) -> ProptestConfig {
+fn config(count: u32) -> ProptestConfig {
     let kept = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/proptest-regressions/huge_oracle.txt"
     );
     ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
         max_shrink_iters: 4000,
-        ..ProptestConfig::default()
+        ..cases(kept, count)
     }
 }
 
@@ -54,24 +54,11 @@ proptest! {
     }
 }
 
-/// As many operations as the environment says, in lists of a few hundred.
 #[test]
 fn a_long_run() {
-    let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("4_000".into());
-    let operations: usize = text.replace('_', "").parse().unwrap();
-    const LIST: usize = 400;
-    let lists = operations.div_ceil(LIST);
-    let config = ProptestConfig {
-        failure_persistence: None,
-        ..config(lists as u32)
+    let lists = |ops| {
+        let list = proptest::collection::vec(any_huge_op(FILE_PAGES), ops);
+        (any_setting(), list)
     };
-    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, random);
-    let list = proptest::collection::vec(any_huge_op(FILE_PAGES), LIST);
-    let played = runner.run(&(any_setting(), list), |(setting, ops)| {
-        play_huge(setting, &ops);
-        Ok(())
-    });
-    played.unwrap();
-    println!("{} operations", lists * LIST);
+    long_run(config(1), lists, |(setting, ops)| play_huge(setting, &ops));
 }
