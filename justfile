@@ -46,3 +46,7 @@ oracle operations="1_000_000":
 # The same over userfaultfd, beside the kernel's own memory, in processes that fork: just oracle-uffd 1_000_000
 oracle-uffd operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault --test anon_oracle -- --nocapture a_long_run
+
+# Operations on huge pages that spaces share, alone and by threads at a time: just oracle-huge 1_000_000
+oracle-huge operations="1_000_000":
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test huge_oracle --test huge_threads -- --nocapture

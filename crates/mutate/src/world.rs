@@ -117,6 +117,7 @@ pub fn models_of(path: &str) -> &'static [&'static str] {
         ("cache/window", &["window", "faults"]),
         ("cache", &["faults"]),
         ("fault", &["faults", "private"]),
+        ("huge", &["huge"]),
         ("lock", &["locks", "vma_lock_rwsem"]),
         ("mm/tree", &["tree"]),
         ("mm", VMA),

@@ -10,6 +10,8 @@
 //!   compares every byte with the [`Model`].
 //! - [`AnonWorld`], [`AnonModel`] and [`play_anon`]: the same for anonymous
 //!   memory, in spaces that fork.
+//! - [`HugeWorld`], [`HugeModel`] and [`play_huge`]: the same for huge pages, which
+//!   spaces share with their tables; and threads at a time, [`play_huge_together`].
 //! - [`play_spaces`]: N spaces with files and anonymous memory, and M threads
 //!   that obey lists of operations at a time; what each touch shows must have
 //!   been so at some moment of it.
@@ -19,6 +21,7 @@
 
 mod anon;
 mod gate;
+mod huge;
 mod model;
 mod op;
 mod play;
@@ -32,6 +35,8 @@ mod verbs;
 
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
 pub use anon::{Step, any_anon_op, any_swap_op, obey_plans, play_anon};
+pub use huge::{HugeModel, HugeOp, HugeRefusal, HugeSetting, HugeWorld, PoolShould, SLOTS, Spot};
+pub use huge::{any_huge_op, draw_huge, play_huge, play_huge_together};
 pub use model::{Model, Shown};
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};

@@ -70,19 +70,20 @@ fn page(file: &HugeFile, index: u64) -> Option<u32> {
     let pool = &file.pool;
     loop {
         let at = file.at(index);
-        let taken = match at {
+        let (from, taken) = match at {
             At::Page(page) => return Some(page),
-            At::Hole => pool.take(false)?,
-            At::Reserved => match file.change(index, At::Reserved, At::Hole) {
-                true => pool.take(true)?,
+            At::Hole => (At::Hole, pool.take(false)?),
+            At::Reserved => match file.change(index, At::Reserved, At::Filling) {
+                true => (At::Filling, pool.take(true)?),
                 // A mapping that had reserved it is gone.
                 false => continue,
             },
+            At::Filling => unreachable!("the fault mutex is held"),
         };
         if taken.is_used {
             pool.clear(taken.page);
         }
-        if file.change(index, At::Hole, At::Page(taken.page)) {
+        if file.change(index, from, At::Page(taken.page)) {
             pool.stats.filled.add(1);
             return Some(taken.page);
         }

@@ -12,14 +12,19 @@ use sync::atomic::{AtomicU32, AtomicU64};
 const HOLE: u32 = 0;
 /// Nothing, and a page of the pool is promised.
 const RESERVED: u32 = 1;
+/// Nothing yet: a fault is taking the page that was promised.
+const FILLING: u32 = 2;
 /// Page 0; and so on.
-const FIRST: u32 = 2;
+const FIRST: u32 = 3;
 
 /// What a file has at an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     Hole,
     Reserved,
+    /// Only under the fault mutex: who has it not sees a page on its way, for which no
+    /// other is to be promised.
+    Filling,
     Page(u32),
 }
 
@@ -28,7 +33,7 @@ pub struct HugeFile {
     pub(super) pool: Arc<HugePool>,
     /// Unique in the pool.
     pub(super) id: u64,
-    /// Held while the file gets another length, or a hole.
+    /// Held while the file gets another length, or a hole; and while a mapping reserves.
     pub(super) resize: Mutex<()>,
     /// Pages that it is long. Changed under `resize`; a fault reads it with its fault
     /// mutex held, and who makes the file shorter takes that of each page afterwards.
@@ -106,6 +111,7 @@ impl HugeFile {
         match self.words[index as usize].load(Relaxed) {
             HOLE => At::Hole,
             RESERVED => At::Reserved,
+            FILLING => At::Filling,
             page => At::Page(page - FIRST),
         }
     }
@@ -115,6 +121,7 @@ impl HugeFile {
         let word = |at| match at {
             At::Hole => HOLE,
             At::Reserved => RESERVED,
+            At::Filling => FILLING,
             At::Page(page) => page + FIRST,
         };
         let place = &self.words[index as usize];
@@ -131,11 +138,10 @@ impl HugeFile {
 
 impl Drop for HugeFile {
     fn drop(&mut self) {
-        // No mapping is left: each has a reference.
-        self.pool.tables.flush_tlbs();
+        // No mapping is left: each has a reference. So nobody uses a page.
         for index in 0..self.capacity() {
             match self.at(index) {
-                At::Hole => {}
+                At::Hole | At::Filling => {}
                 At::Reserved => self.pool.unreserve(1),
                 At::Page(page) => self.pool.give(page, false),
             }

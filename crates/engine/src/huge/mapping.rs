@@ -57,6 +57,8 @@ impl HugeMapping {
             space: AtomicU64::new(NO_SPACE),
         });
         if reserves {
+            // Nobody makes holes meanwhile, or ends the file.
+            let _resize = file.resize.lock();
             file.reserve(indexes.start..indexes.end.min(file.len()).max(indexes.start))?;
         }
         Ok(mapping)
@@ -135,7 +137,7 @@ impl HugeMapping {
         let share = (!baseline).then(|| self.tables.share.write());
         let i_mmap = self.file.i_mmap.lock.write();
         f(&Unsharing {
-            _share: share,
+            _share: share.as_ref(),
             _i_mmap: &i_mmap,
         });
     }

@@ -10,7 +10,8 @@ use super::tables::Tables;
 use core::ops::Range;
 
 impl HugeFile {
-    /// Reserves what is neither there nor reserved of `indexes`, or nothing.
+    /// Reserves what is neither there nor reserved of `indexes`, or nothing. The mapping
+    /// that wants it is in the list, and `resize` is held.
     pub(super) fn reserve(&self, indexes: Range<u64>) -> Result<(), HugeError> {
         if self.unfilled() == 0 {
             return Ok(());
@@ -18,18 +19,9 @@ impl HugeFile {
         let holes = || indexes.clone().filter(|&index| self.at(index) == At::Hole);
         let wanted = holes().count() as u64;
         self.pool.reserve(wanted)?;
-        let mut left = wanted;
-        for index in holes() {
-            if left == 0 {
-                // One that had a page has lost it: it is reserved by itself.
-                if self.pool.reserve(1).is_err() {
-                    continue;
-                }
-                left = 1;
-            }
-            left -= u64::from(self.change(index, At::Hole, At::Reserved));
-        }
-        self.pool.unreserve(left);
+        // There are fewer holes by now, if any have been filled, and no new ones.
+        let done = holes().filter(|&index| self.change(index, At::Hole, At::Reserved));
+        self.pool.unreserve(wanted - done.count() as u64);
         Ok(())
     }
 
@@ -76,6 +68,7 @@ impl HugeFile {
                     }
                 }
                 At::Reserved | At::Hole => return,
+                At::Filling => unreachable!("the fault mutex is held"),
             }
         }
     }

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Faults take the share lock first, and they are many: so it is this side that backs
-//! out. What it knew it looks up again: the list may be another by then.
+//! out. What it knew it looks up again: the list may be another by then. The lock that it
+//! waited for it keeps to the end: otherwise those that it has been through could begin to
+//! share again whenever it backs out, and it would never be through with all of them.
 
 use super::file::HugeFile;
 use super::tables::Tables;
@@ -21,53 +23,51 @@ use core::ops::Range;
 use sync::Arc;
 
 impl HugeFile {
-    /// Takes `indexes` out of all mappings; true if any showed one. The caller has
-    /// `i_mmap` for writing in the baseline, and no lock that comes after the fault mutex
-    /// otherwise. Nobody uses the pages any more when it returns.
-    pub(super) fn unmap_pages(&self, indexes: &Range<u64>, held: Option<&WriteGuard<'_>>) -> bool {
-        let mut any = false;
-        loop {
-            let own = held.is_none().then(|| self.i_mmap.lock.write());
-            let found = self.i_mmap.find(|tables| tables.shows(&self.pool, indexes));
-            let Some(tables) = found else { break };
-            any = true;
-            match (held, own) {
-                (Some(_i_mmap), _) => {
+    /// Takes `indexes` out of all mappings. The caller has `i_mmap` for writing in the
+    /// baseline, and otherwise no lock that comes after the fault mutex; and it holds
+    /// `resize`, so that nobody else has several share locks. Nobody uses the pages any
+    /// more when it returns.
+    pub(super) fn unmap_pages(&self, indexes: &Range<u64>, held: Option<&WriteGuard<'_>>) {
+        match held {
+            Some(_i_mmap) => {
+                while let Some(tables) = self.shown_by(indexes) {
                     let locks = Unsharing {
                         _share: None,
                         _i_mmap,
                     };
                     self.zap(&tables, indexes, &locks);
                 }
-                (None, Some(i_mmap)) => self.zap_under_share_lock(&tables, indexes, i_mmap),
-                (None, None) => unreachable!("taken above"),
             }
+            None => self.unmap_under_share_locks(indexes, self.i_mmap.lock.write()),
         }
-        if any {
-            self.pool.tables.flush_tlbs();
-        }
-        any
     }
 
-    fn zap_under_share_lock(
-        &self,
-        tables: &Arc<Tables>,
-        indexes: &Range<u64>,
-        i_mmap: WriteGuard<'_>,
-    ) {
-        let (share, i_mmap) = match tables.share.try_write() {
-            Some(share) => (share, i_mmap),
-            None => {
-                self.pool.stats.backed_out.add(1);
-                drop(i_mmap);
-                let share = tables.share.write();
-                (share, self.i_mmap.lock.write())
+    /// A mapping that shows any of `indexes`.
+    fn shown_by(&self, indexes: &Range<u64>) -> Option<Arc<Tables>> {
+        let shows = |tables: &Tables| tables.shows(&self.pool, indexes);
+        self.i_mmap.find(shows)
+    }
+
+    fn unmap_under_share_locks(&self, indexes: &Range<u64>, i_mmap: WriteGuard<'_>) {
+        while let Some(tables) = self.shown_by(indexes) {
+            let zap = |share: &WriteGuard<'_>, i_mmap: &WriteGuard<'_>| {
+                let locks = Unsharing {
+                    _share: Some(share),
+                    _i_mmap: i_mmap,
+                };
+                self.zap(&tables, indexes, &locks);
+            };
+            if let Some(share) = tables.share.try_write() {
+                zap(&share, &i_mmap);
+                continue;
             }
-        };
-        let locks = Unsharing {
-            _share: Some(share),
-            _i_mmap: &i_mmap,
-        };
-        self.zap(tables, indexes, &locks);
+            self.pool.stats.backed_out.add(1);
+            drop(i_mmap);
+            let share = tables.share.write();
+            let i_mmap = self.i_mmap.lock.write();
+            zap(&share, &i_mmap);
+            // The rest with this lock in hand: once a mapping at most.
+            return self.unmap_under_share_locks(indexes, i_mmap);
+        }
     }
 }

@@ -85,15 +85,16 @@ impl Leaf {
         true
     }
 
-    /// Takes out what is mapped of `indexes`; true if nothing is left.
-    pub(super) fn zap(&self, pool: &HugePool, indexes: Range<u64>) -> bool {
+    /// Takes out what is mapped of `indexes`, and adds the pages to `zapped`; true if
+    /// nothing is left.
+    pub(super) fn zap(&self, indexes: Range<u64>, zapped: &mut Vec<u32>) -> bool {
         let mut used = self.used.lock();
         for index in indexes {
             if let Some(page) = self.page(index) {
                 // Release, as in `map`; who walks afterwards is waited for by a
                 // shootdown.
                 self.entry(index).store(0, Release);
-                pool.count_unmapped(page);
+                zapped.push(page);
                 *used -= 1;
             }
         }

@@ -9,15 +9,19 @@ use core::ops::Range;
 /// Nobody shares, and no fault of the mapping is under way: the share lock, but for the
 /// baseline, and `i_mmap`, both for writing.
 pub(super) struct Unsharing<'a> {
-    pub(super) _share: Option<WriteGuard<'a>>,
+    pub(super) _share: Option<&'a WriteGuard<'a>>,
     pub(super) _i_mmap: &'a WriteGuard<'a>,
 }
 
 impl HugeFile {
     /// Takes `indexes` out of a mapping. Where others have the same leaf, the mapping
     /// drops all of it, and faults what it had of the rest again.
+    ///
+    /// When a page counts as mapped nowhere, nobody uses it any more: who takes it out of
+    /// the file does not ask by whom it was unmapped.
     pub(super) fn zap(&self, tables: &Tables, indexes: &Range<u64>, _locks: &Unsharing<'_>) {
         let indexes = tables.part(indexes);
+        let mut zapped = Vec::new();
         for (span, part) in self.pool.by_span(&indexes) {
             let mut shared = self.spans[span as usize].0.lock();
             let mut place = tables.slot(span).lock();
@@ -32,13 +36,19 @@ impl HugeFile {
                     continue;
                 }
             }
-            if slot.leaf.zap(&self.pool, part) {
+            if slot.leaf.zap(part, &mut zapped) {
                 if let Some(class) = slot.class {
                     shared[class as usize] = None;
                 }
                 self.pool.uncount_tables(slot.leaf.bytes());
                 *place = None;
             }
+        }
+        if !zapped.is_empty() {
+            self.pool.tables.flush_tlbs();
+            zapped
+                .iter()
+                .for_each(|&page| self.pool.count_unmapped(page));
         }
     }
 
