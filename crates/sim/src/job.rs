@@ -153,6 +153,8 @@ pub struct Job {
     pub file: u64,
     /// hugetlb: the file has all of its pages before the clock starts.
     pub populated: bool,
+    /// hugetlb: all threads begin at once, not spread over the length of a round.
+    pub together: bool,
     /// Files are holes: a read takes no time of the disk, and the processor's for
     /// filling the pages instead. Linux's page cache reads a hole as anything
     /// else, and so does the engine here.
@@ -196,6 +198,7 @@ impl Job {
             theta: 0.0,
             file: 0,
             populated: true,
+            together: false,
             holes: false,
             files: 0,
             mappers: 1,

@@ -53,7 +53,7 @@ fn what_is_copied_is_what_is_there() {
     each(3, |backing| {
         let memory = memory(backing, 3);
         let map = memory.map().unwrap();
-        let bytes: Vec<u8> = (0..3 * PAGE).map(|at| (at * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * PAGE).map(|at| ((at * 31) >> 3) as u8).collect();
         for (from, to) in [
             (0, 1),
             (5, 14),

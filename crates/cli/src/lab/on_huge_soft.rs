@@ -20,16 +20,19 @@ const SMALL: usize = 16 << 20;
 /// Mappings of all spaces.
 const MAPPINGS: u32 = 1 << 16;
 
-/// Memory of `bytes` bytes, in a pool that has room for it and no more.
-pub fn soft(bytes: u64, policies: Policies) -> Result<SoftHuge, String> {
-    let mmu = SoftMmu::with_huge_memory(SMALL, bytes as usize);
+/// Memory of `bytes` bytes. The pool has room for it as often as spaces map it at a time: who maps is promised all that
+/// he asks for before he learns what of it others were promised meanwhile. Room that is not used is address space only.
+pub fn soft(bytes: u64, spaces: usize, policies: Policies) -> Result<SoftHuge, String> {
+    let room = bytes.checked_mul(spaces as u64).ok_or("too many spaces")?;
+    let mmu = SoftMmu::with_huge_memory(SMALL, room as usize);
     let mmu = Arc::new(mmu.map_err(|e| format!("no memory for soft page tables: {e:?}"))?);
     let (pages, sync) = ((bytes / HUGE) as u32, policies.share_sync);
+    let total = (room / HUGE) as u32;
     let pool = HugePool::new(
         mmu.clone(),
         Arc::new(Monotonic),
         HugeSize::TwoMiB,
-        pages,
+        total,
         sync,
     );
     let pool = pool.map_err(|e| e.to_string())?;

@@ -63,6 +63,9 @@ pub struct RunArgs {
     /// hugetlb: whether the file has its pages when the clock starts
     #[arg(long, value_name = "HOW", default_value = "populated", value_parser = ["populated", "empty"])]
     pub start: String,
+    /// hugetlb: all threads begin at once; else they are spread over a round
+    #[arg(long)]
+    pub together: bool,
     /// warm-start, swap-retry: nobody forks
     #[arg(long)]
     pub no_forks: bool,

@@ -114,6 +114,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     }
     if workload == Workload::Hugetlb {
         job.file = args.size.unwrap_or(job.file);
+        job.together = args.together;
         job.populated = args.start != "empty";
     }
     job.theta = args.theta;

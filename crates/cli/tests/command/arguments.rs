@@ -218,6 +218,10 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("anon --writes 101", "--writes"),
         ("sparse --writes 10", "--writes"),
         ("anon --touch 3", "--touch"),
+        ("hugetlb --on pread", "maps huge pages"),
+        ("hugetlb --on kernel-random", "maps huge pages"),
+        ("hugetlb --start full", "empty, emptied, populated or scan"),
+        ("hugetlb --file /etc/passwd", "--file"),
     ] {
         let mut run = softfault(&["lab", "run"]);
         run.args(arguments.split(' ')).current_dir(dir.path());

@@ -5,6 +5,7 @@ mod arguments;
 mod compare;
 mod doctor;
 mod full_disk;
+mod hugetlb;
 mod interrupted;
 mod made_files;
 mod report;

@@ -46,6 +46,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("swap", true),
     ("locks", true),
     ("wait_ranges", true),
+    ("huge", true),
     ("notes", false),
     ("skipped", true),
     ("error", true),

@@ -5,9 +5,10 @@
 //!   fault mutex ─► share lock for read ─► within the file? ── no ──► BeyondEnd
 //!      ─► leaf: the mapping's, or shared from now on (the span's lock)
 //!      ─► page: the file's; or from the pool, promised or not, cleared ── none ──► NoMemory
-//!      ─► leaf locked: entered ──► Mapped
+//!      ─► leaf locked: entered, and neighbours that the file has (around) ──► Mapped
 //! ```
 
+use super::around;
 use super::file::{At, HugeFile};
 use super::mapping::HugeMapping;
 use super::share::Class;
@@ -49,7 +50,9 @@ pub(crate) fn fault(
     let Some(page) = page(file, index) else {
         return Fault::Error(FaultError::NoMemory);
     };
-    leaf.map(pool, index, page);
+    if leaf.map(pool, index, page) {
+        around::map(file, &leaf, index, &shown);
+    }
     Fault::Mapped
 }
 

@@ -78,6 +78,11 @@ impl Huge {
         self.file.capacity()
     }
 
+    /// How long the loads of a round take.
+    pub fn round_ns(&self) -> u64 {
+        self.pages() * self.memory_ns
+    }
+
     /// What faults came to.
     pub fn stats(&self) -> HugeSnapshot {
         self.pool.stats()

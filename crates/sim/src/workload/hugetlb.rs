@@ -1,15 +1,17 @@
 //! Document 001's program: map a file of huge pages, touch a byte of each, unmap, for
 //! ever. Each thread has a space of its own, and all map the same file.
 //!
-//! All begin at one moment and go where the locks let them: nothing holds them together
-//! or apart afterwards, as nothing does the document's programs. The file has all its
+//! They begin spread over the length of a round, or at one moment (`Job::together`), and
+//! go where the locks let them: nothing holds them together or apart afterwards, as
+//! nothing does the document's programs. The file has all its
 //! pages before (`Job::populated`), as it has in the document after the first round:
 //! what faults find missing are leaf tables, and entries in those that nobody else had.
 //!
 //! At first another space, which has populated the file, still maps it; after a quarter of
-//! the time it unmaps, and counting begins. Without it all threads would go through their
-//! first round in step, each page's fault a race of all, and that is what a run of a
-//! few rounds would show.
+//! the time it unmaps, and counting begins. Threads that are spread keep each leaf alive
+//! from then on. Where all are in step the last one drops them, and in the next round
+//! each page's fault is a race of all: they stay in step for long, which is another
+//! thing to measure.
 //!
 //! The document measured intervals of ten seconds, and the longest wait over two hours;
 //! here it is some rounds of each thread.
@@ -52,11 +54,18 @@ pub fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
     let warm_up_ns = job.duration_ns() / WARM_UP;
     let spaces = (0..job.threads).map(|_| rig.huge_space());
     let spaces: Vec<HugeSpace> = spaces.collect::<Result<_, _>>()?;
+    let (threads, together) = (job.threads as u64, job.together);
     let task = |(number, space): (usize, HugeSpace)| Task {
         name: format!("hugetlb {number}"),
         nice: 0,
         works: true,
-        body: Box::new(move |member: &mut Member| rounds(member, space)),
+        body: Box::new(move |member: &mut Member| {
+            let late = huge_of(&member.rig).round_ns() * number as u64 / threads;
+            if !together {
+                world::sleep_until_ns(world::now_ns() + late);
+            }
+            rounds(member, space)
+        }),
     };
     let mut tasks: Vec<Task> = spaces.into_iter().enumerate().map(task).collect();
     tasks.extend(first.map(|(space, map)| Task {

@@ -45,7 +45,7 @@ pub trait Peer {
 pub fn run(bench: &Bench, bytes: u64, start: Start) -> Result<(), String> {
     let pages = bytes / HUGE;
     if let On::Soft(policies) = bench.job.on {
-        let file = on_huge_soft::soft(bytes, policies)?;
+        let file = on_huge_soft::soft(bytes, bench.job.threads, policies)?;
         populate(&file, pages, start)?;
         let before = file.pool().stats();
         threads(bench, |peer| work(peer, &file, pages, start))?;
