@@ -340,8 +340,8 @@ fn protect_of_a_part_against_a_sharers_fault() {
     );
 }
 
-/// Truncate and hole punch meet faults that have their share lock and want `i_mmap`, to
-/// share another span: they let `i_mmap` go and wait.
+/// Truncate and hole punch meet faults that have their share lock, and an unmap that has
+/// it and wants `i_mmap`: they let `i_mmap` go and wait.
 #[test]
 fn back_out_of_truncate() {
     let seen = Arc::new(AtomicU64::new(0));
@@ -355,7 +355,7 @@ fn back_out_of_truncate() {
             vec![map(0, 0..8), map(1, 0..8), write(0, 1), read(1, 1)],
             vec![
                 touches(0),
-                touches(1),
+                vec![unmap(1, 5..6), read(1, 1), unmap(1, 1..2), unmap(1, 0..1)],
                 vec![punch(1..2), truncate(1), truncate(PAGES)],
             ],
         ),
