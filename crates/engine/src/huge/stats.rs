@@ -2,19 +2,20 @@
 
 use crate::Clock;
 use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem};
+use crate::stats::PerCpuCounter;
 use sync::stat::Counter;
 
-/// Counted as things happen.
+/// Counted as things happen; what faults count as a rule, each processor by itself.
 #[derive(Debug, Default)]
 pub(super) struct HugeStats {
-    pub(super) faults: Counter,
+    pub(super) faults: PerCpuCounter,
     pub(super) waits: Counter,
     pub(super) wait_ns: Counter,
     pub(super) longest_ns: Counter,
     pub(super) filled: Counter,
-    pub(super) around: Counter,
-    pub(super) shared: Counter,
-    pub(super) unshared: Counter,
+    pub(super) around: PerCpuCounter,
+    pub(super) shared: PerCpuCounter,
+    pub(super) unshared: PerCpuCounter,
     pub(super) backed_out: Counter,
 }
 
@@ -101,6 +102,8 @@ impl<'a> Waits<'a> {
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.stats.longest_ns.raise(self.waited_ns);
+        if self.waited_ns > 0 {
+            self.stats.longest_ns.raise(self.waited_ns);
+        }
     }
 }
