@@ -119,6 +119,8 @@ fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
         one.exit(|_, _| {});
         assert_eq!(file.sharers(0), 1);
         assert_eq!(world.read(&other, 77), Ok(77));
+        // Nor does it fault again: who goes takes nothing out of the others' leaf.
+        assert_eq!(world.pool.stats().faults, faults + 1);
         other.exit(|_, _| {});
         assert_eq!(file.sharers(0), 0);
         assert_eq!(world.pool.table_bytes(), 0);

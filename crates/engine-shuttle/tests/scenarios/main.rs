@@ -25,7 +25,7 @@
 //! | `fork` | `fork`, and parent, child and grandchild afterwards | 16,000 | 740 |
 //! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,228 |
 //! | `reads` | verbs that end before the read does | 8,000 | 346 |
-//! | `huge` | unshare by others, truncate, hole punch, another fault, who begins to share, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 59,000 | |
+//! | `huge` | unshare by others, truncate, hole punch, another fault, who begins to share, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 49,500 | |
 //! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,613 |
 //! | | | **133,000** | 1,025 |
 //!

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //!   (baseline: i_mmap for read)
+//!   shown as a whole span: share lock for read ─► leaf, shared from now on (the span's lock)
+//!      ─► another mapping has entered the page ──► Mapped
 //!   fault mutex ─► share lock for read ─► within the file? ── no ──► BeyondEnd
 //!      ─► leaf: the mapping's, or shared from now on (the span's lock)
 //!      ─► page: the file's; or from the pool, promised or not, cleared ── none ──► NoMemory
-//!      ─► leaf locked: entered ──► Mapped
+//!      ─► leaf locked: entered, and neighbours that the file has (around) ──► Mapped
 //! ```
 
+use super::around;
 use super::file::{At, HugeFile};
 use super::mapping::HugeMapping;
 use super::share::Class;
 use super::stats::Waits;
+use super::tables::{Leaf, Tables};
 use crate::fault::{Fault, FaultError};
 use crate::mm::{Attributes, VmaRead};
 use crate::policy::ShareSync;
 use core::ops::Range;
+use sync::Arc;
 
 /// Serves a fault at `addr` of a VMA that shows `mapping`, and is locked.
 pub(crate) fn fault(
@@ -35,6 +40,16 @@ pub(crate) fn fault(
     let mut waits = Waits::new(&pool.stats, &*pool.clock);
     let baseline = pool.sync == ShareSync::IMmapRwsem;
     let _i_mmap = baseline.then(|| waits.read(&file.i_mmap.lock));
+    if class.is_some() && index < file.len() {
+        let _share = (!baseline).then(|| waits.read(&tables.share));
+        let leaf = leaf(file, tables, index, class, &mut waits);
+        if leaf.page(index).is_some() {
+            // Most faults are of this kind: another mapping has it, and the leaf is this
+            // one's too by now. No page is looked for.
+            pool.stats.faults.add(1);
+            return Fault::Mapped;
+        }
+    }
     let _mutex = waits.lock(pool.mutexes.of(file.id, index));
     let _share = (!baseline).then(|| waits.read(&tables.share));
     pool.stats.faults.add(1);
@@ -42,15 +57,29 @@ pub(crate) fn fault(
     if index >= file.len() {
         return Fault::Error(FaultError::BeyondEnd);
     }
-    let leaf = match tables.leaf(pool.span(index)) {
-        Some(leaf) => leaf,
-        None => file.share(tables, pool.span(index), class, &mut waits),
-    };
+    let leaf = leaf(file, tables, index, class, &mut waits);
     let Some(page) = page(file, index) else {
         return Fault::Error(FaultError::NoMemory);
     };
-    leaf.map(pool, index, page);
+    if leaf.map(pool, index, page) {
+        around::map(file, &leaf, index, &shown);
+    }
     Fault::Mapped
+}
+
+/// The leaf of an index. The caller keeps out whoever may unshare.
+fn leaf(
+    file: &HugeFile,
+    tables: &Tables,
+    index: u64,
+    class: Option<Class>,
+    waits: &mut Waits<'_>,
+) -> Arc<Leaf> {
+    let span = file.pool.span(index);
+    match tables.leaf(span) {
+        Some(leaf) => leaf,
+        None => file.share(tables, span, class, waits),
+    }
 }
 
 /// With whom the VMA may share the leaf of an index, if it shows all of its span.

@@ -43,6 +43,7 @@
 //!
 //! [`ShareSync`]: crate::policy::ShareSync
 
+mod around;
 mod fault;
 mod file;
 mod i_mmap;

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Faults take the share lock first, and they are many: so it is this side that backs
-//! out. What it knew it looks up again: the list may be another by then. The lock that it
-//! waited for it keeps to the end: otherwise those that it has been through could begin to
-//! share again whenever it backs out, and it would never be through with all of them.
+//! out. What it knew it looks up again: the list may be another by then. The share
+//! locks that it has it keeps to the end: otherwise those that it has been through could begin to
+//! share again, and it would never be through with all of them.
 
 use super::file::HugeFile;
 use super::tables::Tables;
@@ -49,25 +49,24 @@ impl HugeFile {
     }
 
     fn unmap_under_share_locks(&self, indexes: &Range<u64>, i_mmap: WriteGuard<'_>) {
-        while let Some(tables) = self.shown_by(indexes) {
-            let zap = |share: &WriteGuard<'_>, i_mmap: &WriteGuard<'_>| {
-                let locks = Unsharing {
-                    _share: Some(share),
-                    _i_mmap: i_mmap,
-                };
-                self.zap(&tables, indexes, &locks);
-            };
-            if let Some(share) = tables.share.try_write() {
-                zap(&share, &i_mmap);
-                continue;
+        let Some(tables) = self.shown_by(indexes) else {
+            return;
+        };
+        let (share, i_mmap) = match tables.share.try_write() {
+            Some(share) => (share, i_mmap),
+            None => {
+                self.pool.stats.backed_out.add(1);
+                drop(i_mmap);
+                let share = tables.share.write();
+                (share, self.i_mmap.lock.write())
             }
-            self.pool.stats.backed_out.add(1);
-            drop(i_mmap);
-            let share = tables.share.write();
-            let i_mmap = self.i_mmap.lock.write();
-            zap(&share, &i_mmap);
-            // The rest with this lock in hand: once a mapping at most.
-            return self.unmap_under_share_locks(indexes, i_mmap);
-        }
+        };
+        let locks = Unsharing {
+            _share: Some(&share),
+            _i_mmap: &i_mmap,
+        };
+        self.zap(&tables, indexes, &locks);
+        // The rest with this lock in hand: once a mapping at most.
+        self.unmap_under_share_locks(indexes, i_mmap);
     }
 }

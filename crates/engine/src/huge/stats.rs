@@ -12,6 +12,7 @@ pub(super) struct HugeStats {
     pub(super) wait_ns: Counter,
     pub(super) longest_ns: Counter,
     pub(super) filled: Counter,
+    pub(super) around: Counter,
     pub(super) shared: Counter,
     pub(super) unshared: Counter,
     pub(super) backed_out: Counter,
@@ -30,6 +31,8 @@ pub struct HugeSnapshot {
     pub longest_ns: u64,
     /// Pages that faults took from the pool.
     pub filled: u64,
+    /// Pages that the file had, and that faults next to them have mapped.
+    pub around: u64,
     /// Times that a mapping began to share a leaf which another one had.
     pub shared: u64,
     /// Times that a mapping dropped a leaf which it shared.
@@ -47,6 +50,7 @@ impl HugeStats {
             wait_ns: self.wait_ns.get(),
             longest_ns: self.longest_ns.get(),
             filled: self.filled.get(),
+            around: self.around.get(),
             shared: self.shared.get(),
             unshared: self.unshared.get(),
             backed_out: self.backed_out.get(),

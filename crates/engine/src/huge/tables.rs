@@ -85,6 +85,29 @@ impl Leaf {
         true
     }
 
+    /// Maps those of `indexes` where nothing is and for which `page` has one; what comes
+    /// with it is kept until it is mapped. Returns how many.
+    pub(super) fn map_more<G>(
+        &self,
+        pool: &HugePool,
+        indexes: Range<u64>,
+        mut page: impl FnMut(u64) -> Option<(G, u32)>,
+    ) -> u64 {
+        let mut used = self.used.lock();
+        let before = *used;
+        for index in indexes {
+            if self.page(index).is_none()
+                && let Some((_kept, page)) = page(index)
+            {
+                // Release pairs with the Acquire in `page`.
+                self.entry(index).store(page + 1, Release);
+                pool.count_mapped(page);
+                *used += 1;
+            }
+        }
+        (*used - before).into()
+    }
+
     /// Takes out what is mapped of `indexes`, and adds the pages to `zapped`; true if
     /// nothing is left.
     pub(super) fn zap(&self, indexes: Range<u64>, zapped: &mut Vec<u32>) -> bool {
