@@ -170,6 +170,6 @@ mod tests {
         }
         assert!(error("kernel:pin=no").contains("no policies"));
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
-        assert!(error("softfault:sync=x").contains("lock, retry, pin and miss"));
+        assert!(error("softfault:sync=x").contains("lock, retry, pin, miss and share"));
     }
 }

@@ -226,8 +226,7 @@ impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
         count::unmap(self.backing(), pages, self.reserved_pages);
-        let _masked = signal::masked();
-        // Before what a handler would use.
+        // Before what a handler would use. No lock is taken, so signals may come.
         self.entry = None;
         self.alias = None;
     }

@@ -22,6 +22,7 @@ Policies, the default first:
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
+  share=vma-lock|i-mmap-rwsem      hugetlb on soft: what keeps a shared page table from going under a fault
 Swap:
   anon, swap-retry and snapshot touch anonymous memory four times the budget. softfault has a swap file in --dir;
   kernel gets one there, and a memory cgroup of the size of the budget, where it is root. Pages are populated
