@@ -123,8 +123,19 @@ fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
         assert_eq!(world.pool.stats().faults, faults + 1);
         other.exit(|_, _| {});
         assert_eq!(file.sharers(0), 0);
-        assert_eq!(world.pool.table_bytes(), 0);
+        // Its leaf stays with the file: who comes next faults once.
+        let (third, faults) = (world.space(), world.pool.stats().faults);
+        map(&third, &file, 0..LEAF);
+        for index in 0..LEAF {
+            assert_eq!(world.read(&third, index), Ok(index as u8));
+        }
+        assert_eq!(world.pool.stats().faults, faults + 1);
+        third.exit(|_, _| {});
+        // What is punched is in no leaf any more, although nobody maps it.
+        file.punch(3..5).unwrap();
+        assert_eq!(world.pool.counts().free, 2);
         drop(file);
+        assert_eq!(world.pool.table_bytes(), 0);
         let counts = world.pool.counts();
         assert_eq!((counts.free, counts.reserved), (LEAF, 0));
     }
@@ -173,6 +184,7 @@ fn who_changes_a_part_has_tables_of_his_own() {
         assert_eq!(protected, Err(MmError::Misaligned));
         one.exit(|_, _| {});
         other.exit(|_, _| {});
+        drop(file);
         assert_eq!(world.pool.table_bytes(), 0);
     }
 }

@@ -138,7 +138,8 @@ impl HugeFile {
 
 impl Drop for HugeFile {
     fn drop(&mut self) {
-        // No mapping is left: each has a reference. So nobody uses a page.
+        // No mapping is left: each has a reference. After this nobody uses a page.
+        self.zap_left(&(0..self.capacity()));
         for index in 0..self.capacity() {
             match self.at(index) {
                 At::Hole | At::Filling => {}

@@ -2,7 +2,7 @@
 
 use super::file::HugeFile;
 use super::tables::Tables;
-use super::unshare::Unsharing;
+use super::unshare::{Pages, Unsharing};
 use super::{HugeError, HugePool};
 use crate::policy::ShareSync;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
@@ -121,7 +121,7 @@ impl HugeMapping {
         self.with_locks(|locks| {
             // What is left of a span that was shown as a whole is not any more.
             self.file.unshare_ends(&self.tables, &indexes, locks);
-            self.file.zap(&self.tables, &indexes, locks);
+            self.file.zap(&self.tables, &indexes, Pages::Stay, locks);
         });
     }
 
@@ -176,7 +176,7 @@ impl Drop for HugeMapping {
         let has_leaves = self.tables.has_leaves();
         self.with_locks(|locks| {
             if has_leaves {
-                self.file.zap(&self.tables, &all, locks);
+                self.file.zap(&self.tables, &all, Pages::Stay, locks);
             }
             self.file.i_mmap.remove(&self.tables);
         });

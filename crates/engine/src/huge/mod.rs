@@ -17,6 +17,9 @@
 //! thousand mappings cost one set of leaves. Whoever takes a page out of *his* mapping, or
 //! changes what he may do there, drops the leaf first (`unshare`), and faults again.
 //!
+//! A leaf that its last mapping has left stays with the file, as it is: who maps the file
+//! next faults once a span, and not once a page. Linux frees it.
+//!
 //! # Who may drop a leaf under a fault
 //!
 //! His own space cannot: the VMA lock is in the way. But truncate and hole punch come

@@ -17,7 +17,7 @@
 
 use super::file::HugeFile;
 use super::tables::Tables;
-use super::unshare::Unsharing;
+use super::unshare::{Pages, Unsharing};
 use crate::lock::WriteGuard;
 use core::ops::Range;
 use sync::Arc;
@@ -35,15 +35,18 @@ impl HugeFile {
                         _share: None,
                         _i_mmap,
                     };
-                    self.zap(&tables, indexes, &locks);
+                    self.zap(&tables, indexes, Pages::Go, &locks);
                 }
             }
             None => self.unmap_under_share_locks(indexes, self.i_mmap.lock.write()),
         }
     }
 
-    /// A mapping that shows any of `indexes`.
+    /// A mapping that shows any of `indexes`; leaves that nobody has do not any more.
     fn shown_by(&self, indexes: &Range<u64>) -> Option<Arc<Tables>> {
+        // First: whoever begins to share one of these afterwards finds nothing in it, and
+        // who has begun before is found.
+        self.zap_left(indexes);
         let shows = |tables: &Tables| tables.shows(&self.pool, indexes);
         self.i_mmap.find(shows)
     }
@@ -65,7 +68,7 @@ impl HugeFile {
             _share: Some(&share),
             _i_mmap: &i_mmap,
         };
-        self.zap(&tables, indexes, &locks);
+        self.zap(&tables, indexes, Pages::Go, &locks);
         // The rest with this lock in hand: once a mapping at most.
         self.unmap_under_share_locks(indexes, i_mmap);
     }

@@ -36,7 +36,9 @@ impl Span {
     }
 }
 
-/// A leaf, and how many mappings have it.
+/// A leaf, and how many mappings have it. With none it stays as it is, and the next finds
+/// all of it: a span's pages are entered once in the life of a file, and not once for each
+/// time that its last mapping goes. Linux frees such a table.
 pub(super) struct Shared {
     pub(super) leaf: Arc<Leaf>,
     pub(super) sharers: u32,

@@ -34,7 +34,7 @@ pub struct HugeSnapshot {
     pub filled: u64,
     /// Pages that the file had, and that faults next to them have mapped.
     pub around: u64,
-    /// Times that a mapping began to share a leaf which another one had.
+    /// Times that a mapping began to share a leaf which another one had, or had had.
     pub shared: u64,
     /// Times that a mapping dropped a leaf which it shared.
     pub unshared: u64,

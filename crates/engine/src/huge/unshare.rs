@@ -1,6 +1,7 @@
 //! Dropping a leaf that is shared, and taking pages out of a mapping: Linux's
 //! `huge_pmd_unshare`.
 
+use super::HugePool;
 use super::file::HugeFile;
 use super::tables::{Slot, Tables};
 use crate::lock::WriteGuard;
@@ -13,13 +14,40 @@ pub(super) struct Unsharing<'a> {
     pub(super) _i_mmap: &'a WriteGuard<'a>,
 }
 
+/// What becomes of pages that are taken out of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// The file keeps them.
+    Stay,
+    /// They are taken out of the file next.
+    Go,
+}
+
+impl HugePool {
+    /// Pages were taken out of leaves: counts them, once nobody uses them any more.
+    fn zapped(&self, pages: &[u32]) {
+        if !pages.is_empty() {
+            self.tables.flush_tlbs();
+            pages.iter().for_each(|&page| self.count_unmapped(page));
+        }
+    }
+}
+
 impl HugeFile {
     /// Takes `indexes` out of a mapping. Where others have the same leaf, the mapping
-    /// drops all of it, and faults what it had of the rest again.
+    /// drops all of it, and faults what it had of the rest again. A leaf that only it has
+    /// loses the pages, or, where they are to stay in the file, is left with its span as it
+    /// is.
     ///
     /// When a page counts as mapped nowhere, nobody uses it any more: who takes it out of
     /// the file does not ask by whom it was unmapped.
-    pub(super) fn zap(&self, tables: &Tables, indexes: &Range<u64>, _locks: &Unsharing<'_>) {
+    pub(super) fn zap(
+        &self,
+        tables: &Tables,
+        indexes: &Range<u64>,
+        pages: Pages,
+        _locks: &Unsharing<'_>,
+    ) {
         let indexes = tables.part(indexes);
         let mut zapped = Vec::new();
         for (span, part) in self.pool.by_span(&indexes) {
@@ -29,7 +57,7 @@ impl HugeFile {
             if let Some(class) = slot.class {
                 let known = shared[class as usize].as_mut();
                 let known = known.expect("a leaf that is shared is known");
-                if known.sharers > 1 {
+                if known.sharers > 1 || pages == Pages::Stay {
                     known.sharers -= 1;
                     self.pool.stats.unshared.add(1);
                     *place = None;
@@ -44,12 +72,25 @@ impl HugeFile {
                 *place = None;
             }
         }
-        if !zapped.is_empty() {
-            self.pool.tables.flush_tlbs();
-            zapped
-                .iter()
-                .for_each(|&page| self.pool.count_unmapped(page));
+        self.pool.zapped(&zapped);
+    }
+
+    /// Takes `indexes` out of leaves that no mapping has.
+    pub(super) fn zap_left(&self, indexes: &Range<u64>) {
+        let mut zapped = Vec::new();
+        for (span, part) in self.pool.by_span(indexes) {
+            let mut shared = self.spans[span as usize].0.lock();
+            for place in shared.iter_mut() {
+                let left = place.as_ref().filter(|known| known.sharers == 0);
+                if let Some(known) = left
+                    && known.leaf.zap(part.clone(), &mut zapped)
+                {
+                    self.pool.uncount_tables(known.leaf.bytes());
+                    *place = None;
+                }
+            }
         }
+        self.pool.zapped(&zapped);
     }
 
     /// Unshares the spans of which `indexes` have a part only.
