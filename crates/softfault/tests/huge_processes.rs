@@ -236,3 +236,30 @@ fn two_processes_have_one_page_table() {
     });
     assert_well(status);
 }
+
+#[test]
+fn what_a_map_leaves_the_next_finds() {
+    const PAGES: usize = 512;
+    let Some(_pool) = Pool::with(PAGES as u64) else {
+        return;
+    };
+    let memory = memory(HugeBacking::Hugetlb, PAGES);
+    let first = faults_of_touching(&memory.map().unwrap());
+    let second = faults_of_touching(&memory.map().unwrap());
+    // The first is gone, and its page table is not.
+    assert!(
+        first >= PAGES as i64 && second < 16,
+        "{first}, then {second} faults"
+    );
+    // What is given back is in no table that was kept, and zeros when it is touched again.
+    memory
+        .punch(0..PAGES as u64 * memory.page_size().bytes() as u64)
+        .unwrap();
+    assert_eq!(memory.resident_bytes().unwrap(), 0);
+    let map = memory.map().unwrap();
+    assert_eq!(touch(&map, 0), 0);
+    assert!(faults_of_touching(&map) >= PAGES as i64 - 1);
+    drop(map);
+    memory.truncate(0).unwrap();
+    assert_eq!(memory.resident_bytes().unwrap(), 0);
+}

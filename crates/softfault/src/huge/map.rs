@@ -170,27 +170,42 @@ impl HugeMap {
     }
 }
 
+fn wanted(
+    memory: &HugeMemory,
+    offset: u64,
+    bytes: usize,
+    read_only: bool,
+    no_reserve: bool,
+) -> Wanted {
+    Wanted {
+        fd: memory.fd(),
+        offset,
+        bytes,
+        protection: match read_only {
+            true => libc::PROT_READ,
+            false => libc::PROT_READ | libc::PROT_WRITE,
+        },
+        flags: match no_reserve {
+            true => libc::MAP_NORESERVE,
+            false => 0,
+        },
+        page: memory.page_size().bytes(),
+    }
+}
+
 fn place(
     memory: &HugeMemory,
     offset: u64,
     bytes: usize,
     options: &HugeMapOptions,
 ) -> io::Result<Place> {
-    let page = memory.page_size();
-    let place = Place::map(&Wanted {
-        fd: memory.fd(),
+    let place = Place::map(&wanted(
+        memory,
         offset,
         bytes,
-        protection: match options.read_only {
-            true => libc::PROT_READ,
-            false => libc::PROT_READ | libc::PROT_WRITE,
-        },
-        flags: match options.no_reserve {
-            true => libc::MAP_NORESERVE,
-            false => 0,
-        },
-        page: page.bytes(),
-    });
+        options.read_only,
+        options.no_reserve,
+    ));
     let place = place.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOMEM) => no_room(memory, bytes, options),
         _ => error,
@@ -226,6 +241,12 @@ impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
         count::unmap(self.backing(), pages, self.reserved_pages);
+        if self.backing() == HugeBacking::Hugetlb && self.is_managed() {
+            let no_reserve = self.reserved_pages == 0;
+            let (bytes, read_only) = (self.len(), self.read_only);
+            let wanted = wanted(&self.memory, self.offset, bytes, read_only, no_reserve);
+            (self.memory.anchor()).keep(&self.memory, &wanted);
+        }
         // Before what a handler would use. No lock is taken, so signals may come.
         self.entry = None;
         self.alias = None;

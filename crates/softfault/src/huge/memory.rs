@@ -1,5 +1,6 @@
 //! Huge memory itself: a file without a name, that processes hand to each other.
 
+use super::anchor::Anchor;
 use super::backing::HugeBacking;
 use super::create::HugeMemoryBuilder;
 use super::map::HugeMap;
@@ -42,6 +43,7 @@ struct Inner {
     page: HugeSize,
     /// All of the file as it was when this was made.
     alias: Option<Place>,
+    anchor: Anchor,
 }
 
 impl HugeMemory {
@@ -86,6 +88,7 @@ impl HugeMemory {
             backing,
             page,
             alias: None,
+            anchor: Anchor::NONE,
         };
         let bytes = inner.stat()?.st_size as u64;
         if !bytes.is_multiple_of(page.bytes() as u64) {
@@ -170,6 +173,11 @@ impl HugeMemory {
             ))),
             len => Ok((offset, len)),
         }
+    }
+
+    /// What keeps its page tables.
+    pub(super) fn anchor(&self) -> &Anchor {
+        &self.inner.anchor
     }
 
     /// The descriptor.

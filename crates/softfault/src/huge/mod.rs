@@ -29,6 +29,7 @@
 //! what is missing by itself, in the same pages. Should it have none, our handler says why, as
 //! it does in the parent. Nothing here has a lock that a fork could leave behind.
 
+mod anchor;
 mod backing;
 mod copy;
 mod count;

@@ -10,7 +10,7 @@ use libc::{c_int, c_void};
 use std::io;
 
 /// What one page table of entries of 2 MiB spans.
-const SPAN: usize = 1 << 30;
+pub(super) const SPAN: usize = 1 << 30;
 
 /// Where the last map was that is gone: most likely still free, and rightly placed for the next.
 static HINT: AtomicUsize = AtomicUsize::new(0);

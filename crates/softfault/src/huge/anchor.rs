@@ -1,0 +1,114 @@
+//! A mapping that keeps page tables.
+//!
+//! Linux frees the page table of a span of huge pages when the last mapping that has it goes: a
+//! program that maps, touches and unmaps shared buffers would fault once for each page
+//! each time, and not once for each GiB. So the first map of a memory leaves another one behind, as
+//! long as itself and alike in all flags, in which nobody touches anything: it
+//! begins to share the tables of a map that goes, while they are there. No page is
+//! asked for and none is kept: what is punched or cut off goes out of it as out of any
+//! other mapping.
+
+use super::descriptor;
+use super::memory::HugeMemory;
+use super::place::{Place, SPAN, Wanted};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use libc::c_void;
+
+/// The anchor of a memory, once it has one.
+pub(super) struct Anchor(AtomicPtr<Anchored>);
+
+struct Anchored {
+    place: Place,
+    offset: u64,
+    protection: libc::c_int,
+    flags: libc::c_int,
+}
+
+impl Anchor {
+    pub(super) const NONE: Self = Self(AtomicPtr::new(null_mut()));
+
+    /// Keeps the tables of a map that is about to go. Where that cannot be, they are
+    /// made again: nothing else depends on it. No lock is taken.
+    pub(super) fn keep(&self, memory: &HugeMemory, wanted: &Wanted) {
+        if wanted.bytes < SPAN {
+            return;
+        }
+        let Some(anchored) = self.get_or_make(memory, wanted) else {
+            return;
+        };
+        let alike = (anchored.protection, anchored.flags) == (wanted.protection, wanted.flags);
+        let covers = anchored.offset <= wanted.offset
+            && wanted.offset + wanted.bytes as u64
+                <= anchored.offset + anchored.place.range().len() as u64;
+        if !alike || !covers {
+            return;
+        }
+        let distance = (wanted.offset - anchored.offset) as usize;
+        let first = wanted.offset.next_multiple_of(SPAN as u64) - wanted.offset;
+        let spans = (first as usize..).step_by(SPAN);
+        for at in spans.take_while(|at| at + SPAN <= wanted.bytes) {
+            let anchor = anchored.place.range().start + distance + at;
+            // A page that is missing is not asked for.
+            if has_page(anchor) {
+                // SAFETY: maps a page in a mapping of ours, by the table that the map has.
+                unsafe {
+                    libc::madvise(anchor as *mut c_void, wanted.page, libc::MADV_POPULATE_READ)
+                };
+            }
+        }
+    }
+
+    fn get_or_make(&self, memory: &HugeMemory, wanted: &Wanted) -> Option<&Anchored> {
+        // Acquire pairs with the Release below.
+        let known = self.0.load(Ordering::Acquire);
+        if !known.is_null() {
+            // SAFETY: made below, and kept until this is dropped.
+            return Some(unsafe { &*known });
+        }
+        let place = Place::map(&Wanted {
+            fd: memory.fd(),
+            ..*wanted
+        });
+        let place = place.ok()?;
+        // The same flags as the maps have, or they would not share.
+        descriptor::watch(place.range()).ok()?;
+        let fresh = Box::into_raw(Box::new(Anchored {
+            place,
+            offset: wanted.offset,
+            protection: wanted.protection,
+            flags: wanted.flags,
+        }));
+        let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.0.compare_exchange(null_mut(), fresh, set, failed) {
+            // SAFETY: as above.
+            Ok(_) => Some(unsafe { &*fresh }),
+            Err(other) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(fresh) });
+                // SAFETY: as above.
+                Some(unsafe { &*other })
+            }
+        }
+    }
+}
+
+/// True if the memory has the page that is shown there, mapped or not.
+fn has_page(addr: usize) -> bool {
+    /// What mincore(2) goes by.
+    const BASE: usize = 4096;
+    let mut found = 0u8;
+    // SAFETY: of a mapping of ours; fills the byte.
+    let asked = unsafe { libc::mincore(addr as *mut c_void, BASE, &raw mut found) };
+    asked == 0 && found & 1 != 0
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        let known = *self.0.get_mut();
+        if !known.is_null() {
+            // SAFETY: nobody has the memory any more.
+            drop(unsafe { Box::from_raw(known) });
+        }
+    }
+}
