@@ -26,7 +26,10 @@ struct Anchored {
 }
 
 impl Anchor {
-    pub(super) const NONE: Self = Self(AtomicPtr::new(null_mut()));
+    /// Of a memory that nobody has mapped.
+    pub(super) const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
 
     /// Keeps the tables of a map that is about to go. Where that cannot be, they are
     /// made again: nothing else depends on it. No lock is taken.

@@ -88,7 +88,7 @@ impl HugeMemory {
             backing,
             page,
             alias: None,
-            anchor: Anchor::NONE,
+            anchor: Anchor::new(),
         };
         let bytes = inner.stat()?.st_size as u64;
         if !bytes.is_multiple_of(page.bytes() as u64) {
