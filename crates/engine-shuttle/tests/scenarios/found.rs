@@ -4,13 +4,22 @@
 //! accesses: what was found here is worth a directed test beside it.
 
 /// The scenario, the seed, and what it found.
-const FOUND: &[(&str, u64, &str)] = &[(
-    "first_fault_against_truncate",
-    229_218_459_263_016,
-    "the engine: a fault in a hole that had seen the old end put its folio into the index after \
-     truncate had found none, and the page stayed mapped past the end (schedule 137; a model of \
-     loom's found it too)",
-)];
+const FOUND: &[(&str, u64, &str)] = &[
+    (
+        "first_fault_against_truncate",
+        229_218_459_263_016,
+        "the engine: a fault in a hole that had seen the old end put its folio into the index \
+         after truncate had found none, and the page stayed mapped past the end (schedule 137; a \
+         model of loom's found it too)",
+    ),
+    (
+        "writes_on_both_sides_of_a_slot",
+        129_756_071_572_011,
+        "the engine: reclaim said that a folio was on no list before it had taken it off; who gave \
+         it up believed that, and its slot was another folio's while reclaim still counted its \
+         pages (schedule 368)",
+    ),
+];
 
 /// Those of a scenario.
 pub fn seeds(scenario: &str) -> Vec<u64> {
@@ -21,7 +30,7 @@ pub fn seeds(scenario: &str) -> Vec<u64> {
 /// Of a scenario that was renamed, the seeds would never be run again.
 #[test]
 fn every_seed_has_its_scenario() {
-    const SOURCES: &[&str] = &[include_str!("truncate.rs")];
+    const SOURCES: &[&str] = &[include_str!("truncate.rs"), include_str!("swap_fork.rs")];
     for (name, seed, _) in FOUND {
         let test = format!("fn {name}()");
         let is_there = SOURCES.iter().any(|source| source.contains(&test));

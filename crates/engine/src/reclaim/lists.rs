@@ -131,10 +131,10 @@ impl Lists {
     /// Takes a folio off its list. The caller holds the folio lock, and the folio
     /// is in no bucket, or has been looked up in one since.
     pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
-        // Relaxed: who puts a folio on a list has its lock, or the lock of the
-        // bucket that it is in, and the caller has had both since. One that is on
-        // none stays on none.
-        if folio.list.load(Ordering::Relaxed) == List::None as u8 {
+        // Who puts a folio on a list has its lock, or the lock of the bucket that it
+        // is in, and the caller has had both since. One that is on none stays on none.
+        // Acquire pairs with the Release in `unlink`: who takes it off is through with it.
+        if folio.list.load(Ordering::Acquire) == List::None as u8 {
             return;
         }
         unlink(&mut self.inner.lock().queues, folios, folio);
@@ -241,7 +241,7 @@ fn push(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio, list: List
 }
 
 fn unlink(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio) {
-    let list = folio.list.swap(List::None as u8, Ordering::Relaxed);
+    let list = folio.list.load(Ordering::Relaxed);
     if list == List::None as u8 {
         return;
     }
@@ -260,4 +260,7 @@ fn unlink(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio) {
     }
     queue.folios -= 1;
     queue.pages -= folio.pages();
+    // Last: who finds it on no list frees it, and it may be another's at once. Release
+    // pairs with the Acquire in `remove`.
+    folio.list.store(List::None as u8, Ordering::Release);
 }
