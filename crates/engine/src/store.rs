@@ -3,9 +3,15 @@
 
 use core::ops::Range;
 
-/// A read or write that failed, as the store's errno (5 is EIO).
+/// A read or write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreError(pub i32);
+pub enum StoreError {
+    /// What the system answered, as its errno. The engine hands it on, and compares it
+    /// with nothing: no answer of a store means anything but that it failed.
+    Io(i32),
+    /// The store has fewer bytes than were written to it.
+    Short,
+}
 
 /// The cookie of no read: [`Store::reap`] then delivers what is there, of this
 /// store and of all that share its queues.

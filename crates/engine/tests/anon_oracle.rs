@@ -128,7 +128,9 @@ fn expected(result: Result<(), Stopped>) -> Expected {
         Ok(()) => Expected::Done,
         Err(Stop::Error(FaultError::NotMapped)) => Expected::Unmapped,
         Err(Stop::Error(FaultError::Protection)) => Expected::Forbidden,
-        Err(Stop::Error(FaultError::Io(EIO) | FaultError::NoMemory)) => Expected::Failed,
+        Err(Stop::Error(FaultError::Io(EIO) | FaultError::Short | FaultError::NoMemory)) => {
+            Expected::Failed
+        }
         Err(why) => panic!("{why:?}"),
     }
 }

@@ -164,7 +164,7 @@ impl File {
         let page = PAGE_SIZE as u64;
         let pages = offset / page..(offset + bytes as u64) / page;
         if let Some((_, errno)) = self.fails.range(pages).next() {
-            return Err(StoreError(*errno));
+            return Err(StoreError::Io(*errno));
         }
         let arrived = (self.len.saturating_sub(offset)).min(bytes as u64) as usize;
         for at in (0..arrived).step_by(8) {

@@ -140,7 +140,7 @@ impl Slots {
             return Ok(());
         }
         *left -= 1;
-        Err(StoreError(*errno))
+        Err(StoreError::Io(*errno))
     }
 
     /// Does a read.

@@ -57,7 +57,7 @@ fn came(populated: Populated) -> Managed {
     match populated {
         Populated::Done => Managed::Done,
         Populated::Failed(_, FaultError::NoMemory) => Managed::NoMemory,
-        Populated::Failed(_, FaultError::Io(_)) => Managed::Io,
+        Populated::Failed(_, FaultError::Io(_) | FaultError::Short) => Managed::Io,
         Populated::Failed(..) => Managed::Refused,
         Populated::Interrupted(_) => unreachable!("nobody does"),
     }

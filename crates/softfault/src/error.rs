@@ -6,6 +6,7 @@ use softfault_engine::cache::NodeError;
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::policy::VmaLockKind;
+use softfault_engine::store::StoreError;
 use std::io;
 
 pub use softfault_engine::fault::FaultError as EngineFaultError;
@@ -59,6 +60,7 @@ impl From<EngineFaultError> for FaultError {
         match error {
             EngineFaultError::BeyondEnd => Self::BeyondEnd,
             EngineFaultError::Io(errno) => Self::Io(errno),
+            EngineFaultError::Short => Self::Io(libc::EIO),
             EngineFaultError::NoMemory => Self::NoMemory,
             EngineFaultError::NotMapped => Self::OutOfRange,
             EngineFaultError::Protection => Self::ReadOnly,
@@ -85,6 +87,11 @@ pub(crate) fn no_process(no: NoProcess) -> io::Error {
         NoProcess::OtherLock(made) => other_lock(made),
         NoProcess::Closed(errno) => closed(errno),
     }
+}
+
+/// A store that failed, as an `io::Error`.
+pub(crate) fn store(error: StoreError) -> io::Error {
+    FaultError::from(EngineFaultError::from(error)).into()
 }
 
 /// Page tables that cannot be had, as an `io::Error`.

@@ -163,7 +163,7 @@ fn a_packed_slot_that_was_never_written_is_an_error() {
     let frames = Frames::new(10);
     // SAFETY: the frames are ours.
     let read = unsafe { file.read(10 * PAGE as u64, frames.page(0), 10 * PAGE) };
-    assert_eq!(read, Err(StoreError(libc::EIO)));
+    assert_eq!(read, Err(StoreError::Io(libc::EIO)));
     pages.check(&file, 10, &[1; 5]);
     pages.check(&file, 16, &[1; 4]);
 }

@@ -30,7 +30,7 @@ fn fill_up(mounted: &Mounted, compression: Compression, fallocates: bool) {
             Err(error) => break error,
         }
     };
-    assert_eq!(full, StoreError(libc::ENOSPC));
+    assert_eq!(full, StoreError::Io(libc::ENOSPC));
     assert_eq!(mounted.files(), 0, "it has no name");
     // Nearly all of the disk was used, and all that was written is there.
     assert!(
@@ -41,7 +41,7 @@ fn fill_up(mounted: &Mounted, compression: Compression, fallocates: bool) {
     (0..batches).for_each(is_there);
     // A page whose slot has space can be written still.
     let again = pages.write(&file, (batches + 1) * BATCH, &[1; BATCH]);
-    assert_eq!(again, Err(StoreError(libc::ENOSPC)));
+    assert_eq!(again, Err(StoreError::Io(libc::ENOSPC)));
     discard(&file, batches * BATCH..(batches + 2) * BATCH);
     discard(&file, 0..BATCH);
     // What is packed finds such a place only where space was taken beforehand.

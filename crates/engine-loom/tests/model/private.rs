@@ -213,7 +213,7 @@ impl Store for Device {
 impl SwapDevice for Device {
     unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError> {
         if self.fails {
-            return Err(StoreError(5));
+            return Err(StoreError::Io(5));
         }
         for (&page, offset) in pages.iter().zip((offset..).step_by(PAGE_SIZE)) {
             // SAFETY: one of `Hardware::shown`.

@@ -29,6 +29,11 @@ use sync::wait::WaitWord;
 
 /// Names no folio, in links.
 pub const NO_FOLIO: u32 = u32::MAX;
+
+/// What `Folio::error` says of a read past the end of the store. No errno is one of these.
+const ERROR_BEYOND_END: u32 = u32::MAX;
+/// The same of a read that brought less than was written.
+const ERROR_SHORT: u32 = u32::MAX - 1;
 /// Names no frame.
 pub const NO_FRAME: u32 = u32::MAX;
 /// The most pages in a folio, and the pages of a block of the index.
@@ -89,7 +94,7 @@ pub struct Folio {
     pub(crate) list: AtomicU8,
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
-    /// errno of a failed read, 0 for one past the end. Protected by the folio lock.
+    /// Why the last read failed: an errno, or an `ERROR_` above all of them. Protected by the folio lock.
     pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
@@ -199,15 +204,20 @@ impl Folio {
     /// How the read failed; the folio is `ERROR`.
     pub(crate) fn read_error(&self) -> FaultError {
         match self.error.load(Ordering::Relaxed) {
-            0 => FaultError::BeyondEnd,
+            ERROR_BEYOND_END => FaultError::BeyondEnd,
+            ERROR_SHORT => FaultError::Short,
             errno => FaultError::Io(errno as i32),
         }
     }
 
-    /// Says how the read failed: an errno, or 0 for one past the end. The
-    /// caller holds the folio lock.
-    pub(crate) fn set_read_error(&self, errno: i32) {
-        self.error.store(errno as u32, Ordering::Relaxed);
+    /// Says how the read failed. The caller holds the folio lock.
+    pub(crate) fn set_read_error(&self, error: FaultError) {
+        let error = match error {
+            FaultError::BeyondEnd => ERROR_BEYOND_END,
+            FaultError::Io(errno) => errno.max(0) as u32,
+            _ => ERROR_SHORT,
+        };
+        self.error.store(error, Ordering::Relaxed);
     }
 
     /// The backing ends within the folio: only `pages` pages are left of it.

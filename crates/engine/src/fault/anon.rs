@@ -45,7 +45,7 @@ pub(super) fn fault(
         match is_of_file(anon, page) {
             Ok(true) => return read_back(anon, addr, advice, flags),
             Ok(false) => {}
-            Err(StoreError(errno)) => return Fault::Error(super::FaultError::Io(errno)),
+            Err(error) => return Fault::Error(error.into()),
         }
     }
     // What changes a page, or makes one, has it locked. If it is another by now,

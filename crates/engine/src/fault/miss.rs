@@ -1,7 +1,7 @@
 //! A fault on a page that is not cached: what to read for it.
 
 use super::wait::Wait;
-use super::{Fault, FaultError, ahead, hole};
+use super::{Fault, ahead, hole};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
@@ -46,7 +46,7 @@ pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>
         Ok(Part::Hole(_)) if cache.private().is_some() => return Err(Fault::Mapped),
         Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
         Ok(Part::Data(range)) => range,
-        Err(StoreError(errno)) => return Err(Fault::Error(FaultError::Io(errno))),
+        Err(error) => return Err(Fault::Error(error.into())),
     };
     let block = addr & !(BLOCK_BYTES - 1);
     let most = block.max(within.start)..(block + BLOCK_BYTES).min(within.end);

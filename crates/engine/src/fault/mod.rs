@@ -21,6 +21,7 @@
 
 use crate::huge;
 use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
+use crate::store::StoreError;
 use retry::Retry;
 
 mod access;
@@ -82,8 +83,19 @@ pub enum FaultError {
     BeyondEnd,
     /// The read failed: the store's errno.
     Io(i32),
+    /// The read brought fewer bytes than were written there.
+    Short,
     /// The budget or the machine cannot hold the page.
     NoMemory,
+}
+
+impl From<StoreError> for FaultError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io(errno) => Self::Io(errno),
+            StoreError::Short => Self::Short,
+        }
+    }
 }
 
 /// How a fault ended.

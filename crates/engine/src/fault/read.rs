@@ -1,10 +1,11 @@
 //! Reading a folio, and what happens when the read is over.
 
+use super::FaultError;
 use crate::PAGE_SIZE;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::store::{Complete, StoreError};
-use crate::swap::CHANGED;
+use crate::swap::NotRead;
 
 /// Reads a folio in the calling thread, which holds its lock.
 pub(super) fn demand(cache: &PageCache, folio: &Folio) {
@@ -13,7 +14,12 @@ pub(super) fn demand(cache: &PageCache, folio: &Folio) {
     let bytes = folio.pages() * PAGE_SIZE;
     let buffer = cache.node.frame_address(folio);
     // SAFETY: the frames are the folio's, whose lock we hold.
-    let result = unsafe { cache.store.read(offset, buffer, bytes) };
+    let result = unsafe {
+        match cache.private() {
+            Some(view) => view.read_now(offset, buffer, bytes),
+            None => (cache.store.read(offset, buffer, bytes)).map_err(NotRead::Failed),
+        }
+    };
     finish(&cache.node, cache, folio, result);
     let stats = &cache.node.stats;
     stats.read_waits.record(cache.node.clock.now_ns() - before);
@@ -33,17 +39,17 @@ impl Complete for Completion<'_> {
             let asked = folio.pages() * PAGE_SIZE;
             let part = left.map(|bytes| bytes.min(asked));
             left = left.map(|bytes| bytes.saturating_sub(asked));
-            finish(node, folio.cache(), &folio, part);
+            finish(node, folio.cache(), &folio, part.map_err(NotRead::Failed));
         }
     }
 }
 
 /// Takes a read's result and releases the folio lock.
-fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, StoreError>) {
+fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, NotRead>) {
     let asked = folio.pages() * PAGE_SIZE;
     let state = folio.state();
     let result = whole(cache, folio, result);
-    if result == Err(CHANGED) {
+    if result == Err(NotRead::Changed) {
         // Private memory that is elsewhere by now: whoever wants it looks again.
         discard(node, cache, folio);
         return;
@@ -72,8 +78,11 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
         }
         failed => {
             node.stats.read_errors.add(1);
-            let errno = failed.err().map_or(0, |StoreError(errno)| errno);
-            folio.set_read_error(errno);
+            folio.set_read_error(match failed {
+                Err(NotRead::Failed(error)) => error.into(),
+                // It ends before the folio.
+                Ok(_) | Err(NotRead::Changed) => FaultError::BeyondEnd,
+            });
             folio.change(flag::ERROR, flag::ASYNC);
             node.free_frames(folio);
         }
@@ -88,16 +97,15 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, S
 fn whole(
     cache: &PageCache,
     folio: &Folio,
-    result: Result<usize, StoreError>,
-) -> Result<usize, StoreError> {
-    const EIO: StoreError = StoreError(5);
+    result: Result<usize, NotRead>,
+) -> Result<usize, NotRead> {
     let Some(view) = cache.private() else {
         return result;
     };
     let is_short = result.is_ok_and(|bytes| bytes < folio.pages() * PAGE_SIZE);
     let page = cache.page(folio.range().start) as usize;
     match is_short && view.pages.state(page).is_swapped() {
-        true => Err(EIO),
+        true => Err(StoreError::Short.into()),
         false => result,
     }
 }

@@ -24,7 +24,7 @@ mod view;
 pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
 pub use view::Origin;
-pub(crate) use view::{CHANGED, View};
+pub(crate) use view::{NotRead, View};
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
 /// not written has no bytes that anybody asks for. As for all of [`Store`],

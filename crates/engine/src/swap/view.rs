@@ -6,7 +6,7 @@
 //! up that a folio might be read from locks the page, takes the folio out, and only
 //! then changes the words. So a slot that is read is not given to another before
 //! the read is over; and where the words have changed before the read began, it ends
-//! as [`CHANGED`] and is forgotten.
+//! as [`NotRead::Changed`] and is forgotten.
 
 use super::{Swap, SwapDevice};
 use crate::PAGE_SIZE;
@@ -15,10 +15,22 @@ use crate::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
 use core::ops::Range;
 use sync::Arc;
 
-/// The page is elsewhere by now: nothing was read (ESTALE).
-pub(crate) const CHANGED: StoreError = StoreError(116);
-/// A device that has less than was written to it (EIO).
-const SHORT: StoreError = StoreError(5);
+/// Why a page was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotRead {
+    /// It is private memory, and elsewhere by now. No [`Store`] can say so: the fault
+    /// that hears it looks again, and would for ever.
+    Changed,
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for NotRead {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Pages of an extent at most: a block of the index has 16.
 const MOST: usize = 64;
 /// Reads that are passed on at a time; bounds the handler's stack.
@@ -85,6 +97,46 @@ impl View {
     }
 }
 
+impl View {
+    /// Reads pages from where they are at this moment, in the calling thread.
+    ///
+    /// # Safety
+    /// As for [`Store::read`].
+    pub(crate) unsafe fn read_now(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, NotRead> {
+        let mut done = 0;
+        while done < bytes {
+            let page = offset as usize / PAGE_SIZE + done / PAGE_SIZE;
+            let place = self.place(page).ok_or(NotRead::Changed)?;
+            let part = self.run(page, place, (bytes - done) / PAGE_SIZE) * PAGE_SIZE;
+            let buffer = buffer.wrapping_add(done);
+            // SAFETY: a part of the caller's buffer.
+            let read = unsafe {
+                match (place, &self.origin) {
+                    (Place::File(offset), Some(origin)) => {
+                        origin.store.read(offset, buffer, part)?
+                    }
+                    (Place::Slot(offset) | Place::File(offset), _) => {
+                        match self.device().read(offset, buffer, part)? {
+                            all if all == part => all,
+                            _ => return Err(StoreError::Short.into()),
+                        }
+                    }
+                }
+            };
+            done += read;
+            if read < part {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
 impl Store for View {
     fn len(&self) -> Result<u64, StoreError> {
         Ok((self.pages.count() * PAGE_SIZE) as u64)
@@ -117,32 +169,13 @@ impl Store for View {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        let mut done = 0;
-        while done < bytes {
-            let page = offset as usize / PAGE_SIZE + done / PAGE_SIZE;
-            let place = self.place(page).ok_or(CHANGED)?;
-            let part = self.run(page, place, (bytes - done) / PAGE_SIZE) * PAGE_SIZE;
-            let buffer = buffer.wrapping_add(done);
-            // SAFETY: a part of the caller's buffer.
-            let read = unsafe {
-                match (place, &self.origin) {
-                    (Place::File(offset), Some(origin)) => {
-                        origin.store.read(offset, buffer, part)?
-                    }
-                    (Place::Slot(offset) | Place::File(offset), _) => {
-                        match self.device().read(offset, buffer, part)? {
-                            all if all == part => all,
-                            _ => return Err(SHORT),
-                        }
-                    }
-                }
-            };
-            done += read;
-            if read < part {
-                break;
-            }
+        // SAFETY: the caller's promise.
+        match unsafe { self.read_now(offset, buffer, bytes) } {
+            Ok(read) => Ok(read),
+            Err(NotRead::Failed(error)) => Err(error),
+            // The page cache asks `read_now`; to all others there are no such bytes.
+            Err(NotRead::Changed) => Err(StoreError::Short),
         }
-        Ok(done)
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {

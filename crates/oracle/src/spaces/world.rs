@@ -283,7 +283,9 @@ impl Player<'_> {
             Err(Stop::Error(FaultError::Protection)) => Got::Forbidden,
             Err(Stop::Error(FaultError::BeyondEnd)) => Got::BeyondEnd,
             Err(Stop::Error(FaultError::NoMemory)) if self.world.may_be_short => return None,
-            Err(Stop::Error(FaultError::Io(EIO))) if self.world.may_fail => return None,
+            Err(Stop::Error(FaultError::Io(EIO) | FaultError::Short)) if self.world.may_fail => {
+                return None;
+            }
             Err(why) => panic!("{why:?}"),
         })
     }

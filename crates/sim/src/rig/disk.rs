@@ -117,7 +117,7 @@ impl Medium for Disk {
         let arrived = length.saturating_sub(offset).min(bytes as u64);
         let pages = offset / PAGE..(offset + arrived).div_ceil(PAGE);
         if pages.clone().any(|page| self.is_bad(file, page)) {
-            return Err(StoreError(EIO));
+            return Err(StoreError::Io(EIO));
         }
         for page in pages {
             let at = (page * PAGE - offset) as usize;

@@ -58,7 +58,7 @@ impl Medium for SwapDisk {
         assert!(offset + bytes as u64 <= length, "a read past the last slot");
         let slots = offset / PAGE..(offset + bytes as u64) / PAGE;
         if slots.clone().any(|slot| self.disk.is_bad(file, slot)) {
-            return Err(StoreError(EIO));
+            return Err(StoreError::Io(EIO));
         }
         let words = self.words();
         for slot in slots {

@@ -146,7 +146,7 @@ impl Member {
         self.tally.touches += 1;
         match done {
             Ok(()) => Ok(()),
-            Err(FaultError::Io(_)) if self.errors_expected => {
+            Err(FaultError::Io(_) | FaultError::Short) if self.errors_expected => {
                 self.tally.failed += 1;
                 Ok(())
             }

@@ -20,7 +20,7 @@ impl Member {
                 "wrong data in page {page} of a file: {word:#x}, not {:#x}",
                 map.word(page)
             )),
-            Err(FaultError::Io(_)) if self.errors_expected => {
+            Err(FaultError::Io(_) | FaultError::Short) if self.errors_expected => {
                 self.tally.failed += 1;
                 Ok(())
             }

@@ -63,9 +63,7 @@ impl Files {
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
         let identity = store.identity()?;
-        let bytes = store
-            .len()
-            .map_err(|error| io::Error::from_raw_os_error(error.0))?;
+        let bytes = store.len().map_err(crate::error::store)?;
         let cache = PageCache::new(managed.node.clone(), Arc::new(store), bytes, on_truncate)
             .map_err(reserve_error)?;
         let mut table = self.table();
@@ -107,9 +105,7 @@ impl Files {
         store: Arc<dyn Store>,
         on_truncate: OnTruncate,
     ) -> io::Result<Arc<PageCache>> {
-        let size = store
-            .len()
-            .map_err(|error| io::Error::from_raw_os_error(error.0))?;
+        let size = store.len().map_err(crate::error::store)?;
         let identity = FileIdentity {
             dev: u64::MAX,
             ino: u64::MAX,

@@ -4,6 +4,7 @@ use super::fill::MADV_POPULATE_READ;
 use super::map::HugeMap;
 use crate::FaultError;
 use crate::map::offsets;
+use crate::store::Refusals;
 use crate::uffd::errno;
 use core::ops::{Range, RangeBounds};
 use libc::{c_int, c_void};
@@ -32,8 +33,13 @@ impl HugeMap {
 
     /// Brings one page in.
     fn page(&self, range: Range<usize>) -> Result<(), FaultError> {
+        let mut refusals = Refusals::default();
         loop {
             let refused = self.bring(&range);
+            // Others may take the page again, or the kernel refuse it, but not for ever.
+            refusals
+                .again(libc::EAGAIN)
+                .map_err(|_| FaultError::Io(refused))?;
             match refused {
                 0 => return Ok(()),
                 libc::EINTR | libc::EAGAIN => continue,

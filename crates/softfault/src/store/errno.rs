@@ -21,7 +21,7 @@ pub(crate) fn check_long(answer: i64) -> Result<u64, i32> {
 
 /// An errno for the engine.
 pub(super) fn store(errno: i32) -> StoreError {
-    StoreError(errno)
+    StoreError::Io(errno)
 }
 
 /// An errno for callers of the library.

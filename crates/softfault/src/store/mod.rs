@@ -18,6 +18,7 @@ mod file;
 mod identity;
 mod open;
 mod read;
+mod refusals;
 mod ring;
 
 pub(crate) use errno::{check, check_long};
@@ -26,5 +27,6 @@ pub use identity::FileIdentity;
 pub(crate) use open::{Alignment, alignment, why_not_direct};
 pub use open::{Mode, WhyBuffered};
 pub(crate) use read::{drop_behind, read};
+pub(crate) use refusals::Refusals;
 pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use softfault_engine::PAGE_SIZE;
 
 use super::errno;
+use super::refusals::Refusals;
 
 /// What to do after a part of a read has arrived.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,22 +41,31 @@ pub(crate) unsafe fn read(
     buffer: *mut u8,
     bytes: usize,
 ) -> Result<usize, i32> {
-    let mut done = 0;
-    loop {
+    read_with(bytes, |done| {
         let at = i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL)?;
         // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
         let answer = unsafe { libc::pread(fd, buffer.add(done).cast(), bytes - done, at) };
-        match errno::check_long(answer as i64) {
-            Ok(arrived) => match after(done, arrived as usize, bytes) {
+        errno::check_long(answer as i64).map(|arrived| arrived as usize)
+    })
+}
+
+/// Calls `pread` for what is left from a byte of the buffer on, until that is all, or the file's end, or an
+/// error; in any case, until it has brought nothing for too long.
+fn read_with(
+    bytes: usize,
+    mut pread: impl FnMut(usize) -> Result<usize, i32>,
+) -> Result<usize, i32> {
+    let (mut done, mut refusals) = (0, Refusals::default());
+    loop {
+        match pread(done) {
+            Ok(arrived) => match after(done, arrived, bytes) {
                 Step::Over(end) => return Ok(end),
-                Step::Rest(from) => done = from,
+                Step::Rest(from) => {
+                    done = from;
+                    refusals.progress();
+                }
             },
-            Err(libc::EINTR) => {}
-            Err(libc::EAGAIN) => {
-                // SAFETY: no arguments.
-                unsafe { libc::sched_yield() };
-            }
-            Err(no) => return Err(no),
+            Err(no) => refusals.again(no)?,
         }
     }
 }
@@ -73,6 +83,32 @@ pub(crate) fn drop_behind(fd: RawFd, offset: u64, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every errno that `pread` can answer, once and for ever, at the beginning and half-way.
+    #[test]
+    fn a_read_ends_whatever_the_system_answers() {
+        for errno in 1..4096 {
+            let waits = [libc::EINTR, libc::EAGAIN].contains(&errno);
+            let mut calls = 0;
+            let for_ever = read_with(8192, |_| {
+                calls += 1;
+                assert!(calls < 5000, "{errno}: no end");
+                Err(errno)
+            });
+            assert_eq!(for_ever, Err(errno));
+            let half_way = read_with(8192, |done| match done {
+                0 => Ok(4096),
+                _ => Err(errno),
+            });
+            assert_eq!(half_way, Err(errno));
+            let mut first = true;
+            let once = read_with(8192, |_| match core::mem::take(&mut first) {
+                true => Err(errno),
+                false => Ok(8192),
+            });
+            assert_eq!(once, if waits { Ok(8192) } else { Err(errno) });
+        }
+    }
 
     #[test]
     fn reads_go_on_until_whole_or_without_a_further_page() {

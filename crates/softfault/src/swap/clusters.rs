@@ -19,6 +19,7 @@
 //! between: that needs the word at `READY` and nothing. Who does not find it takes
 //! `filling`, and so waits for a trim under way.
 
+use crate::store::Refusals;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -205,13 +206,13 @@ impl Clusters {
 
     fn fallocate(&self, mode: i32, range: Range<u64>) -> Result<(), i32> {
         let (start, bytes) = (range.start as i64, (range.end - range.start) as i64);
+        let mut refusals = Refusals::default();
         loop {
             // SAFETY: no memory involved.
             let answer = unsafe { libc::fallocate(self.fd.as_raw_fd(), mode, start, bytes) };
             match crate::store::check(answer) {
                 Ok(_) => return Ok(()),
-                Err(libc::EINTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => refusals.again(errno)?,
             }
         }
     }

@@ -282,7 +282,7 @@ impl Store for SwapFile {
             // SAFETY: the caller's promise.
             _ => unsafe { self.disk.fetch(offset..offset + bytes as u64, buffer) },
         };
-        read.map(|()| bytes).map_err(StoreError)
+        read.map(|()| bytes).map_err(StoreError::Io)
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {
@@ -345,7 +345,9 @@ impl SwapDevice for SwapFile {
                 unsafe { packed.write(fd, clusters, slots.start, pages, &settle) }
             }
         };
-        self.disk.bytes_written.add(written.map_err(StoreError)?);
+        self.disk
+            .bytes_written
+            .add(written.map_err(StoreError::Io)?);
         Ok(())
     }
 
@@ -415,7 +417,7 @@ mod tests {
             let buffer = pages.0.as_mut_ptr();
             // SAFETY: the pages are ours.
             let read = unsafe { file.read(0, buffer, 8 * PAGE_SIZE) };
-            assert_eq!(read, Err(StoreError(libc::EIO)));
+            assert_eq!(read, Err(StoreError::Io(libc::EIO)));
             // SAFETY: as above.
             let read = unsafe { file.read(0, buffer, PAGE_SIZE) };
             assert_eq!(read, Ok(PAGE_SIZE), "the first is whole");
@@ -429,7 +431,7 @@ mod tests {
             assert_eq!(unsafe { file.submit(&[ahead]) }, 1);
             let answer = Answer(Cell::new(None));
             while file.reap(1, &answer, u64::MAX / 4) == Reap::TimedOut {}
-            assert_eq!(answer.0.get(), Some(Err(StoreError(libc::EIO))));
+            assert_eq!(answer.0.get(), Some(Err(StoreError::Short)));
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Reads that are passed on at a time; bounds the handler's stack.
 const READS: usize = 8;
 /// Nothing can be written (ENOSPC).
-const NO_ROOM: StoreError = StoreError(libc::ENOSPC);
+const NO_ROOM: StoreError = StoreError::Io(libc::ENOSPC);
 
 /// The two as one.
 pub(crate) struct Heir {

@@ -1,5 +1,6 @@
 //! Many pages in one system call, from wherever they are in memory.
 
+use crate::store::Refusals;
 use libc::{c_void, iovec};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
@@ -82,6 +83,7 @@ pub(super) unsafe fn write_all(
     offset: &mut u64,
     mut pieces: &mut [iovec],
 ) -> Result<(), i32> {
+    let mut refusals = Refusals::default();
     while let Some(first) = pieces.first() {
         debug_assert!(first.iov_len > 0);
         let (count, at) = (pieces.len() as i32, *offset as i64);
@@ -93,13 +95,9 @@ pub(super) unsafe fn write_all(
             Ok(written) => {
                 *offset += written;
                 pieces = advance(pieces, written as usize);
+                refusals.progress();
             }
-            Err(libc::EINTR) => {}
-            Err(libc::EAGAIN) => {
-                // SAFETY: no arguments.
-                unsafe { libc::sched_yield() };
-            }
-            Err(errno) => return Err(errno),
+            Err(errno) => refusals.again(errno)?,
         }
     }
     Ok(())

@@ -186,7 +186,8 @@ impl Complete for Inbox {
     fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
         let result = match result {
             Ok(bytes) => bytes as i64,
-            Err(StoreError(errno)) => -i64::from(errno),
+            Err(StoreError::Io(errno)) => -i64::from(errno),
+            Err(StoreError::Short) => -i64::from(libc::EIO),
         };
         let before = self.deliveries[cookie as usize].fetch_add(1, Ordering::Relaxed);
         assert_eq!(before, 0, "read {cookie} was delivered twice");

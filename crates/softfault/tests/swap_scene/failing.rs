@@ -84,7 +84,7 @@ impl Verb {
         drop(held);
         match self.errno.load(SeqCst) {
             0 => Ok(()),
-            errno => Err(StoreError(errno)),
+            errno => Err(StoreError::Io(errno)),
         }
     }
 }

@@ -6,6 +6,7 @@
 use softfault_engine::lock::Mutex;
 
 use super::super::errno;
+use super::super::refusals::Refusals;
 use super::deadline::timespec;
 use super::queue::{BATCH, Done, Entry, pause};
 
@@ -97,7 +98,7 @@ impl Aio {
         for (i, pointer) in sheet.list[..count].iter_mut().enumerate() {
             *pointer = first.wrapping_add(i);
         }
-        let mut taken = 0;
+        let (mut taken, mut refusals) = (0, Refusals::default());
         while taken < count {
             // SAFETY: the list's pointers from `taken` on are of entries just
             // written, whose buffers are the reads' until their completion.
@@ -112,7 +113,7 @@ impl Aio {
             match errno::check_long(answer) {
                 Ok(0) => break,
                 Ok(more) => taken += more as usize,
-                Err(libc::EINTR) => {}
+                Err(libc::EINTR) if refusals.again(libc::EINTR).is_ok() => {}
                 // Fewer, then: nothing of the rest was started.
                 Err(_) => break,
             }

@@ -88,7 +88,7 @@ impl Ring {
                 // SAFETY: whoever submitted lent the buffer until completion.
                 let result =
                     unsafe { read(request.fd, request.offset, request.buffer, request.bytes) };
-                let result = result.map_err(StoreError);
+                let result = result.map_err(StoreError::Io);
                 (request, result.and_then(|bytes| request.arrived(bytes)))
             }
         };

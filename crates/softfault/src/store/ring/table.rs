@@ -36,7 +36,7 @@ impl Request {
     /// What the reader is told of a read that brought so many bytes.
     pub(super) fn arrived(&self, bytes: usize) -> Result<usize, StoreError> {
         if self.whole && bytes < self.bytes {
-            return Err(StoreError(libc::EIO));
+            return Err(StoreError::Short);
         }
         Ok(bytes)
     }
@@ -164,7 +164,7 @@ impl Table {
                     }
                     None
                 }
-                no => Some(Err(StoreError(no))),
+                no => Some(Err(StoreError::Io(no))),
             },
             _ => match after(entry.done, answer as usize, entry.request.bytes) {
                 Step::Over(end) => Some(entry.request.arrived(end)),
@@ -343,9 +343,38 @@ mod tests {
         assert!(!table.reads_from(1));
         table.give_back(slot);
         let slot = table.take(request).unwrap();
-        let Next::Over(_, Err(StoreError(libc::EIO))) = table.answer(slot, -5) else {
+        let Next::Over(_, Err(StoreError::Io(libc::EIO))) = table.answer(slot, -5) else {
             panic!()
         };
+    }
+
+    /// Every errno that `io_submit` and `io_uring` can answer, for ever.
+    #[test]
+    fn a_read_ends_whatever_the_kernel_answers() {
+        let mut table = Table::new(1);
+        for no in 1..4096 {
+            let slot = table.take(request(1, 1)).unwrap();
+            let refusals = [libc::ECANCELED, libc::EINTR, libc::EAGAIN].contains(&no);
+            let mut answers = 0;
+            let end = loop {
+                answers += 1;
+                assert!(answers < 100, "{no}: no end");
+                match table.answer(slot, i64::from(-no)) {
+                    Next::Again(_) => {}
+                    end => break end,
+                }
+            };
+            match end {
+                // The reaper reads it itself.
+                Next::Refused => assert!(refusals),
+                Next::Over(_, result) => {
+                    assert!(!refusals);
+                    assert_eq!(result, Err(StoreError::Io(no)));
+                }
+                Next::Again(_) => unreachable!("it goes on"),
+            }
+            table.give_back(slot);
+        }
     }
 
     #[test]

@@ -14,6 +14,10 @@ use softfault_engine::lock::Mutex;
 
 use super::queue::{BATCH, Done, Entry, pause};
 
+/// How often in a row the kernel may refuse what was pushed: about a second, as each refusal is followed
+/// by a pause.
+const MOST_REFUSALS: u32 = 1000;
+
 const EXT_ARG: u32 = 1 << 3;
 const GETEVENTS: u32 = 1 << 0;
 
@@ -32,6 +36,20 @@ impl std::fmt::Debug for Uring {
             .field("fd", &self.ring.as_raw_fd())
             .finish()
     }
+}
+
+/// Hands `count` reads over by as many calls of `enter` as it takes; how many the kernel did not take. What was
+/// pushed cannot be taken back: so what is refused for a moment (no memory) is tried again, but not for ever.
+fn hand_over(count: usize, mut enter: impl FnMut(usize) -> Result<usize, i32>) -> usize {
+    let (mut left, mut refused) = (count, 0);
+    while left > 0 && refused < MOST_REFUSALS {
+        match enter(left) {
+            Ok(taken) if taken > 0 => (left, refused) = (left - taken, 0),
+            Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => refused += 1,
+            Err(_) => break,
+        }
+    }
+    left
 }
 
 impl Uring {
@@ -77,19 +95,14 @@ impl Uring {
                 unsafe { queue.push(&read) }.expect("the kernel has emptied it each time");
             }
         }
-        let mut left = count;
-        while left > 0 {
-            match self.enter(left as u32, 0, 0, 0) {
-                Ok(taken) => left -= taken,
-                Err(libc::EINTR) => {}
-                // Out of memory, for a moment. What was pushed cannot be taken back.
-                Err(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => pause(u64::MAX),
-                Err(_) => {
-                    *broken = true;
-                    break;
-                }
+        let left = hand_over(count, |left| {
+            let taken = self.enter(left as u32, 0, 0, 0);
+            if let Err(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) = taken {
+                pause(u64::MAX);
             }
-        }
+            taken
+        });
+        *broken = left > 0;
         count - left
     }
 
@@ -141,5 +154,39 @@ impl Uring {
     pub(super) unsafe fn close(&mut self) {
         // SAFETY: the caller's promise.
         unsafe { ManuallyDrop::drop(&mut self.ring) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handing_over_ends_whatever_the_kernel_answers() {
+        for errno in 0..4096 {
+            let mut calls = 0;
+            let refused = |_| {
+                calls += 1;
+                assert!(calls <= 2000, "{errno}: no end");
+                if errno == 0 { Ok(0) } else { Err(errno) }
+            };
+            assert_eq!(hand_over(5, refused), 5);
+            // A part, then nothing more.
+            let partly = |left| match left {
+                5 => Ok(3),
+                _ => Err(errno),
+            };
+            assert_eq!(hand_over(5, partly), 2);
+        }
+        let mut late = 0;
+        let slowly = |_| {
+            late += 1;
+            if late % 900 == 0 {
+                Ok(1)
+            } else {
+                Err(libc::EAGAIN)
+            }
+        };
+        assert_eq!(hand_over(3, slowly), 0);
     }
 }

@@ -125,7 +125,7 @@ impl Bounces {
 impl Finish for Bounces {
     fn finish(&self, number: u32, result: Result<usize, StoreError>) -> Result<usize, StoreError> {
         let ahead = Ahead(number);
-        let result = result.and_then(|_| self.unpack(ahead).map_err(StoreError));
+        let result = result.and_then(|_| self.unpack(ahead).map_err(StoreError::Io));
         self.give_up(ahead);
         result
     }
