@@ -175,8 +175,21 @@ impl Builder {
 
     /// Swaps to a device of the caller's, whose methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
+    ///
+    /// # Safety
+    /// The device answers a read of a slot with what was written there last, or with an
+    /// error; of the buffers that it is lent it writes to the part that it says it has
+    /// read, and to none after the read is over; each read that it starts is completed
+    /// once, by its own cookie; and it keeps the rules of the handler.
+    ///
+    /// ```compile_fail,E0133
+    /// use std::sync::Arc;
+    /// fn safe(device: Arc<dyn softfault_engine::swap::SwapDevice>) -> softfault::Builder {
+    ///     softfault::Engine::builder().swap_device(device)
+    /// }
+    /// ```
     #[doc(hidden)]
-    pub fn swap_device(mut self, device: Arc<dyn SwapDevice>) -> Self {
+    pub unsafe fn swap_device(mut self, device: Arc<dyn SwapDevice>) -> Self {
         self.swap = Swapping::Device(device);
         self
     }
@@ -383,8 +396,9 @@ impl Engine {
     ///
     /// # Safety
     /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
-    /// to the file. A page keeps what was in the file when it was read, until
-    /// it is evicted and read again.
+    /// to the file or truncates it, in this process too ([`truncate`](Self::truncate)).
+    /// A page keeps what was in the file when it was read, until it is evicted and read
+    /// again.
     pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
         unsafe { MmapOptions::new().map_with(self, file) }
@@ -408,8 +422,20 @@ impl Engine {
 
     /// Maps a store of the caller's, whose methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
+    ///
+    /// # Safety
+    /// As for [`map`](Self::map), of the store's bytes: what it answers for a page is the
+    /// same each time, as it may be asked again while somebody looks at the page. And as
+    /// for [`Builder::swap_device`], of the buffers, the cookies and the handler.
+    ///
+    /// ```compile_fail,E0133
+    /// use std::sync::Arc;
+    /// fn safe(engine: &softfault::Engine, store: Arc<dyn softfault_engine::Store>) {
+    ///     let _ = engine.map_store(store);
+    /// }
+    /// ```
     #[doc(hidden)]
-    pub fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
+    pub unsafe fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
         Mmap::of_store(self, store)
     }
 

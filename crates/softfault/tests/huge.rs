@@ -367,3 +367,37 @@ fn more_maps_than_a_block_of_the_table_has() {
     assert_eq!(map.stats(), softfault::HugeMapStats::default());
     touch(&map, 0);
 }
+
+/// Threads that write single bytes of the same words, and one that reads across them: no byte of another is lost.
+#[test]
+fn writers_of_one_word_keep_each_others_bytes() {
+    const WRITERS: usize = 3;
+    const BYTES: usize = 8 * 1024;
+    let memory = HugeMemory::builder().create(PAGE as u64).unwrap();
+    let map = memory.map().unwrap();
+    std::thread::scope(|scope| {
+        let map = &map;
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                for at in (writer..BYTES).step_by(WRITERS) {
+                    map.write_at(&[writer as u8 + 1], at).unwrap();
+                }
+            });
+        }
+        scope.spawn(move || {
+            let mut seen = vec![0; BYTES - 3];
+            for _ in 0..20 {
+                map.read_at(&mut seen, 3).unwrap();
+                for (at, byte) in (3..).zip(&seen) {
+                    let writer = (at % WRITERS) as u8 + 1;
+                    assert!([0, writer].contains(byte), "byte {at}");
+                }
+            }
+        });
+    });
+    let mut all = vec![0; BYTES];
+    map.read_at(&mut all, 0).unwrap();
+    for (at, byte) in all.iter().enumerate() {
+        assert_eq!(usize::from(*byte), at % WRITERS + 1, "byte {at}");
+    }
+}

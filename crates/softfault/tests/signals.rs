@@ -134,7 +134,8 @@ impl Store for Gate {
 #[test]
 fn all_signals_are_masked_in_the_handler_and_none_afterwards() {
     let gate = Gate::new(true);
-    let map = engine().map_store(gate.clone()).unwrap();
+    // SAFETY: the gate answers the same each time.
+    let map = unsafe { engine().map_store(gate.clone()) }.unwrap();
     let before = mask(libc::SIG_BLOCK, &[libc::SIGUSR2]);
     check(&map, 0);
     let after = mask(libc::SIG_UNBLOCK, &[libc::SIGUSR2]);
@@ -163,7 +164,8 @@ fn a_thread_that_waits_for_a_page_gets_its_signals_first() {
     install(libc::SIGUSR1, 0, count as *const () as usize);
     let gate = Gate::new(false);
     let engine = engine();
-    let map = engine.map_store(gate.clone()).unwrap();
+    // SAFETY: the gate answers the same each time.
+    let map = unsafe { engine.map_store(gate.clone()) }.unwrap();
     map.advise(Advice::Random).unwrap();
     std::thread::scope(|scope| {
         let (map, gate) = (&map, &gate);
@@ -200,7 +202,10 @@ fn sigint_ends_a_process_whose_threads_wait_in_faults() {
     // A job in the background of a script is started with SIGINT ignored.
     install(libc::SIGINT, 0, libc::SIG_DFL);
     let gate = Gate::new(false);
-    let map: &'static Mmap = Box::leak(Box::new(engine().map_store(gate.clone()).unwrap()));
+    // SAFETY: the gate answers the same each time.
+    let map: &'static Mmap = Box::leak(Box::new(
+        unsafe { engine().map_store(gate.clone()) }.unwrap(),
+    ));
     map.advise(Advice::Random).unwrap();
     for _ in 0..4 {
         std::thread::spawn(|| check(map, 10));
@@ -223,7 +228,10 @@ fn sigint_ends_a_thread_that_waits_in_a_pin() {
     // A job in the background of a script is started with SIGINT ignored.
     install(libc::SIGINT, 0, libc::SIG_DFL);
     let gate = Gate::new(false);
-    let map: &'static Mmap = Box::leak(Box::new(engine().map_store(gate.clone()).unwrap()));
+    // SAFETY: the gate answers the same each time.
+    let map: &'static Mmap = Box::leak(Box::new(
+        unsafe { engine().map_store(gate.clone()) }.unwrap(),
+    ));
     std::thread::spawn(|| check(map, 10));
     gate.wait_begun(1);
     let (tell, told) = std::sync::mpsc::channel();

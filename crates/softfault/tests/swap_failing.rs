@@ -54,7 +54,8 @@ impl Scene {
     fn over(soft: bool, slots: usize, pages: usize) -> Self {
         let device = Failing::new(slots);
         let builder = Engine::builder().memory(MEMORY).most_memory(MEMORY);
-        let builder = builder.swap_device(device.clone());
+        // SAFETY: it answers what was written, or an error.
+        let builder = unsafe { builder.swap_device(device.clone()) };
         let engine = match soft {
             true => Either::Soft(builder.build_soft().unwrap()),
             false => Either::Uffd(builder.build().unwrap()),

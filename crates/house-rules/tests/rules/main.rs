@@ -7,6 +7,7 @@
 mod dead_files;
 mod facade;
 mod orderings;
+mod shared_bytes;
 mod source;
 mod text;
 mod unsafe_code;
@@ -34,6 +35,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     facade::RULE,
     orderings::RULE,
+    shared_bytes::RULE,
     unsafe_code::SAYS_WHY,
     unsafe_code::IN_FEW_FILES,
     dead_files::RULE,

@@ -2,52 +2,27 @@
 
 use super::map::HugeMap;
 use crate::FaultError;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-const WORD: usize = size_of::<u64>();
 
 impl HugeMap {
-    /// Fills `buffer` from `offset` on. What others write meanwhile is seen, or not, or in part.
+    /// Fills `buffer` from `offset` on. What others write meanwhile is seen, or not, or in part: aligned
+    /// words of 8 bytes are read whole.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<(), FaultError> {
         let start = self.reach(offset, buffer.len())?;
-        let (mut at, end) = (0, buffer.len());
-        while at < end {
-            let addr = start + at;
-            if addr.is_multiple_of(WORD) && end - at >= WORD {
-                // SAFETY: within the map, aligned; all who write here do it atomically, or outside
-                // of what Rust has a say in.
-                let word = unsafe { (*(addr as *const AtomicU64)).load(Ordering::Relaxed) };
-                buffer[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
-                at += WORD;
-            } else {
-                // SAFETY: as above.
-                buffer[at] = unsafe { (*(addr as *const AtomicU8)).load(Ordering::Relaxed) };
-                at += 1;
-            }
-        }
+        // SAFETY: within the map, which begins and ends with whole words; all who write here do it by
+        // `write_at`, and so by words, or outside of what Rust has a say in. The buffer is ours alone.
+        unsafe { sync::bytes::load(start as *const u8, buffer.as_mut_ptr(), buffer.len()) };
         Ok(())
     }
 
-    /// Writes `bytes` from `offset` on. Others may see a part of it first.
+    /// Writes `bytes` from `offset` on. Others may see a part of it first: aligned words of 8 bytes are
+    /// written whole, and what others write to the rest of a word meanwhile stays.
     pub fn write_at(&self, bytes: &[u8], offset: usize) -> Result<(), FaultError> {
         if self.is_read_only() {
             return Err(FaultError::ReadOnly);
         }
         let start = self.reach(offset, bytes.len())?;
-        let (mut at, end) = (0, bytes.len());
-        while at < end {
-            let addr = start + at;
-            if let (0, Some(word)) = (addr % WORD, bytes[at..].first_chunk::<WORD>()) {
-                let word = u64::from_ne_bytes(*word);
-                // SAFETY: as in `read_at`, and the map may be written to.
-                unsafe { (*(addr as *const AtomicU64)).store(word, Ordering::Relaxed) };
-                at += WORD;
-            } else {
-                // SAFETY: as above.
-                unsafe { (*(addr as *const AtomicU8)).store(bytes[at], Ordering::Relaxed) };
-                at += 1;
-            }
-        }
+        // SAFETY: as in `read_at`, and the map may be written to.
+        unsafe { sync::bytes::store(bytes.as_ptr(), start as *mut u8, bytes.len()) };
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl HugeMap {
     /// All of it.
     ///
     /// # Safety
-    /// Nobody writes to it as long as the slice lives, in no process, and it is not truncated.
+    /// As long as the slice lives nobody writes to it, in no process, and it is neither truncated nor punched.
     pub unsafe fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped as long as this lives; the caller vouches for the rest.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.len()) }
@@ -111,8 +111,8 @@ impl HugeMap {
     /// All of it, to write to.
     ///
     /// # Safety
-    /// Nobody reads it or writes to it as long as the slice lives, in no process, and it is not truncated; and the
-    /// map is not for reading only.
+    /// As long as the slice lives nobody reads it or writes to it, in no process, and it is neither truncated nor
+    /// punched; and the map is not for reading only.
     #[allow(clippy::mut_from_ref)] // What is shared is not borrowed.
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
