@@ -106,6 +106,7 @@ pub mod soft;
 mod stats;
 pub mod store;
 mod swap;
+mod table;
 mod uffd;
 
 pub use advice::{Advice, UncheckedAdvice};

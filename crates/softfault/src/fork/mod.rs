@@ -37,7 +37,7 @@ pub(crate) use memory::Memory;
 pub(crate) use own::Own;
 pub(crate) use registry::{forget_engine, know_engine};
 
-use crate::huge;
+use crate::{huge, table};
 use held::Held;
 use std::cell::Cell;
 use std::sync::Once;
@@ -70,6 +70,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     Born::another();
+    table::fork_child();
     huge::fork_child();
     if let Some(held) = HELD.take() {
         child::begin(held);

@@ -1,0 +1,164 @@
+//! A descriptor in the table.
+
+use super::identity::{self, Identity, identity_of};
+use super::known::{self, PIDFD_THREAD};
+use super::raw;
+use super::server::Table;
+use core::ffi::c_long;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A number in the table. No close of the program reaches it; dropping it closes it
+/// there, which is not the process's close: its POSIX locks stay.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    /// Immutable.
+    number: i32,
+    /// Immutable. Which table.
+    generation: u32,
+}
+
+/// The least number that is taken in the program's table: the first three mean something.
+const LEAST: i32 = 3;
+
+impl Guarded {
+    /// Makes a descriptor by a system call in the table. The error is an errno.
+    ///
+    /// # Safety
+    /// The call answers a new descriptor, and takes these arguments.
+    pub(crate) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
+        let table = Table::start()?;
+        // SAFETY: the caller's promise.
+        let made = unsafe { table.run(number, &args) }?;
+        Ok(Self {
+            number: made as i32,
+            generation: table.generation(),
+        })
+    }
+
+    /// Another number, in the table, of what the caller has open. The caller may close
+    /// his. The error is an errno; `ENOSYS` or `EPERM` where the kernel refuses it.
+    pub(crate) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
+        let table = Table::start()?;
+        // SAFETY: only ask.
+        let (thread, process) = unsafe {
+            (
+                raw::call(libc::SYS_gettid, &[0; 6]) as usize,
+                raw::call(libc::SYS_getpid, &[0; 6]) as usize,
+            )
+        };
+        let open = |id, flags| {
+            // SAFETY: makes a descriptor, of numbers.
+            unsafe { Self::open(libc::SYS_pidfd_open, [id, flags, 0, 0, 0, 0]) }
+        };
+        // Before Linux 6.9 by the first thread, which has the same table but in programs
+        // that took pains.
+        let caller = open(thread, PIDFD_THREAD).or_else(|_| open(process, 0))?;
+        let number = of.as_raw_fd() as usize;
+        // SAFETY: makes a descriptor, of numbers.
+        let made = unsafe { caller.call(libc::SYS_pidfd_getfd, [number, 0, 0, 0, 0]) }?;
+        let made = Self {
+            number: made as i32,
+            generation: table.generation(),
+        };
+        match made.identity()? == identity_of(of.as_raw_fd())? {
+            true => Ok(made),
+            false => Err(libc::EBADF),
+        }
+    }
+
+    /// A system call in the table, with this descriptor as its first argument. The error
+    /// is an errno: EBADF in a child of fork, of what its parent has.
+    ///
+    /// # Safety
+    /// The call takes these arguments behind a descriptor, which it does not close; what
+    /// they point to lives until it returns.
+    pub(crate) unsafe fn call(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+        let [a, b, c, d, e] = args;
+        let args = [self.number as usize, a, b, c, d, e];
+        // SAFETY: the caller's promise.
+        unsafe { self.run(number, args) }
+    }
+
+    /// A system call in the table. Elsewhere than in the first argument, this descriptor
+    /// is [`number`](Self::number).
+    ///
+    /// # Safety
+    /// As of [`call`](Self::call).
+    pub(crate) unsafe fn run(&self, number: c_long, args: [usize; 6]) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        unsafe { Table::of(self.generation)?.run(number, &args) }
+    }
+
+    /// What it is called in the table.
+    pub(crate) fn number(&self) -> i32 {
+        self.number
+    }
+
+    /// A number of it in the calling thread's own table, closed by exec. It is the
+    /// program's as much as ours: any close may reach it. The error is an errno, where the
+    /// kernel refuses (before Linux 6.9), or there is no number left.
+    pub(crate) fn borrow_number(&self) -> Result<OwnedFd, i32> {
+        let table = Table::of(self.generation)?;
+        // A child that shares memory only: its number would be taken for the parent's.
+        if !table.is_of_this_process() {
+            return Err(libc::EBADF);
+        }
+        let identity = self.identity()?;
+        let _blocked = raw::Blocked::all();
+        let _borrowing = table.borrowing.lock();
+        let mut server = known::server();
+        for again in [true, false] {
+            let from = [server as usize, self.number as usize, 0, 0, 0, 0];
+            // SAFETY: makes a descriptor, of numbers.
+            match unsafe { own(libc::SYS_pidfd_getfd, from) } {
+                Ok(fd) if identity_of(fd.as_raw_fd()) == Ok(identity) => return above(fd),
+                Err(errno) if !again => return Err(errno),
+                _ if !again => return Err(libc::EBADF),
+                _ => {}
+            }
+            // It was closed, or the number is another file's.
+            let fresh = [table.server() as usize, PIDFD_THREAD, 0, 0, 0, 0];
+            // SAFETY: makes a descriptor, of numbers.
+            let fresh = unsafe { own(libc::SYS_pidfd_open, fresh) }?;
+            server = known::set_server(above(fresh)?);
+        }
+        Err(libc::EBADF)
+    }
+
+    /// Which file it is.
+    pub(super) fn identity(&self) -> Result<Identity, i32> {
+        identity::by(|args| {
+            // SAFETY: fills the structure.
+            unsafe { self.call(libc::SYS_fstat, args) }
+        })
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the number any more. In a child it means nothing.
+        let _ = unsafe { self.call(libc::SYS_close, [0; 5]) };
+    }
+}
+
+/// A call that makes a descriptor in the calling thread's table.
+///
+/// # Safety
+/// The call answers a new descriptor, and takes these arguments.
+pub(super) unsafe fn own(number: c_long, args: [usize; 6]) -> Result<OwnedFd, i32> {
+    // SAFETY: the caller's promise.
+    let made = raw::answered(unsafe { raw::call(number, &args) })?;
+    // SAFETY: just made.
+    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+}
+
+/// The same, by a number that is none of the first three.
+fn above(fd: OwnedFd) -> Result<OwnedFd, i32> {
+    if fd.as_raw_fd() >= LEAST {
+        return Ok(fd);
+    }
+    let how = [libc::F_DUPFD_CLOEXEC as usize, LEAST as usize];
+    let args = [fd.as_raw_fd() as usize, how[0], how[1], 0, 0, 0];
+    // SAFETY: makes a descriptor, of numbers.
+    unsafe { own(libc::SYS_fcntl, args) }
+}

@@ -1,0 +1,33 @@
+//! Which file a number stands for.
+
+use super::raw;
+use core::mem::MaybeUninit;
+
+/// A file, as fstat(2) tells it from others. Each userfaultfd, ring, pipe and pidfd has
+/// an inode of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+/// Of a number of the calling thread's table. The error is an errno.
+pub(super) fn identity_of(fd: i32) -> Result<Identity, i32> {
+    by(|[stat, ..]| {
+        let args = [fd as usize, stat, 0, 0, 0, 0];
+        // SAFETY: fills the structure.
+        raw::answered(unsafe { raw::call(libc::SYS_fstat, &args) })
+    })
+}
+
+/// By a call of fstat(2) that has these arguments behind the descriptor.
+pub(super) fn by(fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>) -> Result<Identity, i32> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+    // SAFETY: zeros are valid, and so is what the kernel has put there.
+    let stat = unsafe { stat.assume_init_ref() };
+    Ok(Identity {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+    })
+}

@@ -1,0 +1,60 @@
+//! Descriptors that no close of the program reaches.
+//!
+//! A program may close descriptors that it does not know: `closefrom(3)` before it
+//! executes another, a loop when it becomes a daemon, `dup2` over a number that it takes
+//! for free. The last close of a userfaultfd takes its windows' registration away, and
+//! missing pages become zeros. So what must stay open is open in a *table of its own*,
+//! which a thread of ours has, the *server*. It does nothing but system calls for others.
+//!
+//! ```text
+//!   the process                                  the server
+//!   table of descriptors                         table of descriptors
+//!     0 1 2   the program's                        0   userfaultfd   Guarded
+//!     3       userfaultfd  ◄── pidfd_getfd ──────  1   pagemap       Guarded
+//!     4 ...   the program's                        ...
+//!      ▲                                            ▲
+//!   Working: calls by its number, which may      Guarded::call: asks the server, by
+//!   mean something else by now; then it gets     a word of memory and a futex
+//!   another, or asks the server
+//! ```
+//!
+//! The server shares all but the table with the process, so pointers mean the same, and
+//! what it opens is the process's. It is a thread of the kernel's and not one of libc's:
+//! it is counted by nobody, and `exit`, `exec` and signals treat the process as if it
+//! were not there. What shows: a thread more in `/proc/self/task`, and what only
+//! processes of one thread may do (`unshare(CLONE_NEWUSER)`, `setns` to a user or mount
+//! namespace) is refused. It keeps the credentials of the thread that built the first
+//! engine, as no libc tells it of `setuid`: so only calls on what it has, and opening
+//! what is the process's own, are for it.
+//!
+//! A child of fork has no server: what was guarded is its parent's, and every call says
+//! EBADF. It starts its own when it needs one. A child that shares the memory (vfork) asks
+//! its parent's.
+//!
+//! Where no thread can be started (RLIMIT_NPROC, a filter for system calls), there is no
+//! table: descriptors are plain ones, and a program must not close those it does not know.
+
+mod guarded;
+mod identity;
+mod known;
+mod raw;
+mod server;
+#[cfg(test)]
+mod tests;
+mod working;
+
+pub(crate) use guarded::Guarded;
+pub(crate) use known::fork_child;
+pub(crate) use working::Working;
+
+/// Lets so many calls run in the table at a time (4 at most).
+pub(crate) fn want(servers: usize) {
+    if let Ok(table) = server::Table::start() {
+        table.want(servers);
+    }
+}
+
+/// Why this process has no table, if it has none: an errno. Starts it.
+pub(crate) fn refused() -> Option<i32> {
+    server::Table::start().err()
+}

@@ -1,0 +1,324 @@
+//! The threads that have the table, and how they are asked.
+//!
+//! One request at a time for each server:
+//!
+//! ```text
+//!   state      who changes it, and what has been written before    who sleeps
+//!   IDLE       the server (the answer); nobody at first            the server
+//!     │ the caller, who has `taken`: number and arguments
+//!   REQUESTED                                                      the caller
+//!     │ the server: the answer
+//!   IDLE
+//! ```
+//!
+//! All of it lies in pages that a child of fork sees as zeros, which mean: no table.
+
+use super::raw::{self, Blocked};
+use core::cell::UnsafeCell;
+use core::ffi::c_long;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::Mutex;
+
+/// Servers of one table, at most.
+pub(super) const SERVERS: usize = 4;
+/// A server's stack; below it a page that is never there.
+const STACK: usize = 4 * PAGE_SIZE;
+
+const IDLE: u32 = 0;
+const REQUESTED: u32 = 1;
+
+/// One server. Zeros are one that there is not.
+struct Server {
+    /// Who may ask it.
+    taken: Mutex<()>,
+    /// [`IDLE`] or [`REQUESTED`].
+    state: AtomicU32,
+    /// Protected by `state`.
+    request: UnsafeCell<Request>,
+    /// The kernel's number of the thread; the kernel makes it zero when it ends.
+    id: AtomicU32,
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    number: c_long,
+    args: [usize; 6],
+    answer: isize,
+}
+
+/// A process's table and its servers. Zeros are none.
+pub(super) struct Table {
+    /// Whoever starts a server.
+    starting: Mutex<()>,
+    /// Which table this is of all that this process and those above it had; zero as
+    /// long as there is none. Written under `starting`.
+    generation: AtomicU32,
+    /// The process. Written before `generation`.
+    process: AtomicI32,
+    /// Servers that have been started: the first of `servers`. Written under `starting`.
+    started: AtomicU32,
+    /// Whom to wait for if all are busy.
+    next: AtomicU32,
+    /// Whoever takes a number for the program's table.
+    pub(super) borrowing: Mutex<()>,
+    servers: [Server; SERVERS],
+}
+
+// SAFETY: requests are protected by `taken` and `state`; all else is atomic.
+unsafe impl Sync for Table {}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
+/// Tables that this process and those above it had. A child goes on counting.
+static GENERATIONS: AtomicU32 = AtomicU32::new(0);
+/// The errno with which the kernel refused a table to a thread that it had let us start:
+/// it would again.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
+
+impl Table {
+    /// The memory for it; `None` if none was ever asked for.
+    fn here() -> Option<&'static Self> {
+        // Acquire pairs with the Release in `place`.
+        // SAFETY: null, or mapped for ever. Zeros are valid.
+        unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn place() -> Result<&'static Self, i32> {
+        if let Some(table) = Self::here() {
+            return Ok(table);
+        }
+        let bytes = size_of::<Self>().next_multiple_of(PAGE_SIZE);
+        let fresh = map(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+        advise(fresh, bytes, libc::MADV_WIPEONFORK)?;
+        let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        let null = core::ptr::null_mut();
+        let placed = TABLE.compare_exchange(null, fresh as *mut Self, set, failed);
+        if placed.is_err() {
+            // SAFETY: just mapped, and nobody knows it.
+            unsafe { raw::call(libc::SYS_munmap, &[fresh, bytes, 0, 0, 0, 0]) };
+        }
+        Self::here().ok_or(libc::ENOMEM)
+    }
+
+    /// This process's, with a server at least. The error is an errno.
+    pub(super) fn start() -> Result<&'static Self, i32> {
+        let table = Self::place()?;
+        // Acquire pairs with the Release below.
+        if table.generation.load(Ordering::Acquire) != 0 {
+            return Ok(table);
+        }
+        let _blocked = Blocked::all();
+        let _starting = table.starting.lock();
+        if table.generation.load(Ordering::Acquire) != 0 {
+            return Ok(table);
+        }
+        match REFUSED.load(Ordering::Relaxed) {
+            0 => {}
+            errno => return Err(errno),
+        }
+        table.start_first()?;
+        // SAFETY: only asks.
+        let process = unsafe { raw::call(libc::SYS_getpid, &[0; 6]) };
+        table.process.store(process as i32, Ordering::Relaxed);
+        table.started.store(1, Ordering::Relaxed);
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        table.generation.store(generation.max(1), Ordering::Release);
+        Ok(table)
+    }
+
+    /// The one in which something of this generation is, if this process has it.
+    pub(super) fn of(generation: u32) -> Result<&'static Self, i32> {
+        let is = |table: &&Self| table.generation.load(Ordering::Acquire) == generation;
+        Self::here().filter(is).ok_or(libc::EBADF)
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// True in the process itself: false in a child that shares its memory (vfork) and
+    /// has descriptors of its own.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        // SAFETY: only asks.
+        let process = unsafe { raw::call(libc::SYS_getpid, &[0; 6]) };
+        self.process.load(Ordering::Relaxed) as isize == process
+    }
+
+    /// The kernel's number of a server: by it the table is found.
+    pub(super) fn server(&self) -> u32 {
+        self.servers[0].id.load(Ordering::Relaxed)
+    }
+
+    fn start_first(&self) -> Result<(), i32> {
+        let server = &self.servers[0];
+        let stack = stack()?;
+        let argument = core::ptr::from_ref(server) as usize;
+        // SAFETY: a new stack; `serve` uses no thread-local storage; the servers are
+        // there for ever.
+        let id = unsafe { raw::thread(stack, serve, argument, server.id.as_ptr() as usize) };
+        raw::answered(id)?;
+        // It does not inherit a single descriptor: none has to be closed, which programs
+        // and devices could notice.
+        const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
+        let all = [0, u32::MAX as usize, CLOSE_RANGE_UNSHARE, 0, 0, 0];
+        let _taken = server.taken.lock();
+        // SAFETY: no memory is involved.
+        let apart = unsafe { server.run(libc::SYS_close_range, &all) };
+        if let Err(errno) = apart {
+            REFUSED.store(errno, Ordering::Relaxed);
+            // SAFETY: the thread ends and answers no more.
+            unsafe { server.request(libc::SYS_exit, &[0; 6]) };
+            return Err(errno);
+        }
+        server.set_name();
+        Ok(())
+    }
+
+    /// Lets up to so many requests be served at a time. Where there can be no more
+    /// servers, they wait for each other.
+    pub(super) fn want(&self, servers: usize) {
+        let _blocked = Blocked::all();
+        let _starting = self.starting.lock();
+        let started = self.started.load(Ordering::Relaxed) as usize;
+        for new in started..servers.min(SERVERS) {
+            let Ok(stack) = stack() else { return };
+            let server = &self.servers[new];
+            let argument = core::ptr::from_ref(server) as usize;
+            let id = server.id.as_ptr() as usize;
+            // SAFETY: as for the first one.
+            let made = unsafe { self.run(START, &[stack, argument, id, 0, 0, 0]) };
+            if made.is_err() {
+                return;
+            }
+            {
+                let _taken = server.taken.lock();
+                server.set_name();
+            }
+            // Release pairs with the Acquire in `run`.
+            self.started.store(new as u32 + 1, Ordering::Release);
+        }
+    }
+
+    /// A system call in the table.
+    ///
+    /// # Safety
+    /// The arguments are what this call takes, and live until it returns.
+    pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
+        let _blocked = Blocked::all();
+        let started = self.started.load(Ordering::Acquire).max(1) as usize;
+        let servers = &self.servers[..started];
+        let free = |server: &'static Server| Some((server.taken.try_lock()?, server));
+        // SAFETY: the table is there for ever.
+        let servers: &'static [Server] = unsafe { &*core::ptr::from_ref(servers) };
+        let (_taken, server) = servers.iter().find_map(free).unwrap_or_else(|| {
+            let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+            let server = &servers[next % started];
+            (server.taken.lock(), server)
+        });
+        // SAFETY: the caller's promise.
+        unsafe { server.run(number, args) }
+    }
+}
+
+/// A request to start another server: stack, server, where its number goes.
+const START: c_long = -1;
+
+impl Server {
+    /// # Safety
+    /// As of [`Table::run`]; `taken` is held.
+    unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
+        // A filter of the program's may end a thread for a system call.
+        if self.id.load(Ordering::Acquire) == 0 {
+            return Err(libc::ESRCH);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.request(number, args) };
+        // Acquire pairs with the Release in `serve`.
+        while self.state.load(Ordering::Acquire) == REQUESTED {
+            raw::wait(&self.state, REQUESTED, true);
+            if self.id.load(Ordering::Acquire) == 0 {
+                return Err(libc::ESRCH);
+            }
+        }
+        // SAFETY: idle, and `taken` is held.
+        raw::answered(unsafe { (*self.request.get()).answer })
+    }
+
+    /// # Safety
+    /// As of [`Table::run`]; `taken` is held.
+    unsafe fn request(&self, number: c_long, args: &[usize; 6]) {
+        let request = Request {
+            number,
+            args: *args,
+            answer: 0,
+        };
+        // SAFETY: idle, and `taken` is held: nobody else looks.
+        unsafe { *self.request.get() = request };
+        // Release pairs with the Acquire in `serve`.
+        self.state.store(REQUESTED, Ordering::Release);
+        raw::wake(&self.state);
+    }
+
+    /// Its name, as `ps` shows it.
+    fn set_name(&self) {
+        let name = c"softfault".as_ptr() as usize;
+        let args = [libc::PR_SET_NAME as usize, name, 0, 0, 0, 0];
+        // SAFETY: a string that ends in zero; `taken` is held.
+        let _ = unsafe { self.run(libc::SYS_prctl, &args) };
+    }
+}
+
+/// What a server does, for ever. It has no thread-local storage of its own and calls
+/// nothing of libc's; it does not panic.
+extern "C" fn serve(server: usize) -> ! {
+    // SAFETY: the servers are there for ever.
+    let server = unsafe { &*(server as *const Server) };
+    loop {
+        // Acquire pairs with the Release in `request`.
+        if server.state.load(Ordering::Acquire) != REQUESTED {
+            raw::wait(&server.state, IDLE, false);
+            continue;
+        }
+        let request = server.request.get();
+        // SAFETY: requested: whoever asked waits and does not look. The caller vouches
+        // for the call's arguments.
+        unsafe {
+            let args = &(*request).args;
+            (*request).answer = match (*request).number {
+                START => raw::thread(args[0], serve, args[1], args[2]),
+                number => raw::call(number, args),
+            };
+        }
+        // Release pairs with the Acquire in `run`.
+        server.state.store(IDLE, Ordering::Release);
+        raw::wake(&server.state);
+    }
+}
+
+/// A new stack: its end.
+fn stack() -> Result<usize, i32> {
+    let bytes = PAGE_SIZE + STACK;
+    let start = map(bytes, libc::PROT_NONE)?;
+    let writable = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: a part of what was just mapped.
+    let allowed = unsafe {
+        let args = [start + PAGE_SIZE, STACK, writable, 0, 0, 0];
+        raw::call(libc::SYS_mprotect, &args)
+    };
+    raw::answered(allowed)?;
+    advise(start, bytes, libc::MADV_DONTFORK)?;
+    Ok(start + bytes)
+}
+
+fn map(bytes: usize, protection: i32) -> Result<usize, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let args = [0, bytes, protection as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    raw::answered(unsafe { raw::call(libc::SYS_mmap, &args) })
+}
+
+fn advise(start: usize, bytes: usize, advice: i32) -> Result<(), i32> {
+    let args = [start, bytes, advice as usize, 0, 0, 0];
+    // SAFETY: advice about what was just mapped.
+    raw::answered(unsafe { raw::call(libc::SYS_madvise, &args) }).map(drop)
+}

@@ -1,0 +1,223 @@
+//! What the program may do to numbers, each time in a process of its own.
+
+use super::identity::identity_of;
+use super::{Guarded, Working};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Runs `child` in a child; its number is the answer, 0 if all is well.
+#[track_caller]
+fn forked(child: impl FnOnce() -> i32) {
+    // SAFETY: the child does system calls and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a child that hangs is killed.
+        unsafe { libc::alarm(60) };
+        let answer = child();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(answer) };
+    }
+    let mut status = 0;
+    // SAFETY: fills the status.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status >> 8, 0, "the child's line; status {status:#x}");
+    assert_eq!(status, 0, "a signal");
+}
+
+/// The line at which a child found something wrong.
+macro_rules! check {
+    ($holds:expr) => {
+        if !$holds {
+            return line!() as i32 % 255 + 1;
+        }
+    };
+}
+
+fn memfd() -> [usize; 6] {
+    [c"table".as_ptr() as usize, 1, 0, 0, 0, 0]
+}
+
+fn guarded() -> Guarded {
+    // SAFETY: makes a descriptor.
+    unsafe { Guarded::open(libc::SYS_memfd_create, memfd()) }.unwrap()
+}
+
+fn working() -> Working {
+    // SAFETY: makes a descriptor.
+    unsafe { Working::open(libc::SYS_memfd_create, memfd()) }.unwrap()
+}
+
+fn write(of: &Working, byte: u8) -> Result<usize, i32> {
+    let bytes = [byte; 8];
+    // SAFETY: bytes to be written, at 0.
+    unsafe { of.call_known(libc::SYS_pwrite64, [bytes.as_ptr() as usize, 8, 0, 0, 0]) }
+}
+
+fn read(of: &Working) -> Result<u8, i32> {
+    let mut byte = 0_u8;
+    let args = [core::ptr::from_mut(&mut byte) as usize, 1, 0, 0, 0];
+    // SAFETY: room for a byte.
+    unsafe { of.call_known(libc::SYS_pread64, args) }.map(|_| byte)
+}
+
+fn close_all() {
+    // SAFETY: what a program may do.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+}
+
+fn open_now() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn what_is_guarded_outlives_every_close() {
+    forked(|| {
+        let guarded = guarded();
+        let working = working();
+        check!(working.is_guarded() && write(&working, 7) == Ok(8));
+        for _ in 0..3 {
+            close_all();
+            check!(read(&working) == Ok(7));
+        }
+        close_all();
+        check!(guarded.borrow_number().is_ok());
+        // It keeps what it gets.
+        check!(read(&working) == Ok(7));
+        let before = open_now();
+        check!((0..100).all(|_| read(&working) == Ok(7)));
+        check!(open_now() == before);
+        0
+    });
+}
+
+#[test]
+fn another_file_at_the_number_is_not_touched() {
+    forked(|| {
+        let working = working();
+        check!(write(&working, 7) == Ok(8));
+        for _ in 0..3 {
+            let Some(number) = working.number() else {
+                return 1;
+            };
+            // SAFETY: makes a file, and puts it over ours.
+            let other = unsafe {
+                let other = libc::memfd_create(c"other".as_ptr(), 0);
+                libc::dup2(other, number);
+                OwnedFd::from_raw_fd(other)
+            };
+            check!(write(&working, 8) == Ok(8) && read(&working) == Ok(8));
+            // SAFETY: only asks.
+            let bytes = unsafe { libc::lseek(other.as_raw_fd(), 0, libc::SEEK_END) };
+            check!(bytes == 0);
+            // Dropping ours leaves the program's number alone.
+            drop(other);
+            check!(identity_of(number).is_ok());
+        }
+        let taken = working.number();
+        drop(working);
+        check!(taken.is_some_and(|fd| identity_of(fd).is_err()));
+        0
+    });
+}
+
+#[test]
+fn without_a_number_left_the_table_serves() {
+    forked(|| {
+        let working = working();
+        check!(write(&working, 7) == Ok(8));
+        close_all();
+        let none = libc::rlimit {
+            rlim_cur: 3,
+            rlim_max: 3,
+        };
+        // SAFETY: the limit of a child that ends.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
+        check!(working.number().is_none());
+        check!(read(&working) == Ok(7) && write(&working, 9) == Ok(8));
+        check!(read(&working) == Ok(9));
+        0
+    });
+}
+
+#[test]
+fn a_child_has_nothing_of_its_parents() {
+    forked(|| {
+        let working = working();
+        let guarded = guarded();
+        check!(write(&working, 7) == Ok(8));
+        let number = working.number();
+        forked(|| {
+            super::fork_child();
+            working.close();
+            check!(number.is_some_and(|fd| identity_of(fd).is_err()));
+            check!(read(&working) == Err(libc::EBADF));
+            check!(guarded.borrow_number().is_err());
+            // Its own table, in which numbers begin anew.
+            let own = self::working();
+            check!(write(&own, 1) == Ok(8));
+            // SAFETY: not used again in this process.
+            unsafe {
+                drop(core::ptr::read(&guarded));
+                drop(core::ptr::read(&working));
+            }
+            close_all();
+            check!(read(&own) == Ok(1));
+            0
+        });
+        check!(read(&working) == Ok(7));
+        0
+    });
+}
+
+#[test]
+fn several_servers_serve_at_a_time() {
+    forked(|| {
+        let guarded = guarded();
+        super::want(4);
+        let blocked: Vec<_> = (0..3)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    // SAFETY: sleeps: a pipe that nobody writes to, in the table.
+                    let pipe = unsafe { Guarded::open(libc::SYS_eventfd2, [0; 6]) }.unwrap();
+                    let mut word = 0_u64;
+                    let args = [core::ptr::from_mut(&mut word) as usize, 8, 0, 0, 0];
+                    // SAFETY: room for eight bytes.
+                    let _ = unsafe { pipe.call(libc::SYS_read, args) };
+                })
+            })
+            .collect();
+        // SAFETY: time for them to get there.
+        unsafe { libc::usleep(100_000) };
+        check!((0..1000).all(|_| guarded.identity().is_ok()));
+        check!(blocked.iter().all(|thread| !thread.is_finished()));
+        0
+    });
+}
+
+#[test]
+fn a_thread_with_its_own_table_has_its_own_number() {
+    forked(|| {
+        let working = working();
+        check!(write(&working, 7) == Ok(8));
+        let fine = std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                // SAFETY: this thread's table is its own from here on.
+                unsafe { libc::unshare(libc::CLONE_FILES) };
+                close_all();
+                let taken = read(&working);
+                let open = open_here();
+                let again = (0..100).all(|_| read(&working) == Ok(7));
+                taken == Ok(7) && again && open == open_here()
+            });
+            there.join().unwrap()
+        });
+        check!(fine);
+        let before = open_now();
+        check!((0..100).all(|_| read(&working) == Ok(7)));
+        check!(open_now() == before);
+        0
+    });
+}
+
+fn open_here() -> usize {
+    std::fs::read_dir("/proc/thread-self/fd").unwrap().count()
+}
