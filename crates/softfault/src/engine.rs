@@ -1,6 +1,5 @@
 //! An engine: a budget, and the maps under it.
 
-use crate::error;
 use crate::files::Files;
 use crate::fork::{self, Born, Current};
 use crate::frames::AnonymousFrames;
@@ -10,6 +9,7 @@ use crate::stats::Stats;
 use crate::store::{QueueKind, Rings, Unavailable};
 use crate::swap::{Swapped, Swapping};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
+use crate::{environment, error, exit_stats};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeOptions, OnTruncate};
 use softfault_engine::mm::AddressSpace;
@@ -333,6 +333,7 @@ impl Builder {
         let node = Node::new(budget, mmu, Arc::new(frames), clock, options);
         let node = node.map_err(error::budget)?;
         node.enlist();
+        exit_stats::made(&node);
         Ok(Managed {
             node,
             space,
@@ -348,6 +349,7 @@ const RING_ENTRIES: usize = 256;
 
 impl Drop for Managed {
     fn drop(&mut self) {
+        exit_stats::gone(self);
         self.node.delist();
     }
 }
@@ -370,25 +372,17 @@ impl Engine {
 
     /// The engine behind [`Mmap::map`] and [`MmapOptions::map`]: made at first
     /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
-    /// with K, M or G behind it), and with swap in the directory that
-    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon.
+    /// with K, M, G or T behind it), and with swap in the directory that
+    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon. Where
+    /// these say something that cannot be, that is the error, and once a line on
+    /// the standard error.
     pub fn process_default() -> io::Result<&'static Engine> {
         static DEFAULT: OnceLock<Engine> = OnceLock::new();
         if let Some(engine) = DEFAULT.get() {
             return Ok(engine);
         }
-        let mut builder = Self::builder();
-        if let Ok(text) = std::env::var("SOFTFAULT_MEMORY") {
-            let bytes = crate::machine::parse_bytes(&text).ok_or_else(|| {
-                let message = format!("SOFTFAULT_MEMORY: not a size: {text:?}");
-                io::Error::new(io::ErrorKind::InvalidInput, message)
-            })?;
-            builder = builder.memory(bytes);
-        }
-        if let Ok(text) = std::env::var("SOFTFAULT_SWAP") {
-            builder = builder.swap(Swap::parse(&text)?);
-        }
-        let engine = builder.build()?;
+        let builder = environment::apply(Self::builder())?;
+        let engine = builder.build().map_err(environment::tell)?;
         Ok(DEFAULT.get_or_init(|| engine))
     }
 

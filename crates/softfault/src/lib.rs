@@ -32,6 +32,11 @@
 //! [`Builder::policies`] switches it back to what Linux did before the series
 //! of patches that it follows, for measuring.
 //!
+//! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget), `SOFTFAULT_SWAP` (a
+//! directory, and a size after a colon). What it cannot mean is the error of the map, and once a line on the
+//! standard error. `SOFTFAULT_STATS=1` prints at exit what all engines of the process have served, in lines
+//! of `softfault-stats: name=count`.
+//!
 //! # What is different from mmap
 //!
 //! - **System calls.** `write(fd, &map[..])` on a part that is not in memory
@@ -88,7 +93,9 @@
 
 mod advice;
 mod engine;
+mod environment;
 mod error;
+mod exit_stats;
 mod fault_in;
 mod files;
 mod fork;

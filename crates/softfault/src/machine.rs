@@ -82,7 +82,8 @@ pub(crate) fn parse_bytes(text: &str) -> Option<usize> {
         'T' => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
-    number.parse::<usize>().ok()?.checked_mul(1 << shift)
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    (digits.then(|| number.parse::<usize>().ok())?)?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ const MORE: u64 = 1024;
 
 /// Makes the child's own of everything, and lets go of what was held.
 pub(super) fn begin(mut held: Held) {
+    crate::exit_stats::forked();
     if let Some(writing) = held.writing.take() {
         writing.keep_in_child();
     }

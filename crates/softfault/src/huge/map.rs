@@ -49,6 +49,7 @@ impl HugeMap {
         }
         map::check_handlers(options.trust_handlers, &masked)?;
         fork::watch();
+        crate::exit_stats::watch();
         let reserves = memory.backing() == HugeBacking::Hugetlb && !options.no_reserve;
         let place = place(memory, offset, bytes, options)?;
         let (alias, own_alias) = memory.alias(offset, bytes)?;

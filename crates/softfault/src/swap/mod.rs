@@ -108,28 +108,6 @@ impl Swap {
         SwapFile::create_alone(&self.dir, bytes, self.compression, rings)
     }
 
-    /// `dir` or `dir:size`, as in `SOFTFAULT_SWAP`.
-    pub(crate) fn parse(text: &str) -> io::Result<Self> {
-        let (dir, bytes) = match text.rsplit_once(':') {
-            Some((dir, size)) => match crate::machine::parse_bytes(size) {
-                Some(bytes) => (dir, Some(bytes as u64)),
-                None => {
-                    let message = format!("SOFTFAULT_SWAP: not a size: {size:?}");
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-                }
-            },
-            None => (text, None),
-        };
-        if dir.is_empty() {
-            let message = "SOFTFAULT_SWAP: names no directory";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        Ok(Self {
-            bytes,
-            ..Self::in_dir(dir)
-        })
-    }
-
     /// Bytes for an engine whose budget is `memory`: whole pages, and what a
     /// file may have.
     fn bytes_for(&self, memory: usize) -> io::Result<u64> {
@@ -139,6 +117,12 @@ impl Swap {
             None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY).min(most),
         };
         let wrong = |kind, what| Err(self.error(io::Error::new(kind, what)));
+        if self.dir.as_os_str().is_empty() {
+            return wrong(
+                io::ErrorKind::InvalidInput,
+                "there is no directory of no name",
+            );
+        }
         match pages {
             0 => wrong(io::ErrorKind::InvalidInput, "has room for no page"),
             // Else the first write would raise SIGXFSZ.
@@ -152,7 +136,9 @@ impl Swap {
 
     /// `error`, with where it happened.
     fn error(&self, error: io::Error) -> io::Error {
-        let message = format!("swap in {}: {error}", self.dir.display());
+        // In one line, whatever the name has in it.
+        let dir = self.dir.display().to_string();
+        let message = format!("swap in {}: {error}", dir.escape_debug());
         io::Error::new(error.kind(), message)
     }
 }
@@ -215,16 +201,6 @@ fn file_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_directory_and_a_size() {
-        let parsed = |text| Swap::parse(text).unwrap();
-        assert_eq!(parsed("/swap"), Swap::in_dir("/swap"));
-        assert_eq!(parsed("/a:b:2G"), Swap::in_dir("/a:b").bytes(2 << 30));
-        for wrong in ["", ":1G", "/swap:", "/swap:lots"] {
-            assert!(Swap::parse(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn four_times_the_budget_unless_told() {

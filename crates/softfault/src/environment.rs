@@ -1,0 +1,185 @@
+//! What the environment says to a program that does not: the settings of the default engine.
+//!
+//! | variable | value |
+//! |---|---|
+//! | `SOFTFAULT_MEMORY` | its budget: bytes, or a number with K, M, G or T behind it |
+//! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
+//! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
+//!
+//! A value that cannot be used fails the map, and is told once on the standard error: many programs
+//! read a file that they cannot map, and say nothing.
+
+use crate::{Builder, LEAST_MEMORY, Swap};
+use core::fmt::Display;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::env::var_os;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+const MEMORY: &str = "SOFTFAULT_MEMORY";
+const SWAP: &str = "SOFTFAULT_SWAP";
+const STATS: &str = "SOFTFAULT_STATS";
+
+const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
+
+/// `builder` as the environment has it.
+pub(crate) fn apply(mut builder: Builder) -> io::Result<Builder> {
+    if let Some(value) = var_os(MEMORY) {
+        builder = builder.memory(memory(&value).map_err(|why| refused(MEMORY, &value, why))?);
+    }
+    if let Some(value) = var_os(SWAP) {
+        builder = builder.swap(swap(&value).map_err(|why| refused(SWAP, &value, why))?);
+    }
+    Ok(builder)
+}
+
+/// `error`, of building an engine, with the settings that may have caused it; told once.
+pub(crate) fn tell(error: io::Error) -> io::Error {
+    let set: Vec<String> = [MEMORY, SWAP]
+        .into_iter()
+        .filter_map(|name| Some(setting(name, &var_os(name)?)))
+        .collect();
+    if set.is_empty() {
+        return error;
+    }
+    told(error.kind(), format!("{error} ({})", set.join(", ")))
+}
+
+/// True if what was served is to be printed at exit.
+pub(crate) fn wants_stats() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| match var_os(STATS) {
+        None => false,
+        Some(value) => match value.as_bytes() {
+            b"" | b"0" => false,
+            b"1" => true,
+            _ => {
+                say(&format!("{}: it is 0 or 1", setting(STATS, &value)));
+                false
+            }
+        },
+    })
+}
+
+fn memory(value: &OsStr) -> Result<usize, String> {
+    let bytes = value.to_str().and_then(crate::machine::parse_bytes);
+    match bytes {
+        None => Err(SIZE.to_owned()),
+        Some(bytes) if bytes < LEAST_MEMORY => Err(format!(
+            "a memory budget is at least {} MiB",
+            LEAST_MEMORY >> 20
+        )),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+/// A directory, of any bytes, or one and a size.
+fn swap(value: &OsStr) -> Result<Swap, String> {
+    let bytes = value.as_bytes();
+    let colon = bytes.iter().rposition(|&byte| byte == b':');
+    let (dir, size) = match colon {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    };
+    if dir.is_empty() {
+        return Err("it names no directory".to_owned());
+    }
+    let swap = Swap::in_dir(OsStr::from_bytes(dir));
+    let Some(size) = size else {
+        return Ok(swap);
+    };
+    let size = core::str::from_utf8(size).ok();
+    let size = size.and_then(crate::machine::parse_bytes);
+    let size = size.ok_or("what follows the last colon is no size: ".to_owned() + SIZE)?;
+    Ok(swap.bytes(size as u64))
+}
+
+fn refused(name: &str, value: &OsStr, why: impl Display) -> io::Error {
+    let message = format!("{}: {why}", setting(name, value));
+    told(io::ErrorKind::InvalidInput, message)
+}
+
+/// `NAME=value`, in one line whatever the value is.
+fn setting(name: &str, value: &OsStr) -> String {
+    let shown = match value.to_str() {
+        Some(text) if text.chars().all(|c| c.is_ascii_graphic()) && !text.is_empty() => {
+            text.to_owned()
+        }
+        _ => format!("{value:?}"),
+    };
+    format!("{name}={shown}")
+}
+
+/// An error that is on the standard error too, the first time.
+fn told(kind: io::ErrorKind, message: String) -> io::Error {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Relaxed) {
+        say(&message);
+    }
+    io::Error::new(kind, message)
+}
+
+/// One line, in one write. Where the standard error is closed, nobody wants it.
+fn say(message: &str) {
+    let line = format!("softfault: {}\n", message.replace('\n', " "));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets() {
+        let of = |text: &str| memory(OsStr::new(text));
+        assert_eq!(of("8388608"), Ok(LEAST_MEMORY));
+        assert_eq!(of(" 64m "), Ok(64 << 20));
+        assert!(of("8388607").unwrap_err().contains("at least 8 MiB"));
+        for wrong in [
+            "",
+            " ",
+            "abc",
+            "-1",
+            "1.5G",
+            "64MB",
+            "64 M",
+            "0x10",
+            "1e9",
+            "G",
+            "1X",
+            "64M,",
+            "+64M",
+            "99999999999999999999",
+            "17179869184G",
+            "64M\0",
+            "٣M",
+        ] {
+            assert_eq!(of(wrong), Err(SIZE.to_owned()), "{wrong:?}");
+        }
+        assert!(memory(OsStr::from_bytes(b"64\xff")).is_err());
+    }
+
+    #[test]
+    fn a_directory_and_a_size() {
+        let of = |text: &str| swap(OsStr::new(text)).unwrap();
+        assert_eq!(of("/swap"), Swap::in_dir("/swap"));
+        assert_eq!(of("/a:b:2G"), Swap::in_dir("/a:b").bytes(2 << 30));
+        for wrong in ["", ":1G", "/swap:", "/swap:lots", "/swap:-1", "/swap:1G "] {
+            let is_size = wrong.ends_with("1G ");
+            assert_eq!(swap(OsStr::new(wrong)).is_ok(), is_size, "{wrong:?}");
+        }
+        let bytes = OsStr::from_bytes(b"/sw\xffap:1M");
+        let expected = Swap::in_dir(OsStr::from_bytes(b"/sw\xffap")).bytes(1 << 20);
+        assert_eq!(swap(bytes), Ok(expected));
+    }
+
+    #[test]
+    fn a_setting_is_one_line() {
+        let of = |bytes: &'static [u8]| setting("A", OsStr::from_bytes(bytes));
+        assert_eq!(of(b"64M"), "A=64M");
+        assert_eq!(of(b""), "A=\"\"");
+        assert_eq!(of(b"a\nb\xff"), "A=\"a\\nb\\xFF\"");
+    }
+}
