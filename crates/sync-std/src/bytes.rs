@@ -111,8 +111,9 @@ mod tests {
                 let mut target = vec![0; bytes];
                 // SAFETY: all within the arrays, which nobody else has.
                 unsafe {
-                    store(source.as_ptr(), shared.0.as_mut_ptr().add(skew), bytes);
-                    load(shared.0.as_ptr().add(skew), target.as_mut_ptr(), bytes);
+                    let shared = shared.0.as_mut_ptr().add(skew);
+                    store(source.as_ptr(), shared, bytes);
+                    load(shared, target.as_mut_ptr(), bytes);
                 }
                 assert_eq!(source, target);
                 let outside = shared.0[..skew].iter().chain(&shared.0[skew + bytes..]);
