@@ -1,13 +1,15 @@
-//! `softfault sum`: a file's SHA-256, read through a softfault map.
+//! `softfault sum`: a file's SHA-256, read through a softfault map. What cannot be mapped (a pipe, a
+//! device, a file of /proc) is read plainly, and so is the standard input.
 
 use crate::error::Error;
 use crate::lab::command;
-use crate::lab::files::{byte_bar, open_regular};
+use crate::lab::files::{byte_bar, open_unless_directory};
 use crate::size;
 use clap::Args;
 use sha2::{Digest, Sha256};
-use softfault::{Advice, Engine, Stats};
-use std::path::PathBuf;
+use softfault::{Advice, Engine, Mmap, Stats};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Bytes pinned and hashed between two movements of the bar.
@@ -16,7 +18,7 @@ const CHUNK: usize = 256 << 10;
 /// Arguments of `sum`.
 #[derive(Args, Debug)]
 pub struct SumArgs {
-    /// The file
+    /// The file; - for the standard input
     file: PathBuf,
     /// The budget of the map
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
@@ -27,36 +29,85 @@ pub struct SumArgs {
 pub fn run(args: &SumArgs) -> Result<(), Error> {
     let name = args.file.display();
     let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{name}: {e}"));
-    let file = open_regular(&args.file)?;
-    let memory = usize::try_from(args.memory).map_err(Error::input)?;
-    let engine = Engine::builder()
-        .memory(memory)
-        .build()
-        .map_err(Error::input)?;
     let start = Instant::now();
-    // SAFETY: pages are pinned while they are hashed. Who writes to the file meanwhile gets the sum of a
-    // mixture, as from sha256sum.
-    let map = unsafe { engine.map(&file) }.map_err(|e| fail(&e))?;
-    map.advise(Advice::Sequential).map_err(|e| fail(&e))?;
+    let (sum, took) = if args.file == Path::new("-") {
+        let (sum, bytes) = of_reader(&mut io::stdin().lock()).map_err(|e| fail(&e))?;
+        (sum, plain(bytes, start.elapsed()))
+    } else {
+        let mut file = open_unless_directory(&args.file)?;
+        let memory = usize::try_from(args.memory).map_err(Error::input)?;
+        let engine = Engine::builder()
+            .memory(memory)
+            .build()
+            .map_err(Error::input)?;
+        // SAFETY: pages are pinned while they are hashed. Who writes to the file meanwhile gets the sum of
+        // a mixture, as from sha256sum.
+        match unsafe { engine.map(&file) } {
+            Ok(map) => {
+                let sum = of_map(&map).map_err(|e| fail(&e))?;
+                (sum, summary(&engine.stats(), map.len(), start.elapsed()))
+            }
+            Err(e) if cannot_be_mapped(&e) => {
+                let (sum, bytes) = of_reader(&mut file).map_err(|e| fail(&e))?;
+                (sum, plain(bytes, start.elapsed()))
+            }
+            Err(e) => return Err(fail(&e)),
+        }
+    };
+    command::print(&format!("{sum}  {name}\n"))?;
+    eprintln!("{took}");
+    Ok(())
+}
+
+/// True if the error is about the kind of file, and not about this one.
+fn cannot_be_mapped(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV) || error.kind() == io::ErrorKind::Unsupported
+}
+
+fn of_map(map: &Mmap) -> io::Result<String> {
+    map.advise(Advice::Sequential)?;
     let bar = byte_bar(map.len() as u64, "sha256");
     let mut hash = Sha256::new();
     for first in (0..map.len()).step_by(CHUNK) {
         // Pinned rather than touched: a file that shrinks is an error to tell, not a signal to die of.
-        let chunk = map
-            .pin(first..map.len().min(first + CHUNK))
-            .map_err(|e| fail(&e))?;
+        let chunk = map.pin(first..map.len().min(first + CHUNK))?;
         hash.update(&*chunk);
         bar.inc(chunk.len() as u64);
     }
     bar.finish_and_clear();
-    let sum: String = hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    command::print(&format!("{sum}  {name}\n"))?;
-    eprintln!("{}", summary(&engine.stats(), map.len(), start.elapsed()));
-    Ok(())
+    Ok(hex(hash))
+}
+
+/// The sum of all that there is to read, and its bytes.
+fn of_reader(reader: &mut impl Read) -> io::Result<(String, u64)> {
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut bytes = 0;
+    loop {
+        match reader.read(&mut chunk) {
+            Ok(0) => return Ok((hex(hash), bytes)),
+            Ok(read) => {
+                hash.update(&chunk[..read]);
+                bytes += read as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    let bytes = hash.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn plain(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(1e-9);
+    format!(
+        "{} in {seconds:.2} s ({}/s); read plainly, for it cannot be mapped",
+        size::show(bytes),
+        size::show((bytes as f64 / seconds) as u64),
+    )
 }
 
 fn summary(stats: &Stats, bytes: usize, time: Duration) -> String {

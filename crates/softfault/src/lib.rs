@@ -87,8 +87,9 @@
 //! - **Huge memory** ([`HugeMemory`]) is shared between processes, and a child of fork
 //!   has its maps. It is the pool's and no engine's: no budget bounds it, and nothing of
 //!   it is evicted. `docs/huge.md` has more.
-//! - **Memory of an unmapped file** stays until the budget is needed; the next
-//!   map of the same unchanged file finds it. Two maps of one file are one
+//! - **Memory of an unmapped file** stays for 30 seconds, unless the budget is needed
+//!   before; the next map of the same unchanged file finds it. Meanwhile the file is open,
+//!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
 
 mod advice;

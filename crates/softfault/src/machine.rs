@@ -1,9 +1,5 @@
 //! What the machine has.
 
-use core::mem::MaybeUninit;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-
 /// Physical memory in bytes.
 pub(crate) fn memory_bytes() -> usize {
     // SAFETY: only asks.
@@ -46,29 +42,6 @@ pub(crate) fn open_files() -> usize {
         0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
         // POSIX promises no fewer than 20.
         _ => 20,
-    }
-}
-
-/// Bytes of a file or a block device.
-pub(crate) fn file_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    /// `BLKGETSIZE64` of `linux/fs.h`.
-    const BLOCK_DEVICE_BYTES: libc::c_ulong = 0x8008_1272;
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: fills the structure.
-    let stat = unsafe {
-        if libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        stat.assume_init()
-    };
-    if stat.st_mode & libc::S_IFMT != libc::S_IFBLK {
-        return Ok(stat.st_size as u64);
-    }
-    let mut bytes = 0u64;
-    // SAFETY: fills the number.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), BLOCK_DEVICE_BYTES, &mut bytes) } {
-        0 => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

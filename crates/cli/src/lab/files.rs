@@ -60,6 +60,16 @@ pub fn open_regular(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|e| fail(&e))
 }
 
+/// Opens anything that can be read: waits for a pipe's writer, as `cat` does.
+pub fn open_unless_directory(path: &Path) -> Result<File, Error> {
+    let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(|e| fail(&e))?;
+    match file.metadata().map_err(|e| fail(&e))?.is_dir() {
+        true => Err(fail(&"is a directory")),
+        false => Ok(file),
+    }
+}
+
 /// Opens the caller's file; recognises one that was made earlier.
 pub fn open(path: &Path) -> Result<LabFile, Error> {
     let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{}: {e}", path.display()));

@@ -2,6 +2,14 @@
 
 use super::{directory, finish, refused, softfault};
 use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::Write;
+use std::process::Stdio;
+
+fn sum(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 #[test]
 fn a_sum_is_the_files_whatever_its_length() {
@@ -21,11 +29,7 @@ fn a_sum_is_the_files_whatever_its_length() {
         std::fs::write(&path, &bytes).unwrap();
         let (code, out, err) = finish(softfault(&["sum", "--memory", "32M"]).arg(&path));
         assert_eq!(code, 0, "{err}");
-        let sum: String = Sha256::digest(&bytes)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(out, format!("{sum}  {}\n", path.display()));
+        assert_eq!(out, format!("{}  {}\n", sum(&bytes), path.display()));
         assert_eq!(err.lines().count(), 1, "{err}");
     }
 }
@@ -38,4 +42,40 @@ fn a_budget_below_the_minimum_is_refused() {
     refused(softfault(&["sum", "--memory", "4K"]).arg(&path), "budget");
     let run = ["lab", "run", "scan", "--on", "softfault", "--memory", "4M"];
     refused(softfault(&run).arg("--file").arg(&path), "budget");
+}
+
+/// Failed before: the sum of nothing, or refused.
+#[test]
+fn what_cannot_be_mapped_is_read() {
+    let expected = sum(&std::fs::read("/proc/version").unwrap());
+    let (code, out, err) = finish(&mut softfault(&["sum", "/proc/version"]));
+    assert_eq!((code, out), (0, format!("{expected}  /proc/version\n")));
+    assert!(err.contains("read plainly"), "{err}");
+
+    let dir = directory();
+    let pipe = dir.path().join("pipe");
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends in zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let bytes: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = File::options().write(true).open(&pipe).unwrap();
+            writer.write_all(&bytes).unwrap();
+        });
+        let (code, out, err) = finish(softfault(&["sum"]).arg(&pipe));
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(out, format!("{}  {}\n", sum(&bytes), pipe.display()));
+    });
+}
+
+#[test]
+fn the_standard_input_is_a_dash() {
+    let dir = directory();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "some bytes").unwrap();
+    let input = Stdio::from(File::open(&path).unwrap());
+    let (code, out, err) = finish(softfault(&["sum", "-"]).stdin(input));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out, format!("{}  -\n", sum(b"some bytes")));
 }

@@ -1,12 +1,19 @@
 //! The files of an engine: one window a file, shared by all maps of it, and
-//! kept after the last one is dropped until reclaim has emptied it.
+//! kept after the last one is dropped until reclaim has emptied it, or it has been idle
+//! for a while.
 
+mod idle;
+mod look;
 mod table;
+
+pub(crate) use look::Look;
 
 use crate::engine::Managed;
 use crate::error;
 use crate::fork::Born;
 use crate::store::{FileIdentity, FileStore};
+use core::ops::Range;
+use idle::{Looker, Shared};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::mmu::MmuError;
@@ -14,16 +21,16 @@ use softfault_engine::{PAGE_SIZE, Store};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, MutexGuard};
 use table::Table;
 
 /// The files of an engine.
 pub(crate) struct Files {
-    /// Held for look-ups and for entering VMAs. Windows are made and dropped
-    /// without it: a thread of low priority that is preempted over a system
+    /// Its table is locked for look-ups and for entering VMAs. Windows are made and
+    /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
-    table: Mutex<Table>,
+    shared: Arc<Shared>,
+    looker: Looker,
     /// Immutable.
     born: Born,
 }
@@ -31,7 +38,8 @@ pub(crate) struct Files {
 impl Default for Files {
     fn default() -> Self {
         Self {
-            table: Mutex::new(Table::new(crate::machine::open_files())),
+            shared: Arc::new(Shared::new(Table::new(crate::machine::open_files()))),
+            looker: Looker::default(),
             born: Born::here(),
         }
     }
@@ -39,43 +47,47 @@ impl Default for Files {
 
 impl Files {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.table()
     }
 
-    /// The page cache for a new map of the file, with its VMA in the space.
+    /// The window for a new map of the file that was `looked` at, with its VMA in the
+    /// space. A file that has changed since is looked at once more.
     pub(crate) fn open(
         &self,
         managed: &Managed,
         fd: BorrowedFd<'_>,
+        looked: &Look,
         on_truncate: OnTruncate,
-    ) -> io::Result<Arc<PageCache>> {
-        let now_ns = wall_clock_ns();
-        let identity = FileIdentity::of(fd)?;
+    ) -> io::Result<Opened> {
         let (known, changed) = {
             let mut table = self.table();
-            let changed = table.forget_changed(&identity);
-            (find_and_open(managed, &mut table, &identity)?, changed)
+            let changed = table.forget_changed(&looked.identity);
+            let known = find_and_open(managed, &mut table, &looked.identity)?;
+            (known, changed)
         };
         drop(changed);
         if let Some(cache) = known {
-            return Ok(cache);
+            return Ok(Opened::new(cache, looked.identity.size));
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
         let identity = store.identity()?;
-        let bytes = store.len().map_err(crate::error::store)?;
-        let cache = PageCache::new(managed.node.clone(), Arc::new(store), bytes, on_truncate)
+        let bytes = identity.size;
+        let had_name = store.has_name();
+        let store = Arc::new(store);
+        let cache = PageCache::new(managed.node.clone(), store.clone(), bytes, on_truncate)
             .map_err(reserve_error)?;
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the
         // table is unlocked.
         if let Some(known) = find_and_open(managed, &mut table, &identity)? {
             drop(table);
-            return Ok(known);
+            return Ok(Opened::new(known, bytes));
         }
         map_window(managed, &cache)?;
-        table.add(identity, identity.certain(now_ns), cache.clone());
-        Ok(cache)
+        let certain = identity.certain(looked.now_ns);
+        table.add(identity, certain, cache.clone(), Some(store), had_name);
+        Ok(Opened::new(cache, bytes))
     }
 
     /// The store of a file that is mapped privately: that of the window which shows
@@ -84,12 +96,12 @@ impl Files {
         &self,
         managed: &Managed,
         fd: BorrowedFd<'_>,
+        looked: &Look,
     ) -> io::Result<Arc<dyn Store>> {
-        let identity = FileIdentity::of(fd)?;
         let of = |cache: &Arc<PageCache>| -> Arc<dyn Store> { cache.store().clone() };
         let known = match self.born.is_parents() {
             true => None,
-            false => self.table().find(&identity).map(|entry| of(&entry.cache)),
+            false => (self.table().find(&looked.identity)).map(|entry| of(&entry.cache)),
         };
         match known {
             Some(store) => Ok(store),
@@ -104,7 +116,7 @@ impl Files {
         managed: &Managed,
         store: Arc<dyn Store>,
         on_truncate: OnTruncate,
-    ) -> io::Result<Arc<PageCache>> {
+    ) -> io::Result<Opened> {
         let size = store.len().map_err(crate::error::store)?;
         let identity = FileIdentity {
             dev: u64::MAX,
@@ -116,30 +128,35 @@ impl Files {
         let cache = PageCache::new(managed.node.clone(), store, size, on_truncate)
             .map_err(reserve_error)?;
         map_window(managed, &cache)?;
-        self.table().add(identity, false, cache.clone());
-        Ok(cache)
+        self.table()
+            .add(identity, false, cache.clone(), None, false);
+        Ok(Opened::new(cache, size))
     }
 
-    /// A map of the file was dropped.
-    pub(crate) fn close(&self, managed: &Managed, cache: &Arc<PageCache>) {
+    /// A map of the file is dropped.
+    pub(crate) fn close(&self, managed: &Managed, cache: Arc<PageCache>) {
         let mut table = self.table();
-        if table.close(cache) {
+        if let Some(idle) = table.close(&cache) {
             let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
             assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
-            let idle = table.forget_idle();
+            // The table has it still.
+            drop(cache);
+            let gone = table.forget_idle();
             drop(table);
-            drop(idle);
+            drop(gone);
+            self.became_idle(idle);
         }
     }
 
     /// The file was truncated through the engine.
     pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
-        let now_ns = wall_clock_ns();
-        let identity = FileIdentity::of(file.as_fd())?;
+        let Look { identity, now_ns } = Look::at(file.as_fd())?;
         for entry in self.table().of_file(&identity) {
             entry.cache.truncate(bytes);
             entry.identity = identity;
-            entry.certain = identity.certain(now_ns);
+            // A file that was made longer than its window needs another.
+            let fits = bytes <= entry.cache.addresses().len() as u64;
+            entry.certain = fits && identity.certain(now_ns);
         }
         Ok(())
     }
@@ -150,19 +167,51 @@ impl Files {
     }
 }
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        if self.born.is_parents() {
-            // The parent's: reads that were under way at the fork never end
-            // in the child, and nothing here is the child's to give back.
-            self.table().take().leak();
+/// A window with one user more, and how long the file was at the look that the window
+/// was made or found by.
+pub(crate) struct Opened {
+    pub(crate) cache: Arc<PageCache>,
+    pub(crate) bytes: u64,
+}
+
+impl Opened {
+    fn new(cache: Arc<PageCache>, bytes: u64) -> Self {
+        Self { cache, bytes }
+    }
+
+    /// Where the window shows the whole file.
+    pub(crate) fn whole(&self) -> io::Result<Range<usize>> {
+        let len = usize::try_from(self.bytes).map_err(|_| crate::private::too_large())?;
+        self.addresses(0, len)
+    }
+
+    /// Where the window shows `len` bytes of the file from `offset` on. The one place
+    /// where a map's length is compared with its window's: a safe slice may not reach
+    /// into what lies behind.
+    pub(crate) fn addresses(&self, offset: u64, len: usize) -> io::Result<Range<usize>> {
+        let window = self.cache.addresses();
+        let start = (usize::try_from(offset).ok()).and_then(|at| window.start.checked_add(at));
+        let end = start.and_then(|start| start.checked_add(len));
+        match start.zip(end) {
+            Some((start, end)) if end <= window.end => Ok(start..end),
+            _ => Err(io::Error::other(
+                "the file's window is shorter than the map",
+            )),
         }
     }
 }
 
-fn wall_clock_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as i64)
+impl Drop for Files {
+    fn drop(&mut self) {
+        if self.born.is_parents() {
+            // The parent's: reads that were under way at the fork never end
+            // in the child, and nothing here is the child's to give back. Nor is the
+            // table locked: another thread may have had its lock.
+            core::mem::forget(self.shared.clone());
+            return self.looker.leave();
+        }
+        self.looker.stop(&self.shared);
+    }
 }
 
 /// The window that shows this version of the file, with one user more.

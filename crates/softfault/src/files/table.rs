@@ -1,6 +1,6 @@
 //! Which file has which window.
 
-use crate::store::FileIdentity;
+use crate::store::{FileIdentity, FileStore};
 use softfault_engine::cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,8 +23,23 @@ pub(super) struct Entry {
     pub(super) cache: Arc<PageCache>,
     /// Maps of it that live. 0: an idle window.
     pub(super) users: usize,
+    /// What it keeps open. `None`: a store of the caller's.
+    file: Option<Arc<FileStore>>,
+    /// The file had a name when the window was made.
+    had_name: bool,
     /// Its place among the idle windows, if it is one.
     idle_since: u64,
+    /// The look that came before it became idle.
+    idle_look: u64,
+}
+
+/// A window that has become idle.
+pub(super) struct Idle {
+    pub(super) since: u64,
+    /// The file, if it may have lost its name.
+    pub(super) named: Option<Arc<FileStore>>,
+    /// It is the first: nobody looks yet.
+    pub(super) first: bool,
 }
 
 /// All windows of an engine.
@@ -41,6 +56,10 @@ pub(super) struct Table {
     next: u64,
     /// Idle windows at most: each costs a file descriptor.
     most_idle: usize,
+    /// Looks at all idle windows so far.
+    looks: u64,
+    /// Nobody looks: there were no idle windows.
+    unlooked: bool,
 }
 
 impl Table {
@@ -53,17 +72,29 @@ impl Table {
             closed: 0,
             next: 0,
             most_idle: (open_files / 4).min(MOST_IDLE),
+            looks: 0,
+            unlooked: true,
         }
     }
 
     /// Enters a window that has one user.
-    pub(super) fn add(&mut self, identity: FileIdentity, certain: bool, cache: Arc<PageCache>) {
+    pub(super) fn add(
+        &mut self,
+        identity: FileIdentity,
+        certain: bool,
+        cache: Arc<PageCache>,
+        file: Option<Arc<FileStore>>,
+        had_name: bool,
+    ) {
         let entry = Entry {
             identity,
             certain,
             cache,
             users: 1,
+            had_name,
+            file,
             idle_since: 0,
+            idle_look: 0,
         };
         let file = key(&identity);
         self.windows.insert(address(&entry.cache), file);
@@ -93,8 +124,8 @@ impl Table {
         }
     }
 
-    /// Counts a user out; true if it was the last.
-    pub(super) fn close(&mut self, cache: &Arc<PageCache>) -> bool {
+    /// Counts a user out; the window is idle if it was the last.
+    pub(super) fn close(&mut self, cache: &Arc<PageCache>) -> Option<Idle> {
         let file = self.windows.get(&address(cache));
         let file = *file.expect("a map's cache is in the table");
         let entries = self.files.get_mut(&file);
@@ -104,12 +135,62 @@ impl Table {
             .expect("the file has the window");
         entry.users -= 1;
         if entry.users > 0 {
-            return false;
+            return None;
         }
         self.closed += 1;
-        entry.idle_since = self.closed;
+        (entry.idle_since, entry.idle_look) = (self.closed, self.looks);
         self.idle.insert(self.closed, file);
-        true
+        Some(Idle {
+            since: self.closed,
+            named: entry.file.clone().filter(|_| entry.had_name),
+            first: core::mem::take(&mut self.unlooked),
+        })
+    }
+
+    /// Takes out an idle window, unless it is in use again.
+    pub(super) fn forget(&mut self, since: u64, gone: &mut Vec<Entry>) {
+        if let Some(&file) = self.idle.get(&since) {
+            self.take_idle_of(file, |entry| entry.idle_since == since, gone);
+        }
+    }
+
+    /// Takes out what became idle up to then. Answers how many of them a fault still
+    /// looks at, which stay.
+    pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<Entry>) -> usize {
+        let these: Vec<_> = self.idle.range(..=since).map(|(&since, _)| since).collect();
+        these.iter().for_each(|&since| self.forget(since, gone));
+        self.idle.range(..=since).count()
+    }
+
+    /// Windows that became idle so far.
+    pub(super) fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// True if there are no idle windows, and so nobody need look before the next.
+    pub(super) fn stop_looking(&mut self) -> bool {
+        self.unlooked = self.idle.is_empty();
+        self.unlooked
+    }
+
+    /// A look at all idle windows begins: takes out those that have seen `most` of them,
+    /// and answers the others whose files may have lost their names since.
+    pub(super) fn look(&mut self, most: u64, gone: &mut Vec<Entry>) -> Vec<Idle> {
+        self.looks += 1;
+        let since = |look: u64| self.looks - look;
+        let entries = self.files.values().flatten();
+        let idle = entries.filter(|entry| entry.users == 0);
+        let (old, young): (Vec<_>, Vec<_>) = idle.partition(|entry| since(entry.idle_look) > most);
+        let old: Vec<_> = old.iter().map(|entry| entry.idle_since).collect();
+        let named = young.into_iter().filter(|entry| entry.had_name);
+        let named = named.map(|entry| Idle {
+            since: entry.idle_since,
+            named: entry.file.clone(),
+            first: false,
+        });
+        let named = named.collect();
+        old.iter().for_each(|&since| self.forget(since, gone));
+        named
     }
 
     /// Takes out idle windows of a file that do not show this version of it.
@@ -146,14 +227,6 @@ impl Table {
         let entries = self.files.values().flatten();
         let idle = entries.filter(|entry| entry.users == 0).count();
         (self.windows.len() - idle, idle)
-    }
-
-    /// Empties the table and returns what was in it.
-    pub(super) fn take(&mut self) -> Vec<Entry> {
-        self.idle.clear();
-        self.windows.clear();
-        let files = core::mem::take(&mut self.files);
-        files.into_values().flatten().collect()
     }
 
     fn take_idle_of(

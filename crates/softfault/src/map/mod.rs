@@ -4,6 +4,8 @@ mod advise;
 mod keep;
 mod options;
 mod remap;
+#[cfg(test)]
+mod tests;
 
 pub use options::{MmapAsRawDesc, MmapOptions};
 pub(crate) use options::{check_handlers, check_signals};
@@ -92,9 +94,17 @@ impl Mmap {
         let masked = signal::masked();
         check_signals(engine, &masked)?;
         let files = &engine.inner.files;
-        let cache = files.open_store(managed, store, engine.inner.options.on_truncate)?;
-        let (start, len) = (cache.addresses().start, cache.end() as usize);
-        Ok(Self::new(engine, start, len, Kind::Managed(cache)))
+        let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
+        match opened.whole() {
+            Ok(part) => {
+                let kind = Kind::Managed(opened.cache);
+                Ok(Self::new(engine, part.start, part.len(), kind))
+            }
+            Err(error) => {
+                files.close(managed, opened.cache);
+                Err(error)
+            }
+        }
     }
 
     /// Maps a whole file over the process's default engine.
@@ -343,14 +353,13 @@ impl Drop for Mmap {
             return;
         }
         let _ = self.unlock();
-        match &mut self.kind {
+        match core::mem::replace(&mut self.kind, Kind::Empty) {
             Kind::Managed(cache) => {
                 let _masked = signal::masked();
                 let managed = self.engine.inner.managed().expect("a managed map");
-                // The list keeps the cache while this reference is dropped.
                 self.engine.inner.files.close(managed, cache);
             }
-            Kind::Kernel(map) => map.unmap(),
+            Kind::Kernel(mut map) => map.unmap(),
             // Private memory goes by itself.
             Kind::Private(_) | Kind::Empty => {}
         }

@@ -1,6 +1,8 @@
 //! memmap2's `MmapOptions`: what to map, and how.
 
 use super::{Kind, Mmap};
+use crate::engine::{Inner, Managed};
+use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
 use crate::signal::{self, Installed};
 use crate::{Advice, Engine, FaultError};
@@ -83,9 +85,13 @@ impl MmapOptions {
         // SAFETY: open as long as the file that it was taken from, which the
         // caller lends.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let len = self.length(fd)?;
+        let looked = Look::to_map(fd)?;
+        let len = self.length(looked.identity.size)?;
         let map = match engine.inner.managed() {
-            _ if len == 0 => Mmap::new(engine, 0, 0, Kind::Empty),
+            _ if len == 0 => {
+                Look::may_be_empty(fd)?;
+                Mmap::new(engine, 0, 0, Kind::Empty)
+            }
             None => {
                 let of = Of::File(fd, self.offset, libc::MAP_SHARED);
                 let map = KernelMap::new(of, len, Protection::Read)?;
@@ -94,10 +100,7 @@ impl MmapOptions {
             Some(managed) => {
                 let masked = signal::masked();
                 check_signals(engine, &masked)?;
-                let on_truncate = engine.inner.options.on_truncate;
-                let cache = engine.inner.files.open(managed, fd, on_truncate)?;
-                let start = cache.addresses().start + self.offset as usize;
-                Mmap::new(engine, start, len, Kind::Managed(cache))
+                self.of_window(engine, managed, fd, &looked)?
             }
         };
         if self.populate {
@@ -106,22 +109,44 @@ impl MmapOptions {
         Ok(map)
     }
 
-    /// Bytes to map privately, which may be more than the file has.
-    pub(crate) fn private_length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        match self.len {
-            Some(len) if isize::try_from(len).is_ok() => {
-                // A file that cannot be asked for its size cannot be mapped.
-                crate::machine::file_bytes(fd).map(|_| len)
+    /// Maps over a window. The file may have changed since it was `looked` at: the length
+    /// is that of the look by which the window was made.
+    pub(super) fn of_window(
+        &self,
+        engine: &Engine,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        looked: &Look,
+    ) -> io::Result<Mmap> {
+        let Inner { files, options, .. } = &*engine.inner;
+        let opened = files.open(managed, fd, looked, options.on_truncate)?;
+        let part = self
+            .length(opened.bytes)
+            .and_then(|len| opened.addresses(self.offset, len));
+        match part {
+            Ok(part) if !part.is_empty() => {
+                let kind = Kind::Managed(opened.cache);
+                Ok(Mmap::new(engine, part.start, part.len(), kind))
             }
-            Some(_) => Err(crate::private::too_large()),
-            None => self.length(fd),
+            part => {
+                files.close(managed, opened.cache);
+                part.map(|_| Mmap::new(engine, 0, 0, Kind::Empty))
+            }
         }
     }
 
-    /// Bytes to map; fails where the file has not that many.
-    fn length(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    /// Bytes to map privately of a file of `size`, which may be more than it has.
+    pub(crate) fn private_length(&self, size: u64) -> io::Result<usize> {
+        match self.len {
+            Some(len) if isize::try_from(len).is_ok() => Ok(len),
+            Some(_) => Err(crate::private::too_large()),
+            None => self.length(size),
+        }
+    }
+
+    /// Bytes to map of a file of `size`; fails where it has not that many.
+    fn length(&self, size: u64) -> io::Result<usize> {
         let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        let size = crate::machine::file_bytes(fd)?;
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
             None if self.offset > size => return invalid("the offset is past the end of the file"),

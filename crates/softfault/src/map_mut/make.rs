@@ -1,6 +1,7 @@
 //! Making private maps.
 
 use super::{Kind, MmapMut};
+use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
 use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
 use crate::private::{Part, Private, Reached, too_large};
@@ -60,8 +61,12 @@ impl MmapOptions {
         // SAFETY: open as long as the file that it was taken from, which the
         // caller lends.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let len = self.private_length(fd)?;
-        let map = MmapMut::new(engine, kind(engine, len, Some((fd, self.offset)))?);
+        let looked = Look::to_map(fd)?;
+        let len = self.private_length(looked.identity.size)?;
+        if len == 0 {
+            Look::may_be_empty(fd)?;
+        }
+        let map = MmapMut::new(engine, kind(engine, len, Some((fd, self.offset, looked)))?);
         if self.populate {
             map.advise(Advice::WillNeed)?;
         }
@@ -103,7 +108,7 @@ impl MmapMut {
 pub(super) fn kind(
     engine: &Engine,
     len: usize,
-    of: Option<(BorrowedFd<'_>, u64)>,
+    of: Option<(BorrowedFd<'_>, u64, Look)>,
 ) -> io::Result<Kind> {
     if len == 0 {
         return Ok(Kind::Empty);
@@ -111,7 +116,7 @@ pub(super) fn kind(
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
             None => Of::Nothing,
-            Some((fd, offset)) => Of::File(fd, offset, libc::MAP_PRIVATE),
+            Some((fd, offset, _)) => Of::File(fd, offset, libc::MAP_PRIVATE),
         };
         let map = KernelMap::new(of, len, Protection::ReadWrite)?;
         return Ok(Kind::Kernel(map));
@@ -120,8 +125,8 @@ pub(super) fn kind(
     check_signals(engine, &masked)?;
     let part = match of {
         None => None,
-        Some((fd, offset)) => Some(Part {
-            store: engine.inner.files.store(managed, fd)?,
+        Some((fd, offset, looked)) => Some(Part {
+            store: engine.inner.files.store(managed, fd, &looked)?,
             offset,
             on_truncate: engine.inner.options.on_truncate,
         }),

@@ -2,6 +2,7 @@
 
 use super::{SoftEngine, clip};
 use crate::advice::advised;
+use crate::files::Look;
 use crate::map::offsets;
 use crate::private::{Part, Private, Reached, too_large};
 use crate::{Advice, FaultError, RemapOptions, UncheckedAdvice};
@@ -39,9 +40,10 @@ impl SoftMapMut {
     /// A whole file.
     pub(super) fn of_file(engine: &SoftEngine, file: BorrowedFd<'_>) -> io::Result<Self> {
         let inner = &engine.inner;
-        let len = usize::try_from(crate::machine::file_bytes(file)?).map_err(|_| too_large())?;
+        let looked = Look::to_map(file)?;
+        let len = usize::try_from(looked.identity.size).map_err(|_| too_large())?;
         let part = Part {
-            store: inner.files.store(&inner.managed, file)?,
+            store: inner.files.store(&inner.managed, file, &looked)?,
             offset: 0,
             on_truncate: inner.options.on_truncate,
         };

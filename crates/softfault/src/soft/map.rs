@@ -1,8 +1,10 @@
 //! Files.
 
 use super::{SoftEngine, SoftPinned, clip};
+use crate::files::Look;
 use crate::map::offsets;
 use crate::{Advice, FaultError, Residency, error};
+use core::mem::ManuallyDrop;
 use core::ops::{Range, RangeBounds};
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{NeverInterrupted, Populated};
@@ -15,7 +17,8 @@ use std::sync::Arc;
 /// A file, mapped for reading.
 pub struct SoftMap {
     pub(super) engine: SoftEngine,
-    pub(super) cache: Arc<PageCache>,
+    /// Taken when it is dropped.
+    pub(super) cache: ManuallyDrop<Arc<PageCache>>,
     len: usize,
 }
 
@@ -23,12 +26,23 @@ impl SoftMap {
     pub(super) fn new(engine: &SoftEngine, file: BorrowedFd<'_>) -> io::Result<Self> {
         let inner = &engine.inner;
         let on_truncate = inner.options.on_truncate;
-        let cache = inner.files.open(&inner.managed, file, on_truncate)?;
-        Ok(Self {
-            engine: engine.clone(),
-            len: cache.end() as usize,
-            cache,
-        })
+        let looked = Look::to_map(file)?;
+        if looked.identity.size == 0 {
+            Look::may_be_empty(file)?;
+        }
+        let files = &inner.files;
+        let opened = files.open(&inner.managed, file, &looked, on_truncate)?;
+        match opened.whole() {
+            Ok(part) => Ok(Self {
+                engine: engine.clone(),
+                len: part.len(),
+                cache: ManuallyDrop::new(opened.cache),
+            }),
+            Err(error) => {
+                files.close(&inner.managed, opened.cache);
+                Err(error)
+            }
+        }
     }
 
     /// Bytes of the file when it was mapped.
@@ -116,6 +130,12 @@ impl SoftMap {
         Ok(self.cache.residency(addresses))
     }
 
+    /// The window.
+    #[cfg(test)]
+    pub(crate) fn cache(&self) -> &PageCache {
+        &self.cache
+    }
+
     /// Where the engine's space, and each of its forks, shows the first byte.
     pub(super) fn start(&self) -> usize {
         self.cache.addresses().start
@@ -140,11 +160,11 @@ impl core::fmt::Debug for SoftMap {
 impl Drop for SoftMap {
     fn drop(&mut self) {
         if crate::process::is_forked_child() {
-            core::mem::forget(self.cache.clone());
             return;
         }
         let inner = &self.engine.inner;
-        // The list keeps the cache while this reference is dropped.
-        inner.files.close(&inner.managed, &self.cache);
+        // SAFETY: nobody uses it after this.
+        let cache = unsafe { ManuallyDrop::take(&mut self.cache) };
+        inner.files.close(&inner.managed, cache);
     }
 }

@@ -143,6 +143,12 @@ impl SoftEngine {
         node.set_memory(bytes).map_err(error::budget)
     }
 
+    /// Closes the files of which nobody has a map any more; see
+    /// [`Engine::close_idle`](crate::Engine::close_idle).
+    pub fn close_idle(&self) {
+        self.inner.files.close_idle();
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> Stats {
         match process::is_forked_child() {

@@ -95,24 +95,20 @@ impl FileStore {
 
     /// Which version of the file is there, now.
     pub fn identity(&self) -> io::Result<FileIdentity> {
-        let mut identity = FileIdentity::of(self.fd.as_fd())?;
-        if self.device {
-            identity.size = self.size().map_err(errno::io)?;
-        }
-        Ok(identity)
+        FileIdentity::of(self.fd.as_fd())
+    }
+
+    /// True if it has a name in some directory. Unsure: true.
+    pub(crate) fn has_name(&self) -> bool {
+        !identity::stat(self.fd.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     fn size(&self) -> Result<u64, i32> {
-        if !self.device {
-            let stat = identity::stat(self.fd.as_fd())?;
-            return Ok(u64::try_from(stat.st_size).unwrap_or(0));
+        if self.device {
+            return identity::device_bytes(self.fd.as_fd());
         }
-        // <linux/fs.h>: _IOR(0x12, 114, size_t).
-        const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
-        let mut bytes = 0u64;
-        // SAFETY: the request stores 64 bits.
-        errno::check(unsafe { libc::ioctl(self.fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
-        Ok(bytes)
+        let stat = identity::stat(self.fd.as_fd())?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
     fn ring(&self) -> Option<&Ring> {

@@ -33,10 +33,26 @@ const TICK_NS: i64 = 20_000_000;
 impl FileIdentity {
     /// The identity of an open file.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self::from_stat(&stat(fd).map_err(errno::io)?))
+        let stat = stat(fd).map_err(errno::io)?;
+        let mut identity = Self::from_stat(&stat);
+        if stat.st_mode & libc::S_IFMT == libc::S_IFBLK {
+            identity.size = device_bytes(fd).map_err(errno::io)?;
+        }
+        Ok(identity)
     }
 
-    pub(super) fn from_stat(stat: &libc::stat) -> Self {
+    /// The same of what has pages to map, a file or a block device. Others have none:
+    /// ENODEV, as from mmap(2).
+    pub(crate) fn of_mappable(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let stat = stat(fd).map_err(errno::io)?;
+        match stat.st_mode & libc::S_IFMT {
+            libc::S_IFREG => Ok(Self::from_stat(&stat)),
+            libc::S_IFBLK => Self::of(fd),
+            _ => Err(errno::io(libc::ENODEV)),
+        }
+    }
+
+    fn from_stat(stat: &libc::stat) -> Self {
         Self {
             dev: stat.st_dev,
             ino: stat.st_ino,
@@ -64,6 +80,16 @@ pub(super) fn stat(fd: BorrowedFd<'_>) -> Result<libc::stat, i32> {
     errno::check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: fstat succeeded, so it is filled.
     Ok(unsafe { stat.assume_init() })
+}
+
+/// Bytes of a block device, whose size is not in its `stat`.
+pub(super) fn device_bytes(fd: BorrowedFd<'_>) -> Result<u64, i32> {
+    // <linux/fs.h>: _IOR(0x12, 114, size_t).
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+    let mut bytes = 0u64;
+    // SAFETY: the request stores 64 bits.
+    errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
+    Ok(bytes)
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {

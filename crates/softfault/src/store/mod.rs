@@ -24,7 +24,7 @@ mod ring;
 pub(crate) use errno::{check, check_long};
 pub use file::FileStore;
 pub use identity::FileIdentity;
-pub(crate) use open::{Alignment, alignment, why_not_direct};
+pub(crate) use open::{Alignment, alignment, may_be_mapped, why_not_direct};
 pub use open::{Mode, WhyBuffered};
 pub(crate) use read::{drop_behind, read};
 pub(crate) use refusals::Refusals;

@@ -71,6 +71,9 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
         libc::S_IFBLK => true,
         other => return Err(not_mappable(other)),
     };
+    if stat.st_blocks == 0 {
+        may_be_mapped(user)?;
+    }
     let opened = |fd, mode, own| {
         Ok(Opened {
             fd,
@@ -112,6 +115,36 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
             unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
             opened(fd, Mode::Buffered(why), true)
         }
+    }
+}
+
+/// Asks the kernel whether it would map the file: a file of procfs or sysfs looks like an
+/// ordinary one, but its bytes are made when it is read, and its size says nothing of them.
+///
+/// Worth asking only of a file without blocks, which those never have.
+pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a new mapping at an address of the kernel's choice, which nobody touches.
+    let addr = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE_SIZE,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            fd.as_raw_fd(),
+            0,
+        )
+    };
+    if addr != libc::MAP_FAILED {
+        // SAFETY: the mapping that was just made.
+        unsafe { libc::munmap(addr, PAGE_SIZE) };
+        return Ok(());
+    }
+    match errno::last() {
+        libc::ENODEV | libc::EIO | libc::EINVAL => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this file has no bytes until it is read (as in /proc or /sys), and cannot be mapped",
+        )),
+        no => Err(errno::io(no)),
     }
 }
 

@@ -1,0 +1,212 @@
+//! Files of windows that nobody maps are let go of, though the process does nothing more.
+//!
+//! | a file | its window goes |
+//! |---|---|
+//! | lost its last name while it was mapped | with its last map |
+//! | lost it later | within two looks: 2 s |
+//! | has a name, or never had one | after [`MOST_LOOKS`] looks: 30 s |
+//! | any | by [`Files::close_idle`] |
+//!
+//! A thread looks once a second while there are idle windows, and sleeps while there are
+//! none. Where the system has no thread for us, files go as their windows are emptied, or
+//! by the call.
+
+use super::Files;
+use super::table::{Entry, Idle, Table};
+use crate::signal;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Between two looks at idle windows.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks that an idle window stays for.
+const MOST_LOOKS: u64 = 30;
+/// Between two tries to take a window that a fault still looks at.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What the thread and the maps share.
+pub(super) struct Shared {
+    table: Mutex<Table>,
+    /// Held while files of idle windows are looked at, and so kept open. Before `table`.
+    looking: Mutex<()>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What the thread does. Locked before the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing: there are no idle windows.
+    Asleep,
+    /// Looks again and again.
+    Awake,
+    /// Is to end.
+    Over,
+}
+
+/// The thread, from the first idle window on.
+#[derive(Default)]
+pub(super) struct Looker(Mutex<Option<JoinHandle<()>>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(table: Table) -> Self {
+        Self {
+            table: Mutex::new(table),
+            looking: Mutex::default(),
+            state: Mutex::new(State::Asleep),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    fn serve(&self) {
+        loop {
+            let state = lock(&self.state);
+            let asleep = |state: &mut State| *state == State::Asleep;
+            let state = self.changed.wait_while(state, asleep);
+            let state = state.unwrap_or_else(PoisonError::into_inner);
+            let on = |state: &mut State| *state != State::Over;
+            let slept = self.changed.wait_timeout_while(state, LOOK, on);
+            if *slept.unwrap_or_else(PoisonError::into_inner).0 == State::Over {
+                return;
+            }
+            self.look();
+            let mut state = lock(&self.state);
+            if *state == State::Awake && self.table().stop_looking() {
+                // Whoever brings the first idle window wakes it.
+                *state = State::Asleep;
+            }
+        }
+    }
+
+    fn look(&self) {
+        let _looking = lock(&self.looking);
+        let mut gone = Vec::new();
+        let named = self.table().look(MOST_LOOKS, &mut gone);
+        drop(gone);
+        let nameless: Vec<_> = named.into_iter().filter(Idle::has_lost_its_name).collect();
+        for idle in nameless {
+            self.forget(idle);
+        }
+    }
+
+    fn forget(&self, Idle { since, named, .. }: Idle) {
+        let mut gone = Vec::new();
+        self.table().forget(since, &mut gone);
+        // With nothing locked: it unmaps.
+        drop(gone);
+        drop(named);
+    }
+
+    /// There is an idle window.
+    fn wake(&self) {
+        let mut state = lock(&self.state);
+        if *state == State::Asleep {
+            *state = State::Awake;
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl Idle {
+    fn has_lost_its_name(&self) -> bool {
+        self.named.as_ref().is_some_and(|file| !file.has_name())
+    }
+}
+
+impl Files {
+    /// A window has become idle.
+    pub(super) fn became_idle(&self, idle: Idle) {
+        if idle.first {
+            self.looker.start(&self.shared);
+            self.shared.wake();
+        }
+        if idle.has_lost_its_name() {
+            let _looking = lock(&self.shared.looking);
+            self.shared.forget(idle);
+        }
+    }
+
+    /// Lets go of all files that nobody maps. Waits for faults and reads that are under way in
+    /// their windows.
+    pub(crate) fn close_idle(&self) {
+        if self.born.is_parents() {
+            return;
+        }
+        let _looking = lock(&self.shared.looking);
+        let until = self.shared.table().closed();
+        loop {
+            let mut gone: Vec<Entry> = Vec::new();
+            let left = self.shared.table().forget_until(until, &mut gone);
+            drop(gone);
+            if left == 0 {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Looker {
+    fn start(&self, shared: &Arc<Shared>) {
+        let mut thread = lock(&self.0);
+        if thread.is_none() {
+            // The thread inherits the mask: the program's signals are not for it.
+            let _masked = signal::masked();
+            let shared = shared.clone();
+            let builder = Builder::new().name("softfault-idle".to_owned());
+            *thread = builder.spawn(move || shared.serve()).ok();
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&mut self, shared: &Shared) {
+        let thread = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            *lock(&shared.state) = State::Over;
+            shared.changed.notify_one();
+            let _ = thread.join();
+        }
+    }
+
+    /// In a child of fork: it is the parent's.
+    pub(super) fn leave(&mut self) {
+        let thread = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        core::mem::forget(thread.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    /// Without the half minute.
+    #[test]
+    fn a_file_with_a_name_is_closed_after_so_many_looks() {
+        let engine = Engine::builder().memory(16 << 20).build().unwrap();
+        let path = std::env::temp_dir().join(format!("softfault-idle-{}", std::process::id()));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        // SAFETY: nobody writes to it.
+        drop(unsafe { engine.map(&file) }.unwrap());
+        let look = || {
+            let _masked = signal::masked();
+            engine.inner.files.shared.look();
+        };
+        // The thread may have looked, too.
+        (0..MOST_LOOKS - 10).for_each(|_| look());
+        assert_eq!(engine.stats().idle_windows, 1);
+        (0..20).for_each(|_| look());
+        assert_eq!(engine.stats().idle_windows, 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,112 @@
+//! A map is never longer than its window, whatever happens to the file meanwhile.
+
+use super::{Kind, Mmap, MmapOptions};
+use crate::files::Look;
+use crate::{Engine, signal};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PAGE: u64 = 4096;
+
+fn file(bytes: u64) -> File {
+    let path = std::env::temp_dir().join(format!(
+        "softfault-one-look-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let file = options.open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(bytes).unwrap();
+    file
+}
+
+#[track_caller]
+fn fits(map: &Mmap) {
+    if let Kind::Managed(cache) = &map.kind {
+        let window = cache.addresses();
+        assert!(window.start <= map.start && map.start + map.len <= window.end);
+    } else {
+        assert_eq!(map.len, 0);
+    }
+}
+
+#[test]
+fn a_map_is_as_long_as_the_file_that_its_window_was_made_of() {
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let file = file(64 * PAGE);
+    let looked = Look::to_map(file.as_fd()).unwrap();
+    let managed = engine.inner.managed().unwrap();
+    let open = |options: &MmapOptions| {
+        let _masked = signal::masked();
+        options.of_window(&engine, managed, file.as_fd(), &looked)
+    };
+    file.set_len(PAGE).unwrap();
+    let map = open(&MmapOptions::new()).unwrap();
+    assert_eq!(map.len, PAGE as usize);
+    fits(&map);
+    drop(map);
+    let past = open(MmapOptions::new().len(64 * PAGE as usize)).unwrap_err();
+    assert_eq!(past.kind(), std::io::ErrorKind::InvalidData);
+    let past = open(MmapOptions::new().offset(2 * PAGE)).unwrap_err();
+    assert_eq!(past.kind(), std::io::ErrorKind::InvalidData);
+    file.set_len(0).unwrap();
+    assert_eq!(open(&MmapOptions::new()).unwrap().len, 0);
+    assert_eq!(engine.stats().windows, 0, "no failed map is counted");
+}
+
+/// Failed before: the map of the longer file was given the shorter file's window.
+#[test]
+fn a_file_that_was_made_longer_has_another_window() {
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let file = file(PAGE);
+    // SAFETY: changes are a part of the test.
+    let short = unsafe { engine.map(&file) }.unwrap();
+    engine.truncate(&file, 1024 * PAGE).unwrap();
+    // Past the clock tick in which the file changed.
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    engine.truncate(&file, 1024 * PAGE).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    // SAFETY: as above.
+    let long = unsafe { engine.map(&file) }.unwrap();
+    assert_eq!(long.len as u64, 1024 * PAGE);
+    fits(&short);
+    fits(&long);
+    assert_eq!(long[long.len - 1], 0);
+}
+
+/// Failed before: the length was that of one look at the file, the window's of another.
+#[test]
+fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
+    const ROUNDS: usize = 3000;
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let file = file(PAGE);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                file.set_len(PAGE).unwrap();
+                file.set_len(600 * PAGE).unwrap();
+            }
+        });
+        for _ in 0..ROUNDS {
+            // SAFETY: changes are a part of the test.
+            if let Ok(map) = unsafe { engine.map(&file) } {
+                fits(&map);
+            }
+            // SAFETY: as above.
+            if let Ok(map) = unsafe { engine.map_copy(&file) } {
+                assert!(
+                    map.private()
+                        .is_none_or(|map| map.window().len() >= map.len())
+                );
+            }
+            let map = soft.map(&file).unwrap();
+            assert!(map.len() <= map.cache().addresses().len());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}

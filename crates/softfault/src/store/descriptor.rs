@@ -1,0 +1,411 @@
+//! A file of ours, whatever the program does with descriptors.
+//!
+//! What must stay open is open in the table of descriptors that no close of the program
+//! reaches ([`Guarded`]), and is opened and closed there: a close in the process's own
+//! table would drop the program's POSIX locks on the file (fcntl(2)). Calls through that
+//! table cost two changes of threads. So data is read by a number in the process's table,
+//! which the program may close, and give to another file. Whatever such a read brought
+//! is believed only once the number has been looked at afterwards: fstat(2) must name
+//! our file, and nobody may have taken another number meanwhile. Otherwise the bytes are
+//! discarded, and read by a new number or through the table.
+//!
+//! ```text
+//!   number ─► pread ─► fstat: our file, same number? ──yes──► believed
+//!     ▲                   └─ no: forget it ─► once more ─► through the table
+//!     └─ none: made at the first read, unless somebody has locks on the file
+//! ```
+//!
+//! What is destructive (writing, fallocate, ftruncate, seeking) never goes by a number
+//! where there is a table.
+//!
+//! A number is closed only while `F_OFD_GETLK`, which sees the process's POSIX locks as
+//! another's, finds none on the file; otherwise [`kept`](super::kept) looks again later.
+//! Two losses are left: of a lock that is taken between that look and the close, and at
+//! `exec`, which closes the number, of a lock that was taken after the number was.
+//!
+//! One mistake is left: a program that puts another file in the place of our number *and
+//! then ours back*, from a copy that it made, while a read is under way.
+
+use super::errno;
+use super::identity::{self, Inode};
+use super::kept;
+use super::read::read_with;
+use crate::table::Guarded;
+use core::ffi::c_long;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use softfault_engine::lock::Mutex;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+const NONE: RawFd = -1;
+/// Numbers that are taken at most: a program that closes them all the time, or has many
+/// tables, is served through ours.
+const MOST: u32 = 64;
+/// Reads between two looks whether a number may be taken now.
+const PATIENCE: u32 = 64;
+
+/// A file of ours.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    /// Null where there is no table: the number is all there is. Changed by a child of
+    /// fork only, which has one thread then. What it points to stays.
+    guarded: AtomicPtr<Guarded>,
+    /// Immutable.
+    inode: Inode,
+    /// Immutable. The program may have locks on it.
+    locks: bool,
+    /// A [`Number`].
+    number: AtomicU64,
+    /// Numbers that were taken. Whoever takes one.
+    taken: Mutex<u32>,
+    /// Reads without a number since the last look.
+    without: AtomicU32,
+}
+
+/// A number of the process's table, and how many came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number(u64);
+
+impl Number {
+    fn new(fd: RawFd, before: Number) -> Self {
+        let count = (before.0 >> 32).wrapping_add(1);
+        Self(count << 32 | u64::from(fd as u32))
+    }
+
+    /// May mean something else by now.
+    pub(crate) fn fd(self) -> RawFd {
+        self.0 as u32 as RawFd
+    }
+}
+
+impl Descriptor {
+    /// Opens a file in the table, on which the program may have locks. The error is an
+    /// errno.
+    ///
+    /// # Safety
+    /// The call answers a new descriptor, and takes these arguments.
+    pub(super) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
+        // SAFETY: the caller's promise.
+        let guarded = unsafe { Guarded::open(number, args) }?;
+        Self::make(Some(guarded), None, true)
+    }
+
+    /// Another descriptor of what the program has open.
+    pub(super) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
+        Self::make(Some(Guarded::adopt(of)?), None, true)
+    }
+
+    /// A file of ours by its number, where there is no table, or on which nobody but us
+    /// has locks.
+    pub(crate) fn own(fd: OwnedFd, locks: bool) -> Result<Self, i32> {
+        use std::os::fd::AsFd;
+        let guarded = Guarded::adopt(fd.as_fd()).ok();
+        Self::make(guarded, Some(fd), locks)
+    }
+
+    fn make(guarded: Option<Guarded>, fd: Option<OwnedFd>, locks: bool) -> Result<Self, i32> {
+        let guarded = guarded.map(|guarded| Box::into_raw(Box::new(guarded)));
+        let first = fd.map_or(NONE, IntoRawFd::into_raw_fd);
+        let mut made = Self {
+            guarded: AtomicPtr::new(guarded.unwrap_or(core::ptr::null_mut())),
+            inode: Inode::default(),
+            locks,
+            number: AtomicU64::new(Number::new(first, Number(0)).0),
+            taken: Mutex::new(0),
+            without: AtomicU32::new(0),
+        };
+        let stat = match made.guarded() {
+            Some(_) => made.stat_by(|args| {
+                // SAFETY: fills the structure.
+                unsafe { made.call(libc::SYS_fstat, args) }
+            }),
+            None => identity::stat_of(first),
+        };
+        made.inode = Inode::of(&stat?);
+        Ok(made)
+    }
+
+    fn guarded(&self) -> Option<&Guarded> {
+        // Acquire pairs with the Release in `after_fork`.
+        // SAFETY: null, or stays until this is dropped.
+        unsafe { self.guarded.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// A system call with this descriptor as its first argument, in the table. Where
+    /// there is none, by the number, which is looked at before. The error is an errno.
+    ///
+    /// # Safety
+    /// The call takes these arguments behind a descriptor, which it does not close.
+    pub(crate) unsafe fn call(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+        if let Some(guarded) = self.guarded() {
+            // SAFETY: the caller's promise.
+            return unsafe { guarded.call(number, args) };
+        }
+        let fd = self.known().filter(|&fd| self.is(fd)).ok_or(libc::EBADF)?;
+        let [a, b, c, d, e] = args;
+        // SAFETY: the caller's promise.
+        let answer = unsafe { libc::syscall(number, fd, a, b, c, d, e) };
+        errno::check_long(answer).map(|answer| answer as usize)
+    }
+
+    /// What the system says of the file.
+    pub(crate) fn stat(&self) -> Result<libc::stat, i32> {
+        // It proves itself.
+        if let Some(Ok(stat)) = self.known().map(identity::stat_of)
+            && Inode::of(&stat) == self.inode
+        {
+            return Ok(stat);
+        }
+        self.stat_by(|args| {
+            // SAFETY: fills the structure.
+            unsafe { self.call(libc::SYS_fstat, args) }
+        })
+    }
+
+    fn stat_by(
+        &self,
+        fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>,
+    ) -> Result<libc::stat, i32> {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed();
+        fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+        // SAFETY: zeros are valid, and so is what the kernel has put there.
+        Ok(unsafe { stat.assume_init() })
+    }
+
+    /// True if it is the one that this was said of.
+    pub(super) fn is_file(&self, stat: &libc::stat) -> bool {
+        Inode::of(stat) == self.inode
+    }
+
+    /// Reads `bytes` at `offset`, both multiples of the page size; fewer only at the end
+    /// of the file. An error anywhere fails the whole. What lies in the buffer is of this
+    /// file.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
+    pub(crate) unsafe fn read(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        let at = |done: usize| i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL);
+        let mut failed = libc::EBADF;
+        for _ in 0..2 {
+            let Some(number) = self.number() else { break };
+            let arrived = read_with(bytes, |done| {
+                let (fd, at) = (number.fd(), at(done)?);
+                // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
+                let answer = unsafe { libc::pread(fd, buffer.add(done).cast(), bytes - done, at) };
+                errno::check_long(answer as i64).map(|arrived| arrived as usize)
+            });
+            match (self.is_still(number), arrived) {
+                (true, Ok(arrived)) => return Ok(arrived),
+                // It may be another's descriptor of the file, not open for reading.
+                (true, Err(no)) => {
+                    failed = no;
+                    break;
+                }
+                (false, _) => self.forget(number),
+            }
+        }
+        let Some(guarded) = self.guarded() else {
+            return Err(failed);
+        };
+        read_with(bytes, |done| {
+            let into = buffer.wrapping_add(done) as usize;
+            let args = [into, bytes - done, at(done)? as usize, 0, 0];
+            // SAFETY: as above.
+            unsafe { guarded.call(libc::SYS_pread64, args) }
+        })
+    }
+
+    /// A number to read by. What it brought is to be believed if it
+    /// [`is_still`](Self::is_still) the one. `None`: through the table only.
+    pub(crate) fn number(&self) -> Option<Number> {
+        let number = Number(self.number.load(Ordering::Acquire));
+        match number.fd() {
+            NONE => self.take(false),
+            _ => Some(number),
+        }
+    }
+
+    /// True if this number has meant our file all the time, and does.
+    pub(crate) fn is_still(&self, number: Number) -> bool {
+        self.is(number.fd()) && self.number.load(Ordering::Acquire) == number.0
+    }
+
+    fn forget(&self, number: Number) {
+        let none = Number::new(NONE, number).0;
+        // AcqRel pairs with itself: numbers are counted one after the other.
+        let (set, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = (self.number).compare_exchange(number.0, none, set, failed);
+    }
+
+    /// The number as it is known, if there is one.
+    fn known(&self) -> Option<RawFd> {
+        let fd = Number(self.number.load(Ordering::Acquire)).fd();
+        (fd != NONE).then_some(fd)
+    }
+
+    fn is(&self, fd: RawFd) -> bool {
+        identity::stat_of(fd).is_ok_and(|stat| Inode::of(&stat) == self.inode)
+    }
+
+    #[cold]
+    fn take(&self, whatever: bool) -> Option<Number> {
+        let guarded = self.guarded()?;
+        // Asking costs as much as a read through the table.
+        let without = self.without.fetch_add(1, Ordering::Relaxed);
+        if !whatever && !without.is_multiple_of(PATIENCE) {
+            return None;
+        }
+        let mut taken = self.taken.try_lock()?;
+        let before = Number(self.number.load(Ordering::Acquire));
+        if before.fd() != NONE {
+            return Some(before);
+        }
+        if *taken == MOST || self.locks && !whatever && self.is_locked() {
+            return None;
+        }
+        let fd = guarded.borrow_number().ok()?.into_raw_fd();
+        *taken += 1;
+        self.without.store(0, Ordering::Relaxed);
+        let number = Number::new(fd, before);
+        self.number.store(number.0, Ordering::Release);
+        Some(number)
+    }
+
+    /// True if anybody has locks on the file, as our open file sees it: the process's
+    /// POSIX locks are another's to it. Others' may hide them, and count.
+    fn is_locked(&self) -> bool {
+        let mut lock = kept::any_lock();
+        let asked = [libc::F_OFD_GETLK as usize, &raw mut lock as usize, 0, 0, 0];
+        // SAFETY: fills the structure.
+        let answer = unsafe { self.call(libc::SYS_fcntl, asked) };
+        answer.is_ok() && lock.l_type != libc::F_UNLCK as i16
+    }
+
+    /// The process is about to fork: its child will have the number.
+    pub(crate) fn before_fork(&self) {
+        if !self.known().is_some_and(|fd| self.is(fd)) {
+            self.forget(Number(self.number.load(Ordering::Acquire)));
+            self.take(true);
+        }
+    }
+
+    /// In a child of fork, which has one thread: what its parent has is not the child's,
+    /// but for the number. It goes to the child's table.
+    pub(crate) fn after_fork(&self) {
+        let Some(fd) = self.known().filter(|&fd| self.is(fd)) else {
+            return;
+        };
+        // SAFETY: it was just looked at; whatever it is, the child's own has its identity.
+        let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
+        if let Ok(guarded) = Guarded::adopt(inherited) {
+            let own = Box::into_raw(Box::new(guarded));
+            // The parent's stays where it is. Release pairs with the Acquire in `guarded`.
+            self.guarded.store(own, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if let Some(fd) = self.known()
+            && self.is(fd)
+            && self.guarded().is_none_or(|guarded| guarded.may_be_number(fd))
+        {
+            if self.locks && self.is_locked() {
+                kept::keep(fd, self.inode);
+            } else {
+                kept::close(fd);
+            }
+        }
+        let guarded = *self.guarded.get_mut();
+        if !guarded.is_null() {
+            // SAFETY: made by `Box::into_raw`, and not used again.
+            drop(unsafe { Box::from_raw(guarded) });
+        }
+    }
+}
+
+/// What a read in a ring reads from: the store outlives its reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Source(*const Descriptor);
+
+// SAFETY: a reference to what may be shared, and outlives the reads.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+impl Source {
+    /// To be used no longer than that lives.
+    pub(crate) fn of(descriptor: &Descriptor) -> Self {
+        Self(descriptor)
+    }
+
+    /// Of no file, by any name.
+    #[cfg(test)]
+    pub(crate) fn named(name: usize) -> Self {
+        Self(core::ptr::without_provenance(name))
+    }
+
+    /// No file.
+    pub(super) const NONE: Self = Self(core::ptr::null());
+
+    /// A number to read by; in tests of queues that read nothing, of no file.
+    ///
+    /// # Safety
+    /// The file lives.
+    pub(super) unsafe fn number(self) -> Option<Number> {
+        match self.is_none() {
+            true => Some(Number(0)),
+            // SAFETY: the caller's promise.
+            false => unsafe { self.file() }.number(),
+        }
+    }
+
+    /// True if all that was read by it since was of the file.
+    ///
+    /// # Safety
+    /// The file lives.
+    pub(super) unsafe fn is_still(self, number: Number) -> bool {
+        // SAFETY: the caller's promise.
+        self.is_none() || unsafe { self.file() }.is_still(number)
+    }
+
+    fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// The file.
+    ///
+    /// # Safety
+    /// It lives.
+    pub(crate) unsafe fn file<'a>(self) -> &'a Descriptor {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.0 }
+    }
+}
+
+/// A descriptor's number, for calls that only advise.
+impl Descriptor {
+    /// Drops what a buffered read left in the page cache. Only advice: what others have
+    /// mapped or changed stays.
+    pub(crate) fn drop_behind(&self, offset: u64, bytes: usize) {
+        let (Some(fd), Ok(offset), Ok(bytes)) =
+            (self.known(), i64::try_from(offset), i64::try_from(bytes))
+        else {
+            return;
+        };
+        // SAFETY: no memory involved.
+        unsafe { libc::posix_fadvise(fd, offset, bytes, libc::POSIX_FADV_DONTNEED) };
+    }
+
+    /// The number for those who make the file what it is, before anybody knows it.
+    #[cfg(test)]
+    pub(crate) fn raw(&self) -> RawFd {
+        self.known().expect("it has one")
+    }
+}
