@@ -60,6 +60,10 @@ pub struct Stats {
     pub idle_windows: u64,
     /// True if the kernel serves the maps, since userfaultfd is closed.
     pub kernel_fallback: bool,
+    /// True if no close of the program reaches our descriptors (in the whole process).
+    /// False where no thread could be started for them: then the program must not close
+    /// descriptors that it does not know, or bytes are lost.
+    pub guarded_descriptors: bool,
     /// The kernel's interface that reads ahead go through, if there is one.
     pub async_reads: Option<QueueKind>,
     /// What went to swap and came back; `None` without swap.
@@ -205,6 +209,7 @@ impl Stats {
             windows: windows as u64,
             idle_windows: idle_windows as u64,
             kernel_fallback: false,
+            guarded_descriptors: crate::table::is_there(),
             async_reads: managed.rings.as_ref().map(|rings| rings.kind()),
             swap: SwapStats::of(managed),
             huge: HugeStats::now(),

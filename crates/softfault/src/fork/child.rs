@@ -17,8 +17,8 @@ const MORE: u64 = 1024;
 /// Makes the child's own of everything, and lets go of what was held.
 pub(super) fn begin(mut held: Held) {
     crate::exit_stats::forked();
-    if let Some(writing) = held.writing.take() {
-        writing.keep_in_child();
+    if let Some(lifeline) = held.lifeline.take() {
+        lifeline.keep();
     }
     if let Some(space) = &held.space {
         // First of all: what is put in the place of a window stays there.

@@ -1,114 +1,113 @@
 //! Whether a child lives that may read what was in swap at its fork.
 //!
-//! A pipe tells, whose writing end only children have: it goes with them, however they
-//! end, and when they exec. A grandchild has it too: what it reads is its
-//! grandparent's. The reading ends are the parent's.
+//! A mapping of a file tells, which only children have: it goes with their memory, however
+//! they end, and when they exec, and no close of a descriptor reaches it. A grandchild has
+//! it too: what it reads is its grandparent's. The parent has the file, a memfd without a
+//! byte, and tries to seal it against writing: the kernel refuses that as long as somebody
+//! has it mapped so that he could.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::ffi::CString;
+use super::Own;
+use crate::table::Working;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::Mutex;
 
-const NONE: i32 = -1;
-/// Pipes at a time. Children beyond share the last.
-const PIPES: usize = 16;
+/// Files at a time. Children beyond share the last.
+const FILES: usize = 16;
 
-/// Reading ends.
-static READING: [AtomicI32; PIPES] = [const { AtomicI32::new(NONE) }; PIPES];
-/// True once there was no descriptor for a pipe: what is in swap is kept for ever.
-static UNKNOWN: AtomicBool = AtomicBool::new(false);
+/// What this process knows of its children.
+struct Children {
+    /// Files that children may have mapped.
+    files: [Option<Working>; FILES],
+    /// True once there was no file for a child: what is in swap is kept for ever.
+    unknown: bool,
+}
 
-/// True if a child may live. No lock, no heap: faults ask.
+/// A leaf but for the table's locks. Nobody has it at a fork but who forks: whoever asks
+/// has a batch of reclaim, or the swap's own lock, which are waited for.
+struct Known(Mutex<Children>);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(Mutex::new(Children {
+            files: [const { None }; FILES],
+            unknown: false,
+        }))
+    }
+}
+
+static CHILDREN: Own<Known> = Own::new();
+
+/// True if a child may live. No heap: faults ask, once there was a fork.
 pub(crate) fn live() -> bool {
-    // Relaxed throughout: there is a pipe before there is something to inherit, and
-    // the lock that says so orders it.
-    UNKNOWN.load(Ordering::Relaxed)
-        || (READING.iter()).any(|end| match end.load(Ordering::Relaxed) {
-            NONE => false,
-            end => has_writer(end),
-        })
+    let children = CHILDREN.get().0.lock();
+    children.unknown || children.files.iter().flatten().any(is_mapped)
 }
 
-fn has_writer(reading: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: reading,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: fills the structure.
-    let answer = unsafe { libc::poll(&mut poll, 1, 0) };
+/// True if somebody has it mapped. Once it is not, it never is again.
+fn is_mapped(file: &Working) -> bool {
+    let args = [
+        libc::F_ADD_SEALS as usize,
+        libc::F_SEAL_WRITE as usize,
+        0,
+        0,
+        0,
+    ];
     // What cannot be asked may be.
-    answer < 0 || poll.revents & libc::POLLHUP == 0
+    // SAFETY: no memory is involved.
+    unsafe { file.call_guarded(libc::SYS_fcntl, args) }.is_err()
 }
 
-/// A writing end for a child that is about to be made. Held by the parent too, until
-/// it is made.
-pub(super) struct Writing(i32);
+/// The mapping, for a child that is about to be made. The parent has it too, until the
+/// child is made.
+pub(super) struct Lifeline(Option<usize>);
 
-impl Writing {
+impl Lifeline {
     /// One at a time: who forks has a lock.
     pub(super) fn new() -> Self {
-        let mut free = None;
-        let mut last = NONE;
-        for end in &READING {
-            match end.load(Ordering::Relaxed) {
-                NONE => free = free.or(Some(end)),
-                // Only here are they closed. Who asks of a number that means something
-                // else by then has found this one's children dead, or somebody alive.
-                dead if !has_writer(dead) => {
-                    end.store(NONE, Ordering::Relaxed);
-                    close(dead);
-                    free = free.or(Some(end));
-                }
-                alive => last = alive,
+        let mut children = CHILDREN.get().0.lock();
+        for file in &mut children.files {
+            if file.as_ref().is_some_and(|file| !is_mapped(file)) {
+                *file = None;
             }
         }
-        let made = match free {
-            Some(free) => pipe().map(|[reading, writing]| {
-                free.store(reading, Ordering::Relaxed);
-                writing
-            }),
-            None => None,
-        };
-        match made.or_else(|| reopened(last)) {
-            Some(writing) => Self(writing),
-            None => {
-                UNKNOWN.store(true, Ordering::Relaxed);
-                Self(NONE)
-            }
+        let free = children.files.iter().position(Option::is_none);
+        if let Some(free) = free {
+            children.files[free] = memfd().ok();
         }
+        let file = &children.files[free.unwrap_or(FILES - 1)];
+        let last = || children.files.iter().flatten().next_back();
+        let mapped = file.as_ref().or_else(last).and_then(map);
+        children.unknown |= mapped.is_none();
+        Self(mapped)
     }
 
     /// In the parent: only children have it from now on.
-    pub(super) fn close(self) {
-        close(self.0);
-    }
-
-    /// In the child, which keeps it: the parent's children are not its own.
-    pub(super) fn keep_in_child(self) {
-        for end in &READING {
-            close(end.swap(NONE, Ordering::Relaxed));
+    pub(super) fn cut(self) {
+        if let Some(start) = self.0 {
+            // SAFETY: mapped by `new`, for this.
+            unsafe { libc::munmap(start as *mut libc::c_void, PAGE_SIZE) };
         }
-        UNKNOWN.store(false, Ordering::Relaxed);
     }
+
+    /// In the child, which keeps it until it ends.
+    pub(super) fn keep(self) {}
 }
 
-fn pipe() -> Option<[i32; 2]> {
-    let mut ends = [NONE; 2];
-    // SAFETY: fills both numbers.
-    let answer = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-    (answer == 0).then_some(ends)
+fn memfd() -> Result<Working, i32> {
+    let name = c"softfault-children".as_ptr() as usize;
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    // SAFETY: a name that ends in zero.
+    unsafe { Working::open_apart(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) }
 }
 
-/// Another writing end of the pipe that `reading` is of.
-fn reopened(reading: i32) -> Option<i32> {
-    let path = CString::new(format!("/proc/self/fd/{reading}")).ok()?;
-    // SAFETY: the path is a string that ends in zero.
-    let writing = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
-    (reading != NONE && writing >= 0).then_some(writing)
-}
-
-fn close(fd: i32) {
-    if fd != NONE {
-        // SAFETY: ours, and not used any more.
-        unsafe { libc::close(fd) };
-    }
+/// Maps it; nothing can be touched there.
+fn map(file: &Working) -> Option<usize> {
+    let (none, shared) = (libc::PROT_NONE as usize, libc::MAP_SHARED as usize);
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let mapped = unsafe {
+        file.run(libc::SYS_mmap, |fd| {
+            [0, PAGE_SIZE, none, shared, fd as usize, 0]
+        })
+    };
+    mapped.ok()
 }

@@ -1,6 +1,6 @@
 //! What is locked while the process forks.
 
-use super::heirs::Writing;
+use super::heirs::Lifeline;
 use super::registry::{self, Registry};
 use crate::engine::Inner;
 use crate::process::{self, Process};
@@ -14,7 +14,7 @@ use std::sync::{Arc, MutexGuard};
 /// that has lost its last user meanwhile goes when nothing is locked any more.
 pub(super) struct Held {
     /// `None` if there is no swap that could be inherited.
-    pub(super) writing: Option<Writing>,
+    pub(super) lifeline: Option<Lifeline>,
     pub(super) space: Option<Space>,
     stopped: Vec<Stopped<'static>>,
     pub(super) registry: MutexGuard<'static, Option<Registry>>,
@@ -53,7 +53,7 @@ impl Held {
         });
         let stopped = stopped.collect();
         let swaps = || nodes().filter_map(|managed| managed.node.swap.as_ref());
-        let writing = swaps().next().map(|_| Writing::new());
+        let lifeline = swaps().next().map(|_| Lifeline::new());
         swaps().for_each(|swap| swap.inherit());
         let space = process.zip(frozen).map(|(process, frozen)| Space {
             windows: process.mmu().fork_prepare(),
@@ -61,7 +61,7 @@ impl Held {
             frozen,
         });
         let held = Self {
-            writing,
+            lifeline,
             space,
             stopped,
             registry,
@@ -85,8 +85,8 @@ impl Held {
     /// In the parent: everything goes on.
     pub(super) fn let_go(mut self) {
         self.lend(false);
-        if let Some(writing) = self.writing.take() {
-            writing.close();
+        if let Some(lifeline) = self.lifeline.take() {
+            lifeline.cut();
         }
     }
 
@@ -99,7 +99,7 @@ impl Held {
             making,
             engines,
             masked,
-            writing: _,
+            lifeline: _,
         } = self;
         core::mem::forget((space, stopped, engines));
         drop((registry, making));

@@ -10,6 +10,13 @@ pub(crate) struct Own<T: Default> {
 }
 
 impl<T: Default> Own<T> {
+    /// Nothing yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            now: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
     /// This process's. Uses the heap.
     pub(crate) fn get(&self) -> &T {
         // Acquire pairs with the Release below.
@@ -39,9 +46,7 @@ impl<T: Default> Own<T> {
 
 impl<T: Default> Default for Own<T> {
     fn default() -> Self {
-        Self {
-            now: AtomicPtr::new(core::ptr::null_mut()),
-        }
+        Self::new()
     }
 }
 

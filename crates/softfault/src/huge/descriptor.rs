@@ -1,57 +1,65 @@
 //! The userfaultfd of huge maps.
 //!
 //! One a process: in SIGBUS mode a fault takes no lock of it. What a child of fork has inherited acts
-//! on the parent: it is closed there before anything else runs. In a child that ran no handlers
-//! (a bare `clone`) the number says that it is not its own.
+//! on the parent: its number is closed there before anything else runs, and what it means is in a table
+//! that the child has not ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
+//! its number that it is another process.
 
+use crate::table::Working;
 use crate::uffd::{Offers, open, register};
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_int;
 
-/// Who opened it in the upper half, one more than the descriptor in the lower; 0: nobody yet.
-static OPENED: AtomicU64 = AtomicU64::new(0);
+/// The last process's that had any; never dropped.
+static OPENED: AtomicPtr<Opened> = AtomicPtr::new(core::ptr::null_mut());
+
+struct Opened {
+    process: u32,
+    descriptor: Working,
+}
 
 /// Registers a mapping for missing pages, or the errno.
 pub(super) fn watch(range: &Range<usize>) -> Result<(), c_int> {
-    register(descriptor()?, range, false)
+    register(&opened()?.descriptor, range, false)
 }
 
 /// In a child: its own is another.
 pub(super) fn fork_child() {
-    let word = OPENED.swap(0, Ordering::Relaxed);
-    if word != 0 {
-        close(number(word));
+    let parents = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: null, or leaked below.
+    if let Some(parents) = unsafe { parents.as_ref() } {
+        parents.descriptor.close();
     }
 }
 
-fn descriptor() -> Result<c_int, c_int> {
+fn opened() -> Result<&'static Opened, c_int> {
     // Acquire pairs with the Release below.
     let before = OPENED.load(Ordering::Acquire);
-    let me = u64::from(std::process::id());
-    if before >> 32 == me {
-        return Ok(number(before));
+    let process = std::process::id();
+    // SAFETY: null, or leaked below.
+    match unsafe { before.as_ref() } {
+        Some(opened) if opened.process == process => return Ok(opened),
+        _ => {}
     }
-    let fresh = open(Offers {
+    let descriptor = open(Offers {
         protect: false,
         moves: false,
     })?;
-    let word = me << 32 | (fresh as u64 + 1);
+    let fresh = Box::into_raw(Box::new(Opened {
+        process,
+        descriptor,
+    }));
     let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
-    match OPENED.compare_exchange(before, word, set, failed) {
-        Ok(_) => Ok(fresh),
+    match OPENED.compare_exchange(before, fresh, set, failed) {
+        // SAFETY: just boxed, and not dropped from here on.
+        Ok(_) => Ok(unsafe { &*fresh }),
         Err(other) => {
-            close(fresh);
-            Ok(number(other))
+            // SAFETY: just boxed, and nobody knows it; the other was boxed so.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                Ok(&*other)
+            }
         }
     }
-}
-
-fn number(word: u64) -> c_int {
-    word as u32 as c_int - 1
-}
-
-fn close(fd: c_int) {
-    // SAFETY: of this module, and nobody uses it any more.
-    unsafe { libc::close(fd) };
 }

@@ -46,6 +46,7 @@ impl Swapped {
             Self::Heir(heir, _) => heir.first_slot(),
             Self::File(_) | Self::Device(_) => 0,
         };
+        crate::table::want_several();
         let swap = Swap::from_slot(self.device(), first, budget);
         let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
         Ok(Arc::new(swap.with_heirs(heirs_live)))

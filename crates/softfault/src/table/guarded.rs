@@ -1,11 +1,11 @@
 //! A descriptor in the table.
 
-use super::identity::{self, Identity, identity_of};
+use super::identity::{self, Identity, close_if, identity_of};
 use super::known::{self, PIDFD_THREAD};
 use super::raw;
 use super::server::Table;
 use core::ffi::c_long;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A number in the table. No close of the program reaches it; dropping it closes it
 /// there, which is not the process's close: its POSIX locks stay.
@@ -89,6 +89,11 @@ impl Guarded {
         unsafe { Table::of(self.generation)?.run(number, &args) }
     }
 
+    /// True in the process that has it.
+    pub(crate) fn is_here(&self) -> bool {
+        Table::of(self.generation).is_ok()
+    }
+
     /// What it is called in the table.
     pub(crate) fn number(&self) -> i32 {
         self.number
@@ -97,7 +102,7 @@ impl Guarded {
     /// A number of it in the calling thread's own table, closed by exec. It is the
     /// program's as much as ours: any close may reach it. The error is an errno, where the
     /// kernel refuses (before Linux 6.9), or there is no number left.
-    pub(crate) fn borrow_number(&self) -> Result<OwnedFd, i32> {
+    pub(crate) fn borrow_number(&self) -> Result<i32, i32> {
         let table = Table::of(self.generation)?;
         // A child that shares memory only: its number would be taken for the parent's.
         if !table.is_of_this_process() {
@@ -106,23 +111,24 @@ impl Guarded {
         let identity = self.identity()?;
         let _blocked = raw::Blocked::all();
         let _borrowing = table.borrowing.lock();
-        let mut server = known::server();
-        for again in [true, false] {
-            let from = [server as usize, self.number as usize, 0, 0, 0, 0];
-            // SAFETY: makes a descriptor, of numbers.
-            match unsafe { own(libc::SYS_pidfd_getfd, from) } {
-                Ok(fd) if identity_of(fd.as_raw_fd()) == Ok(identity) => return above(fd),
-                Err(errno) if !again => return Err(errno),
-                _ if !again => return Err(libc::EBADF),
-                _ => {}
-            }
+        let server = match known::server() {
+            Some(server) => server,
             // It was closed, or the number is another file's.
-            let fresh = [table.server() as usize, PIDFD_THREAD, 0, 0, 0, 0];
-            // SAFETY: makes a descriptor, of numbers.
-            let fresh = unsafe { own(libc::SYS_pidfd_open, fresh) }?;
-            server = known::set_server(above(fresh)?);
+            None => {
+                let id = [table.server() as usize, PIDFD_THREAD, 0, 0, 0, 0];
+                // SAFETY: makes a descriptor, of numbers.
+                let fresh = unsafe { own(libc::SYS_pidfd_open, id) }?;
+                known::set_server(above(fresh, identity_of(fresh)?)?)
+            }
+        };
+        let from = [server as usize, self.number as usize, 0, 0, 0, 0];
+        // SAFETY: makes a descriptor, of numbers.
+        let fd = unsafe { own(libc::SYS_pidfd_getfd, from) }?;
+        match identity_of(fd) == Ok(identity) {
+            true => above(fd, identity),
+            // It was closed at once, and the number may be another file's: it stays.
+            false => Err(libc::EBADF),
         }
-        Err(libc::EBADF)
     }
 
     /// Which file it is.
@@ -141,24 +147,24 @@ impl Drop for Guarded {
     }
 }
 
-/// A call that makes a descriptor in the calling thread's table.
+/// A call that makes a descriptor in the calling thread's table. It is a bare number: an
+/// `OwnedFd` ends the process if the program has closed it.
 ///
 /// # Safety
 /// The call answers a new descriptor, and takes these arguments.
-pub(super) unsafe fn own(number: c_long, args: [usize; 6]) -> Result<OwnedFd, i32> {
+pub(super) unsafe fn own(number: c_long, args: [usize; 6]) -> Result<i32, i32> {
     // SAFETY: the caller's promise.
-    let made = raw::answered(unsafe { raw::call(number, &args) })?;
-    // SAFETY: just made.
-    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+    raw::answered(unsafe { raw::call(number, &args) }).map(|made| made as i32)
 }
 
 /// The same, by a number that is none of the first three.
-fn above(fd: OwnedFd) -> Result<OwnedFd, i32> {
-    if fd.as_raw_fd() >= LEAST {
+fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
+    if fd >= LEAST {
         return Ok(fd);
     }
     let how = [libc::F_DUPFD_CLOEXEC as usize, LEAST as usize];
-    let args = [fd.as_raw_fd() as usize, how[0], how[1], 0, 0, 0];
     // SAFETY: makes a descriptor, of numbers.
-    unsafe { own(libc::SYS_fcntl, args) }
+    let high = unsafe { own(libc::SYS_fcntl, [fd as usize, how[0], how[1], 0, 0, 0]) };
+    close_if(fd, identity);
+    high
 }

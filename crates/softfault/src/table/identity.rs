@@ -27,7 +27,16 @@ pub(super) fn by(fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>) -> Result
     // SAFETY: zeros are valid, and so is what the kernel has put there.
     let stat = unsafe { stat.assume_init_ref() };
     Ok(Identity {
-        device: stat.st_dev as u64,
-        inode: stat.st_ino as u64,
+        device: stat.st_dev,
+        inode: stat.st_ino,
     })
+}
+
+/// Closes a number if it means this file. The program must not close it and take the
+/// number at that very moment.
+pub(super) fn close_if(fd: i32, identity: Identity) {
+    if identity_of(fd) == Ok(identity) {
+        // SAFETY: ours, and not used again.
+        unsafe { raw::call(libc::SYS_close, &[fd as usize, 0, 0, 0, 0, 0]) };
+    }
 }

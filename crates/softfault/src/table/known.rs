@@ -4,10 +4,8 @@
 //! It stays open, for the number may be somebody else's by the time that it would be
 //! closed.
 
-use super::identity::{Identity, identity_of};
-use super::raw;
+use super::identity::{Identity, close_if, identity_of};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 /// `PIDFD_THREAD`: of a thread and not of a process. (Linux 6.9)
 pub(super) const PIDFD_THREAD: usize = libc::O_EXCL as usize;
@@ -19,28 +17,28 @@ static SERVER: AtomicI32 = AtomicI32::new(NONE);
 /// Its device and inode.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The number, which may mean something else by now, or nothing.
-pub(super) fn server() -> i32 {
-    SERVER.load(Ordering::Relaxed)
+/// The number, if it is what it was.
+pub(super) fn server() -> Option<i32> {
+    let fd = SERVER.load(Ordering::Relaxed);
+    (fd != NONE && identity_of(fd) == Ok(identity())).then_some(fd)
+}
+
+fn identity() -> Identity {
+    let [device, inode] = IDENTITY.each_ref().map(|word| word.load(Ordering::Relaxed));
+    Identity { device, inode }
 }
 
 /// This is the number from now on. The one before is not ours any more.
-pub(super) fn set_server(pidfd: OwnedFd) -> i32 {
-    if let Ok(Identity { device, inode }) = identity_of(pidfd.as_raw_fd()) {
+pub(super) fn set_server(pidfd: i32) -> i32 {
+    if let Ok(Identity { device, inode }) = identity_of(pidfd) {
         IDENTITY[0].store(device, Ordering::Relaxed);
         IDENTITY[1].store(inode, Ordering::Relaxed);
+        SERVER.store(pidfd, Ordering::Relaxed);
     }
-    let pidfd = pidfd.into_raw_fd();
-    SERVER.store(pidfd, Ordering::Relaxed);
     pidfd
 }
 
 /// In a child, which has one thread: closes the parent's, if it is still what it was.
 pub(crate) fn fork_child() {
-    let fd = SERVER.swap(NONE, Ordering::Relaxed);
-    let [device, inode] = IDENTITY.each_ref().map(|word| word.load(Ordering::Relaxed));
-    if fd != NONE && identity_of(fd) == Ok(Identity { device, inode }) {
-        // SAFETY: inherited, means the parent's, and is not used again.
-        unsafe { raw::call(libc::SYS_close, &[fd as usize, 0, 0, 0, 0, 0]) };
-    }
+    close_if(SERVER.swap(NONE, Ordering::Relaxed), identity());
 }

@@ -47,14 +47,19 @@ pub(crate) use guarded::Guarded;
 pub(crate) use known::fork_child;
 pub(crate) use working::Working;
 
-/// Lets so many calls run in the table at a time (4 at most).
-pub(crate) fn want(servers: usize) {
+/// Lets several calls run in the table at a time, where some wait for a disk.
+pub(crate) fn want_several() {
     if let Ok(table) = server::Table::start() {
-        table.want(servers);
+        table.want_all();
     }
 }
 
 /// Why this process has no table, if it has none: an errno. Starts it.
 pub(crate) fn refused() -> Option<i32> {
     server::Table::start().err()
+}
+
+/// True if there is a table here.
+pub(crate) fn is_there() -> bool {
+    server::Table::is_there()
 }

@@ -132,6 +132,11 @@ impl Table {
         Self::here().filter(is).ok_or(libc::EBADF)
     }
 
+    /// True if this process has one.
+    pub(super) fn is_there() -> bool {
+        Self::here().is_some_and(|table| table.generation() != 0)
+    }
+
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -174,13 +179,13 @@ impl Table {
         Ok(())
     }
 
-    /// Lets up to so many requests be served at a time. Where there can be no more
-    /// servers, they wait for each other.
-    pub(super) fn want(&self, servers: usize) {
+    /// Starts all the servers that there may be. Where there can be no more, requests wait
+    /// for each other.
+    pub(super) fn want_all(&self) {
         let _blocked = Blocked::all();
         let _starting = self.starting.lock();
         let started = self.started.load(Ordering::Relaxed) as usize;
-        for new in started..servers.min(SERVERS) {
+        for new in started..SERVERS {
             let Ok(stack) = stack() else { return };
             let server = &self.servers[new];
             let argument = core::ptr::from_ref(server) as usize;

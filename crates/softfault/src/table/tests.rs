@@ -172,7 +172,7 @@ fn a_child_has_nothing_of_its_parents() {
 fn several_servers_serve_at_a_time() {
     forked(|| {
         let guarded = guarded();
-        super::want(4);
+        super::want_several();
         let blocked: Vec<_> = (0..3)
             .map(|_| {
                 std::thread::spawn(|| {

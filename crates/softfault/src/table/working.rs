@@ -3,12 +3,12 @@
 
 use super::Guarded;
 use super::guarded::own;
-use super::identity::{Identity, identity_of};
+use super::identity::{Identity, close_if, identity_of};
 use super::raw::{self, Blocked};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use softfault_engine::lock::Mutex;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 
 const NONE: i32 = -1;
 /// Numbers that are remembered: threads may have tables of their own (`unshare`), in each
@@ -44,32 +44,54 @@ impl Working {
         let guarded = unsafe { Guarded::open(number, args) };
         if let Ok(guarded) = guarded {
             if let Ok(fd) = guarded.borrow_number() {
-                return Self::of(Some(guarded), Some(fd));
+                return Self::of(Some(guarded), fd);
             }
             // The server can take where nobody can take from it. (Before Linux 6.9)
             // SAFETY: the caller's promise.
             let own = unsafe { own(number, args) };
-            return match own.map(Self::adopt) {
-                Ok(Ok(working)) if working.guarded.is_some() => Ok(working),
-                _ => Self::of(Some(guarded), None),
+            return match own.and_then(Self::of_number) {
+                Ok(working) if working.guarded.is_some() => Ok(working),
+                // What was made for nothing is closed.
+                _ => Self::of(Some(guarded), NONE),
             };
         }
         // SAFETY: the caller's promise.
-        Self::of(None, Some(unsafe { own(number, args) }?))
+        Self::of(None, unsafe { own(number, args) }?)
+    }
+
+    /// The same for what is seldom used: it has no number in the program's table, if there
+    /// is a table of our own.
+    ///
+    /// # Safety
+    /// As of [`open`](Self::open).
+    pub(crate) unsafe fn open_apart(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match Guarded::open(number, args) {
+                Ok(guarded) => Self::of(Some(guarded), NONE),
+                Err(_) => Self::of(None, own(number, args)?),
+            }
+        }
     }
 
     /// What has a number already.
     pub(crate) fn adopt(fd: OwnedFd) -> Result<Self, i32> {
-        Self::of(Guarded::adopt(fd.as_fd()).ok(), Some(fd))
+        Self::of_number(fd.into_raw_fd())
     }
 
-    fn of(guarded: Option<Guarded>, fd: Option<OwnedFd>) -> Result<Self, i32> {
-        let identity = match (&guarded, &fd) {
-            (Some(guarded), _) => guarded.identity()?,
-            (None, fd) => identity_of(fd.as_ref().map_or(NONE, AsRawFd::as_raw_fd))?,
+    fn of_number(fd: i32) -> Result<Self, i32> {
+        // SAFETY: made a moment ago; where it was closed since, that is an error.
+        let guarded = Guarded::adopt(unsafe { BorrowedFd::borrow_raw(fd) });
+        Self::of(guarded.ok(), fd)
+    }
+
+    fn of(guarded: Option<Guarded>, fd: i32) -> Result<Self, i32> {
+        let identity = match &guarded {
+            Some(guarded) => guarded.identity()?,
+            None => identity_of(fd)?,
         };
         let numbers = [const { AtomicI32::new(NONE) }; NUMBERS];
-        numbers[0].store(fd.map_or(NONE, IntoRawFd::into_raw_fd), Ordering::Relaxed);
+        numbers[0].store(fd, Ordering::Relaxed);
         Ok(Self {
             guarded,
             identity,
@@ -86,18 +108,25 @@ impl Working {
     /// # Safety
     /// The call takes these arguments behind a descriptor, which it does not close.
     pub(crate) unsafe fn call(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+        self.refuse_in_children()?;
         for (place, slot) in self.numbers.iter().enumerate() {
             let fd = slot.load(Ordering::Relaxed);
             if fd == NONE {
                 continue;
             }
             // SAFETY: the caller's promise.
-            match unsafe { plain(number, fd, &args) } {
-                Err(errno) if says_nothing(errno) && !self.is(fd) => {}
-                answer => {
-                    self.prefer(place, fd);
-                    return answer;
-                }
+            let answer = unsafe { plain(number, fd, &args) };
+            if is_understood(&answer) {
+                self.prefer(place, fd);
+                return answer;
+            }
+            if self.is(fd) {
+                // It may have become so a moment ago, and another file has answered.
+                return match &self.guarded {
+                    // SAFETY: the caller's promise.
+                    Some(guarded) => unsafe { guarded.call(number, args) },
+                    None => answer,
+                };
             }
         }
         // SAFETY: the caller's promise.
@@ -110,6 +139,7 @@ impl Working {
     /// # Safety
     /// As of [`call`](Self::call).
     pub(crate) unsafe fn call_known(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+        self.refuse_in_children()?;
         if let Some(fd) = self.number() {
             // SAFETY: the caller's promise.
             return unsafe { plain(number, fd, &args) };
@@ -136,8 +166,45 @@ impl Working {
         }
     }
 
+    /// A system call in which this descriptor is elsewhere than in the first argument: in the
+    /// table, if there is one. `args` gets its number.
+    ///
+    /// # Safety
+    /// The call takes these arguments, and does not close the descriptor.
+    pub(crate) unsafe fn run(
+        &self,
+        number: c_long,
+        args: impl FnOnce(i32) -> [usize; 6],
+    ) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &self.guarded {
+                Some(guarded) => guarded.run(number, args(guarded.number())),
+                None => {
+                    let fd = self.number().ok_or(libc::EBADF)?;
+                    raw::answered(raw::call(number, &args(fd)))
+                }
+            }
+        }
+    }
+
+    /// A number that means it now in the calling thread's table, taken anew if need be;
+    /// `None` if none is to be had.
+    pub(crate) fn here(&self) -> Option<i32> {
+        self.refuse_in_children().ok()?;
+        self.number().or_else(|| self.take(self.guarded.as_ref()?))
+    }
+
+    /// This number is closed by somebody else.
+    pub(crate) fn forget(&self, fd: i32) {
+        for slot in &self.numbers {
+            // Relaxed: who closes is alone.
+            let _ = slot.compare_exchange(fd, NONE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// A number that means it now.
-    pub(crate) fn number(&self) -> Option<i32> {
+    pub(super) fn number(&self) -> Option<i32> {
         let numbers = self.numbers.iter().enumerate();
         let mut numbers = numbers.map(|(place, slot)| (place, slot.load(Ordering::Relaxed)));
         let (place, fd) = numbers.find(|&(_, fd)| fd != NONE && self.is(fd))?;
@@ -146,11 +213,21 @@ impl Working {
     }
 
     /// True if no close of the program takes it away.
-    pub(crate) fn is_guarded(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_guarded(&self) -> bool {
         self.guarded.is_some()
     }
 
-    fn is(&self, fd: i32) -> bool {
+    /// In a child, whichever way it was made, an inherited number acts on the parent.
+    fn refuse_in_children(&self) -> Result<(), i32> {
+        match &self.guarded {
+            Some(guarded) if !guarded.is_here() => Err(libc::EBADF),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if the number means it, now and here.
+    pub(crate) fn is(&self, fd: i32) -> bool {
         identity_of(fd) == Ok(self.identity)
     }
 
@@ -170,9 +247,9 @@ impl Working {
         let guarded = self.guarded.as_ref().ok_or(libc::EBADF)?;
         if let Some(fd) = self.take(guarded) {
             // SAFETY: the caller's promise.
-            match unsafe { plain(number, fd, &args) } {
-                Err(errno) if says_nothing(errno) && !self.is(fd) => {}
-                answer => return answer,
+            let answer = unsafe { plain(number, fd, &args) };
+            if is_understood(&answer) {
+                return answer;
             }
         }
         // SAFETY: the caller's promise.
@@ -180,6 +257,10 @@ impl Working {
     }
 
     fn take(&self, guarded: &Guarded) -> Option<i32> {
+        // A child does not have it, and its lock may be held for ever.
+        if !guarded.is_here() {
+            return None;
+        }
         let _blocked = Blocked::all();
         let mut taken = self.taken.lock();
         // Somebody may have been faster.
@@ -189,7 +270,7 @@ impl Working {
         if *taken == MOST {
             return None;
         }
-        let fd = guarded.borrow_number().ok()?.into_raw_fd();
+        let fd = guarded.borrow_number().ok()?;
         *taken += 1;
         let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
         // Those remembered longest are forgotten.
@@ -203,11 +284,7 @@ impl Working {
     /// and nothing else may be done with them.
     pub(crate) fn close(&self) {
         for slot in &self.numbers {
-            let fd = slot.swap(NONE, Ordering::Relaxed);
-            if fd != NONE && self.is(fd) {
-                // SAFETY: ours, and not used again.
-                unsafe { raw::call(libc::SYS_close, &[fd as usize, 0, 0, 0, 0, 0]) };
-            }
+            close_if(slot.swap(NONE, Ordering::Relaxed), self.identity);
         }
     }
 }
@@ -218,10 +295,12 @@ impl Drop for Working {
     }
 }
 
-/// True if another file might have answered this: all but what says that the call was
-/// understood.
-fn says_nothing(errno: i32) -> bool {
-    ![libc::EAGAIN, libc::EEXIST, libc::EINTR].contains(&errno)
+/// True if it is an answer to what was asked. By another file at our number, a call may be
+/// refused in any way; what is believed here does no harm: the call is repeated, or done in
+/// another way.
+fn is_understood(answer: &Result<usize, i32>) -> bool {
+    const REPEATED: [i32; 4] = [libc::EAGAIN, libc::EEXIST, libc::EINTR, libc::EBUSY];
+    (answer.as_ref()).map_or_else(|errno| REPEATED.contains(errno), |_| true)
 }
 
 /// # Safety

@@ -2,8 +2,9 @@
 //! `uapi/linux/userfaultfd.h` gives them. Written out because the crates that
 //! wrap them allocate, or need a C compiler; these are called in a handler.
 
+use crate::table::Working;
 use core::ops::Range;
-use libc::{c_int, c_long};
+use libc::c_int;
 
 /// Serve faults of user mode only: needs no privilege.
 const UFFD_USER_MODE_ONLY: c_int = 1;
@@ -106,9 +107,7 @@ pub fn set_errno(errno: c_int) {
 
 /// What the kernel offers, or the errno with which it refuses all.
 pub fn ask() -> Result<Offers, c_int> {
-    let (fd, features) = with_features(0)?;
-    // SAFETY: just made, and nobody knows it.
-    unsafe { libc::close(fd) };
+    let (_, features) = with_features(0)?;
     Ok(Offers {
         protect: features & UFFD_FEATURE_PAGEFAULT_FLAG_WP != 0,
         moves: features & UFFD_FEATURE_MOVE != 0,
@@ -117,7 +116,7 @@ pub fn ask() -> Result<Offers, c_int> {
 
 /// A userfaultfd in SIGBUS mode, or the errno. It is for what `offers` says,
 /// which is no more than the kernel has.
-pub fn open(offers: Offers) -> Result<c_int, c_int> {
+pub fn open(offers: Offers) -> Result<Working, c_int> {
     let protect = match offers.protect {
         true => UFFD_FEATURE_PAGEFAULT_FLAG_WP,
         false => 0,
@@ -127,32 +126,35 @@ pub fn open(offers: Offers) -> Result<c_int, c_int> {
 }
 
 /// A userfaultfd with these features, and all that there are.
-fn with_features(features: u64) -> Result<(c_int, u64), c_int> {
+fn with_features(features: u64) -> Result<(Working, u64), c_int> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
     // SAFETY: makes a file descriptor.
-    let fd: c_long = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    if fd < 0 {
-        return Err(errno());
-    }
-    let fd = fd as c_int;
+    let fd = unsafe { Working::open(libc::SYS_userfaultfd, [flags as usize, 0, 0, 0, 0, 0]) }?;
     let mut api = Api {
         api: UFFD_API,
         features,
         ioctls: 0,
     };
+    let args = [UFFDIO_API as usize, (&raw mut api) as usize, 0, 0, 0];
     // SAFETY: the structure is the one that this ioctl takes.
-    if unsafe { libc::ioctl(fd, UFFDIO_API, &mut api) } < 0 {
-        let error = errno();
-        // SAFETY: ours, and not used any more.
-        unsafe { libc::close(fd) };
-        return Err(error);
-    }
+    unsafe { fd.call_guarded(libc::SYS_ioctl, args) }?;
     Ok((fd, api.features))
 }
 
+/// An ioctl that no other file knows. By another userfaultfd of the process it would do the
+/// same.
+///
+/// # Safety
+/// The structure is the one that this ioctl takes.
+unsafe fn ioctl<T>(fd: &Working, request: u64, structure: &mut T) -> Result<usize, c_int> {
+    let structure = core::ptr::from_mut(structure) as usize;
+    // SAFETY: the caller's promise.
+    unsafe { fd.call(libc::SYS_ioctl, [request as usize, structure, 0, 0, 0]) }
+}
+
 /// Registers a range for missing faults, and for writes to protected pages if
-/// `protect`.
-pub fn register(fd: c_int, range: &Range<usize>, protect: bool) -> Result<(), c_int> {
+/// `protect`. With no other userfaultfd: its end would be the registration's.
+pub fn register(fd: &Working, range: &Range<usize>, protect: bool) -> Result<(), c_int> {
     let protect = match protect {
         true => UFFDIO_REGISTER_MODE_WP,
         false => 0,
@@ -163,11 +165,15 @@ pub fn register(fd: c_int, range: &Range<usize>, protect: bool) -> Result<(), c_
         mode: UFFDIO_REGISTER_MODE_MISSING | protect,
         ioctls: 0,
     };
+    let args = [
+        UFFDIO_REGISTER as usize,
+        (&raw mut register) as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the structure is the one that this ioctl takes.
-    match unsafe { libc::ioctl(fd, UFFDIO_REGISTER, &mut register) } {
-        0 => Ok(()),
-        _ => Err(errno()),
-    }
+    unsafe { fd.call_guarded(libc::SYS_ioctl, args) }.map(drop)
 }
 
 /// How far a copy, a zeroing or a move got: bytes done, and the errno that stopped it.
@@ -178,20 +184,20 @@ pub struct Progress {
     pub stopped: Option<c_int>,
 }
 
-fn progress(answer: c_int, done: i64) -> Progress {
+fn progress(answer: Result<usize, c_int>, done: i64) -> Progress {
     match (answer, done) {
-        (0, done) => Progress {
+        (Ok(_), done) => Progress {
             bytes: done.max(0) as usize,
             stopped: None,
         },
         // Stopped half-way: the count is what was done before.
-        (_, done) if done > 0 => Progress {
+        (Err(_), done) if done > 0 => Progress {
             bytes: done as usize,
             stopped: Some(libc::EAGAIN),
         },
-        _ => Progress {
+        (Err(errno), _) => Progress {
             bytes: 0,
-            stopped: Some(errno()),
+            stopped: Some(errno),
         },
     }
 }
@@ -202,7 +208,7 @@ fn progress(answer: c_int, done: i64) -> Progress {
 /// `source` is readable for `bytes`, or not there at all: then the errno is
 /// EFAULT. The target lies in a window of ours.
 pub unsafe fn copy(
-    fd: c_int,
+    fd: &Working,
     target: usize,
     source: *const u8,
     bytes: usize,
@@ -221,12 +227,12 @@ pub unsafe fn copy(
     };
     // SAFETY: the structure is the one that this ioctl takes, and the caller
     // vouches for the memory.
-    let answer = unsafe { libc::ioctl(fd, UFFDIO_COPY, &mut copy) };
+    let answer = unsafe { ioctl(fd, UFFDIO_COPY, &mut copy) };
     progress(answer, copy.copied)
 }
 
 /// UFFDIO_ZEROPAGE.
-pub fn zero(fd: c_int, target: usize, bytes: usize) -> Progress {
+pub fn zero(fd: &Working, target: usize, bytes: usize) -> Progress {
     let mut zero = ZeroPage {
         start: target as u64,
         len: bytes as u64,
@@ -235,7 +241,7 @@ pub fn zero(fd: c_int, target: usize, bytes: usize) -> Progress {
     };
     // SAFETY: the structure is the one that this ioctl takes; it maps zeros
     // only where nothing is mapped in a registered range.
-    let answer = unsafe { libc::ioctl(fd, UFFDIO_ZEROPAGE, &mut zero) };
+    let answer = unsafe { ioctl(fd, UFFDIO_ZEROPAGE, &mut zero) };
     progress(answer, zero.zeroed)
 }
 
@@ -243,7 +249,7 @@ pub fn zero(fd: c_int, target: usize, bytes: usize) -> Progress {
 ///
 /// # Safety
 /// Both lie in windows of ours, and nobody uses their pages.
-pub unsafe fn move_pages(fd: c_int, target: usize, source: usize, bytes: usize) -> Progress {
+pub unsafe fn move_pages(fd: &Working, target: usize, source: usize, bytes: usize) -> Progress {
     let mut moving = Move {
         dst: target as u64,
         src: source as u64,
@@ -253,21 +259,21 @@ pub unsafe fn move_pages(fd: c_int, target: usize, source: usize, bytes: usize) 
     };
     // SAFETY: the structure is the one that this ioctl takes, and the caller
     // vouches for the memory.
-    let answer = unsafe { libc::ioctl(fd, UFFDIO_MOVE, &mut moving) };
+    let answer = unsafe { ioctl(fd, UFFDIO_MOVE, &mut moving) };
     progress(answer, moving.moved)
 }
 
 /// UFFDIO_WRITEPROTECT of what is present in a range: a write ends in a fault.
-pub fn protect(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
+pub fn protect(fd: &Working, range: &Range<usize>) -> Result<(), c_int> {
     write_protect(fd, range, UFFDIO_WRITEPROTECT_MODE_WP)
 }
 
 /// The opposite.
-pub fn unprotect(fd: c_int, range: &Range<usize>) -> Result<(), c_int> {
+pub fn unprotect(fd: &Working, range: &Range<usize>) -> Result<(), c_int> {
     write_protect(fd, range, UFFDIO_WRITEPROTECT_MODE_DONTWAKE)
 }
 
-fn write_protect(fd: c_int, range: &Range<usize>, mode: u64) -> Result<(), c_int> {
+fn write_protect(fd: &Working, range: &Range<usize>, mode: u64) -> Result<(), c_int> {
     let mut protect = WriteProtect {
         start: range.start as u64,
         len: range.len() as u64,
@@ -276,11 +282,10 @@ fn write_protect(fd: c_int, range: &Range<usize>, mode: u64) -> Result<(), c_int
     loop {
         // SAFETY: the structure is the one that this ioctl takes; no bytes
         // change.
-        match unsafe { libc::ioctl(fd, UFFDIO_WRITEPROTECT, &mut protect) } {
-            0 => return Ok(()),
+        match unsafe { ioctl(fd, UFFDIO_WRITEPROTECT, &mut protect) } {
             // The mappings were changing.
-            _ if errno() == libc::EAGAIN => {}
-            _ => return Err(errno()),
+            Err(libc::EAGAIN) => {}
+            done => return done.map(drop),
         }
     }
 }

@@ -4,9 +4,8 @@
 //! gives to it is plain memory there, nothing of it is protected, and a missing
 //! page would be filled with zeros. The descriptors it inherits mean the parent.
 
-use super::mmu::{CLOSED, UffdMmu, Windows};
+use super::mmu::{UffdMmu, Windows};
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 use libc::{c_int, c_void};
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeSet;
@@ -41,12 +40,8 @@ impl UffdMmu {
     /// In the child: nothing of the parent's is to be touched through what was
     /// inherited, and every window that was not answers with SIGSEGV.
     pub fn fork_child(&self, lists: &Lists<'_>) {
-        for slot in &self.descriptors {
-            let fd = slot.swap(CLOSED, Ordering::Relaxed);
-            if fd != CLOSED {
-                // SAFETY: inherited, acts on the parent, and not used again.
-                unsafe { libc::close(fd) };
-            }
+        for opened in self.descriptors.iter().filter_map(|slot| slot.get()) {
+            opened.close();
         }
         self.zap.fork_child();
         self.pagemap.fork_child();

@@ -5,18 +5,18 @@ use super::pagemap::Pagemap;
 use super::released::Released;
 use super::spare::Spare;
 use super::zap::Zap;
+use crate::table::Working;
 use core::ops::Range;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// File descriptors that windows are spread over, at most.
 const DESCRIPTORS: usize = 16;
-pub(super) const CLOSED: c_int = -1;
 
 /// Of a token: the number of a descriptor.
 const DESCRIPTOR: u32 = 0xff;
@@ -36,8 +36,8 @@ pub type Windows = BTreeMap<usize, (usize, Protection)>;
 pub struct UffdMmu {
     /// Immutable.
     offers: Offers,
-    /// Opened one after the other, kept until exit or fork.
-    pub(super) descriptors: [AtomicI32; DESCRIPTORS],
+    /// Opened one after the other, kept until exit or fork. A fault only looks.
+    pub(super) descriptors: [OnceLock<Working>; DESCRIPTORS],
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
@@ -62,7 +62,7 @@ impl UffdMmu {
     pub(super) fn with(offers: Offers, pagemap: Pagemap) -> Result<Self, c_int> {
         let mmu = Self {
             offers,
-            descriptors: [const { AtomicI32::new(CLOSED) }; DESCRIPTORS],
+            descriptors: [const { OnceLock::new() }; DESCRIPTORS],
             made: AtomicUsize::new(0),
             windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
@@ -80,34 +80,25 @@ impl UffdMmu {
     }
 
     /// The descriptor of a number, opened if it is not yet.
-    fn descriptor(&self, number: usize) -> Result<c_int, c_int> {
+    fn descriptor(&self, number: usize) -> Result<&Working, c_int> {
         let slot = &self.descriptors[number];
-        let fd = slot.load(Ordering::Acquire);
-        if fd != CLOSED {
+        if let Some(fd) = slot.get() {
             return Ok(fd);
         }
         let fresh = abi::open(self.offers)?;
-        match slot.compare_exchange(CLOSED, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(fresh),
-            Err(other) => {
-                // SAFETY: just opened, and nobody knows it.
-                unsafe { libc::close(fresh) };
-                Ok(other)
-            }
-        }
+        Ok(slot.get_or_init(|| fresh))
     }
 
     /// The descriptor of a window.
-    pub(super) fn of(&self, window: &Reservation) -> c_int {
+    pub(super) fn of(&self, window: &Reservation) -> &Working {
         let number = window.token & DESCRIPTOR;
-        // Relaxed: who has the window has seen it opened.
-        self.descriptors[number as usize].load(Ordering::Relaxed)
+        let opened = self.descriptors[number as usize].get();
+        opened.expect("who has the window has seen it opened")
     }
 
     /// The descriptor that was opened first.
-    pub(super) fn first(&self) -> c_int {
-        // Acquire pairs with the Release in `descriptor`.
-        self.descriptors[0].load(Ordering::Acquire)
+    pub(super) fn first(&self) -> &Working {
+        self.descriptors[0].get().expect("opened at once")
     }
 
     /// What the kernel has.
@@ -121,7 +112,7 @@ impl UffdMmu {
     }
 
     /// A descriptor for a new window, and its number.
-    fn pick(&self) -> Result<(c_int, u32), MmuError> {
+    fn pick(&self) -> Result<(&Working, u32), MmuError> {
         let number = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
         // Where descriptors have run out, the first one serves all.
         match self.descriptor(number) {

@@ -8,12 +8,15 @@
 //! as well, where the kernel has that: such a write raises SIGBUS too.
 //!
 //! Windows are spread over a few userfaultfds, since each has a lock of its
-//! own in the kernel, and file descriptors are few.
+//! own in the kernel, and file descriptors are few. They are open in a table of
+//! their own ([`table`](crate::table)): the last close of one would unregister its
+//! windows, and the kernel would fill missing pages with zeros.
 
 mod abi;
 mod fork;
 mod mmu;
 mod moving;
+mod myself;
 mod pagemap;
 mod protect;
 mod released;

@@ -1,11 +1,8 @@
 //! Whether a page is the system's page of zeros: PAGEMAP_SCAN of
 //! `/proc/self/pagemap` (Linux 6.7), as `uapi/linux/fs.h` gives it.
 
-use core::sync::atomic::{AtomicI32, Ordering};
-use libc::c_int;
+use crate::table::Working;
 use softfault_engine::PAGE_SIZE;
-
-const NONE: c_int = -1;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
@@ -52,34 +49,31 @@ pub enum Shown {
 
 /// The file, opened once.
 pub struct Pagemap {
-    /// [`NONE`] where the kernel has no such call, or no file.
-    fd: AtomicI32,
+    /// `None` where the kernel has no such call, or no file. In a child the descriptor is
+    /// closed, and answers nothing.
+    file: Option<Working>,
 }
 
 impl Pagemap {
     /// Opens it.
     pub fn new() -> Self {
-        Self {
-            fd: AtomicI32::new(open()),
-        }
+        Self { file: open() }
     }
 
     /// One that is not to be had, as on an older system.
     #[cfg(test)]
     pub fn none() -> Self {
-        Self {
-            fd: AtomicI32::new(NONE),
-        }
+        Self { file: None }
     }
 
     /// True if pages can be asked about.
     pub fn is_open(&self) -> bool {
-        self.fd.load(Ordering::Relaxed) != NONE
+        self.file.is_some()
     }
 
     /// What the page at `addr` shows; `None` if it cannot be known.
     pub fn look(&self, addr: usize) -> Option<Shown> {
-        let categories = scan(self.fd.load(Ordering::Relaxed), addr)?;
+        let categories = scan(self.file.as_ref()?, addr)?;
         Some(match categories & PAGE_IS_PFNZERO != 0 {
             true => Shown::Zeros {
                 protected: categories & PAGE_IS_WRITTEN == 0,
@@ -90,40 +84,27 @@ impl Pagemap {
 
     /// The inherited descriptor means the parent: it must not be used.
     pub fn fork_child(&self) {
-        let fd = self.fd.swap(NONE, Ordering::Relaxed);
-        if fd != NONE {
-            // SAFETY: inherited, and not used again.
-            unsafe { libc::close(fd) };
+        if let Some(file) = &self.file {
+            file.close();
         }
     }
 }
 
-impl Drop for Pagemap {
-    fn drop(&mut self) {
-        self.fork_child();
-    }
-}
-
-fn open() -> c_int {
-    let path = c"/proc/self/pagemap".as_ptr();
+fn open() -> Option<Working> {
+    let path = c"/proc/self/pagemap".as_ptr() as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let args = [libc::AT_FDCWD as usize, path, flags, 0, 0, 0];
     // SAFETY: opens a file by a valid name.
-    let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
+    let file = unsafe { Working::open(libc::SYS_openat, args) }.ok()?;
     // Whether it answers, on a page that is certainly there.
     let here = 0_u8;
     let page = core::ptr::from_ref(&here) as usize & !(PAGE_SIZE - 1);
-    match fd {
-        NONE => NONE,
-        fd if scan(fd, page).is_some_and(|categories| categories & PAGE_IS_PRESENT != 0) => fd,
-        fd => {
-            // SAFETY: just opened, and nobody knows it.
-            unsafe { libc::close(fd) };
-            NONE
-        }
-    }
+    let answers = scan(&file, page).is_some_and(|categories| categories & PAGE_IS_PRESENT != 0);
+    answers.then_some(file)
 }
 
 /// What is said of the page at `addr`.
-fn scan(fd: c_int, addr: usize) -> Option<u64> {
+fn scan(file: &Working, addr: usize) -> Option<u64> {
     let mut region = Region::default();
     let mut scan = Scan {
         size: size_of::<Scan>() as u64,
@@ -139,11 +120,12 @@ fn scan(fd: c_int, addr: usize) -> Option<u64> {
         category_anyof_mask: 0,
         return_mask: PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
     };
+    let args = [PAGEMAP_SCAN as usize, (&raw mut scan) as usize, 0, 0, 0];
     // SAFETY: the structures are those that this ioctl takes; `region` is there
     // for it to fill.
-    match unsafe { libc::ioctl(fd, PAGEMAP_SCAN, &mut scan) } {
-        answer if answer < 0 => None,
-        0 => Some(0),
-        _ => Some(region.categories),
+    match unsafe { file.call(libc::SYS_ioctl, args) } {
+        Err(_) => None,
+        Ok(0) => Some(0),
+        Ok(_) => Some(region.categories),
     }
 }

@@ -1,14 +1,14 @@
 //! Unmapping in batches: one `process_madvise(2)` on ourselves is one TLB
 //! shootdown for all its ranges.
 
+use super::myself::Myself;
 use core::ops::Range;
-use core::sync::atomic::{AtomicI32, Ordering};
-use libc::{c_int, c_long, c_void, iovec};
+use core::sync::atomic::{AtomicBool, Ordering};
+use libc::{c_void, iovec};
 use softfault_engine::lock::Mutex;
 
 /// The most ranges that one call takes.
 const RANGES: usize = 1024;
-const NONE: c_int = -1;
 
 struct Vectors([iovec; RANGES]);
 
@@ -17,9 +17,10 @@ unsafe impl Send for Vectors {}
 
 /// Unmaps batches.
 pub(super) struct Zap {
-    /// A pidfd of ourselves, or [`NONE`] where the kernel refuses the call on
-    /// ourselves (before Linux 6.13).
-    process: AtomicI32,
+    /// Immutable.
+    process: Myself,
+    /// True where the kernel refuses the call on ourselves (before Linux 6.13).
+    refused: AtomicBool,
     /// Too large for a handler's stack; made once.
     vectors: [Mutex<Box<Vectors>>; 2],
 }
@@ -34,23 +35,20 @@ impl Zap {
             Mutex::new(Box::new(Vectors([empty; RANGES])))
         };
         Self {
-            process: AtomicI32::new(open_self()),
+            process: Myself::new(),
+            refused: AtomicBool::new(false),
             vectors: [vectors(), vectors()],
         }
     }
 
     /// The inherited descriptor means the parent: it must not be used.
     pub(super) fn fork_child(&self) {
-        let process = self.process.swap(NONE, Ordering::Relaxed);
-        if process != NONE {
-            // SAFETY: inherited, and not used again.
-            unsafe { libc::close(process) };
-        }
+        self.process.fork_child();
     }
 
     pub(super) fn zap(&self, ranges: &[Range<usize>]) {
         let mut left = ranges;
-        while left.len() > 1 && self.process.load(Ordering::Relaxed) != NONE {
+        while left.len() > 1 && !self.refused.load(Ordering::Relaxed) {
             let count = left.len().min(RANGES);
             if !self.batch(&left[..count]) {
                 break;
@@ -77,30 +75,21 @@ impl Zap {
             // SAFETY: the ranges lie in windows of ours that are still
             // reserved: the caller holds their folios' locks.
             let done = unsafe {
-                libc::syscall(
-                    libc::SYS_process_madvise,
-                    self.process.load(Ordering::Relaxed),
-                    vectors.0[first..].as_ptr(),
-                    ranges.len() - first,
-                    libc::MADV_DONTNEED,
-                    0,
-                )
+                (self.process).madvise(&vectors.0[first..ranges.len()], libc::MADV_DONTNEED)
             };
-            if done < 0 {
-                match super::errno() {
-                    libc::EINTR | libc::EAGAIN => continue,
-                    libc::EPERM | libc::EINVAL | libc::ENOSYS if first == 0 => {
-                        self.process.store(NONE, Ordering::Relaxed);
-                        return false;
-                    }
-                    _ => {
-                        one(&ranges[first]);
-                        first += 1;
-                        continue;
-                    }
+            let mut done = match done {
+                Ok(done) => done,
+                Err(libc::EINTR | libc::EAGAIN) => continue,
+                Err(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::EBADF) if first == 0 => {
+                    self.refused.store(true, Ordering::Relaxed);
+                    return false;
                 }
-            }
-            let mut done = done as usize;
+                Err(_) => {
+                    one(&ranges[first]);
+                    first += 1;
+                    continue;
+                }
+            };
             while first < ranges.len() && done >= vectors.0[first].iov_len {
                 done -= vectors.0[first].iov_len;
                 first += 1;
@@ -113,13 +102,6 @@ impl Zap {
         }
         true
     }
-}
-
-/// A pidfd of ourselves, or [`NONE`].
-fn open_self() -> c_int {
-    // SAFETY: makes a file descriptor; close-on-exec by itself.
-    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-    process.max(NONE as c_long) as c_int
 }
 
 fn one(range: &Range<usize>) {

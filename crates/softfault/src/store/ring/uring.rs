@@ -4,15 +4,15 @@
 //! only. No kernel thread (SQPOLL): here it cost four times the processor time
 //! of a read.
 
-use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use softfault_engine::lock::Mutex;
 
 use super::queue::{BATCH, Done, Entry, pause};
+use crate::table::Working;
 
 /// How often in a row the kernel may refuse what was pushed: about a second, as each refusal is followed
 /// by a pause.
@@ -25,8 +25,11 @@ pub(super) struct Uring {
     /// Its submission side is protected by `submitting`; its completion side
     /// by leading the ring.
     ring: ManuallyDrop<IoUring>,
-    /// True once the kernel would not have the ring's descriptor any more
-    /// (a program that closes descriptors it does not know).
+    /// The ring's descriptor, which the program may close: whoever enters asks for a number.
+    /// What it reads from is found in the table of who enters, so none of it is done in the
+    /// table of our own.
+    descriptor: ManuallyDrop<Working>,
+    /// True once the kernel would not take what was pushed.
     submitting: Mutex<bool>,
 }
 
@@ -65,15 +68,19 @@ impl Uring {
         let params = ring.params();
         // One answer for each read in flight: it cannot overflow.
         assert!(params.sq_entries() >= entries as u32 && params.cq_entries() >= entries as u32);
+        // SAFETY: the ring's number, which the ring does not close: see `close`.
+        let number = unsafe { OwnedFd::from_raw_fd(ring.as_raw_fd()) };
+        let ring = ManuallyDrop::new(ring);
         Ok(Self {
-            ring: ManuallyDrop::new(ring),
+            descriptor: ManuallyDrop::new(Working::adopt(number)?),
+            ring,
             submitting: Mutex::new(false),
         })
     }
 
     pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
         let mut broken = self.submitting.lock();
-        if *broken {
+        if *broken || self.descriptor.here().is_none() {
             return 0;
         }
         {
@@ -133,27 +140,58 @@ impl Uring {
     }
 
     fn enter(&self, submit: u32, wait: u32, flags: u32, wait_ns: u64) -> Result<usize, i32> {
+        /// `io_uring_getevents_arg` of `linux/io_uring.h`.
+        #[repr(C)]
+        struct Arguments {
+            mask: u64,
+            mask_bytes: u32,
+            least_wait: u32,
+            time: *const Timespec,
+        }
+        let fd = self.descriptor.here().ok_or(libc::EBADF)?;
         let time = Timespec::from(std::time::Duration::from_nanos(wait_ns));
-        let args = SubmitArgs::new().timespec(&time);
-        let args = (flags & EXT_ARG != 0).then_some(&args);
+        let arguments = Arguments {
+            mask: 0,
+            mask_bytes: 0,
+            least_wait: 0,
+            time: &time,
+        };
+        let (arguments, bytes) = match flags & EXT_ARG {
+            0 => (std::ptr::null(), 0),
+            _ => (&raw const arguments, size_of::<Arguments>()),
+        };
         // SAFETY: the arguments live through the call; with EXT_ARG they are
         // the structure that the kernel expects, without it there are none.
-        unsafe { self.ring.submitter().enter(submit, wait, flags, args) }
-            .map_err(|no: io::Error| no.raw_os_error().unwrap_or(libc::EIO))
+        let entered = unsafe {
+            let call = libc::SYS_io_uring_enter;
+            libc::syscall(call, fd, submit, wait, flags, arguments, bytes)
+        };
+        match entered {
+            0.. => Ok(entered as usize),
+            _ => Err(crate::uffd::errno()),
+        }
     }
 
     pub(super) fn close_in_child(&self) {
         // The queues themselves were not inherited. Closing is all: dropping
         // would unmap what the child has put at their place.
-        // SAFETY: the descriptor is the child's copy, and not used again.
-        unsafe { libc::close(self.ring.as_raw_fd()) };
+        self.descriptor.close();
     }
 
     /// # Safety
     /// Nothing is in flight, and the queue is not used any more.
     pub(super) unsafe fn close(&mut self) {
-        // SAFETY: the caller's promise.
-        unsafe { ManuallyDrop::drop(&mut self.ring) };
+        let number = self.ring.as_raw_fd();
+        let is_ours = self.descriptor.is(number);
+        if is_ours {
+            self.descriptor.forget(number);
+            // SAFETY: the caller's promise. It closes its number.
+            unsafe { ManuallyDrop::drop(&mut self.ring) };
+        }
+        // Else the number is another file's by now, or nobody's, and the ring would close it:
+        // its queues stay mapped.
+        // SAFETY: not used again.
+        unsafe { ManuallyDrop::drop(&mut self.descriptor) };
     }
 }
 

@@ -1,0 +1,120 @@
+//! Where numbers cannot be taken, or there is no table at all.
+
+use crate::scene::Scene;
+use crate::{alone, close_from};
+
+const NOBODY: u32 = 65534;
+
+/// From here on the system calls answer EPERM in all threads of this process.
+fn refuse(calls: &[libc::c_long]) {
+    // From linux/bpf_common.h and linux/seccomp.h: load the number of the call,
+    // compare, answer.
+    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = vec![statement(0x20, 0, 0, 0)];
+    for &call in calls {
+        filter.push(statement(0x15, 0, 1, call as u32));
+        filter.push(statement(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32));
+    }
+    filter.push(statement(0x06, 0, 0, 0x7fff_0000));
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the program is valid for the calls, which copy it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let all_threads = 1;
+        assert_eq!(
+            libc::syscall(libc::SYS_seccomp, 1, all_threads, &program),
+            0
+        );
+    }
+}
+
+fn is_root() -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn become_nobody() {
+    if !is_root() {
+        println!("not root: this user is the ordinary one");
+        return;
+    }
+    // SAFETY: changes who this process is.
+    unsafe {
+        assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
+        assert_eq!(libc::setgid(NOBODY), 0);
+        assert_eq!(libc::setuid(NOBODY), 0);
+    }
+}
+
+fn forbid_dumps() {
+    // SAFETY: changes what others may see of this process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
+}
+
+#[test]
+fn an_ordinary_user_that_nobody_may_look_at() {
+    // Before, and after the engine is built.
+    alone(|| {
+        become_nobody();
+        forbid_dumps();
+        let scene = Scene::new();
+        close_from(3);
+        scene.check(1);
+    });
+    alone(|| {
+        let scene = Scene::new();
+        become_nobody();
+        forbid_dumps();
+        close_from(3);
+        scene.check(1);
+        let again = Scene::new();
+        close_from(3);
+        again.check(2);
+    });
+}
+
+#[test]
+fn no_process_may_be_looked_up() {
+    let calls = [libc::SYS_pidfd_open, libc::SYS_pidfd_getfd];
+    for refused in [&calls[..], &calls[..1], &calls[1..]] {
+        alone(|| {
+            refuse(refused);
+            let scene = Scene::new();
+            close_from(3);
+            scene.check(3);
+        });
+        alone(|| {
+            let scene = Scene::new();
+            refuse(refused);
+            close_from(3);
+            scene.check(3);
+        });
+    }
+}
+
+#[test]
+fn without_a_table_all_works_until_something_is_closed() {
+    // libc's own threads come by clone3.
+    for refused in [libc::SYS_clone, libc::SYS_close_range] {
+        alone(|| {
+            refuse(&[refused]);
+            let scene = Scene::new();
+            assert!(!scene.engine.stats().guarded_descriptors);
+            scene.check(1);
+        });
+    }
+    alone(|| {
+        become_nobody();
+        let none = libc::rlimit {
+            rlim_cur: 1,
+            rlim_max: 1,
+        };
+        // SAFETY: a limit of this process.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
+        let scene = Scene::new();
+        scene.check(1);
+    });
+}
