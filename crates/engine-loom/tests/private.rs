@@ -232,3 +232,26 @@ fn where_the_device_fails_a_page_stays_as_it_was_written() {
         assert_eq!(memory.load(0), Some(2));
     });
 }
+
+/// A process forks while a page is touched: what its child sees of the page does not
+/// change, and nobody sleeps for ever.
+#[test]
+fn a_fault_against_a_freeze() {
+    beside(
+        written,
+        |memory| {
+            let frozen = memory.freeze();
+            // What is there may be written, without a fault.
+            let before = memory.hardware_has(1).is_some();
+            loom::thread::yield_now();
+            let after = memory.hardware_has(1).is_some();
+            assert_eq!(before, after, "mapped while frozen");
+            assert!(!memory.is_locked(0) && !memory.is_locked(1));
+            drop(frozen);
+        },
+        |memory| assert!(memory.add(1)),
+        |memory, ()| {
+            assert_eq!((memory.load(0), memory.load(1)), (Some(1), Some(1)));
+        },
+    );
+}

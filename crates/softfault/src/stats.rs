@@ -153,6 +153,8 @@ pub struct Waits {
     pub mmap_lock_write: WaitSnapshot,
     /// A VMA's write lock, for its readers to go.
     pub vma_lock: WaitSnapshot,
+    /// Forks of the process, by touches of private memory and by calls on it.
+    pub fork: WaitSnapshot,
     /// A read by the thread that needs it.
     pub read: WaitSnapshot,
     /// A folio that another thread reads, maps or evicts.
@@ -217,6 +219,7 @@ impl Stats {
                 mmap_lock_read: locks.mmap_read,
                 mmap_lock_write: locks.mmap_write,
                 vma_lock: locks.vma_write,
+                fork: locks.thaw,
                 read: counted.read_waits.snapshot(),
                 folio: counted.folio_waits.snapshot(),
             },

@@ -24,7 +24,7 @@ use softfault_engine_loom::cache::node::LEAST_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{
-    AddressSpace, Advice, Attributes, Backing, Machine, MmError, Protection,
+    AddressSpace, Advice, Attributes, Backing, Frozen, Machine, MmError, Protection,
 };
 use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
@@ -390,6 +390,16 @@ impl Private {
     pub fn sequential(&self, pages: Range<usize>) {
         let range = self.range(pages);
         self.space.madvise(range, Advice::Sequential).unwrap();
+    }
+
+    /// What a process that forks does with its private memory.
+    pub fn freeze(&self) -> Frozen<'_> {
+        self.space.freeze([self.range(0..2)])
+    }
+
+    /// True if somebody has the page's word locked.
+    pub fn is_locked(&self, page: usize) -> bool {
+        self.anon.is_locked(self.addr(page))
     }
 
     /// `munmap`.

@@ -23,6 +23,7 @@
 //! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,638 |
 //! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 495 |
 //! | `fork` | `fork`, and parent, child and grandchild afterwards | 16,000 | 740 |
+//! | `freeze` | a fork of the process, which faults on files do not wait for | 3,000 | |
 //! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,228 |
 //! | `reads` | verbs that end before the read does | 8,000 | 346 |
 //! | `huge` | unshare by others, truncate, hole punch, another fault, who begins to share, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 49,500 | |
@@ -45,6 +46,7 @@ mod budget;
 mod drawn;
 mod fork;
 mod found;
+mod freeze;
 mod huge;
 mod protect;
 mod reads;

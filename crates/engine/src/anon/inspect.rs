@@ -16,6 +16,11 @@ impl Anonymous {
         self.page_state(addr).is_resident()
     }
 
+    /// True if somebody has the page that has `addr` locked, a moment ago.
+    pub fn is_locked(&self, addr: usize) -> bool {
+        self.pages.unlocked_state(self.page(addr)).is_none()
+    }
+
     /// What the page at `addr` is.
     pub fn page_state(&self, addr: usize) -> PageState {
         self.pages.state(self.page(addr))

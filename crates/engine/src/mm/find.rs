@@ -40,7 +40,7 @@ impl AddressSpace {
                 Ok(read) => return Some(read),
                 // It is not the one any more: another may be.
                 Err(ReadError::Detached | ReadError::Reused) => {}
-                Err(ReadError::WriteLocked | ReadError::Limit) => return None,
+                Err(ReadError::WriteLocked | ReadError::Limit | ReadError::Frozen) => return None,
             }
         }
         None
@@ -60,10 +60,15 @@ impl AddressSpace {
     /// Locks the VMA that has `address`, by way of `mmap_lock` if it cannot be
     /// had without.
     pub fn lock_vma_or_mmap_lock(&self, address: usize) -> Result<VmaRead<'_>, NotMapped> {
-        match self.lock_vma(address) {
-            Some(read) => Ok(read),
-            None => self.lock_vma_and_mmap_lock(address).map(|(read, _)| read),
+        loop {
+            if let Some(read) = self.lock_vma(address) {
+                return Ok(read);
+            }
+            if !self.wait_if_frozen(address) {
+                break;
+            }
         }
+        self.lock_vma_and_mmap_lock(address).map(|(read, _)| read)
     }
 
     /// Locks `mmap_lock` for read and the VMA that has `address`. The VMA is
@@ -75,13 +80,17 @@ impl AddressSpace {
         loop {
             let mmap = self.mmap_lock.read();
             let vma = self.find(&mmap, address).ok_or(NotMapped)?;
-            if let Ok(read) = start_read_locked(vma, &mmap) {
-                return Ok((read, mmap));
-            }
-            // It has as many readers as it may have. Some will leave; they may
-            // need mmap_lock for that.
+            let error = match start_read_locked(vma, &mmap) {
+                Ok(read) => return Ok((read, mmap)),
+                Err(error) => error,
+            };
             drop(mmap);
-            sync::thread::yield_now();
+            match error {
+                ReadError::Frozen => self.mmap_lock.wait_for_thaw(vma),
+                // It has as many readers as it may have. Some will leave; they may
+                // need mmap_lock for that.
+                _ => sync::thread::yield_now(),
+            }
         }
     }
 }

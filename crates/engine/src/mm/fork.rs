@@ -1,31 +1,11 @@
-//! `fork`: a second space that begins as a copy of the first; and a space that is
-//! kept as it is while the process forks.
+//! `fork`: a second space that begins as a copy of the first.
 
 use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::AddressSpace;
-use super::vma::Attributes;
 use crate::anon::{Anonymous, ForkError};
 use crate::huge::HugeMapping;
-use core::ops::Range;
 use sync::Arc;
-
-/// A space that nobody changes, and in which no fault is under way that would have
-/// a page locked, until this is dropped.
-pub struct Frozen<'a> {
-    space: &'a AddressSpace,
-    mmap: MmapWriteGuard<'a>,
-}
-
-impl Frozen<'_> {
-    /// Calls `f` with every mapping, by address.
-    pub fn for_each(&self, mut f: impl FnMut(Range<usize>, Attributes)) {
-        let (space, mmap) = (self.space, &self.mmap);
-        space.for_each_vma(mmap, 0..usize::MAX, |vma| {
-            f(vma.range(), vma.attributes(mmap));
-        });
-    }
-}
 
 impl AddressSpace {
     /// Maps in `child`, which is empty, what is mapped here, at the same
@@ -50,14 +30,6 @@ impl AddressSpace {
             child.exit_locked(&child_mmap, |_, _| {});
         }
         copied
-    }
-
-    /// Takes `mmap_lock` for write and write-locks every VMA: verbs and faults wait.
-    /// A fault that waits for I/O with no lock of the space goes on waiting.
-    pub fn freeze(&self) -> Frozen<'_> {
-        let mmap = self.mmap_lock.write();
-        self.for_each_vma(&mmap, 0..usize::MAX, |vma| vma.start_write(&mmap));
-        Frozen { space: self, mmap }
     }
 
     fn copy_vmas(

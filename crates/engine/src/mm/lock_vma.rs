@@ -22,7 +22,7 @@ pub fn try_lock_at<'a>(
     let read = start_read(vma, mmap_lock).inspect_err(|error| match error {
         ReadError::Detached => misses.detached.add(1),
         ReadError::Reused => misses.other_space.add(1),
-        ReadError::WriteLocked => misses.write_locked.add(1),
+        ReadError::WriteLocked | ReadError::Frozen => misses.write_locked.add(1),
         ReadError::Limit => misses.limit.add(1),
     })?;
     if !vma.range().contains(&addr) {

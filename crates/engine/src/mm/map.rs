@@ -28,7 +28,7 @@ impl AddressSpace {
             return Err(MmError::Overflow);
         }
         attributes.check_alignment(&range)?;
-        let mmap = self.mmap_lock.write();
+        let mmap = self.write_lock(&range);
         if !attributes.backing.claim(self.id())
             && self.shows(&mmap, &attributes.backing, attributes.pgoff..end)
         {

@@ -23,6 +23,7 @@ use sync::Arc;
 use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::stat::Counter;
+use sync::wait::WaitWord;
 
 use super::vma::Vma;
 use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
@@ -47,6 +48,10 @@ pub struct MmapLock {
     vma_biases: Counter,
     /// Ends of a bias, by how long they took.
     vma_revocations: WaitStats,
+    /// Odd while VMAs are frozen. Raised under `mmap_lock` for write, and by who thaws.
+    frozen: WaitWord,
+    /// Waits for VMAs to be thawed.
+    thaw_waits: WaitStats,
 }
 
 /// What every fault reads, apart from what takers of the lock write.
@@ -108,6 +113,8 @@ impl MmapLock {
             vma_misses: VmaMisses::default(),
             vma_biases: Counter::new(),
             vma_revocations: WaitStats::new(),
+            frozen: WaitWord::new(0),
+            thaw_waits: WaitStats::new(),
         }
     }
 
@@ -208,6 +215,17 @@ impl MmapLock {
     /// Times a writer ended a VMA's bias, by how long that took.
     pub fn vma_revocations(&self) -> &WaitStats {
         &self.vma_revocations
+    }
+
+    /// Waits of faults and verbs for VMAs that were kept as they are while the process
+    /// forked.
+    pub fn thaw_waits(&self) -> &WaitStats {
+        &self.thaw_waits
+    }
+
+    /// Odd while VMAs are frozen.
+    pub(super) fn frozen(&self) -> &WaitWord {
+        &self.frozen
     }
 
     /// Readers of a VMA by its bias as of now, for assertions and for printing.

@@ -13,6 +13,7 @@ mod align;
 pub mod backing;
 pub mod find;
 mod fork;
+mod freeze;
 pub mod lock_vma;
 mod lookup_stats;
 pub mod machine;
@@ -34,7 +35,7 @@ pub mod vma_lock;
 
 pub use backing::Backing;
 pub use find::NotMapped;
-pub use fork::Frozen;
+pub use freeze::Frozen;
 pub use machine::Machine;
 pub use mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
 pub use space::{AddressSpace, LockStats, LookupSnapshot, MmError};

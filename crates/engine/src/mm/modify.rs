@@ -23,7 +23,7 @@ impl AddressSpace {
         change: impl Fn(&mut Attributes),
     ) -> Result<(), MmError> {
         check_range(&range)?;
-        let mmap = self.mmap_lock.write();
+        let mmap = self.write_lock(&range);
         self.check_cuts(&mmap, &range)?;
         let mut stale = Stale::default();
         let mut at = range.start;

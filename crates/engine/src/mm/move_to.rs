@@ -33,7 +33,7 @@ impl AddressSpace {
         if new.end > to.addresses().end || new.len() < old.len() {
             return Err(MmError::Overflow.into());
         }
-        let mmap = self.mmap_lock.write();
+        let mmap = self.write_lock(&old);
         self.check_mapped(&mmap, &old, from)?;
         assert!(to.claim(self.id()), "memory that was mapped before");
         let mut stale = Stale::default();

@@ -25,7 +25,7 @@ impl AddressSpace {
         let end = start.checked_add(old.len()).ok_or(MmError::Overflow)?;
         let new = start..end;
         check_range(&new)?;
-        let mmap = self.mmap_lock.write();
+        let mmap = self.write_lock(&old);
         let mapped = self.find_from(&mmap, new.start);
         let itself = new.start < old.end && old.start < new.end;
         if itself || mapped.is_some_and(|vma| vma.start() < new.end) {

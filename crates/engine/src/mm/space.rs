@@ -131,6 +131,7 @@ impl AddressSpace {
             vma_write: self.mmap_lock.vma_waits().snapshot(),
             vma_revocations: self.mmap_lock.vma_revocations().snapshot(),
             vma_biases: self.mmap_lock.vma_biases().get(),
+            thaw: self.mmap_lock.thaw_waits().snapshot(),
             lookups: self.lookups.snapshot(),
             miss_other_space: misses.other_space.get(),
             miss_other_range: misses.other_range.get(),
@@ -167,6 +168,8 @@ pub struct LockStats {
     pub vma_revocations: WaitSnapshot,
     /// Times that readers of a VMA gave it a bias.
     pub vma_biases: u64,
+    /// Waits for private memory while the process forked.
+    pub thaw: WaitSnapshot,
     /// Lookups without a lock.
     pub lookups: LookupSnapshot,
     /// VMAs that were found, and were another space's by then.

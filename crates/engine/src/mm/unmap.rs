@@ -32,14 +32,14 @@ impl AddressSpace {
         removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
         check_range(&range)?;
-        let mmap = self.mmap_lock.write();
+        let mmap = self.write_lock(&range);
         self.munmap_locked(&mmap, range, removed)
     }
 
     /// Unmaps everything, and calls `removed` as `munmap` does. The space can
     /// be dropped then, or used again.
     pub fn exit(&self, removed: impl FnMut(Range<usize>, Attributes)) {
-        self.exit_locked(&self.mmap_lock.write(), removed);
+        self.exit_locked(&self.write_lock(&(0..usize::MAX)), removed);
     }
 
     pub(super) fn exit_locked(

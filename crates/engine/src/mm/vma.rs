@@ -86,8 +86,9 @@ pub struct Vma {
     start: AtomicUsize,
     /// First byte past the end. As `start`.
     end: AtomicUsize,
-    /// The space's sequence when the VMA was last write-locked. Written under
-    /// `mmap_lock` for write, with no reader there.
+    /// The space's sequence when the VMA was last write-locked; greater than any while
+    /// it is frozen; 0 after that, or before. Written under `mmap_lock` for write, with
+    /// no reader there, and by who thaws.
     pub(super) lock_seq: AtomicU64,
     /// [`rwsem`](super::vma_lock::rwsem) alone: the VMA's lock, from `init` to
     /// `clear`. Written under `mmap_lock` for write.

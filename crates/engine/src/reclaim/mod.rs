@@ -131,7 +131,8 @@ impl Node {
         let mut anonymous_left = self.anonymous_pages();
         while !enough(made) && (left > 0 || anonymous_left > 0) {
             let wanted = pages.saturating_sub(made);
-            let takes_anonymous = anonymous_left > 0 && (left == 0 || self.takes_anonymous_first());
+            let first = || self.takes_anonymous_first() && !self.is_eviction_stopped();
+            let takes_anonymous = anonymous_left > 0 && (left == 0 || first());
             let (evicted, left) = match takes_anonymous {
                 true => {
                     let evicted = self.evict_anonymous(wanted, || enough(made));

@@ -2,7 +2,7 @@
 
 use super::heirs::Lifeline;
 use super::registry::{self, Registry};
-use crate::engine::Inner;
+use crate::engine::{Inner, Managed};
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
 use crate::uffd::Lists;
@@ -16,6 +16,7 @@ pub(super) struct Held {
     /// `None` if there is no swap that could be inherited.
     pub(super) lifeline: Option<Lifeline>,
     pub(super) space: Option<Space>,
+    /// Of the nodes that private memory is on.
     stopped: Vec<Stopped<'static>>,
     pub(super) registry: MutexGuard<'static, Option<Registry>>,
     making: MutexGuard<'static, ()>,
@@ -28,24 +29,37 @@ pub(super) struct Held {
 pub(super) struct Space {
     pub(super) process: &'static Process,
     pub(super) windows: Lists<'static>,
-    pub(super) frozen: Frozen<'static>,
+    /// `None` if there is no private memory.
+    pub(super) frozen: Option<Frozen<'static>>,
 }
 
 impl Held {
-    /// Locks all of it.
+    /// Locks what the child inherits, and the lists that say what that is. Where nothing is
+    /// private, faults and verbs of maps that exist meet none of it.
     ///
     /// Whoever evicts may have been sent for memory by a fault that keeps a lock of the
     /// space (a policy); nobody who evicts waits for such a lock. So the space comes
     /// first.
     pub(super) fn take() -> Self {
+        signal::get_in_front();
         let masked = signal::masked();
         let making = process::making();
         let registry = registry::lock();
         let known = registry.iter().flat_map(|known| known.engines.values());
         let engines: Vec<_> = known.filter_map(|engine| engine.upgrade()).collect();
         let process = process::get();
-        let frozen = process.map(|process| process.space().freeze());
-        let nodes = || engines.iter().filter_map(|engine| engine.managed());
+        let memory = || registry.iter().flat_map(|known| known.memory.values());
+        let windows = || memory().map(|memory| memory.get().addresses());
+        let is_private = memory().next().is_some();
+        let frozen = process.filter(|_| is_private);
+        let frozen = frozen.map(|process| process.space().freeze(windows()));
+        let has_memory = |managed: &&Managed| {
+            memory().any(|memory| Arc::ptr_eq(memory.get().node(), &managed.node))
+        };
+        let nodes = || {
+            let all = engines.iter().filter_map(|engine| engine.managed());
+            all.filter(has_memory)
+        };
         let stopped = nodes().map(|managed| {
             let stopped = managed.node.stop_eviction();
             // SAFETY: the node is as old as the engine, which is held longer.
@@ -55,7 +69,7 @@ impl Held {
         let swaps = || nodes().filter_map(|managed| managed.node.swap.as_ref());
         let lifeline = swaps().next().map(|_| Lifeline::new());
         swaps().for_each(|swap| swap.inherit());
-        let space = process.zip(frozen).map(|(process, frozen)| Space {
+        let space = process.map(|process| Space {
             windows: process.mmu().fork_prepare(),
             process,
             frozen,

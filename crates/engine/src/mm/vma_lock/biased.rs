@@ -124,7 +124,7 @@ fn enter<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Visible<'a>> {
 /// As [`refcount::start_read`], and sets the bias if there is too much of that.
 fn start_counted<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, ReadError> {
     // Relaxed: as in `refcount`, here and below.
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq_hint() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq_hint() {
         return Err(ReadError::WriteLocked);
     }
     let failed = get_unless_zero(vma, mmap_lock.max_readers())?;
@@ -132,7 +132,7 @@ fn start_counted<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, 
     if vma.space() != mmap_lock.space() {
         return Err(ReadError::Reused);
     }
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq() {
         return Err(ReadError::WriteLocked);
     }
     if failed > 0 {
@@ -166,8 +166,8 @@ pub(super) fn bias(read: &VmaRead<'_>, mmap_lock: &MmapLock) {
 }
 
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.
-pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
-    refcount::start_write_with(vma, mmap, || {
+pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
+    refcount::start_write_with(vma, mmap, seq, || {
         // Relaxed, here and below: the Acquire of w1 brought what readers have
         // set, and w3 publishes it.
         if vma.bias.load(Relaxed) {

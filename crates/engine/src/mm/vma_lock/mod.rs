@@ -20,6 +20,10 @@ pub mod visible;
 
 use sync::atomic::Ordering::Relaxed;
 
+/// The `lock_seq` of a VMA that stays write-locked when `mmap_lock` is let go. No space
+/// comes to this sequence; see [`freeze`](super::freeze).
+pub const FROZEN: u64 = u64::MAX;
+
 pub use self::refcount::{MAX_READERS, WRITER};
 pub use self::rwsem::{NoVmaLock, VmaLock};
 use self::visible::Visible;
@@ -40,6 +44,10 @@ pub enum ReadError {
     WriteLocked,
     /// It has all the readers that it may have. Go through `mmap_lock`.
     Limit,
+    /// It is write-locked while the process forks, and `mmap_lock` is of no use. Wait
+    /// for the thaw. The answer to holders of `mmap_lock` only; to others it is
+    /// `WriteLocked`.
+    Frozen,
 }
 
 /// A VMA locked for reading; dropping it is `vma_end_read`.
@@ -111,7 +119,8 @@ pub fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>,
 }
 
 /// Locks a VMA for reading under `mmap_lock` for read, which keeps writers out:
-/// the only obstacle is the limit. The VMA is attached, as all in the tree are.
+/// the only obstacles are the limit and a fork of the process. The VMA is attached, as
+/// all in the tree are.
 pub fn start_read_locked<'a>(
     vma: &'a Vma,
     mmap: &MmapReadGuard<'_>,
@@ -123,7 +132,7 @@ pub fn start_read_locked<'a>(
         Rwsem => rwsem::start_read_locked(vma, mmap_lock),
     };
     if let Err(error) = read {
-        let expected = error == ReadError::Limit;
+        let expected = matches!(error, ReadError::Limit | ReadError::Frozen);
         assert!(expected, "a VMA under mmap_lock is {error:?}");
     }
     read
@@ -154,14 +163,22 @@ impl Vma {
     /// keeps new ones out. Once is enough under one guard; more do nothing.
     pub fn start_write(&self, mmap: &MmapWriteGuard<'_>) {
         self.assert_space(mmap);
-        // Relaxed: only holders of `mmap_lock` for write store it.
-        if self.lock_seq.load(Relaxed) == mmap.seq() {
-            return;
+        // Relaxed: only holders of `mmap_lock` for write store it, and who thaws.
+        match self.lock_seq.load(Relaxed) {
+            seq if seq == mmap.seq() => return,
+            FROZEN => mmap.mmap_lock().wait_for_thaw(self),
+            _ => {}
         }
+        self.start_write_as(mmap, mmap.seq());
+    }
+
+    /// The same, of a VMA that is not write-locked, until its `lock_seq` is not `seq`
+    /// any more.
+    pub(super) fn start_write_as(&self, mmap: &MmapWriteGuard<'_>, seq: u64) {
         match mmap.mmap_lock().kind() {
-            Refcount => refcount::start_write(self, mmap),
-            Rwsem => rwsem::start_write(self, mmap),
-            Biased => biased::start_write(self, mmap),
+            Refcount => refcount::start_write(self, mmap, seq),
+            Rwsem => rwsem::start_write(self, mmap, seq),
+            Biased => biased::start_write(self, mmap, seq),
         }
     }
 

@@ -25,8 +25,9 @@
 //!
 //! r1 comes before w1, and the writer waits for r4; or after w3, and r3 sees
 //! the `lock_seq` of w2 and a `seq` no older than the writer's own. If those
-//! are equal the reader leaves; if not it has seen w4, and with it everything
-//! that was changed. It never has `lock_seq` of one space and `seq` of another,
+//! are equal the reader leaves; if `seq` is greater it has seen w4, and with it
+//! everything that was changed. (`lock_seq` is greater than any `seq` in a VMA
+//! that is frozen: see [`freeze`](super::super::freeze).) It never has `lock_seq` of one space and `seq` of another,
 //! for r2 comes before.
 //!
 //! **The last put.** A reader's `refcnt -= 1` may let a writer go on that
@@ -40,7 +41,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{Held, ReadError, VmaRead};
+use super::{FROZEN, Held, ReadError, VmaRead};
 
 /// A writer waits for the readers to go, and no reader may come.
 pub const WRITER: u32 = 0x4000_0000;
@@ -54,7 +55,7 @@ pub const MAX_READERS: u32 = WRITER - 2;
 pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, ReadError> {
     // Relaxed: a first look that saves a write to the count. A wrong answer
     // "locked" costs a detour, a wrong "unlocked" is corrected below.
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq_hint() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq_hint() {
         return Err(ReadError::WriteLocked);
     }
     get_unless_zero(vma, mmap_lock.max_readers())?;
@@ -64,7 +65,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
     }
     // Relaxed: the Acquire in `get_unless_zero` brought the last writer's store
     // with it. `seq` is an Acquire of its own, see there.
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq() {
         return Err(ReadError::WriteLocked);
     }
     Ok(read)
@@ -76,7 +77,12 @@ pub(super) fn start_read_locked<'a>(
     mmap_lock: &MmapLock,
 ) -> Result<VmaRead<'a>, ReadError> {
     get_unless_zero(vma, mmap_lock.max_readers())?;
-    Ok(counted(vma))
+    let read = counted(vma);
+    // As above. Any other sequence is that of a write lock that has ended.
+    if vma.lock_seq.load(Relaxed) == FROZEN {
+        return Err(ReadError::Frozen);
+    }
+    Ok(read)
 }
 
 /// A reader that has been added to the count.
@@ -165,14 +171,19 @@ pub(super) fn detach(vma: &Vma, mmap_lock: &MmapLock) {
 }
 
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.
-pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
-    start_write_with(vma, mmap, || {});
+pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
+    start_write_with(vma, mmap, seq, || {});
 }
 
 /// The same, and `keep_out` does what is left to do once nobody is, or can be,
 /// a reader by the count.
 #[inline]
-pub(super) fn start_write_with(vma: &Vma, mmap: &MmapWriteGuard<'_>, keep_out: impl FnOnce()) {
+pub(super) fn start_write_with(
+    vma: &Vma,
+    mmap: &MmapWriteGuard<'_>,
+    seq: u64,
+    keep_out: impl FnOnce(),
+) {
     let refcnt = &vma.refcnt.0;
     // Acquire pairs with the Release in `end_read`: the last readers are
     // through. It is this one that counts if there is nobody to wait for.
@@ -183,7 +194,7 @@ pub(super) fn start_write_with(vma: &Vma, mmap: &MmapWriteGuard<'_>, keep_out: i
     keep_out();
     // Relaxed: published by the next line. A reader's first look may see
     // it sooner or later.
-    vma.lock_seq.store(mmap.seq(), Relaxed);
+    vma.lock_seq.store(seq, Relaxed);
     // Release pairs with the Acquire in `get_unless_zero`: who becomes a
     // reader from here on sees `lock_seq`, and leaves.
     let old = refcnt.fetch_sub(WRITER, Release);

@@ -52,7 +52,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{Held, ReadError, VmaRead};
+use super::{FROZEN, Held, ReadError, VmaRead};
 use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
@@ -124,7 +124,7 @@ fn vm_lock(vma: &Vma) -> Option<&VmaLock> {
 pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, ReadError> {
     // Relaxed: a first look that saves a write to the semaphore. A wrong answer
     // "locked" costs a detour, a wrong "unlocked" is corrected below.
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq_hint() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq_hint() {
         return Err(ReadError::WriteLocked);
     }
     let sem = vm_lock(vma).ok_or(ReadError::Detached)?;
@@ -145,7 +145,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
     }
     // Relaxed: the Acquire in `try_read` brought the last writer's store with
     // it. `seq` is an Acquire of its own, see there.
-    if vma.lock_seq.load(Relaxed) == mmap_lock.seq() {
+    if vma.lock_seq.load(Relaxed) >= mmap_lock.seq() {
         return Err(ReadError::WriteLocked);
     }
     Ok(read)
@@ -162,7 +162,12 @@ pub(super) fn start_read_locked<'a>(
     let sem = vm_lock(vma).expect("an attached VMA has a lock");
     sem.try_read(mmap_lock)?;
     let held = Held::Sem(sem);
-    Ok(VmaRead { vma, held })
+    let read = VmaRead { vma, held };
+    // As above. Any other sequence is that of a write lock that has ended.
+    if vma.lock_seq.load(Relaxed) == FROZEN {
+        return Err(ReadError::Frozen);
+    }
+    Ok(read)
 }
 
 /// Gives the VMA a lock. It is the last step of [`Vma::init`].
@@ -187,7 +192,7 @@ pub(super) fn attach(vma: &Vma) {
 }
 
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.
-pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
+pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     assert!(is_attached(vma), "write lock of a detached VMA");
     let lock = vm_lock(vma).expect("an attached VMA has a lock");
     let mmap_lock = mmap.mmap_lock();
@@ -198,7 +203,7 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>) {
     );
     // Relaxed: published by the next line. A reader's first look may see it
     // sooner or later.
-    vma.lock_seq.store(mmap.seq(), Relaxed);
+    vma.lock_seq.store(seq, Relaxed);
     lock.sem.leave_write();
 }
 

@@ -20,6 +20,8 @@ use crate::anon::PageState;
 use crate::cache::Node;
 use crate::lock::{Mutex, MutexGuard};
 use core::ops::Range;
+use sync::atomic::AtomicU32;
+use sync::atomic::Ordering::Relaxed;
 use write::Source;
 
 mod balance;
@@ -93,11 +95,21 @@ impl Batch {
 /// The batches of a node, made once.
 pub(crate) struct AnonymousBatches {
     batches: [Mutex<Batch>; CONCURRENT],
+    /// [`Stopped`]s that live or are about to. A hint: who has to be kept out is kept
+    /// out by the batches.
+    stops: AtomicU32,
 }
 
 /// No batch of private memory is evicted while this lives.
 pub struct Stopped<'a> {
     _batches: [MutexGuard<'a, Batch>; CONCURRENT],
+    stops: &'a AtomicU32,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.stops.fetch_sub(1, Relaxed);
+    }
 }
 
 impl AnonymousBatches {
@@ -105,6 +117,7 @@ impl AnonymousBatches {
     pub(crate) fn new() -> Self {
         Self {
             batches: core::array::from_fn(|_| Mutex::new(Batch::new())),
+            stops: AtomicU32::new(0),
         }
     }
 
@@ -122,11 +135,20 @@ impl AnonymousBatches {
 }
 
 impl Node {
-    /// Waits until nothing is being evicted of private memory, and keeps it so.
+    /// Waits until nothing is being evicted of private memory, and keeps it so. Who
+    /// needs memory meanwhile has it from files first, and waits if they have none.
     pub fn stop_eviction(&self) -> Stopped<'_> {
-        let batches = &self.anonymous_batches.batches;
+        let AnonymousBatches { batches, stops } = &self.anonymous_batches;
+        // Relaxed, all of it: a hint.
+        stops.fetch_add(1, Relaxed);
         Stopped {
             _batches: core::array::from_fn(|place| batches[place].lock()),
+            stops,
         }
+    }
+
+    /// True while [`stop_eviction`](Self::stop_eviction) is in force.
+    pub(super) fn is_eviction_stopped(&self) -> bool {
+        self.anonymous_batches.stops.load(Relaxed) > 0
     }
 }
