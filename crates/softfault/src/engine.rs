@@ -67,7 +67,7 @@ pub(crate) struct Inner {
     pub(crate) options: Builder,
     /// Immutable.
     born: Born,
-    pub(crate) fault_in: crate::fault_in::Workers,
+    pub(crate) fault_in: fork::Own<crate::fault_in::Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
     masked: Option<signal::Masked>,
@@ -210,7 +210,7 @@ impl Builder {
             managed: Current::new(managed),
             options: self,
             born: Born::here(),
-            fault_in: crate::fault_in::Workers::default(),
+            fault_in: fork::Own::default(),
             masked: None,
         });
         fork::know_engine(&inner);
@@ -437,6 +437,7 @@ impl Engine {
     /// was written to cannot be reclaimed: where it holds more than the new budget, that
     /// stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        signal::get_in_front();
         let _masked = signal::masked();
         match self.inner.managed_here()? {
             Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
@@ -469,6 +470,7 @@ impl Engine {
 
     /// What happened so far; in a child of fork, what happened there.
     pub fn stats(&self) -> Stats {
+        signal::get_in_front();
         Stats::take(self)
     }
 }

@@ -1,8 +1,10 @@
 //! Faults that can be awaited.
 //!
 //! A future hands its range to a few threads of the engine, which fault it in
-//! and wake the task. They are started at the first use.
+//! and wake the task. They are started at the first use. A child of fork has none of its
+//! parent's and starts its own: a future that waited for the parent's asks them.
 
+use crate::fork::Born;
 use crate::{FaultError, Mmap, signal};
 use core::future::Future;
 use core::ops::Range;
@@ -32,7 +34,8 @@ pub struct FaultIn<'a> {
 enum State {
     /// Not yet handed over.
     New(Range<usize>),
-    Waiting(Arc<Answer>),
+    /// Handed over, in some process.
+    Waiting(Range<usize>, Arc<Answer>, Born),
     Done,
 }
 
@@ -63,7 +66,14 @@ impl Future for FaultIn<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let map = self.map;
+        // The parent's answer is not looked at: its lock may be held for ever here.
+        if let State::Waiting(range, _, born) = &self.state
+            && born.is_parents()
+        {
+            self.state = State::New(range.clone());
+        }
         if let State::New(range) = &self.state {
+            let range = range.clone();
             let addresses = match map.addresses(range.clone()) {
                 Ok(addresses) => addresses,
                 Err(error) => {
@@ -83,13 +93,13 @@ impl Future for FaultIn<'_> {
                 answer: answer.clone(),
             };
             let inner = &map.engine().inner;
-            if inner.fault_in.push(work).is_err() {
+            if inner.fault_in.get().push(work).is_err() {
                 self.state = State::Done;
                 return Poll::Ready(Err(FaultError::NoMemory));
             }
-            self.state = State::Waiting(answer);
+            self.state = State::Waiting(range, answer, Born::here());
         }
-        let State::Waiting(answer) = &self.state else {
+        let State::Waiting(_, answer, _) = &self.state else {
             panic!("polled after it was ready");
         };
         let mut inner = lock(&answer.inner);

@@ -54,8 +54,11 @@
 //! - **SIGBUS is ours.** The handler is installed with the first engine, and
 //!   passes on what is not ours. A thread that blocks SIGBUS dies at its next
 //!   fault; `map` refuses to map for one, but cannot see threads that block it
-//!   later. So does a handler that is installed afterwards and does not pass
-//!   on: `map` refuses then.
+//!   later. A handler that is installed afterwards gets our faults until the
+//!   next call of `map`, `advise` or `stats`, which gets in front of it; it is
+//!   passed on to from then on. Where a program insists, again and again, `map`
+//!   refuses. A handler that restores ours and raises the signal again, as
+//!   Python's `faulthandler`, does no harm.
 //! - **fork.** A child of `fork()` goes on reading and writing its private
 //!   memory ([`MmapMut`], private maps of files), what is in swap included, and
 //!   sees nothing of what the parent writes later. It has an engine of its own,

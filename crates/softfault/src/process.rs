@@ -60,6 +60,8 @@ pub enum NoProcess {
 
 /// Makes the process's part at the first call, with VMA locks of this kind.
 pub fn get_or_make(kind: VmaLockKind) -> Result<&'static Process, NoProcess> {
+    // Before there is anything that a child must not have: who forks meanwhile waits.
+    fork::watch();
     let _making = making();
     if let Some(process) = get() {
         let made = process.space.mmap_lock().kind();
@@ -67,9 +69,9 @@ pub fn get_or_make(kind: VmaLockKind) -> Result<&'static Process, NoProcess> {
         return same.then_some(process).ok_or(NoProcess::OtherLock(made));
     }
     let process = make(kind).map_err(NoProcess::Closed)?;
-    set(Some(process));
+    // Before there is a window to fault in.
     signal::install();
-    fork::watch();
+    set(Some(process));
     Ok(process)
 }
 

@@ -1,8 +1,8 @@
 //! `fork(2)`: private memory goes on in the child, on an engine of its own.
 //!
 //! ```text
-//!   prepare   what may not change is locked: who makes and drops engines and maps,
-//!             the address space and all its VMAs, reclaim of all nodes
+//!   prepare   what may not change is locked: who makes and drops engines and private
+//!             maps; VMAs of private memory, and its reclaim, where there is some
 //!             slots of swap that are in use are kept for the child      heirs
 //!             windows of private memory are lent to it (MADV_DOFORK)
 //!   parent    all that is taken back, and unlocked
@@ -15,7 +15,7 @@
 //! What the parent's other threads had in hand is as it was for ever in the child, so
 //! nothing of the parent's is used there any more: nor locked, nor dropped. It stays
 //! where it is until the child ends. Used are what never changes, and what
-//! `prepare` has locked: the list of VMAs, the words of pages, where slots lie.
+//! `prepare` has locked: the list of those VMAs, the words of pages, where slots lie.
 //!
 //! Windows are not inherited but for that moment: a child that ran no handlers (a bare
 //! `clone`) has none, and dies of SIGSEGV at a touch. It would find zeros otherwise,
@@ -46,6 +46,8 @@ thread_local! {
     /// What the forking thread holds between prepare and parent or child. Ordinary
     /// code: fork handlers are not signal handlers.
     static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    /// Forks that this thread is within.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// From the first call on, forks are prepared for, and a child knows that it is one.
@@ -59,11 +61,23 @@ pub fn watch() {
 }
 
 extern "C" fn prepare() {
-    HELD.set(Some(Held::take()));
+    // A handler of the program's own forks, within a fork: all is held already.
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    if depth == 0 {
+        HELD.set(Some(Held::take()));
+    }
 }
 
 extern "C" fn parent() {
-    if let Some(held) = HELD.take() {
+    // None in a child that was forked by a handler, within the fork that it goes on with.
+    let Some(depth) = DEPTH.get().checked_sub(1) else {
+        return;
+    };
+    DEPTH.set(depth);
+    if depth == 0
+        && let Some(held) = HELD.take()
+    {
         held.let_go();
     }
 }
@@ -72,7 +86,8 @@ extern "C" fn child() {
     Born::another();
     table::fork_child();
     huge::fork_child();
-    if let Some(held) = HELD.take() {
-        child::begin(held);
-    }
+    DEPTH.set(0);
+    // Forked by what was a child itself by then: nothing was held, nothing was lent.
+    let held = HELD.take().unwrap_or_else(Held::take);
+    child::begin(held);
 }

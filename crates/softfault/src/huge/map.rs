@@ -45,7 +45,7 @@ impl HugeMap {
         let masked = signal::masked();
         {
             let _making = process::making();
-            signal::install_once();
+            signal::install();
         }
         map::check_handlers(options.trust_handlers, &masked)?;
         fork::watch();

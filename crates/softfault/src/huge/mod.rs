@@ -53,5 +53,5 @@ pub use create::HugeMemoryBuilder;
 pub use map::HugeMap;
 pub use memory::HugeMemory;
 pub use options::HugeMapOptions;
-pub(crate) use serve::{fork_child, serve};
+pub(crate) use serve::{fork_child, has, serve};
 pub use size::HugeSize;

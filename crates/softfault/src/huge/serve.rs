@@ -16,6 +16,11 @@ pub(crate) fn serve(addr: usize) -> Option<bool> {
     Some(served)
 }
 
+/// True if a huge map has the address.
+pub(crate) fn has(addr: usize) -> bool {
+    table::find(addr).is_some()
+}
+
 /// In a child of fork.
 pub(crate) fn fork_child() {
     descriptor::fork_child();

@@ -19,6 +19,7 @@ impl Mmap {
     /// Says what to expect of accesses to a range. Another map of the same file
     /// in the same engine shares the advice, unless either is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
+        signal::get_in_front();
         if let Kind::Private(map) = &self.kind {
             return map.advise_range(advice, offset, len);
         }

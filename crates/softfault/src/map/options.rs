@@ -175,10 +175,15 @@ pub(crate) fn check_handlers(trust: bool, masked: &signal::Masked) -> io::Result
             "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
         ));
     }
-    if signal::state() == Installed::Replaced && !trust {
+    if trust {
+        signal::trust();
+        return Ok(());
+    }
+    signal::get_in_front();
+    if signal::state() == Installed::Replaced {
         return Err(io::Error::other(
-            "a SIGBUS handler was installed after the engine's: faults would not be served \
-             (trust_signal_handlers(true) if it passes on what it does not know)",
+            "a SIGBUS handler is installed again and again after the engine's: faults would \
+             not be served (trust_signal_handlers(true) if it passes on what it does not know)",
         ));
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Kind, MmapMut};
 use crate::advice::advised;
-use crate::{Advice, FaultError, UncheckedAdvice};
+use crate::{Advice, FaultError, UncheckedAdvice, signal};
 use core::ops::Range;
 use std::io;
 
@@ -14,6 +14,7 @@ impl MmapMut {
 
     /// Says what to expect of accesses to a range, by whole pages.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
+        signal::get_in_front();
         let range = self.advised(offset, len)?;
         match &self.kind {
             Kind::Empty => Ok(()),

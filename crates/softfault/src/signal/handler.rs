@@ -9,15 +9,17 @@
 //! but errno, which it keeps.
 
 use super::access::is_write;
+use super::chain::{self, Action, FORMS};
 use super::mask::{PendingIn, all};
+use super::raised;
 use crate::huge;
 use crate::process;
 use crate::uffd::{errno, set_errno};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_void, sigaction, siginfo_t, sigset_t, ucontext_t};
 use softfault_engine::fault::{self, FaultFlags, Outcome};
-use std::sync::OnceLock;
 
 /// The address was not mapped, as far as the kernel knows: what a fault in a
 /// window of ours says, of a page that is missing and of one that is protected.
@@ -33,68 +35,140 @@ pub enum Installed {
     Replaced,
 }
 
-struct Previous(sigaction);
+/// True once an engine said that a handler in front of ours passes on what is ours.
+static TRUSTED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: addresses of handlers, which belong to no thread.
-unsafe impl Send for Previous {}
-// SAFETY: as above; never changed.
-unsafe impl Sync for Previous {}
+/// The handler, in all its forms. One place: a function may have several addresses.
+static HANDLERS: [extern "C" fn(c_int, *mut siginfo_t, *mut c_void); FORMS] = [
+    on_sigbus::<0>,
+    on_sigbus::<1>,
+    on_sigbus::<2>,
+    on_sigbus::<3>,
+    on_sigbus::<4>,
+    on_sigbus::<5>,
+    on_sigbus::<6>,
+    on_sigbus::<7>,
+    on_sigbus::<8>,
+    on_sigbus::<9>,
+    on_sigbus::<10>,
+    on_sigbus::<11>,
+    on_sigbus::<12>,
+    on_sigbus::<13>,
+    on_sigbus::<14>,
+    on_sigbus::<15>,
+];
 
-static PREVIOUS: OnceLock<Previous> = OnceLock::new();
-/// Set once `PREVIOUS` is: the handler must not meet a lock in `OnceLock`.
-static READY: AtomicBool = AtomicBool::new(false);
-
-/// Takes SIGBUS over, once a process.
-pub fn install() {
-    let mut previous = MaybeUninit::<sigaction>::uninit();
-    // SAFETY: a sigaction of zeros is valid; the handler has the signature
-    // that SA_SIGINFO asks for; the second call fills `previous`.
-    let previous = unsafe {
-        let mut action: sigaction = MaybeUninit::zeroed().assume_init();
-        action.sa_sigaction = on_sigbus as *const () as usize;
-        // Not SA_ONSTACK: alternate stacks are small, and a fault is no
-        // overflow. A fault on an alternate stack is served on that.
-        action.sa_flags = libc::SA_SIGINFO;
-        action.sa_mask = all();
-        libc::sigaction(libc::SIGBUS, &action, previous.as_mut_ptr());
-        previous.assume_init()
+/// Puts a form of ours in force, unless one is, over what is: that is what it passes on
+/// to, and it knows before its first signal. Also in a child of fork, which may have a
+/// handler of its own by then.
+pub fn install() -> Installed {
+    let now = ask();
+    if is_ours(&now) {
+        return Installed::Ours;
+    }
+    let Some(form) = chain::take(now) else {
+        return Installed::Replaced;
     };
-    let _ = PREVIOUS.set(Previous(previous));
-    // Release pairs with the Acquire in `pass_on`.
-    READY.store(true, Ordering::Release);
+    let before = put(form);
+    // Somebody was faster, and is to be passed on to.
+    if before != now
+        && !is_ours(&before)
+        && let Some(form) = chain::take(before)
+    {
+        put(form);
+    }
+    Installed::Ours
 }
 
-/// The same, unless it was done. Who calls keeps others from it.
-pub fn install_once() {
-    // Relaxed: whoever installed it had the same lock.
-    if !READY.load(Ordering::Relaxed) {
+/// Gets in front again of a handler that was installed after ours, unless it is trusted.
+/// Cheap where nobody was: one system call.
+pub fn get_in_front() {
+    // Relaxed: who trusts says so before it lets itself be replaced.
+    if chain::is_begun() && !TRUSTED.load(Relaxed) {
         install();
     }
 }
 
+/// Handlers that are installed after ours pass on what is ours: they stay in front.
+pub fn trust() {
+    TRUSTED.store(true, Relaxed);
+}
+
 /// Whose handler is in force now.
 pub fn state() -> Installed {
-    let mut now = MaybeUninit::<sigaction>::uninit();
-    // SAFETY: only asks; fills `now`.
-    let now = unsafe {
-        libc::sigaction(libc::SIGBUS, core::ptr::null(), now.as_mut_ptr());
-        now.assume_init()
-    };
-    match now.sa_sigaction == on_sigbus as *const () as usize {
+    match is_ours(&ask()) {
         true => Installed::Ours,
         false => Installed::Replaced,
     }
 }
 
-extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+fn is_ours(action: &Action) -> bool {
+    HANDLERS.iter().any(|&ours| ours as usize == action.handler)
+}
+
+/// What is in force.
+fn ask() -> Action {
+    let mut now = MaybeUninit::<sigaction>::zeroed();
+    // SAFETY: only asks; a sigaction of zeros is valid, and the call fills it.
+    action(&unsafe {
+        libc::sigaction(libc::SIGBUS, core::ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    })
+}
+
+/// Puts a form in force, and returns what was.
+fn put(form: usize) -> Action {
+    let mut before = MaybeUninit::<sigaction>::zeroed();
+    // SAFETY: a sigaction of zeros is valid; the handler has the signature
+    // that SA_SIGINFO asks for; the call fills `before`.
+    action(&unsafe {
+        let mut action: sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = HANDLERS[form] as usize;
+        // Not SA_ONSTACK: alternate stacks are small, and a fault is no
+        // overflow. A fault on an alternate stack is served on that.
+        action.sa_flags = libc::SA_SIGINFO;
+        action.sa_mask = all();
+        libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr());
+        before.assume_init()
+    })
+}
+
+fn action(action: &sigaction) -> Action {
+    Action {
+        handler: action.sa_sigaction,
+        flags: action.sa_flags,
+        mask: word(&action.sa_mask),
+    }
+}
+
+/// The kernel's signals of a set: its first 64 bits.
+fn word(set: &sigset_t) -> u64 {
+    // SAFETY: a set is no smaller.
+    unsafe { core::ptr::from_ref(set).cast::<u64>().read_unaligned() }
+}
+
+extern "C" fn on_sigbus<const FORM: usize>(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
+    come(FORM, signal, info, context);
+}
+
+fn come(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let errno = errno();
     // SAFETY: the kernel hands valid structures to an SA_SIGINFO handler.
     let (addr, code, context_ref) = unsafe {
         let addr = (*info).si_addr() as usize;
         (addr, (*info).si_code, &*context.cast::<ucontext_t>())
     };
-    if code != BUS_ADRERR || !serve(addr, context_ref) {
-        pass_on(signal, info, context);
+    if code == BUS_ADRERR && serve(addr, context_ref) {
+        raised::served();
+    } else if !(code == libc::SI_TKILL
+        && raised_here(info)
+        && raised::hands_a_fault_on(context_ref))
+    {
+        pass_on(form, signal, info, context);
     }
     set_errno(errno);
 }
@@ -122,18 +196,32 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
     }
 }
 
+/// True if this process has raised it.
+fn raised_here(info: *mut siginfo_t) -> bool {
+    // SAFETY: reads what the kernel filled in, of a signal that was sent.
+    unsafe { (*info).si_pid() == libc::getpid() }
+}
+
 /// Hands a signal that is not ours, or a fault that failed, to whoever had
-/// SIGBUS before.
-fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // Acquire pairs with the Release in `install`.
-    let previous = match READY.load(Ordering::Acquire) {
-        true => PREVIOUS.get(),
-        false => None,
-    };
-    let Some(Previous(previous)) = previous else {
+/// SIGBUS before this form of ours.
+fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let frame = core::ptr::from_ref(&form) as usize;
+    let Some(form) = chain::enter(info as usize, frame, form) else {
         return die(signal, info);
     };
-    match previous.sa_sigaction {
+    let to = chain::predecessor(form);
+    hand_to(to, signal, info, context);
+    chain::leave(info as usize, form);
+    // Rust's own handler restores the default and returns: the fault is to end the
+    // process when it comes again. Faults of ours are to be served all the same; one that
+    // is not finds the default as the predecessor.
+    if ![libc::SIG_DFL, libc::SIG_IGN].contains(&to.handler) {
+        get_in_front();
+    }
+}
+
+fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    match to.handler {
         libc::SIG_DFL => die(signal, info),
         libc::SIG_IGN => {
             // SAFETY: reads what the kernel filled in.
@@ -144,16 +232,20 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             }
         }
         handler => {
-            // The previous handler runs with the mask that it asked for.
-            let mut mask: sigset_t = previous.sa_mask;
+            // The handler runs with the mask that it asked for.
             // SAFETY: calls the handler in the form that it was installed in,
-            // with what the kernel handed to us.
+            // with what the kernel handed to us; the first 64 bits of a set are the
+            // kernel's signals.
             unsafe {
                 let context_ref = &*context.cast::<ucontext_t>();
-                libc::sigaddset(&mut mask, signal);
-                merge(&mut mask, &context_ref.uc_sigmask);
+                let mut mask: sigset_t = context_ref.uc_sigmask;
+                let of_handler = word(&mask) | to.mask;
+                (&raw mut mask).cast::<u64>().write_unaligned(of_handler);
+                if to.flags & libc::SA_NODEFER == 0 {
+                    libc::sigaddset(&mut mask, signal);
+                }
                 libc::pthread_sigmask(libc::SIG_SETMASK, &mask, core::ptr::null_mut());
-                if previous.sa_flags & libc::SA_SIGINFO != 0 {
+                if to.flags & libc::SA_SIGINFO != 0 {
                     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                         core::mem::transmute(handler);
                     handler(signal, info, context);
@@ -163,16 +255,6 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
                 }
             }
         }
-    }
-}
-
-/// Adds the signals of `other` to `mask`.
-fn merge(mask: &mut sigset_t, other: &sigset_t) {
-    // SAFETY: the first 64 bits of a sigset_t are the kernel's signals.
-    unsafe {
-        let mask = core::ptr::from_mut(mask).cast::<u64>();
-        let other = core::ptr::from_ref(other).cast::<u64>();
-        mask.write_unaligned(mask.read_unaligned() | other.read_unaligned());
     }
 }
 

@@ -47,7 +47,8 @@ impl UffdMmu {
         self.pagemap.fork_child();
         for (&start, &(end, _)) in &*lists.windows {
             // NOREPLACE leaves alone what was lent, and what somebody may have put
-            // there.
+            // there. Where it is refused for another reason nothing is there: a touch is
+            // a SIGSEGV all the same, until the child has something put there.
             nothing_at(&(start..end), libc::MAP_FIXED_NOREPLACE);
         }
     }
@@ -68,12 +69,35 @@ impl UffdMmu {
     }
 }
 
-/// In a child: a touch of the window is a SIGSEGV from now on.
+/// In a child: a touch of the window is a SIGSEGV from now on. Where the system refuses
+/// every way to that, the process ends: what is missing would be zeros.
 pub fn close_window(window: &Range<usize>) {
-    nothing_at(window, libc::MAP_FIXED);
+    let start = window.start as *mut c_void;
+    if nothing_at(window, libc::MAP_FIXED) {
+        return;
+    }
+    // SAFETY: a window that is not to be used any more. One that is not there at all, of
+    // which mprotect says ENOMEM, munmap leaves as it is.
+    let closed = unsafe {
+        libc::mprotect(start, window.len(), libc::PROT_NONE) == 0
+            || libc::munmap(start, window.len()) == 0
+    };
+    if !closed {
+        const WHY: &str = "softfault: a child of fork could neither take over nor close memory \
+                           that it inherited: it ends\n";
+        // SAFETY: a constant; ends the process without running anything of the program's.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, WHY.as_ptr().cast(), WHY.len());
+            libc::_exit(CANNOT_CLOSE);
+        }
+    }
 }
 
-fn nothing_at(range: &Range<usize>, fixed: c_int) {
+/// With which a child ends that cannot vouch for what it shows (`EX_OSERR`).
+const CANNOT_CLOSE: c_int = 71;
+
+/// Puts memory there that nobody may touch; false if that is refused.
+fn nothing_at(range: &Range<usize>, fixed: c_int) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the place of a window, which is empty or is not to be used any more.
     unsafe {
@@ -84,6 +108,6 @@ fn nothing_at(range: &Range<usize>, fixed: c_int) {
             flags | fixed,
             -1,
             0,
-        )
-    };
+        ) != libc::MAP_FAILED
+    }
 }

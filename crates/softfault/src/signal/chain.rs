@@ -1,0 +1,140 @@
+//! Whose SIGBUS it is when it is not ours.
+//!
+//! The handler has a number of forms, which differ in nothing but to whom each passes on.
+//! A form is put in force once: over what was in force then, its *predecessor*.
+//!
+//! ```text
+//!   the program's own  ◄── form 0 ◄── a crash reporter ◄── form 1      in force
+//!                                      (restores form 0, or calls it)
+//! ```
+//!
+//! So whoever was put over form 0, and calls or restores what was there before him, finds
+//! form 0 with its own predecessor, and nothing goes round in a circle. When the forms are
+//! used up we get in front no more: a program that always puts its own handler back wins.
+//!
+//! Nothing here is ever taken back, and all of it is words: a handler may come at any time.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use libc::c_int;
+
+/// Forms of the handler.
+pub(super) const FORMS: usize = 16;
+
+/// What is done about a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Action {
+    pub(super) handler: usize,
+    pub(super) flags: c_int,
+    /// The kernel's signals.
+    pub(super) mask: u64,
+}
+
+struct Slot {
+    handler: AtomicUsize,
+    flags: AtomicI32,
+    mask: AtomicU64,
+}
+
+/// Each form's predecessor. Written once, before the form is in force.
+static PREDECESSORS: [Slot; FORMS] = [const {
+    Slot {
+        handler: AtomicUsize::new(libc::SIG_DFL),
+        flags: AtomicI32::new(0),
+        mask: AtomicU64::new(0),
+    }
+}; FORMS];
+
+/// Forms that were taken, each by one thread.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// A form whose predecessor is this, for the caller to put in force. `None` if all are
+/// used up.
+pub(super) fn take(predecessor: Action) -> Option<usize> {
+    let more = |taken: u32| ((taken as usize) < FORMS).then_some(taken + 1);
+    let form = TAKEN.fetch_update(Relaxed, Relaxed, more).ok()? as usize;
+    let slot = &PREDECESSORS[form];
+    slot.flags.store(predecessor.flags, Relaxed);
+    slot.mask.store(predecessor.mask, Relaxed);
+    // Release pairs with the Acquire in `predecessor`. (The call that puts the form in
+    // force orders it too.)
+    slot.handler.store(predecessor.handler, Release);
+    Some(form)
+}
+
+/// True once a form was taken.
+pub(super) fn is_begun() -> bool {
+    TAKEN.load(Relaxed) > 0
+}
+
+/// To whom a form passes on.
+pub(super) fn predecessor(form: usize) -> Action {
+    let slot = &PREDECESSORS[form];
+    Action {
+        handler: slot.handler.load(Acquire),
+        flags: slot.flags.load(Relaxed),
+        mask: slot.mask.load(Relaxed),
+    }
+}
+
+/// Signals that are being passed on at a time, in all threads; beyond, a circle is not
+/// seen.
+const MOST_PASSED: usize = 64;
+
+/// A signal that is being passed on, by its siginfo: no two threads have one at the same
+/// address.
+struct Passed {
+    info: AtomicUsize,
+    /// Where the outermost form's frame is.
+    frame: AtomicUsize,
+    /// Forms that are passing it on.
+    forms: AtomicU32,
+}
+
+static PASSED: [Passed; MOST_PASSED] = [const {
+    Passed {
+        info: AtomicUsize::new(0),
+        frame: AtomicUsize::new(0),
+        forms: AtomicU32::new(0),
+    }
+}; MOST_PASSED];
+
+/// Notes that `form`, whose frame is at `frame`, passes on the signal of this siginfo; the
+/// form to pass on as, which is an older one if this one is at it already: a handler that
+/// was put in force twice, and has one predecessor. `None` if nobody is left.
+pub(super) fn enter(info: usize, frame: usize, form: usize) -> Option<usize> {
+    let known = PASSED
+        .iter()
+        .find(|passed| passed.info.load(Relaxed) == info);
+    let free = |passed: &&Passed| {
+        let claimed = passed.info.compare_exchange(0, info, Relaxed, Relaxed);
+        claimed.is_ok()
+    };
+    let Some(passed) = known.or_else(|| PASSED.iter().find(free)) else {
+        return Some(form);
+    };
+    // Relaxed, all of it: the thread's own. A handler that left by a jump left its note:
+    // whoever has the same siginfo, and a frame that is no deeper, is another signal.
+    if known.is_none() || frame >= passed.frame.load(Relaxed) {
+        passed.frame.store(frame, Relaxed);
+        passed.forms.store(0, Relaxed);
+    }
+    let busy = passed.forms.load(Relaxed);
+    let form = (0..=form).rev().find(|form| busy >> form & 1 == 0)?;
+    passed.forms.store(busy | 1 << form, Relaxed);
+    Some(form)
+}
+
+/// The form is through with it.
+pub(super) fn leave(info: usize, form: usize) {
+    if let Some(passed) = PASSED
+        .iter()
+        .find(|passed| passed.info.load(Relaxed) == info)
+    {
+        let busy = passed.forms.load(Relaxed) & !(1 << form);
+        passed.forms.store(busy, Relaxed);
+        if busy == 0 {
+            passed.info.store(0, Release);
+        }
+    }
+}

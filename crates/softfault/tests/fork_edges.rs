@@ -1,0 +1,294 @@
+//! Forks that meet faults, futures, handlers of the program's, and a system that refuses.
+
+mod child;
+mod files;
+
+use child::{forked, wait};
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use files::{check, made_file};
+use softfault::{Engine, MmapMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+const PAGE: usize = 4096;
+const LEN: usize = 8 << 20;
+
+fn engine() -> Engine {
+    Engine::builder().memory(16 << 20).build().unwrap()
+}
+
+/// Private memory, every other page of which was written.
+fn private(engine: &Engine) -> MmapMut {
+    let mut map = engine.map_anon(LEN).unwrap();
+    map.iter_mut().step_by(2 * PAGE).for_each(|byte| *byte = 7);
+    map
+}
+
+/// Threads fault files in while others fork, with private memory and without.
+#[test]
+fn faults_on_files_take_no_lock_of_a_fork() {
+    let test = "faults_on_files_take_no_lock_of_a_fork";
+    let Some(how) = child::scenario() else {
+        child::succeeds(test, "private memory");
+        child::succeeds(test, "files only");
+        return;
+    };
+    let file = made_file("beside-forks", 4 * LEN);
+    let engine = engine();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    map.advise(softfault::Advice::Random).unwrap();
+    let private = (how == "private memory").then(|| private(&engine));
+    let before = engine.stats();
+    let over = AtomicBool::new(false);
+    let touched = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (map, over, touched) = (&map, &over, &touched);
+            scope.spawn(move || {
+                for round in 0_usize.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    // Twice the budget: they fault again and again.
+                    let page = (round * 4 + thread) * 37 % (4 * LEN / PAGE);
+                    check(map, page * PAGE + 11);
+                    touched.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        let mut forks = 0;
+        while forks < 40 || touched.load(SeqCst) < 2_000 {
+            assert_eq!(forked(|| 0), 0);
+            forks += 1;
+        }
+        over.store(true, SeqCst);
+    });
+    let after = engine.stats();
+    assert!(after.faults > before.faults);
+    let takings = after.waits.mmap_lock_read.count - before.waits.mmap_lock_read.count;
+    assert_eq!(takings, 0, "of {} faults", after.faults - before.faults);
+    if let Some(private) = private {
+        assert_eq!((private[0], private[PAGE], private[2 * PAGE]), (7, 0, 7));
+    }
+}
+
+/// Polls until it is ready, for a minute at most.
+fn ready<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..60_000 {
+        if let Poll::Ready(answer) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            return Some(answer);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    None
+}
+
+#[test]
+fn a_childs_futures_end() {
+    let test = "a_childs_futures_end";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "futures");
+    }
+    let file = made_file("futures-of-a-child", LEN);
+    let engine = engine();
+    // SAFETY: nobody writes to the file.
+    let shared = unsafe { engine.map(&file) }.unwrap();
+    // The threads that serve them are the parent's.
+    assert!(ready(shared.fault_in(0..LEN)).unwrap().is_ok());
+    // SAFETY: as above.
+    let copy = unsafe { engine.map_copy(&file) }.unwrap();
+    let copy = copy.make_read_only().unwrap();
+    let mut before = Box::pin(copy.fault_in(0..LEN));
+    let polled = before
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending() || polled.is_ready());
+    let status = forked(|| {
+        assert!(ready(copy.fault_in(LEN / 2..LEN)).expect("hangs").is_ok());
+        check(&copy, LEN - 9);
+        // What waited for the parent's threads at the fork.
+        let mut again = Box::pin(copy.fault_in(0..PAGE));
+        let _begun = again.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(ready(again).is_some());
+        assert!(ready(shared.fault_in(0..PAGE)).expect("hangs").is_err());
+        0
+    });
+    assert_eq!(status, 0);
+    drop(before);
+}
+
+/// A future that waits at the fork is asked for in both processes.
+#[test]
+fn a_future_that_waits_at_the_fork_ends_in_both() {
+    let test = "a_future_that_waits_at_the_fork_ends_in_both";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "both");
+    }
+    let file = made_file("futures-of-both", 2 * LEN);
+    let engine = Engine::builder().memory(64 << 20).build().unwrap();
+    // SAFETY: nobody writes to the file.
+    let copy = unsafe { engine.map_copy(&file) }.unwrap();
+    let copy = copy.make_read_only().unwrap();
+    let mut waiting = Box::pin(copy.fault_in(0..2 * LEN));
+    let first = waiting
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(first.is_pending());
+    // SAFETY: the child asks, and ends.
+    let child = unsafe { libc::fork() };
+    let ended = ready(waiting);
+    let code = i32::from(!matches!(ended, Some(Ok(()))));
+    if child == 0 {
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(code) };
+    }
+    assert_eq!((code, wait(child)), (0, 0));
+}
+
+/// What the system refuses from here on, in this process and its children: calls with an
+/// argument of which these bits are set.
+fn refuse(rules: &[(libc::c_long, u32, u32)]) {
+    // From linux/bpf_common.h and linux/seccomp.h: load the number of the call, compare;
+    // load the lower half of an argument, test, answer.
+    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = Vec::new();
+    for &(call, argument, bits) in rules {
+        filter.extend([
+            statement(0x20, 0, 0, 0),
+            statement(0x15, 0, 3, call as u32),
+            statement(0x20, 0, 0, 16 + 8 * argument),
+            statement(0x45, 0, 1, bits),
+            statement(0x06, 0, 0, 0x0005_0000 | libc::ENOMEM as u32),
+        ]);
+    }
+    filter.push(statement(0x06, 0, 0, 0x7fff_0000));
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program is valid for the calls, which copy it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(
+            libc::syscall(libc::SYS_seccomp, 1, 0, &program),
+            0,
+            "seccomp"
+        );
+    }
+}
+
+/// Memory that a child can neither take over nor close is never zeros there.
+#[test]
+fn what_a_child_cannot_take_over_is_not_zeros() {
+    let test = "what_a_child_cannot_take_over_is_not_zeros";
+    let Some(how) = child::scenario() else {
+        for how in ["mmap", "mprotect too", "munmap too"] {
+            child::succeeds(test, how);
+        }
+        return;
+    };
+    let engine = engine();
+    let map = private(&engine);
+    // Of UFFDIO_REGISTER; MAP_FIXED; no protection bit tells PROT_NONE, so the third
+    // argument's are asked for in their absence: all mprotect of this length.
+    const REGISTER: u32 = 0xc020_aa00;
+    let ioctl = (libc::SYS_ioctl, 1, REGISTER & !0xc000_0000 & 0xaa00);
+    let mut rules = vec![ioctl, (libc::SYS_mmap, 3, libc::MAP_FIXED as u32)];
+    if how != "mmap" {
+        rules.push((libc::SYS_mprotect, 1, LEN as u32));
+    }
+    if how == "munmap too" {
+        rules.push((libc::SYS_munmap, 1, LEN as u32));
+    }
+    let status = std::thread::scope(|scope| {
+        let refused = scope.spawn(|| {
+            refuse(&rules);
+            forked(|| {
+                // Neither a page that was written nor one that is missing.
+                i32::from(map[0]) + i32::from(map[PAGE]) + 1
+            })
+        });
+        refused.join().unwrap()
+    });
+    let ended = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    match how.as_str() {
+        "munmap too" => assert_eq!(ended, Some(71), "{status:#x}"),
+        _ => {
+            let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+            assert_eq!(signal, Some(libc::SIGSEGV), "{status:#x}");
+        }
+    }
+    assert_eq!((map[0], map[PAGE]), (7, 0));
+}
+
+static WITHIN: AtomicUsize = AtomicUsize::new(0);
+
+/// A handler that the program registered before its first engine forks, within the fork.
+#[test]
+fn a_fork_within_a_fork() {
+    let test = "a_fork_within_a_fork";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "within");
+    }
+    extern "C" fn forks() {
+        if WITHIN.fetch_add(1, SeqCst) == 0 {
+            // SAFETY: the child ends at once.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            assert_eq!(wait(child), 0);
+        }
+    }
+    // SAFETY: a plain function.
+    unsafe { libc::pthread_atfork(Some(forks), None, None) };
+    let engine = engine();
+    let map = private(&engine);
+    let status = forked(|| {
+        assert_eq!((map[0], map[PAGE], map[2 * PAGE]), (7, 0, 7));
+        0
+    });
+    assert_eq!((status, WITHIN.load(SeqCst)), (0, 2));
+    assert_eq!((map[0], map[PAGE], map[2 * PAGE]), (7, 0, 7));
+    // And again, without.
+    assert_eq!(forked(|| i32::from(map[0] != 7)), 0);
+}
+
+/// Threads make engines and drop them, from the first on, while others fork.
+#[test]
+fn forks_beside_the_making_of_engines() {
+    let test = "forks_beside_the_making_of_engines";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "making");
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    let engine = engine();
+                    let map = private(&engine);
+                    assert_eq!((map[0], map[PAGE]), (7, 0));
+                }
+            });
+        }
+        for _ in 0..60 {
+            // The child has an engine of its own, whatever was being made.
+            let status = forked(|| {
+                let engine = engine();
+                let map = private(&engine);
+                i32::from((map[0], map[PAGE]) != (7, 0))
+            });
+            assert_eq!(status, 0);
+        }
+        over.store(true, SeqCst);
+    });
+}
