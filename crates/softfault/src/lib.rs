@@ -59,6 +59,13 @@
 //!   passed on to from then on. Where a program insists, again and again, `map`
 //!   refuses. A handler that restores ours and raises the signal again, as
 //!   Python's `faulthandler`, does no harm.
+//! - **Descriptors and a thread.** The first engine starts a thread that has a table of
+//!   descriptors of its own: what must stay open is open there, so `closefrom`, close
+//!   loops and `dup2` over our numbers lose nothing. libc does not know of it. Where it
+//!   cannot be started ([`Stats::guarded_descriptors`]), a program must not close
+//!   descriptors that it does not know. What only processes of one thread may do
+//!   (`unshare(CLONE_NEWUSER)`, `setns`) is to be done before. After `setuid` it keeps
+//!   the rights that the program had until the program maps or builds something again.
 //! - **fork.** A child of `fork()` goes on reading and writing its private
 //!   memory ([`MmapMut`], private maps of files), what is in swap included, and
 //!   sees nothing of what the parent writes later. It has an engine of its own,

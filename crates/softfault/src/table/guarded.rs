@@ -21,12 +21,14 @@ pub(crate) struct Guarded {
 const LEAST: i32 = 3;
 
 impl Guarded {
-    /// Makes a descriptor by a system call in the table. The error is an errno.
+    /// Makes a descriptor by a system call in the table, with the rights of the calling
+    /// thread. Not for a handler. The error is an errno.
     ///
     /// # Safety
     /// The call answers a new descriptor, and takes these arguments.
     pub(crate) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
         let table = Table::start()?;
+        table.take_credentials();
         // SAFETY: the caller's promise.
         let made = unsafe { table.run(number, &args) }?;
         Ok(Self {

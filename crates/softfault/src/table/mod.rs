@@ -23,9 +23,8 @@
 //! it is counted by nobody, and `exit`, `exec` and signals treat the process as if it
 //! were not there. What shows: a thread more in `/proc/self/task`, and what only
 //! processes of one thread may do (`unshare(CLONE_NEWUSER)`, `setns` to a user or mount
-//! namespace) is refused. It keeps the credentials of the thread that built the first
-//! engine, as no libc tells it of `setuid`: so only calls on what it has, and opening
-//! what is the process's own, are for it.
+//! namespace) is refused. No libc tells it of `setuid`: it takes the credentials of
+//! whoever asks it to open something, and until then has those of who asked before.
 //!
 //! A child of fork has no server: what was guarded is its parent's, and every call says
 //! EBADF. It starts its own when it needs one. A child that shares the memory (vfork) asks
@@ -34,6 +33,7 @@
 //! Where no thread can be started (RLIMIT_NPROC, a filter for system calls), there is no
 //! table: descriptors are plain ones, and a program must not close those it does not know.
 
+mod credentials;
 mod guarded;
 mod identity;
 mod known;

@@ -13,6 +13,7 @@
 //!
 //! All of it lies in pages that a child of fork sees as zeros, which mean: no table.
 
+use super::credentials::Credentials;
 use super::raw::{self, Blocked};
 use core::cell::UnsafeCell;
 use core::ffi::c_long;
@@ -49,8 +50,8 @@ struct Request {
 
 /// A process's table and its servers. Zeros are none.
 pub(super) struct Table {
-    /// Whoever starts a server.
-    starting: Mutex<()>,
+    /// Whoever starts a server; the credentials that servers have.
+    starting: Mutex<Credentials>,
     /// Which table this is of all that this process and those above it had; zero as
     /// long as there is none. Written under `starting`.
     generation: AtomicU32,
@@ -108,7 +109,7 @@ impl Table {
             return Ok(table);
         }
         let _blocked = Blocked::all();
-        let _starting = table.starting.lock();
+        let mut starting = table.starting.lock();
         if table.generation.load(Ordering::Acquire) != 0 {
             return Ok(table);
         }
@@ -116,6 +117,7 @@ impl Table {
             0 => {}
             errno => return Err(errno),
         }
+        *starting = Credentials::here();
         table.start_first()?;
         // SAFETY: only asks.
         let process = unsafe { raw::call(libc::SYS_getpid, &[0; 6]) };
@@ -201,6 +203,26 @@ impl Table {
             }
             // Release pairs with the Acquire in `run`.
             self.started.store(new as u32 + 1, Ordering::Release);
+        }
+    }
+
+    /// Lets servers have the rights of the calling thread. To be called before one opens
+    /// something. Uses the heap if they have others.
+    pub(super) fn take_credentials(&self) {
+        let callers = Credentials::here();
+        let _blocked = Blocked::all();
+        let mut servers = self.starting.lock();
+        if *servers == callers {
+            return;
+        }
+        *servers = callers;
+        let started = self.started.load(Ordering::Acquire) as usize;
+        for server in &self.servers[..started] {
+            let _taken = server.taken.lock();
+            callers.give(&|number, [a, b, c]| {
+                // SAFETY: of ids, and of memory that lives until then; `taken` is held.
+                unsafe { server.run(number, &[a, b, c, 0, 0, 0]) }
+            });
         }
     }
 

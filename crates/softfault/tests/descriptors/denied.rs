@@ -73,6 +73,23 @@ fn an_ordinary_user_that_nobody_may_look_at() {
         let again = Scene::new();
         close_from(3);
         again.check(2);
+        // No thread of ours keeps what the program has given up.
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let line = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap()
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            // SAFETY: only asks.
+            let [user, group] = unsafe { [libc::getuid(), libc::getgid()] };
+            assert_eq!(line("Uid:"), [user; 4].map(|id| id.to_string()).join(" "));
+            assert_eq!(line("Gid:"), [group; 4].map(|id| id.to_string()).join(" "));
+            assert_eq!(line("CapEff:"), "0000000000000000", "{status}");
+            assert!(user != NOBODY || line("Groups:").is_empty());
+        }
     });
 }
 
