@@ -104,23 +104,13 @@ fn a_childs_futures_end() {
     // SAFETY: as above.
     let copy = unsafe { engine.map_copy(&file) }.unwrap();
     let copy = copy.make_read_only().unwrap();
-    let mut before = Box::pin(copy.fault_in(0..LEN));
-    let polled = before
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending() || polled.is_ready());
     let status = forked(|| {
         assert!(ready(copy.fault_in(LEN / 2..LEN)).expect("hangs").is_ok());
         check(&copy, LEN - 9);
-        // What waited for the parent's threads at the fork.
-        let mut again = Box::pin(copy.fault_in(0..PAGE));
-        let _begun = again.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(ready(again).is_some());
         assert!(ready(shared.fault_in(0..PAGE)).expect("hangs").is_err());
         0
     });
     assert_eq!(status, 0);
-    drop(before);
 }
 
 /// A future that waits at the fork is asked for in both processes.
@@ -291,4 +281,143 @@ fn forks_beside_the_making_of_engines() {
         }
         over.store(true, SeqCst);
     });
+}
+
+static MAP: AtomicUsize = AtomicUsize::new(0);
+
+/// A child that is another process in the same memory, as that of vfork, faults for both.
+#[test]
+fn a_child_that_shares_the_memory_is_served() {
+    let test = "a_child_that_shares_the_memory_is_served";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "shares");
+    }
+    extern "C" fn touches(_: *mut libc::c_void) -> i32 {
+        let start = MAP.load(SeqCst);
+        for page in 0..LEN / PAGE {
+            // SAFETY: within the map, which the parent keeps.
+            let byte = unsafe { ((start + page * PAGE + 3) as *const u8).read_volatile() };
+            if byte != files::byte_at(page * PAGE + 3) {
+                return 1;
+            }
+        }
+        0
+    }
+    let file = made_file("shares-memory", LEN);
+    let engine = Engine::builder().memory(LEN).build().unwrap();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    MAP.store(map.as_ptr() as usize, SeqCst);
+    let mut stack = vec![0_u8; 256 << 10];
+    for flags in [
+        libc::CLONE_VM,
+        libc::CLONE_VM | libc::CLONE_VFORK,
+        libc::CLONE_VM | libc::CLONE_FILES,
+    ] {
+        // SAFETY: a stack of its own, which stays until the child has ended.
+        let child = unsafe {
+            let top = stack.as_mut_ptr().add(stack.len()) as usize & !63;
+            let none = core::ptr::null_mut();
+            libc::clone(touches, top as *mut _, flags | libc::SIGCHLD, none)
+        };
+        assert!(child > 0);
+        assert_eq!(wait(child), 0, "{flags:#x}");
+        check(&map, LEN / 2);
+    }
+    assert!(engine.stats().evicted > 0);
+}
+
+static IN_HANDLER: AtomicUsize = AtomicUsize::new(99);
+
+/// A signal handler forks, wherever its thread is.
+#[test]
+fn a_fork_in_a_signal_handler() {
+    let test = "a_fork_in_a_signal_handler";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "handler");
+    }
+    extern "C" fn forks(_: i32) {
+        let start = MAP.load(SeqCst) as *const u8;
+        // SAFETY: the child looks at the map, and ends.
+        let status = forked(|| unsafe {
+            i32::from(start.read_volatile() != 7 || start.add(PAGE).read_volatile() != 0)
+        });
+        IN_HANDLER.store(status as usize, SeqCst);
+    }
+    let engine = engine();
+    let map = private(&engine);
+    MAP.store(map.as_ptr() as usize, SeqCst);
+    // SAFETY: a plain function.
+    unsafe { libc::signal(libc::SIGUSR1, forks as *const () as usize) };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: asks.
+            let number = unsafe { libc::pthread_self() };
+            MAP.store(map.as_ptr() as usize, SeqCst);
+            let mut other = private(&engine);
+            for round in 0_usize.. {
+                if over.load(SeqCst) {
+                    break;
+                }
+                other[round * 37 % (LEN / PAGE) * PAGE] = 1;
+                if round == 0 {
+                    IN_HANDLER.store(number as usize, SeqCst);
+                }
+            }
+        });
+        let number = loop {
+            match IN_HANDLER.load(SeqCst) {
+                99 => std::thread::yield_now(),
+                number => break number,
+            }
+        };
+        for _ in 0..20 {
+            IN_HANDLER.store(99, SeqCst);
+            // SAFETY: the thread lives.
+            unsafe { libc::pthread_kill(number as libc::pthread_t, libc::SIGUSR1) };
+            while IN_HANDLER.load(SeqCst) == 99 {
+                std::thread::yield_now();
+            }
+            assert_eq!(IN_HANDLER.load(SeqCst), 0);
+        }
+        over.store(true, SeqCst);
+        thread.join().unwrap();
+    });
+}
+
+/// A process that has nothing left: no root of its own, no rights.
+#[test]
+fn a_process_that_gave_up_its_rights_forks() {
+    let test = "a_process_that_gave_up_its_rights_forks";
+    if child::scenario().is_none() {
+        // SAFETY: asks.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("skipped: only root can give up rights");
+            return;
+        }
+        return child::succeeds(test, "gives up");
+    }
+    let engine = engine();
+    let map = private(&engine);
+    let empty = std::env::temp_dir().join(format!("softfault-empty-{}", std::process::id()));
+    std::fs::create_dir(&empty).unwrap();
+    // In a child, whose end the test sees.
+    let status = forked(|| {
+        std::os::unix::fs::chroot(&empty).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        // SAFETY: gives rights up.
+        unsafe {
+            assert_eq!(libc::setgid(65534), 0);
+            assert_eq!(libc::setuid(65534), 0);
+        }
+        assert_eq!((map[0], map[PAGE]), (7, 0));
+        forked(|| {
+            assert_eq!((map[2 * PAGE], map[3 * PAGE]), (7, 0));
+            0
+        })
+    });
+    std::fs::remove_dir(&empty).unwrap();
+    assert_eq!(status, 0);
+    assert_eq!((map[0], map[PAGE]), (7, 0));
 }

@@ -177,11 +177,10 @@ impl Rig {
                 uffd.kernel().fork(0);
                 return Ok(());
             }
-            let mmap = self.space.mmap_lock().write();
-            let all = 0..usize::MAX;
-            (self.space).for_each_vma(&mmap, all, |vma| vma.start_write(&mmap));
+            let frozen = self.space.freeze(core::iter::once(0..usize::MAX));
             let stopped = self.node.stop_eviction();
             uffd.kernel().fork(uffd.pages());
+            drop(frozen);
             drop(stopped);
             return Ok(());
         }
