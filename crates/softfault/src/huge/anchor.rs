@@ -70,7 +70,7 @@ impl Anchor {
             return Some(unsafe { &*known });
         }
         let place = Place::map(&Wanted {
-            fd: memory.fd(),
+            fd: memory.fd().ok()?,
             ..*wanted
         });
         let place = place.ok()?;

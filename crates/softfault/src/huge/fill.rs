@@ -4,6 +4,7 @@ use super::backing::HugeBacking;
 use super::count::{self, Counters};
 use super::size::HugeSize;
 use crate::FaultError;
+use crate::table::Identity;
 use crate::uffd::errno;
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -22,6 +23,8 @@ pub(super) struct Window {
     /// Where the byte at `offset` is in the alias.
     pub(super) alias: usize,
     pub(super) fd: c_int,
+    /// What `fd` is of: the program may have closed it, and taken the number.
+    pub(super) file: Identity,
     pub(super) page: HugeSize,
     pub(super) backing: HugeBacking,
 }
@@ -34,6 +37,7 @@ impl Window {
         offset: 0,
         alias: 0,
         fd: -1,
+        file: Identity::NONE,
         page: HugeSize::TwoMiB,
         backing: HugeBacking::Ordinary,
     };
@@ -110,6 +114,9 @@ impl Window {
             }
             stat.assume_init()
         };
+        if Identity::of(&stat) != self.file {
+            return Err(FaultError::Io(libc::EBADF));
+        }
         match offset < stat.st_size as u64 {
             true => Ok(stat.st_blocks),
             false => Err(FaultError::BeyondEnd),

@@ -59,7 +59,8 @@ impl HugeMap {
                 bytes,
                 offset,
                 alias,
-                fd: memory.fd(),
+                fd: memory.fd()?,
+                file: memory.file(),
                 page: memory.page_size(),
                 backing: memory.backing(),
             })),
@@ -177,9 +178,9 @@ fn wanted(
     bytes: usize,
     read_only: bool,
     no_reserve: bool,
-) -> Wanted {
-    Wanted {
-        fd: memory.fd(),
+) -> io::Result<Wanted> {
+    Ok(Wanted {
+        fd: memory.fd()?,
         offset,
         bytes,
         protection: match read_only {
@@ -191,7 +192,7 @@ fn wanted(
             false => 0,
         },
         page: memory.page_size().bytes(),
-    }
+    })
 }
 
 fn place(
@@ -206,7 +207,7 @@ fn place(
         bytes,
         options.read_only,
         options.no_reserve,
-    ));
+    )?);
     let place = place.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOMEM) => no_room(memory, bytes, options),
         _ => error,
@@ -246,7 +247,9 @@ impl Drop for HugeMap {
             let no_reserve = self.reserved_pages == 0;
             let (bytes, read_only) = (self.len(), self.read_only);
             let wanted = wanted(&self.memory, self.offset, bytes, read_only, no_reserve);
-            (self.memory.anchor()).keep(&self.memory, &wanted);
+            if let Ok(wanted) = wanted {
+                (self.memory.anchor()).keep(&self.memory, &wanted);
+            }
         }
         // Before what a handler would use. No lock is taken, so signals may come.
         self.entry = None;

@@ -8,10 +8,12 @@ use super::options::HugeMapOptions;
 use super::place::{Place, Wanted};
 use super::size::HugeSize;
 use crate::error::invalid;
+use crate::table::{Identity, close_if, identity_of};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use libc::c_int;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -38,7 +40,11 @@ pub struct HugeMemory {
 
 /// All immutable.
 struct Inner {
-    fd: OwnedFd,
+    /// The program has it too ([`AsFd`]), and may close it and take the number: it is looked
+    /// at before each use, and closed only if it is still this file's.
+    fd: ManuallyDrop<OwnedFd>,
+    /// Immutable. What it is of.
+    file: Identity,
     backing: HugeBacking,
     page: HugeSize,
     /// All of the file as it was when this was made.
@@ -83,8 +89,10 @@ impl HugeMemory {
             HugeBacking::Hugetlb => size,
             _ => HugeSize::TwoMiB,
         };
+        let file = identity_of(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
         let mut inner = Inner {
-            fd,
+            fd: ManuallyDrop::new(fd),
+            file,
             backing,
             page,
             alias: None,
@@ -134,7 +142,7 @@ impl HugeMemory {
         self.inner.whole_pages("the length", bytes)?;
         let length = libc::off_t::try_from(bytes).map_err(|_| too_long())?;
         // SAFETY: changes the length of a file of ours.
-        said(unsafe { libc::ftruncate(self.inner.fd.as_raw_fd(), length) })
+        said(unsafe { libc::ftruncate(self.fd()?, length) })
     }
 
     /// Gives a range of pages back, for all who have it: they are zeros when they are touched again, and
@@ -154,7 +162,7 @@ impl HugeMemory {
         };
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: gives back pages of a file of ours.
-        said(unsafe { libc::fallocate(self.inner.fd.as_raw_fd(), mode, start, len) })
+        said(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
     }
 
     /// A range of it that can be mapped: its start and length.
@@ -180,9 +188,14 @@ impl HugeMemory {
         &self.inner.anchor
     }
 
-    /// The descriptor.
-    pub(super) fn fd(&self) -> c_int {
-        self.inner.fd.as_raw_fd()
+    /// The descriptor, if it is still this file's.
+    pub(super) fn fd(&self) -> io::Result<c_int> {
+        self.inner.fd()
+    }
+
+    /// What the descriptor is of.
+    pub(super) fn file(&self) -> Identity {
+        self.inner.file
     }
 
     /// Where this range is in the alias, which is made if the file has grown since.
@@ -201,11 +214,19 @@ impl HugeMemory {
 }
 
 impl Inner {
+    fn fd(&self) -> io::Result<c_int> {
+        let fd = self.fd.as_raw_fd();
+        match identity_of(fd) == Ok(self.file) {
+            true => Ok(fd),
+            false => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
     fn stat(&self) -> io::Result<libc::stat> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: fills the structure.
         unsafe {
-            said(libc::fstat(self.fd.as_raw_fd(), stat.as_mut_ptr()))?;
+            said(libc::fstat(self.fd()?, stat.as_mut_ptr()))?;
             Ok(stat.assume_init())
         }
     }
@@ -224,7 +245,7 @@ impl Inner {
     /// file longer, if it was truncated meanwhile.
     fn alias(&self, offset: u64, bytes: u64) -> io::Result<Place> {
         let alias = Place::map(&Wanted {
-            fd: self.fd.as_raw_fd(),
+            fd: self.fd()?,
             offset,
             bytes: usize::try_from(bytes)
                 .map_err(|_| too_long())?
@@ -237,6 +258,12 @@ impl Inner {
             alias.advise(libc::MADV_HUGEPAGE);
         }
         Ok(alias)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        close_if(self.fd.as_raw_fd(), self.file);
     }
 }
 

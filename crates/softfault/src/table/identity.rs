@@ -6,13 +6,29 @@ use core::mem::MaybeUninit;
 /// A file, as fstat(2) tells it from others. Each userfaultfd, ring, pipe and pidfd has
 /// an inode of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     pub(super) device: u64,
     pub(super) inode: u64,
 }
 
+impl Identity {
+    /// Of nothing.
+    pub(crate) const NONE: Self = Self {
+        device: 0,
+        inode: 0,
+    };
+
+    /// Of what fstat(2) was asked about.
+    pub(crate) fn of(stat: &libc::stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
 /// Of a number of the calling thread's table. The error is an errno.
-pub(super) fn identity_of(fd: i32) -> Result<Identity, i32> {
+pub(crate) fn identity_of(fd: i32) -> Result<Identity, i32> {
     by(|[stat, ..]| {
         let args = [fd as usize, stat, 0, 0, 0, 0];
         // SAFETY: fills the structure.
@@ -25,16 +41,12 @@ pub(super) fn by(fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>) -> Result
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
     // SAFETY: zeros are valid, and so is what the kernel has put there.
-    let stat = unsafe { stat.assume_init_ref() };
-    Ok(Identity {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-    })
+    Ok(Identity::of(unsafe { stat.assume_init_ref() }))
 }
 
 /// Closes a number if it means this file. The program must not close it and take the
 /// number at that very moment.
-pub(super) fn close_if(fd: i32, identity: Identity) {
+pub(crate) fn close_if(fd: i32, identity: Identity) {
     if identity_of(fd) == Ok(identity) {
         // SAFETY: ours, and not used again.
         unsafe { raw::call(libc::SYS_close, &[fd as usize, 0, 0, 0, 0, 0]) };

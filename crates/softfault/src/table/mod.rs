@@ -44,6 +44,7 @@ mod tests;
 mod working;
 
 pub(crate) use guarded::Guarded;
+pub(crate) use identity::{Identity, close_if, identity_of};
 pub(crate) use known::fork_child;
 pub(crate) use working::Working;
 

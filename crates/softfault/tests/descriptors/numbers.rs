@@ -1,7 +1,9 @@
 //! Other files at our numbers, and no numbers left.
 
-use crate::scene::Scene;
+use crate::files;
+use crate::scene::{PAGE, Scene};
 use crate::{alone, close_from, open, ours};
+use softfault::{AsyncReads, Engine, HugeMemory};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 fn userfaultfd() -> OwnedFd {
@@ -162,4 +164,74 @@ fn exec_leaves_none_of_them() {
         99
     });
     assert_eq!(status, 0);
+}
+
+#[test]
+fn another_file_at_a_rings_number() {
+    alone(|| {
+        let file = files::made_file("ring", 32 << 20);
+        let engine = Engine::builder()
+            .memory(8 << 20)
+            .async_reads(AsyncReads::IoUring);
+        let Ok(engine) = engine.build() else {
+            println!("no io_uring here");
+            return;
+        };
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let rings = || {
+            ours()
+                .into_iter()
+                .filter(|(_, name)| name.contains("io_uring"))
+        };
+        let mut taken: Vec<i32> = Vec::new();
+        for (at, page) in (0..map.len()).step_by(PAGE).enumerate() {
+            if at % 1000 == 500 {
+                for (fd, _) in rings() {
+                    // SAFETY: the number is open.
+                    unsafe { libc::dup2(null.as_raw_fd(), fd) };
+                    taken.push(fd);
+                }
+            }
+            files::check(&map, page + at % PAGE);
+        }
+        assert!(taken.len() >= 4 && engine.stats().readahead_used > 4000);
+        drop((map, engine));
+        assert_eq!(rings().count(), 0);
+        for fd in taken {
+            // SAFETY: the program's own, and still open.
+            assert_eq!(unsafe { libc::close(fd) }, 0, "{fd}");
+        }
+    });
+}
+
+#[test]
+fn huge_memory_whose_number_is_anothers() {
+    alone(|| {
+        let memory = HugeMemory::builder().create(8 << 20).unwrap();
+        let map = memory.map().unwrap();
+        map.write_at(&[7; 16], 0).unwrap();
+        let number = std::os::fd::AsFd::as_fd(&memory).as_raw_fd();
+        // SAFETY: a file of the program's, put over ours.
+        let other = unsafe { libc::memfd_create(c"other".as_ptr(), 0) };
+        // SAFETY: both are open.
+        unsafe { libc::dup2(other, number) };
+        // SAFETY: a length of the program's own file.
+        assert_eq!(unsafe { libc::ftruncate(other, 4 << 20) }, 0);
+        assert!(memory.truncate(0).is_err() && memory.punch(0..2 << 20).is_err());
+        assert!(memory.map().is_err() && memory.bytes().is_err());
+        let mut bytes = [0; 16];
+        map.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [7; 16]);
+        // What is missing cannot be served any more, and is not asked of the other file.
+        assert!(map.populate(4 << 20..8 << 20).is_err());
+        drop((map, memory));
+        // SAFETY: only ask; both are still the program's.
+        unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            assert_eq!(libc::fstat(number, &mut stat), 0);
+            assert_eq!((stat.st_size, stat.st_blocks), (4 << 20, 0));
+        }
+    });
 }
