@@ -102,4 +102,10 @@ pub trait Store: Send + Sync {
     /// while its folio is still being read sleeps on the folio's own word; so
     /// whoever reads it changes the word and wakes after `submit` has returned.
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap;
+
+    /// The process is about to fork, and its child will read from this.
+    fn before_fork(&self) {}
+
+    /// In the child, which has one thread, before anything is read.
+    fn after_fork(&self) {}
 }

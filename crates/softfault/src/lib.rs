@@ -73,8 +73,7 @@
 //!   directory; where there can be none, nothing more goes to swap in the child.
 //!   Handles that the parent made work, and so do engines that the child builds.
 //!   Pages locked or pinned are not, in the child. The parent's slots stay in use
-//!   until the child has ended or has called `exec`. It must not close
-//!   descriptors that it does not know (`closefrom`): swap is read through them.
+//!   until the child has ended or has called `exec`.
 //!
 //!   *Shared maps of files are not inherited*: a touch is a SIGSEGV, calls say
 //!   [`FaultError::Forked`]; the child maps the file over an engine that it
@@ -85,6 +84,12 @@
 //!
 //!   Handlers of the program's own (`pthread_atfork`) must not touch maps if
 //!   they were registered before the first engine was built.
+//! - **POSIX locks** (fcntl(2)) of the program on a file that it maps are kept, though any
+//!   close of a descriptor of the file in the process would drop them. Two cases are left:
+//!   a lock that is taken at the very moment at which the last map goes, and `exec` with a
+//!   lock that was taken after the file's pages were first read.
+//! - **Descriptors** that the program does not know may be closed, or replaced by `dup2`:
+//!   maps show their files and nothing else, and swap is not written elsewhere.
 //! - **Private memory** ([`MmapMut`]) counts against the budget page by page as
 //!   it is written to, and goes to [`Swap`] where the engine has some. Without
 //!   swap, what was written stays until it is dropped. A touch for which nothing

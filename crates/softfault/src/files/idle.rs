@@ -79,8 +79,10 @@ impl Shared {
                 return;
             }
             self.look();
+            // Files of private maps too: somebody has to look at them.
+            let kept = crate::store::look_at_kept();
             let mut state = lock(&self.state);
-            if *state == State::Awake && self.table().stop_looking() {
+            if *state == State::Awake && !kept && self.table().stop_looking() {
                 // Whoever brings the first idle window wakes it.
                 *state = State::Asleep;
             }
@@ -197,7 +199,10 @@ mod tests {
         std::fs::write(&path, [1; 4096]).unwrap();
         let file = std::fs::File::open(&path).unwrap();
         // SAFETY: nobody writes to it.
-        drop(unsafe { engine.map(&file) }.unwrap());
+        let map = unsafe { engine.map(&file) }.unwrap();
+        // An empty window would go at once.
+        assert_eq!(map[0], 1);
+        drop(map);
         let look = || {
             let _masked = signal::masked();
             engine.inner.files.shared.look();

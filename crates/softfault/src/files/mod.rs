@@ -71,9 +71,9 @@ impl Files {
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
-        let identity = store.identity()?;
+        let identity = store.opened_as()?;
         let bytes = identity.size;
-        let had_name = store.has_name();
+        let had_name = store.had_name();
         let store = Arc::new(store);
         let cache = PageCache::new(managed.node.clone(), store.clone(), bytes, on_truncate)
             .map_err(reserve_error)?;

@@ -115,7 +115,8 @@ fn adopt(
     let parents = memory.get();
     let window = parents.addresses();
     let window = process.mmu().adopt(window, &space.windows).ok()?;
-    let origin = parents.origin().map(|origin| Origin {
+    let origin = parents.origin().inspect(|origin| origin.store.after_fork());
+    let origin = origin.map(|origin| Origin {
         store: origin.store.clone(),
         offset: origin.offset,
     });

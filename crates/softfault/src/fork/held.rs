@@ -51,6 +51,10 @@ impl Held {
         let memory = || registry.iter().flat_map(|known| known.memory.values());
         let windows = || memory().map(|memory| memory.get().addresses());
         let is_private = memory().next().is_some();
+        let origins = memory().filter_map(|memory| memory.get().origin());
+        origins.for_each(|origin| origin.store.before_fork());
+        let devices = (engines.iter()).filter_map(|engine| engine.managed()?.swap.as_ref());
+        devices.for_each(|swap| swap.before_fork());
         let frozen = process.filter(|_| is_private);
         let frozen = frozen.map(|process| process.space().freeze(windows()));
         let has_memory = |managed: &&Managed| {

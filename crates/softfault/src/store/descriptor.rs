@@ -35,14 +35,15 @@ use core::ffi::c_long;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::lock::Mutex;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 const NONE: RawFd = -1;
-/// Numbers that are taken at most: a program that closes them all the time, or has many
-/// tables, is served through ours.
-const MOST: u32 = 64;
 /// Reads between two looks whether a number may be taken now.
 const PATIENCE: u32 = 64;
+/// Numbers that are taken so readily, and reads between two afterwards: of a program that
+/// has many tables, each of which would be filled.
+const MANY: u32 = 64;
+const MORE_PATIENCE: u32 = 4096;
 
 /// A file of ours.
 #[derive(Debug)]
@@ -52,13 +53,17 @@ pub(crate) struct Descriptor {
     guarded: AtomicPtr<Guarded>,
     /// Immutable.
     inode: Inode,
+    /// Immutable. What the system said of it when it was opened.
+    opened: libc::stat,
     /// Immutable. The program may have locks on it.
     locks: bool,
     /// A [`Number`].
     number: AtomicU64,
-    /// Numbers that were taken. Whoever takes one.
-    taken: Mutex<u32>,
-    /// Reads without a number since the last look.
+    /// Numbers that were taken. Changed under `taking`.
+    taken: AtomicU32,
+    /// Whoever takes a number.
+    taking: Mutex<()>,
+    /// Reads without a number since the last one.
     without: AtomicU32,
 }
 
@@ -98,7 +103,6 @@ impl Descriptor {
     /// A file of ours by its number, where there is no table, or on which nobody but us
     /// has locks.
     pub(crate) fn own(fd: OwnedFd, locks: bool) -> Result<Self, i32> {
-        use std::os::fd::AsFd;
         let guarded = Guarded::adopt(fd.as_fd()).ok();
         Self::make(guarded, Some(fd), locks)
     }
@@ -107,11 +111,14 @@ impl Descriptor {
         let guarded = guarded.map(|guarded| Box::into_raw(Box::new(guarded)));
         let first = fd.map_or(NONE, IntoRawFd::into_raw_fd);
         let mut made = Self {
+            // SAFETY: numbers, of which zeros are valid ones.
+            opened: unsafe { core::mem::zeroed() },
             guarded: AtomicPtr::new(guarded.unwrap_or(core::ptr::null_mut())),
             inode: Inode::default(),
             locks,
             number: AtomicU64::new(Number::new(first, Number(0)).0),
-            taken: Mutex::new(0),
+            taken: AtomicU32::new(0),
+            taking: Mutex::new(()),
             without: AtomicU32::new(0),
         };
         let stat = match made.guarded() {
@@ -121,7 +128,8 @@ impl Descriptor {
             }),
             None => identity::stat_of(first),
         };
-        made.inode = Inode::of(&stat?);
+        made.opened = stat?;
+        made.inode = Inode::of(&made.opened);
         Ok(made)
     }
 
@@ -170,6 +178,11 @@ impl Descriptor {
         fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
         // SAFETY: zeros are valid, and so is what the kernel has put there.
         Ok(unsafe { stat.assume_init() })
+    }
+
+    /// What the system said of the file when it was opened.
+    pub(super) fn opened(&self) -> &libc::stat {
+        &self.opened
     }
 
     /// True if it is the one that this was said of.
@@ -257,19 +270,25 @@ impl Descriptor {
         let guarded = self.guarded()?;
         // Asking costs as much as a read through the table.
         let without = self.without.fetch_add(1, Ordering::Relaxed);
-        if !whatever && !without.is_multiple_of(PATIENCE) {
-            return None;
-        }
-        let mut taken = self.taken.try_lock()?;
+        let taken = self.taken.load(Ordering::Relaxed);
+        let (patience, first) = match taken < MANY {
+            true => (PATIENCE, 0),
+            false => (MORE_PATIENCE, MORE_PATIENCE - 1),
+        };
+        let _taking = match whatever {
+            true => self.taking.lock(),
+            false if without % patience == first => self.taking.try_lock()?,
+            false => return None,
+        };
         let before = Number(self.number.load(Ordering::Acquire));
         if before.fd() != NONE {
             return Some(before);
         }
-        if *taken == MOST || self.locks && !whatever && self.is_locked() {
+        if self.locks && !whatever && self.is_locked() {
             return None;
         }
         let fd = guarded.borrow_number().ok()?.into_raw_fd();
-        *taken += 1;
+        self.taken.store(taken.saturating_add(1), Ordering::Relaxed);
         self.without.store(0, Ordering::Relaxed);
         let number = Number::new(fd, before);
         self.number.store(number.0, Ordering::Release);
@@ -314,7 +333,9 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         if let Some(fd) = self.known()
             && self.is(fd)
-            && self.guarded().is_none_or(|guarded| guarded.may_be_number(fd))
+            && self
+                .guarded()
+                .is_none_or(|guarded| guarded.may_be_number(fd))
         {
             if self.locks && self.is_locked() {
                 kept::keep(fd, self.inode);

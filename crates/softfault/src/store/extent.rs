@@ -5,13 +5,12 @@
 //! there since would be lost.
 
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::Extent;
 
-use super::errno;
+use super::descriptor::Descriptor;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -27,15 +26,15 @@ pub(super) fn page_after(offset: u64) -> u64 {
 /// Looks the extent around `offset` up in the file; `len` is asked where the
 /// file ends in a hole. Moves the position of the open file.
 pub(super) fn seek(
-    fd: BorrowedFd<'_>,
+    file: &Descriptor,
     offset: u64,
     len: impl FnOnce() -> Result<u64, i32>,
 ) -> Result<Extent, i32> {
     let page = page_of(offset);
     let one_page = page..page + PAGE;
-    match lseek(fd, page, libc::SEEK_DATA) {
+    match lseek(file, page, libc::SEEK_DATA) {
         Ok(data) if data < page + PAGE => {
-            let hole = match lseek(fd, data, libc::SEEK_HOLE) {
+            let hole = match lseek(file, data, libc::SEEK_HOLE) {
                 Ok(hole) => page_after(hole).max(one_page.end),
                 // Truncated in between: the read will tell.
                 Err(libc::ENXIO) => one_page.end,
@@ -61,10 +60,11 @@ pub(super) fn seek(
     }
 }
 
-fn lseek(fd: BorrowedFd<'_>, offset: u64, whence: i32) -> Result<u64, i32> {
+fn lseek(file: &Descriptor, offset: u64, whence: i32) -> Result<u64, i32> {
     let offset = i64::try_from(offset).map_err(|_| libc::ENXIO)?;
+    let args = [offset as usize, whence as usize, 0, 0, 0];
     // SAFETY: no memory involved.
-    errno::check_long(unsafe { libc::lseek(fd.as_raw_fd(), offset, whence) })
+    unsafe { file.call(libc::SYS_lseek, args) }.map(|at| at as u64)
 }
 
 /// The range of bytes found last, so that reading on in it asks nothing.

@@ -1,17 +1,18 @@
 //! A file as a store.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
 
+use super::descriptor::{Descriptor, Source};
 use super::errno;
 use super::extent::{self, LastData};
 use super::identity::{self, FileIdentity};
+use super::kept;
 use super::open::{Mode, Opened, open};
-use super::read::{drop_behind, read};
 use super::ring::{Request, Ring, Rings};
 
 /// A file, or a block device, to be read a page or more at a time.
@@ -20,8 +21,9 @@ use super::ring::{Request, Ring, Rings};
 /// (direct ones write whole blocks): the caller zeroes them.
 #[derive(Debug)]
 pub struct FileStore {
-    /// Immutable. Open for reading, for ourselves unless `own` is false.
-    fd: OwnedFd,
+    /// Immutable. Open for reading, for ourselves unless `own` is false. Where it is is
+    /// known to the rings.
+    file: Box<Descriptor>,
     /// Immutable.
     mode: Mode,
     /// Immutable. False: flags and position are shared with the caller's.
@@ -54,12 +56,12 @@ impl FileStore {
     }
 
     fn from_opened(opened: Opened, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        kept::look();
         let Opened {
-            fd,
+            file,
             mode,
             own,
             device,
-            stat,
         } = opened;
         let direct = mode == Mode::Direct;
         let rings = rings
@@ -69,7 +71,7 @@ impl FileStore {
                 (rings, index)
             });
         let mut store = Self {
-            fd,
+            file: Box::new(file),
             mode,
             own,
             device,
@@ -77,7 +79,8 @@ impl FileStore {
             last_data: LastData::default(),
             rings,
         };
-        let len = store.size().map_err(errno::io)?;
+        let len = store.opened_as()?.size;
+        let stat = store.file.opened();
         // Blocks in a stat are of 512 bytes, whatever the file system's are.
         let allocated = u64::try_from(stat.st_blocks)
             .unwrap_or(0)
@@ -95,19 +98,38 @@ impl FileStore {
 
     /// Which version of the file is there, now.
     pub fn identity(&self) -> io::Result<FileIdentity> {
-        FileIdentity::of(self.fd.as_fd())
+        let stat = self.file.stat().map_err(errno::io)?;
+        let mut identity = FileIdentity::from_stat(&stat);
+        if self.device {
+            identity.size = self.size().map_err(errno::io)?;
+        }
+        Ok(identity)
+    }
+
+    /// Which version of the file was opened.
+    pub(crate) fn opened_as(&self) -> io::Result<FileIdentity> {
+        let mut identity = FileIdentity::from_stat(self.file.opened());
+        if self.device {
+            identity.size = self.size().map_err(errno::io)?;
+        }
+        Ok(identity)
+    }
+
+    /// True if the file had a name when it was opened.
+    pub(crate) fn had_name(&self) -> bool {
+        self.file.opened().st_nlink > 0
     }
 
     /// True if it has a name in some directory. Unsure: true.
     pub(crate) fn has_name(&self) -> bool {
-        !identity::stat(self.fd.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
+        !(self.file.stat()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     fn size(&self) -> Result<u64, i32> {
         if self.device {
-            return identity::device_bytes(self.fd.as_fd());
+            return identity::device_bytes_of(&self.file);
         }
-        let stat = identity::stat(self.fd.as_fd())?;
+        let stat = self.file.stat()?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
@@ -140,7 +162,7 @@ impl Store for FileStore {
         if let Some(range) = self.last_data.get(offset) {
             return Ok(Extent::Data(range));
         }
-        let found = extent::seek(self.fd.as_fd(), offset, || self.size()).map_err(errno::store)?;
+        let found = extent::seek(&self.file, offset, || self.size()).map_err(errno::store)?;
         if let Extent::Data(range) = &found {
             self.last_data.set(range);
         }
@@ -150,9 +172,9 @@ impl Store for FileStore {
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         assert_aligned(offset, buffer, bytes);
         // SAFETY: the caller's promise.
-        let arrived = unsafe { read(self.fd.as_raw_fd(), offset, buffer, bytes) };
+        let arrived = unsafe { self.file.read(offset, buffer, bytes) };
         if self.drops_behind() {
-            drop_behind(self.fd.as_raw_fd(), offset, bytes);
+            self.file.drop_behind(offset, bytes);
         }
         arrived.map_err(errno::store)
     }
@@ -169,7 +191,7 @@ impl Store for FileStore {
             assert_aligned(offset, buffer, bytes);
             Request {
                 cookie,
-                fd: self.fd.as_raw_fd(),
+                source: Source::of(&self.file),
                 offset,
                 buffer,
                 bytes,
@@ -190,14 +212,21 @@ impl Store for FileStore {
             (None, _) => Reap::NotInFlight,
         }
     }
+
+    fn before_fork(&self) {
+        self.file.before_fork();
+    }
+
+    fn after_fork(&self) {
+        self.file.after_fork();
+    }
 }
 
 impl Drop for FileStore {
     fn drop(&mut self) {
-        // A ring reads the rest of a short read through this descriptor.
-        let reading = self
-            .ring()
-            .is_some_and(|ring| ring.reads_from(self.fd.as_raw_fd()));
+        // A ring reads the rest of a short read from it.
+        let source = Source::of(&self.file);
+        let reading = self.ring().is_some_and(|ring| ring.reads_from(source));
         assert!(
             !reading || std::thread::panicking(),
             "a store was dropped under its reads"

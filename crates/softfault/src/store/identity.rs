@@ -2,8 +2,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use super::descriptor::Descriptor;
 use super::errno;
 
 /// A file and its version, as far as the file system tells: two equal
@@ -52,7 +53,7 @@ impl FileIdentity {
         }
     }
 
-    fn from_stat(stat: &libc::stat) -> Self {
+    pub(super) fn from_stat(stat: &libc::stat) -> Self {
         Self {
             dev: stat.st_dev,
             ino: stat.st_ino,
@@ -73,22 +74,54 @@ impl FileIdentity {
     }
 }
 
+/// A file, as fstat(2) tells it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Inode {
+    dev: u64,
+    ino: u64,
+}
+
+impl Inode {
+    pub(super) fn of(stat: &libc::stat) -> Self {
+        Self {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+        }
+    }
+}
+
 /// What the system says of an open file.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> Result<libc::stat, i32> {
+    stat_of(fd.as_raw_fd())
+}
+
+/// What the system says of what this number means now.
+pub(super) fn stat_of(fd: RawFd) -> Result<libc::stat, i32> {
     let mut stat = MaybeUninit::uninit();
     // SAFETY: the buffer is a `stat` for the kernel to fill.
-    errno::check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    errno::check(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
     // SAFETY: fstat succeeded, so it is filled.
     Ok(unsafe { stat.assume_init() })
 }
 
 /// Bytes of a block device, whose size is not in its `stat`.
-pub(super) fn device_bytes(fd: BorrowedFd<'_>) -> Result<u64, i32> {
-    // <linux/fs.h>: _IOR(0x12, 114, size_t).
-    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+fn device_bytes(fd: BorrowedFd<'_>) -> Result<u64, i32> {
     let mut bytes = 0u64;
+    let request = BLKGETSIZE64 as libc::Ioctl;
     // SAFETY: the request stores 64 bits.
-    errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
+    errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
+/// <linux/fs.h>: _IOR(0x12, 114, size_t).
+const BLKGETSIZE64: usize = 0x8008_1272;
+
+/// The same.
+pub(super) fn device_bytes_of(device: &Descriptor) -> Result<u64, i32> {
+    let mut bytes = 0u64;
+    let args = [BLKGETSIZE64, &raw mut bytes as usize, 0, 0, 0];
+    // SAFETY: the request stores 64 bits.
+    unsafe { device.call(libc::SYS_ioctl, args) }?;
     Ok(bytes)
 }
 

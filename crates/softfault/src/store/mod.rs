@@ -12,21 +12,24 @@
 //! mapped memory is touched; a caller outside of the handler blocks signals
 //! first, as every entry point of the library does.
 
+mod descriptor;
 mod errno;
 mod extent;
 mod file;
 mod identity;
+mod kept;
 mod open;
 mod read;
 mod refusals;
 mod ring;
 
-pub(crate) use errno::{check, check_long};
+pub(crate) use descriptor::{Descriptor, Source};
+pub(crate) use errno::check;
 pub use file::FileStore;
 pub use identity::FileIdentity;
+pub(crate) use kept::look as look_at_kept;
 pub(crate) use open::{Alignment, alignment, may_be_mapped, why_not_direct};
 pub use open::{Mode, WhyBuffered};
-pub(crate) use read::{drop_behind, read};
 pub(crate) use refusals::Refusals;
 pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};

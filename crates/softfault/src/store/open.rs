@@ -13,12 +13,14 @@
 use std::ffi::CStr;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use softfault_engine::PAGE_SIZE;
 
+use super::descriptor::Descriptor;
 use super::errno;
 use super::identity::stat;
+use crate::table;
 
 /// How a store reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +48,12 @@ pub enum WhyBuffered {
 
 /// What [`open`] found.
 pub(super) struct Opened {
-    pub(super) fd: OwnedFd,
+    pub(super) file: Descriptor,
     pub(super) mode: Mode,
     /// The open file description is ours alone.
     pub(super) own: bool,
     /// A block device, whose size is not in its `stat`.
     pub(super) device: bool,
-    pub(super) stat: libc::stat,
 }
 
 /// Opens the file behind `user` for reading; `direct` false never tries
@@ -74,46 +75,47 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
     if stat.st_blocks == 0 {
         may_be_mapped(user)?;
     }
-    let opened = |fd, mode, own| {
+    let opened = |file, mode, own| {
         Ok(Opened {
-            fd,
+            file,
             mode,
             own,
             device,
-            stat,
         })
     };
 
-    let (fd, refused) = match reopen(user, &stat, direct) {
+    let (file, refused) = match reopen(user, &stat, direct) {
         Ok(reopened) => reopened,
         Err(no @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(errno::io(no)),
         Err(no) => {
-            let fd = duplicate(user).map_err(errno::io)?;
+            let file = duplicate(user).map_err(errno::io)?;
             if flags & libc::O_DIRECT == 0 {
-                return opened(fd, Mode::Buffered(WhyBuffered::NotReopened(no)), false);
+                return opened(file, Mode::Buffered(WhyBuffered::NotReopened(no)), false);
             }
             // The caller's own file is direct, and must stay so.
-            return match why_not_direct(fd.as_fd()) {
-                None => opened(fd, Mode::Direct, false),
+            return match why_not_direct(&file) {
+                None => opened(file, Mode::Direct, false),
                 Some(_) => Err(errno::io(libc::EINVAL)),
             };
         }
     };
     let why = match refused {
         Some(why) => Some(why),
-        None => why_not_direct(fd.as_fd()),
+        None => why_not_direct(&file),
     };
     // O_NONBLOCK only kept the opening from waiting for a lease.
     let keep = if why.is_none() { libc::O_DIRECT } else { 0 };
+    let flags = [libc::F_SETFL as usize, keep as usize, 0, 0, 0];
     // SAFETY: no memory involved; the description is ours.
-    errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, keep) }).map_err(errno::io)?;
+    unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::io)?;
     match why {
-        None => opened(fd, Mode::Direct, true),
+        None => opened(file, Mode::Direct, true),
         Some(why) => {
             // The engine reads ahead itself. Advice that is refused costs speed only.
+            let advice = [0, 0, libc::POSIX_FADV_RANDOM as usize, 0, 0];
             // SAFETY: no memory involved.
-            unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
-            opened(fd, Mode::Buffered(why), true)
+            let _ = unsafe { file.call(libc::SYS_fadvise64, advice) };
+            opened(file, Mode::Buffered(why), true)
         }
     }
 }
@@ -170,29 +172,35 @@ fn flags_of(fd: BorrowedFd<'_>) -> Result<i32, i32> {
     errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })
 }
 
-fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, i32> {
+fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
+    if let Ok(file) = Descriptor::adopt(fd) {
+        return Ok(file);
+    }
     // SAFETY: no memory involved.
     let fd = errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the descriptor is new, so it is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Descriptor::own(unsafe { OwnedFd::from_raw_fd(fd) }, true)
 }
 
 /// Opens the file behind `user` once more. Also answers why that is not
-/// direct, if it is not.
+/// direct, if it is not. In the table that no close of the program reaches: its numbers
+/// are another table's, so the calling thread's is named.
 fn reopen(
     user: BorrowedFd<'_>,
     stat: &libc::stat,
     direct: bool,
-) -> Result<(OwnedFd, Option<WhyBuffered>), i32> {
-    let mut path = [0u8; 40];
-    write!(&mut path[..], "/proc/self/fd/{}", user.as_raw_fd()).expect("a number fits");
+) -> Result<(Descriptor, Option<WhyBuffered>), i32> {
+    let mut path = [0u8; 64];
+    // SAFETY: only asks.
+    let (thread, user) = (unsafe { libc::gettid() }, user.as_raw_fd());
+    write!(&mut path[..], "/proc/self/task/{thread}/fd/{user}").expect("numbers fit");
     let path = CStr::from_bytes_until_nul(&path).expect("zeros remain");
     if !direct {
-        let fd = open_path(path, 0, stat)?;
-        return Ok((fd, Some(WhyBuffered::Asked)));
+        let file = open_path(path, 0, stat)?;
+        return Ok((file, Some(WhyBuffered::Asked)));
     }
     match open_path(path, libc::O_DIRECT, stat) {
-        Ok(fd) => Ok((fd, None)),
+        Ok(file) => Ok((file, None)),
         Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => {
             Ok((open_path(path, 0, stat)?, Some(WhyBuffered::Refused(no))))
         }
@@ -200,18 +208,25 @@ fn reopen(
     }
 }
 
-fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<OwnedFd, i32> {
+fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<Descriptor, i32> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | more;
+    let place = [libc::AT_FDCWD as usize, path.as_ptr() as usize];
+    let args = [place[0], place[1], flags as usize, 0, 0, 0];
     // SAFETY: the path is a string that ends in zero.
-    let fd = errno::check(unsafe { libc::open(path.as_ptr(), flags) })?;
-    // SAFETY: the descriptor is new, so it is nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let file = match unsafe { Descriptor::open(libc::SYS_openat, args) } {
+        Err(_) if table::refused().is_some() => {
+            // SAFETY: as above.
+            let fd = errno::check(unsafe { libc::open(path.as_ptr(), flags) })?;
+            // SAFETY: the descriptor is new, so it is nobody else's.
+            Descriptor::own(unsafe { OwnedFd::from_raw_fd(fd) }, true)?
+        }
+        opened => opened?,
+    };
     // What is mounted on /proc may be anything.
-    let found = stat(fd.as_fd())?;
-    if (found.st_dev, found.st_ino) != (expected.st_dev, expected.st_ino) {
-        return Err(libc::ESTALE);
+    match file.is_file(expected) {
+        true => Ok(file),
+        false => Err(libc::ESTALE),
     }
-    Ok(fd)
 }
 
 /// What direct I/O wants of buffers and of offsets, in bytes. Zeros: there is none.
@@ -222,31 +237,30 @@ pub(crate) struct Alignment {
 }
 
 /// What the file system says of direct I/O, if it does.
-pub(crate) fn alignment(fd: BorrowedFd<'_>) -> Option<Alignment> {
+pub(crate) fn alignment(file: &Descriptor) -> Option<Alignment> {
     let mut statx = MaybeUninit::<libc::statx>::zeroed();
+    let args = [
+        c"".as_ptr() as usize,
+        libc::AT_EMPTY_PATH as usize,
+        libc::STATX_DIOALIGN as usize,
+        statx.as_mut_ptr() as usize,
+        0,
+    ];
     // SAFETY: an empty path means the descriptor; the buffer is a `statx`.
-    let answer = unsafe {
-        libc::statx(
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            statx.as_mut_ptr(),
-        )
-    };
+    let answer = unsafe { file.call(libc::SYS_statx, args) };
     // SAFETY: all zeros are a valid `statx` too.
     let statx = unsafe { statx.assume_init() };
-    let told = answer >= 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
+    let told = answer.is_ok() && statx.stx_mask & libc::STATX_DIOALIGN != 0;
     told.then_some(Alignment {
         memory: statx.stx_dio_mem_align,
         offset: statx.stx_dio_offset_align,
     })
 }
 
-/// Why page-aligned direct reads of `fd`, which is open for them, do not work.
-pub(crate) fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
-    let Some(Alignment { memory, offset }) = alignment(fd) else {
-        return try_direct(fd);
+/// Why page-aligned direct reads of `file`, which is open for them, do not work.
+pub(crate) fn why_not_direct(file: &Descriptor) -> Option<WhyBuffered> {
+    let Some(Alignment { memory, offset }) = alignment(file) else {
+        return try_direct(file);
     };
     if memory == 0 || offset == 0 {
         Some(WhyBuffered::Refused(0))
@@ -258,13 +272,13 @@ pub(crate) fn why_not_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
 }
 
 /// One page read directly, where the file system does not tell its alignment.
-fn try_direct(fd: BorrowedFd<'_>) -> Option<WhyBuffered> {
+fn try_direct(file: &Descriptor) -> Option<WhyBuffered> {
     #[repr(align(4096))]
     struct Page([u8; PAGE_SIZE]);
     let mut page = Box::new(Page([0; PAGE_SIZE]));
+    let args = [page.0.as_mut_ptr() as usize, PAGE_SIZE, 0, 0, 0];
     // SAFETY: the page is writable for its length.
-    let answer = unsafe { libc::pread(fd.as_raw_fd(), page.0.as_mut_ptr().cast(), PAGE_SIZE, 0) };
-    match errno::check_long(answer as i64) {
+    match unsafe { file.call(libc::SYS_pread64, args) } {
         // Other errors are the reads' own to report.
         Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => Some(WhyBuffered::Refused(no)),
         _ => None,

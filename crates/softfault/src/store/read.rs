@@ -1,10 +1,7 @@
 //! Reads in the calling thread, and how a read that came short goes on.
 
-use std::os::fd::RawFd;
-
 use softfault_engine::PAGE_SIZE;
 
-use super::errno;
 use super::refusals::Refusals;
 
 /// What to do after a part of a read has arrived.
@@ -30,28 +27,9 @@ pub(super) fn after(done: usize, arrived: usize, bytes: usize) -> Step {
     }
 }
 
-/// Reads `bytes` at `offset`, both multiples of the page size; fewer only at
-/// the end of the file. An error anywhere fails the whole.
-///
-/// # Safety
-/// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-pub(crate) unsafe fn read(
-    fd: RawFd,
-    offset: u64,
-    buffer: *mut u8,
-    bytes: usize,
-) -> Result<usize, i32> {
-    read_with(bytes, |done| {
-        let at = i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL)?;
-        // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
-        let answer = unsafe { libc::pread(fd, buffer.add(done).cast(), bytes - done, at) };
-        errno::check_long(answer as i64).map(|arrived| arrived as usize)
-    })
-}
-
 /// Calls `pread` for what is left from a byte of the buffer on, until that is all, or the file's end, or an
 /// error; in any case, until it has brought nothing for too long.
-fn read_with(
+pub(super) fn read_with(
     bytes: usize,
     mut pread: impl FnMut(usize) -> Result<usize, i32>,
 ) -> Result<usize, i32> {
@@ -68,16 +46,6 @@ fn read_with(
             Err(no) => refusals.again(no)?,
         }
     }
-}
-
-/// Drops what a buffered read left in the page cache. Only advice: what others
-/// have mapped or changed stays.
-pub(crate) fn drop_behind(fd: RawFd, offset: u64, bytes: usize) {
-    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
-        return;
-    };
-    // SAFETY: no memory involved.
-    unsafe { libc::posix_fadvise(fd, offset, bytes, libc::POSIX_FADV_DONTNEED) };
 }
 
 #[cfg(test)]

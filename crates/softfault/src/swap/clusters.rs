@@ -19,12 +19,12 @@
 //! between: that needs the word at `READY` and nothing. Who does not find it takes
 //! `filling`, and so waits for a trim under way.
 
-use crate::store::Refusals;
+use crate::store::{Descriptor, Refusals};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use softfault_engine::lock::Mutex;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use sync::wait::WaitWord;
 
 /// Bytes of a cluster.
@@ -45,7 +45,7 @@ const STOPPED: u32 = 2;
 /// The clusters of a file.
 pub(super) struct Clusters {
     /// Immutable. What space is taken and given back of.
-    fd: OwnedFd,
+    file: Arc<Descriptor>,
     /// Immutable. Bytes of the file.
     bytes: u64,
     words: Box<[sync::atomic::AtomicU32]>,
@@ -58,10 +58,10 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn new(fd: OwnedFd, bytes: u64) -> Self {
+    pub(super) fn new(file: Arc<Descriptor>, bytes: u64) -> Self {
         let count = bytes.div_ceil(CLUSTER);
         Self {
-            fd,
+            file,
             bytes,
             words: (0..count).map(|_| Default::default()).collect(),
             filling: Mutex::new(()),
@@ -178,14 +178,10 @@ impl Clusters {
 
     /// Bytes that have space.
     pub(super) fn bytes_on_disk(&self) -> u64 {
-        let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: the buffer is a `stat`, of which zeros are one too.
-        let stat = unsafe {
-            libc::fstat(self.fd.as_raw_fd(), stat.as_mut_ptr());
-            stat.assume_init()
-        };
         // Blocks in a stat are of 512 bytes, whatever the file system's are.
-        stat.st_blocks as u64 * 512
+        self.file
+            .stat()
+            .map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
     fn range(&self, cluster: usize) -> Range<u64> {
@@ -205,12 +201,12 @@ impl Clusters {
     }
 
     fn fallocate(&self, mode: i32, range: Range<u64>) -> Result<(), i32> {
-        let (start, bytes) = (range.start as i64, (range.end - range.start) as i64);
+        let (start, bytes) = (range.start as usize, (range.end - range.start) as usize);
         let mut refusals = Refusals::default();
         loop {
+            let args = [mode as usize, start, bytes, 0, 0];
             // SAFETY: no memory involved.
-            let answer = unsafe { libc::fallocate(self.fd.as_raw_fd(), mode, start, bytes) };
-            match crate::store::check(answer) {
+            match unsafe { self.file.call(libc::SYS_fallocate, args) } {
                 Ok(_) => return Ok(()),
                 Err(errno) => refusals.again(errno)?,
             }

@@ -6,12 +6,12 @@
 //! directory removes files of our naming that nobody has locked. The lock goes
 //! with the process, so its number being used again means nothing.
 
-use crate::store::{Alignment, Mode, alignment, check, why_not_direct};
+use crate::store::{Alignment, Descriptor, Mode, alignment, check, why_not_direct};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use softfault_engine::PAGE_SIZE;
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const SUFFIX: &[u8] = b".swap";
 
 /// A file of ours alone.
 pub(super) struct Created {
-    pub(super) fd: OwnedFd,
+    pub(super) file: Descriptor,
     pub(super) mode: Mode,
     /// What reads and writes should begin and end at multiples of.
     pub(super) align: usize,
@@ -46,33 +46,37 @@ fn has_no_nameless(errno: i32) -> bool {
 }
 
 fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
+    // Nobody but us has locks on it.
+    let file = Descriptor::own(fd, false).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: no memory involved.
-    let answer = unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) };
-    check(answer).map_err(io::Error::from_raw_os_error)?;
+    let truncated = unsafe { file.call(libc::SYS_ftruncate, [bytes as usize, 0, 0, 0, 0]) };
+    truncated.map_err(io::Error::from_raw_os_error)?;
     // Asked for now, not when it was opened: a file system that refuses must not
     // look as one that cannot do without names.
-    // SAFETY: no memory involved.
-    let direct = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
-    let why = match check(direct) {
-        Ok(_) => why_not_direct(fd.as_fd()),
+    let set = |flags: i32| {
+        let args = [libc::F_SETFL as usize, flags as usize, 0, 0, 0];
+        // SAFETY: no memory involved.
+        unsafe { file.call(libc::SYS_fcntl, args) }
+    };
+    let why = match set(libc::O_DIRECT) {
+        Ok(_) => why_not_direct(&file),
         Err(errno) => Some(crate::store::WhyBuffered::Refused(errno)),
     };
     if why.is_some() {
+        let _ = set(0);
+        let advice = [0, 0, libc::POSIX_FADV_RANDOM as usize, 0, 0];
         // SAFETY: no memory involved.
-        unsafe {
-            libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, 0);
-            libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
-        }
+        let _ = unsafe { file.call(libc::SYS_fadvise64, advice) };
     }
     // Where nothing is told, and in the page cache: whole pages.
-    let align = match alignment(fd.as_fd()) {
+    let align = match alignment(&file) {
         Some(Alignment { memory, offset }) if why.is_none() => memory.max(offset).max(512) as usize,
         _ => PAGE_SIZE,
     };
     Ok(Created {
         align,
         mode: why.map_or(Mode::Direct, Mode::Buffered),
-        fd,
+        file,
     })
 }
 
@@ -183,7 +187,7 @@ mod tests {
         assert!(dir.names().is_empty());
         for fd in made {
             let made = sized(fd, 1 << 20).unwrap();
-            assert_eq!(File::from(made.fd).metadata().unwrap().len(), 1 << 20);
+            assert_eq!(made.file.stat().unwrap().st_size, 1 << 20);
         }
     }
 

@@ -7,13 +7,13 @@ use super::packed::{self, Bounces, Packed, Plan};
 use super::plain::Plain;
 use super::trim::Trimmer;
 use super::write::Sheets;
-use crate::store::{Mode, Request, Ring, Rings, Then, check, drop_behind, read};
+use crate::store::{Descriptor, Mode, Request, Ring, Rings, Source, Then};
+use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use sync::stat::Counter;
@@ -33,7 +33,7 @@ pub struct SwapFile {
 /// What is on the disk. A child process reads its parent's.
 struct Disk {
     /// Immutable. What it is read and written through.
-    fd: OwnedFd,
+    file: Arc<Descriptor>,
     /// Immutable.
     mode: Mode,
     /// Immutable. Bytes of all slots.
@@ -81,7 +81,10 @@ impl SwapFile {
     ) -> io::Result<Self> {
         let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
         let file_bytes = bytes * compression.times_longer();
-        let Created { fd, mode, align } = create(dir, file_bytes)?;
+        let Created { file, mode, align } = create(dir, file_bytes)?;
+        let file = Arc::new(file);
+        // Batches are written side by side, and space is given back meanwhile.
+        table::want_several();
         let slots = bytes / PAGE;
         let layout = match compression {
             Compression::None => Plain::new(slots).map(Layout::Plain),
@@ -89,9 +92,9 @@ impl SwapFile {
                 Packed::new(slots, align).map(|packed| Layout::Packed(Box::new(packed)))
             }
         };
-        let clusters = Arc::new(Clusters::new(fd.try_clone()?, file_bytes));
+        let clusters = Arc::new(Clusters::new(file.clone(), file_bytes));
         let disk = Disk {
-            fd,
+            file,
             mode,
             bytes,
             layout: layout.ok_or_else(no_memory)?,
@@ -122,6 +125,7 @@ impl SwapFile {
     /// The same file for a child process, which has its own rings: to read slots
     /// that were written before the fork. Only to be called in the child.
     pub fn in_child(&self, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        self.disk.file.after_fork();
         Self::of(self.disk.clone(), rings)
     }
 
@@ -211,11 +215,11 @@ impl Disk {
     /// # Safety
     /// `buffer` is writable for as many bytes, and nobody else touches it.
     unsafe fn fetch(&self, range: Range<u64>, buffer: *mut u8) -> Result<(), i32> {
-        let (fd, bytes) = (self.fd.as_raw_fd(), (range.end - range.start) as usize);
+        let bytes = (range.end - range.start) as usize;
         // SAFETY: the caller's promise.
-        let arrived = unsafe { read(fd, range.start, buffer, bytes) };
+        let arrived = unsafe { self.file.read(range.start, buffer, bytes) };
         if self.is_buffered() {
-            drop_behind(fd, range.start, bytes);
+            self.file.drop_behind(range.start, bytes);
         }
         // What does not come was written once: these are not zeros.
         if arrived? == bytes {
@@ -229,7 +233,7 @@ impl Disk {
         let range = plan.range();
         Request {
             cookie,
-            fd: self.fd.as_raw_fd(),
+            source: Source::of(&self.file),
             offset: range.start,
             buffer,
             bytes: (range.end - range.start) as usize,
@@ -246,10 +250,10 @@ impl Disk {
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        let (fd, start) = (self.fd.as_raw_fd(), offset as i64);
+        let args = [offset as usize, bytes, flags as usize, 0, 0];
         // SAFETY: no memory involved.
-        check(unsafe { libc::sync_file_range(fd, start, bytes as i64, flags) })?;
-        drop_behind(fd, offset, bytes);
+        unsafe { self.file.call(libc::SYS_sync_file_range, args) }?;
+        self.file.drop_behind(offset, bytes);
         Ok(())
     }
 }
@@ -290,7 +294,7 @@ impl Store for SwapFile {
         let (Layout::Packed(packed), Some(bounces)) = (&self.disk.layout, &self.bounces) else {
             return ring.submit(reads.len(), |i| Request {
                 cookie: reads[i].cookie,
-                fd: self.disk.fd.as_raw_fd(),
+                source: Source::of(&self.disk.file),
                 offset: reads[i].offset,
                 buffer: reads[i].buffer,
                 bytes: reads[i].bytes,
@@ -322,12 +326,16 @@ impl Store for SwapFile {
             (None, _) => Reap::NotInFlight,
         }
     }
+
+    fn before_fork(&self) {
+        self.disk.file.before_fork();
+    }
 }
 
 impl SwapDevice for SwapFile {
     unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError> {
-        let Disk { fd, clusters, .. } = &*self.disk;
-        let (fd, bytes): (RawFd, _) = (fd.as_raw_fd(), pages.len() * PAGE_SIZE);
+        let Disk { file, clusters, .. } = &*self.disk;
+        let bytes = pages.len() * PAGE_SIZE;
         let slots = slots(offset, bytes);
         let settle = |offset, bytes| match self.disk.is_buffered() {
             true => self.disk.settle(offset, bytes),
@@ -337,12 +345,12 @@ impl SwapDevice for SwapFile {
             Layout::Plain(plain) => plain
                 .hold(clusters, slots)
                 // SAFETY: the caller's promise.
-                .and_then(|()| unsafe { self.disk.sheets.write(fd, offset, pages) })
+                .and_then(|()| unsafe { self.disk.sheets.write(file, offset, pages) })
                 .and_then(|()| settle(offset, bytes))
                 .map(|()| bytes as u64),
             Layout::Packed(packed) => {
                 // SAFETY: the caller's promise.
-                unsafe { packed.write(fd, clusters, slots.start, pages, &settle) }
+                unsafe { packed.write(file, clusters, slots.start, pages, &settle) }
             }
         };
         self.disk
@@ -362,9 +370,9 @@ impl SwapDevice for SwapFile {
 
 impl Drop for SwapFile {
     fn drop(&mut self) {
-        // A ring reads the rest of a short read through this descriptor.
-        let fd = self.disk.fd.as_raw_fd();
-        let reading = self.ring().is_some_and(|ring| ring.reads_from(fd));
+        // A ring reads the rest of a short read from it.
+        let source = Source::of(&self.disk.file);
+        let reading = self.ring().is_some_and(|ring| ring.reads_from(source));
         assert!(
             !reading || std::thread::panicking(),
             "swap was dropped under its reads"
@@ -412,7 +420,7 @@ mod tests {
             unsafe { file.write(0, &each) }.unwrap();
             let bytes = file.bytes_written() as i64;
             // SAFETY: no memory involved.
-            let cut = unsafe { libc::ftruncate(file.disk.fd.as_raw_fd(), bytes - 512) };
+            let cut = unsafe { libc::ftruncate(file.disk.file.raw(), bytes - 512) };
             assert_eq!(cut, 0);
             let buffer = pages.0.as_mut_ptr();
             // SAFETY: the pages are ours.

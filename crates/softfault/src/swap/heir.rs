@@ -123,6 +123,13 @@ impl Store for Heir {
             (inherited, _) => inherited,
         }
     }
+
+    fn before_fork(&self) {
+        self.inherited.before_fork();
+        if let Some(own) = &self.own {
+            own.before_fork();
+        }
+    }
 }
 
 impl SwapDevice for Heir {

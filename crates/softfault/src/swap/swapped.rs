@@ -52,6 +52,11 @@ impl Swapped {
         Ok(Arc::new(swap.with_heirs(heirs_live)))
     }
 
+    /// The process is about to fork.
+    pub(crate) fn before_fork(&self) {
+        self.device().before_fork();
+    }
+
     /// In a child: what it has, where this was the parent's. Its own file is made as
     /// the engine's was, if it can be.
     pub(crate) fn again(

@@ -1,10 +1,9 @@
 //! Many pages in one system call, from wherever they are in memory.
 
-use crate::store::Refusals;
+use crate::store::{Descriptor, Refusals};
 use libc::{c_void, iovec};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
-use std::os::fd::RawFd;
 
 /// The most pieces that one call takes.
 const PIECES: usize = 1024;
@@ -34,7 +33,7 @@ impl Sheets {
     /// Each page is readable, and nobody writes to it meanwhile.
     pub(super) unsafe fn write(
         &self,
-        fd: RawFd,
+        file: &Descriptor,
         mut offset: u64,
         pages: &[*const u8],
     ) -> Result<(), i32> {
@@ -43,7 +42,7 @@ impl Sheets {
         while !left.is_empty() {
             let (taken, pieces) = fold(&mut sheet.0, left);
             // SAFETY: the pieces are of the pages, which are readable.
-            unsafe { write_all(fd, &mut offset, &mut sheet.0[..pieces]) }?;
+            unsafe { write_all(file, &mut offset, &mut sheet.0[..pieces]) }?;
             left = &left[taken..];
         }
         Ok(())
@@ -79,22 +78,28 @@ fn fold(vectors: &mut [iovec; PIECES], pages: &[*const u8]) -> (usize, usize) {
 /// # Safety
 /// Each piece is readable, and nobody writes to it meanwhile.
 pub(super) unsafe fn write_all(
-    fd: RawFd,
+    file: &Descriptor,
     offset: &mut u64,
     mut pieces: &mut [iovec],
 ) -> Result<(), i32> {
     let mut refusals = Refusals::default();
     while let Some(first) = pieces.first() {
         debug_assert!(first.iov_len > 0);
-        let (count, at) = (pieces.len() as i32, *offset as i64);
+        // The offset's upper half is for machines whose words have 32 bits.
+        let args = [
+            pieces.as_ptr() as usize,
+            pieces.len(),
+            *offset as usize,
+            0,
+            0,
+        ];
         // SAFETY: the caller's promise.
-        let answer = unsafe { libc::pwritev(fd, pieces.as_ptr(), count, at) };
-        match crate::store::check_long(answer as i64) {
+        match unsafe { file.call(libc::SYS_pwritev, args) } {
             // Nothing, and no word why.
             Ok(0) => return Err(libc::EIO),
             Ok(written) => {
-                *offset += written;
-                pieces = advance(pieces, written as usize);
+                *offset += written as u64;
+                pieces = advance(pieces, written);
                 refusals.progress();
             }
             Err(errno) => refusals.again(errno)?,

@@ -51,6 +51,11 @@
 //!   frames, until somebody reaps. Before submitting, poll.
 //! - Rings belong to one engine: the leader delivers others' reads to its own
 //!   `Complete`.
+//! - The kernel knows what to read from by a number, which the program may have given to
+//!   another file (see [`Descriptor`](super::Descriptor)). It looks the number up while it
+//!   takes the read. So each submission is proven afterwards: the number means the file,
+//!   as it did before. What arrives of a submission that is not proven is discarded, and
+//!   the reaper reads it itself.
 //! - Memory orderings: all of the table by its lock. The words are changed by
 //!   RMW with Relaxed; the kernel orders a change before its wake against the
 //!   sleeper's check.
@@ -76,6 +81,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use softfault_engine::lock::Mutex;
 use softfault_engine::store::{Complete, NO_COOKIE};
 use sync::wait::WaitWord;
+
+use super::descriptor::Source;
 
 use self::queue::Queue;
 use self::table::Table;
@@ -245,9 +252,9 @@ impl Ring {
         }
     }
 
-    /// True if a read of this descriptor is in flight.
-    pub(crate) fn reads_from(&self, fd: i32) -> bool {
-        self.table.lock().reads_from(fd)
+    /// True if a read of this file is in flight.
+    pub(crate) fn reads_from(&self, source: Source) -> bool {
+        self.table.lock().reads_from(source)
     }
 
     /// Waits until the kernel is done with all buffers, and gives the queue

@@ -25,10 +25,10 @@ pub(super) struct Entry {
 
 impl Entry {
     /// What is left of a read of which `done` bytes have arrived.
-    pub(super) fn new(slot: u16, request: &Request, done: usize) -> Self {
+    pub(super) fn new(slot: u16, request: &Request, done: usize, fd: RawFd) -> Self {
         Self {
             slot,
-            fd: request.fd,
+            fd,
             offset: request.offset + done as u64,
             buffer: request.buffer.wrapping_add(done),
             bytes: request.bytes - done,

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use softfault_engine::lock::MutexGuard;
 use softfault_engine::store::{Complete, Reap, StoreError};
 
-use super::super::read::{drop_behind, read};
 use super::Ring;
 use super::deadline::Deadline;
 use super::queue::{BATCH, Done};
@@ -82,12 +81,19 @@ impl Ring {
         let next = self.table.lock().answer(done.slot, done.answer);
         let (request, result) = match next {
             Next::Over(request, result) => (request, result),
-            Next::Again(entry) if self.queue.submit(1, |_| entry) == 1 => return,
-            Next::Again(_) | Next::Refused => {
+            Next::Again(request, done_bytes)
+                if self.submit_rest(done.slot, &request, done_bytes) =>
+            {
+                return;
+            }
+            Next::Again(..) | Next::Refused => {
                 let request = self.table.lock().take_back(done.slot);
-                // SAFETY: whoever submitted lent the buffer until completion.
-                let result =
-                    unsafe { read(request.fd, request.offset, request.buffer, request.bytes) };
+                // SAFETY: a store outlives its reads; whoever submitted lent the buffer until
+                // completion.
+                let result = unsafe {
+                    let file = request.source.file();
+                    file.read(request.offset, request.buffer, request.bytes)
+                };
                 let result = result.map_err(StoreError::Io);
                 (request, result.and_then(|bytes| request.arrived(bytes)))
             }
@@ -98,7 +104,9 @@ impl Ring {
             None => result,
         };
         if request.drop_behind {
-            drop_behind(request.fd, request.offset, request.bytes);
+            // SAFETY: a store outlives its reads.
+            let file = unsafe { request.source.file() };
+            file.drop_behind(request.offset, request.bytes);
         }
         complete.complete(request.cookie, result);
         self.give_back(done.slot);

@@ -1,12 +1,12 @@
 //! The reads in flight in one ring: a slot each, of a fixed number. The slot's
 //! index is what travels through the kernel.
 
-use std::os::fd::RawFd;
+use std::num::NonZero;
 
 use softfault_engine::store::StoreError;
 
+use super::super::descriptor::Source;
 use super::super::read::{Step, after};
-use super::queue::Entry;
 use super::then::Then;
 
 /// How often the kernel may refuse a read (the submitter exited, no memory)
@@ -17,7 +17,7 @@ const REFUSALS: u8 = 8;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) cookie: u64,
-    pub(crate) fd: RawFd,
+    pub(crate) source: Source,
     pub(crate) offset: u64,
     pub(crate) buffer: *mut u8,
     pub(crate) bytes: usize,
@@ -44,11 +44,12 @@ impl Request {
 
 /// How a read goes on after the kernel has answered.
 pub(super) enum Next {
-    /// To be submitted again: the rest of it, or all.
-    Again(Entry),
+    /// To be submitted again, from this byte on.
+    Again(Request, usize),
     /// Over, with so many bytes or an error.
     Over(Request, Result<usize, StoreError>),
-    /// Refused too often: to be [taken back](Table::take_back).
+    /// Refused too often, or nobody knows what was read: to be
+    /// [taken back](Table::take_back).
     Refused,
 }
 
@@ -60,6 +61,8 @@ struct Slot {
     done: usize,
     /// Times that the kernel refused the read.
     refused: u8,
+    /// The submission, if it is not known yet that what it reads from was the file.
+    unproven: Option<NonZero<u32>>,
     /// The kernel has no more of it; about to be given back.
     over: bool,
     /// Counts the reads that this slot has carried.
@@ -79,13 +82,15 @@ pub(super) struct Table {
     waited: Bits,
     /// Somebody leads: collects completions for all.
     pub(super) led: bool,
+    /// The number of the last one.
+    submission: NonZero<u32>,
 }
 
 impl Table {
     pub(super) fn new(entries: usize) -> Self {
         let nothing = Request {
             cookie: 0,
-            fd: -1,
+            source: Source::NONE,
             offset: 0,
             buffer: std::ptr::null_mut(),
             bytes: 0,
@@ -97,6 +102,7 @@ impl Table {
             request: nothing,
             done: 0,
             refused: 0,
+            unproven: None,
             over: false,
             round: 0,
             waiters: 0,
@@ -107,6 +113,7 @@ impl Table {
             used: Bits::default(),
             waited: Bits::default(),
             led: false,
+            submission: NonZero::<u32>::MIN,
         }
     }
 
@@ -119,6 +126,7 @@ impl Table {
             request,
             done: 0,
             refused: 0,
+            unproven: None,
             over: false,
             round,
             waiters: 0,
@@ -140,10 +148,10 @@ impl Table {
     }
 
     /// True if a read of this descriptor is not over.
-    pub(super) fn reads_from(&self, fd: RawFd) -> bool {
+    pub(super) fn reads_from(&self, source: Source) -> bool {
         self.used
             .iter()
-            .any(|slot| !self.slots[slot].over && self.slots[slot].request.fd == fd)
+            .any(|slot| !self.slots[slot].over && self.slots[slot].request.source == source)
     }
 
     /// Distinguishes the read in a slot from those before and after it.
@@ -155,6 +163,9 @@ impl Table {
     pub(super) fn answer(&mut self, slot: u16, answer: i64) -> Next {
         assert!(self.used.is_set(usize::from(slot)), "an answer to no read");
         let entry = &mut self.slots[usize::from(slot)];
+        if entry.unproven.is_some() {
+            return Next::Refused;
+        }
         let over = match -answer {
             no @ 1.. => match no as i32 {
                 libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
@@ -179,7 +190,29 @@ impl Table {
                 entry.over = true;
                 Next::Over(entry.request, result)
             }
-            None => Next::Again(Entry::new(slot, &entry.request, entry.done)),
+            None => Next::Again(entry.request, entry.done),
+        }
+    }
+
+    /// Begins a submission of these slots: answers are not believed until it is
+    /// [`proven`](Self::proven).
+    pub(super) fn submits(&mut self, slots: &[u16]) -> NonZero<u32> {
+        let next = self.submission.checked_add(1);
+        self.submission = next.unwrap_or(NonZero::<u32>::MIN);
+        for &slot in slots {
+            self.slots[usize::from(slot)].unproven = Some(self.submission);
+        }
+        self.submission
+    }
+
+    /// All that this submission reads was of the file.
+    pub(super) fn proven(&mut self, submission: NonZero<u32>, slots: &[u16]) {
+        for &slot in slots {
+            // It may be over, and the slot another's.
+            let unproven = &mut self.slots[usize::from(slot)].unproven;
+            if *unproven == Some(submission) {
+                *unproven = None;
+            }
         }
     }
 
@@ -267,13 +300,14 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue::Entry;
     use super::*;
 
-    fn request(cookie: u64, fd: RawFd) -> Request {
+    fn request(cookie: u64, name: usize) -> Request {
         let buffer = std::ptr::without_provenance_mut(4096);
         Request {
             cookie,
-            fd,
+            source: Source::named(name),
             offset: 40960,
             buffer,
             bytes: 16384,
@@ -306,16 +340,17 @@ mod tests {
     fn a_read_goes_on_until_it_is_whole() {
         let mut table = Table::new(4);
         let slot = table.take(request(1, 1)).unwrap();
-        let Next::Again(entry) = table.answer(slot, 5000) else {
+        let Next::Again(request, done) = table.answer(slot, 5000) else {
             panic!()
         };
+        let entry = Entry::new(slot, &request, done, 1);
         assert_eq!((entry.offset, entry.bytes), (40960 + 4096, 16384 - 4096));
         assert_eq!(entry.buffer.addr(), 4096 + 4096);
-        assert!(table.reads_from(1));
+        assert!(table.reads_from(Source::named(1)));
         let Next::Over(_, Ok(16384)) = table.answer(slot, 16384 - 4096) else {
             panic!()
         };
-        assert!(!table.reads_from(1));
+        assert!(!table.reads_from(Source::named(1)));
     }
 
     #[test]
@@ -327,9 +362,10 @@ mod tests {
             .cycle()
             .take(8)
         {
-            let Next::Again(entry) = table.answer(slot, i64::from(-no)) else {
+            let Next::Again(request, done) = table.answer(slot, i64::from(-no)) else {
                 panic!()
             };
+            let entry = Entry::new(slot, &request, done, 1);
             assert_eq!(
                 (entry.slot, entry.offset, entry.bytes),
                 (slot, 40960, 16384)
@@ -340,7 +376,7 @@ mod tests {
         };
         let request = table.take_back(slot);
         assert_eq!(request.cookie, 1);
-        assert!(!table.reads_from(1));
+        assert!(!table.reads_from(Source::named(1)));
         table.give_back(slot);
         let slot = table.take(request).unwrap();
         let Next::Over(_, Err(StoreError::Io(libc::EIO))) = table.answer(slot, -5) else {
@@ -360,7 +396,7 @@ mod tests {
                 answers += 1;
                 assert!(answers < 100, "{no}: no end");
                 match table.answer(slot, i64::from(-no)) {
-                    Next::Again(_) => {}
+                    Next::Again(..) => {}
                     end => break end,
                 }
             };
@@ -371,10 +407,32 @@ mod tests {
                     assert!(!refusals);
                     assert_eq!(result, Err(StoreError::Io(no)));
                 }
-                Next::Again(_) => unreachable!("it goes on"),
+                Next::Again(..) => unreachable!("it goes on"),
             }
             table.give_back(slot);
         }
+    }
+
+    #[test]
+    fn what_is_not_proven_is_not_believed() {
+        let mut table = Table::new(4);
+        let slots: Vec<_> = (0..2).map(|i| table.take(request(i, 1)).unwrap()).collect();
+        let first = table.submits(&slots);
+        let Next::Refused = table.answer(slots[0], 16384) else {
+            panic!()
+        };
+        table.take_back(slots[0]);
+        table.give_back(slots[0]);
+        // The slot is another's by the time that the first submission is proven.
+        table.take(request(2, 1)).unwrap();
+        table.submits(&slots[..1]);
+        table.proven(first, &slots);
+        let Next::Refused = table.answer(slots[0], 16384) else {
+            panic!()
+        };
+        let Next::Over(_, Ok(16384)) = table.answer(slots[1], 16384) else {
+            panic!()
+        };
     }
 
     #[test]

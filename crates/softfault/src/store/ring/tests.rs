@@ -1,8 +1,9 @@
 //! The protocol, step by step, over a queue that answers when told to. A wait
 //! that ends by its limit instead of by a wake-up fails its test.
 
+use super::super::descriptor::{Descriptor, Source};
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::FromRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -34,7 +35,7 @@ fn request(cookie: u64) -> Request {
     let buffer = std::ptr::without_provenance_mut(PAGE_SIZE);
     Request {
         cookie,
-        fd: -1,
+        source: Source::NONE,
         offset: 0,
         buffer,
         bytes: PAGE_SIZE,
@@ -321,11 +322,12 @@ fn the_reaper_reads_what_the_kernel_refuses_for_good() {
     };
     file.write_all(b"by hand").expect("write");
     let mut page = vec![0u8; PAGE_SIZE];
-    let (fd, buffer) = (file.as_raw_fd(), page.as_mut_ptr());
+    let file = Descriptor::own(file.into(), false).expect("a file of ours");
+    let (source, buffer) = (Source::of(&file), page.as_mut_ptr());
     let (ring, inbox) = (ring(), Inbox::default());
     assert_eq!(
         ring.submit(1, |_| Request {
-            fd,
+            source,
             buffer,
             ..request(7)
         }),
@@ -335,9 +337,9 @@ fn the_reaper_reads_what_the_kernel_refuses_for_good() {
     held(&ring).limit(0);
     let entry = held(&ring).next().expect("submitted");
     held(&ring).answer(entry, i64::from(-libc::EAGAIN));
-    assert!(ring.reads_from(fd));
+    assert!(ring.reads_from(source));
     assert_eq!(ring.reap(7, &inbox, FOREVER_NS), Reap::NotInFlight);
-    assert!(!ring.reads_from(fd));
+    assert!(!ring.reads_from(source));
     assert_eq!(*inbox.0.lock().expect("whole"), [(7, Ok(7))]);
     assert_eq!(&page[..8], b"by hand\0");
 }

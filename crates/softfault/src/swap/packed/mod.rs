@@ -27,11 +27,11 @@ use self::press::{Fit, Press};
 use self::space::Space;
 use super::clusters::{CLUSTER, Clusters, parts};
 use super::table::Table;
+use crate::store::Descriptor;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::{Mutex, MutexGuard};
-use std::os::fd::RawFd;
 
 /// Bytes of what space is given out in.
 pub(super) const GRAIN: usize = 512;
@@ -105,7 +105,7 @@ impl Packed {
     /// Each page is readable, and nobody writes to it meanwhile.
     pub(super) unsafe fn write(
         &self,
-        fd: RawFd,
+        file: &Descriptor,
         clusters: &Clusters,
         mut slot: u64,
         pages: &[*const u8],
@@ -118,13 +118,13 @@ impl Packed {
             left = unsafe { press.fill(left) };
             while let Some((first, all)) = press.left() {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
-                let mut written = self.write_run(fd, clusters, run, &mut press, settle);
+                let mut written = self.write_run(file, clusters, run, &mut press, settle);
                 if let Err(libc::ENOSPC) = written {
                     // The disk is full; what is ours may have a gap.
                     let has_space = |cluster| clusters.has_space(cluster * CLUSTER);
                     let run = (self.space.lock()).take_where(first, all, &has_space);
                     let run = run.ok_or(libc::ENOSPC)?;
-                    written = self.write_run(fd, clusters, run, &mut press, settle);
+                    written = self.write_run(file, clusters, run, &mut press, settle);
                 }
                 let (start, fit) = written?;
                 bytes += fit.aligned as u64;
@@ -146,7 +146,7 @@ impl Packed {
     /// others' grains back, or all if it fails.
     fn write_run(
         &self,
-        fd: RawFd,
+        file: &Descriptor,
         clusters: &Clusters,
         run: Range<u64>,
         press: &mut Press,
@@ -171,7 +171,7 @@ impl Packed {
                     iov_len: bytes.len(),
                 }];
                 // SAFETY: the bytes are the press's, which is locked.
-                unsafe { super::write::write_all(fd, &mut offset, &mut piece) }
+                unsafe { super::write::write_all(file, &mut offset, &mut piece) }
             })
             .and_then(|()| settle(start, fit.aligned));
         if let Err(errno) = result {
