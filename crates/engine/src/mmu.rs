@@ -160,6 +160,13 @@ pub trait Mmu: Send + Sync {
     /// the processor's own, there is nothing to do: it knows windows only.
     fn flush_tlbs(&self) {}
 
+    /// True if the page at `addr`, of a window, is certainly not there, although it was
+    /// mapped and nobody has zapped it: the program can do so where page tables are the
+    /// system's. Nobody maps or zaps the page meanwhile.
+    fn is_missing(&self, _addr: usize) -> bool {
+        false
+    }
+
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.
     fn zap(&self, ranges: &[Range<usize>]);

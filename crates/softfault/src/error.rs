@@ -98,6 +98,10 @@ pub(crate) fn store(error: StoreError) -> io::Error {
 pub(crate) fn mmu(error: MmuError) -> io::Error {
     match error {
         MmuError::Closed(errno) => closed(errno),
+        MmuError::System(libc::EAGAIN) => no_memory(
+            "mlockall(MCL_FUTURE) is in force and RLIMIT_MEMLOCK is used up: the kernel maps \
+             nothing more, not even a page (`ulimit -l` raises it, munlockall ends it)",
+        ),
         MmuError::System(errno) => io::Error::from_raw_os_error(errno),
         MmuError::NoMemory | MmuError::Gone => no_memory("no address space for the map"),
     }
@@ -151,6 +155,24 @@ pub(crate) fn other_lock(made: VmaLockKind) -> io::Error {
         io::ErrorKind::InvalidInput,
         format!("the maps of this process have VMA locks of the kind `{made}` already"),
     )
+}
+
+/// A budget that is beyond the machine.
+pub(crate) fn beyond_machine(asked: usize, machine: usize) -> io::Error {
+    let mib = |bytes: usize| bytes >> 20;
+    no_memory(&format!(
+        "a memory budget of {} MiB was asked for, and this machine has {} MiB of memory and swap",
+        mib(asked),
+        mib(machine)
+    ))
+}
+
+/// A budget that is above what an engine was made for.
+pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
+    let (asked, most) = (asked >> 20, most >> 20);
+    invalid(&format!(
+        "a budget of {asked} MiB was asked for, and the engine's most_memory is {most} MiB"
+    ))
 }
 
 /// A budget that cannot be had, as an `io::Error`.

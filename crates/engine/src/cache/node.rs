@@ -6,6 +6,7 @@ use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
+use crate::fault::Believed;
 use crate::lock::Mutex;
 use crate::policy::Policies;
 use crate::reclaim::anonymous::{AnonymousBatches, Balance};
@@ -23,6 +24,8 @@ use sync::stat::Counter;
 pub const LEAST_BYTES: usize = 8 << 20;
 /// The largest window of read-ahead: 8 MiB, in pages.
 pub(crate) const MAX_WINDOW: u32 = 2048;
+/// The largest budget, in pages: folios and frames have numbers of 32 bits.
+const MOST_PAGES: usize = 1 << 31;
 /// A folio's metadata, as a share of the page that it is at least.
 const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
 
@@ -33,7 +36,8 @@ pub enum NodeError {
     BudgetTooSmall,
     /// More than the node was made for (see [`NodeOptions::most_bytes`]).
     BudgetTooLarge,
-    /// The enclosing budget has not that much.
+    /// The enclosing budget has not that much, or the system has no memory for the
+    /// tables of so large a budget.
     NoMemory,
 }
 
@@ -82,6 +86,8 @@ pub struct Node {
     /// See `anonymous_in`.
     pub(crate) anonymous_out: Counter,
     pub(crate) balance: Balance,
+    /// What its faults took for mapped a moment ago.
+    pub(crate) believed: Believed,
     /// Folio slots in use: as many as the budget has pages, at most.
     used: AtomicUsize,
     /// Anonymous windows there are. Relaxed: asked where nothing moves.
@@ -115,12 +121,16 @@ impl Node {
         if pages * PAGE_SIZE < LEAST_BYTES {
             return Err(NodeError::BudgetTooSmall);
         }
-        let most = (most_bytes / PAGE_SIZE).max(pages);
-        let index = Index::new(pages);
-        let ghosts = Ghosts::new(pages);
+        if pages > MOST_PAGES {
+            return Err(NodeError::NoMemory);
+        }
+        let most = (most_bytes / PAGE_SIZE).clamp(pages, MOST_PAGES);
+        let no_memory = NodeError::NoMemory;
+        let index = Index::new(pages).ok_or(no_memory)?;
+        let ghosts = Ghosts::new(pages).ok_or(no_memory)?;
         let batches = Batches::new();
         let anonymous_batches = AnonymousBatches::new();
-        let frames = Frames::new(frames, budget.clone());
+        let frames = Frames::new(frames, budget.clone()).ok_or(no_memory)?;
         let tables = index.bytes()
             + ghosts.bytes()
             + batches.bytes()
@@ -158,6 +168,7 @@ impl Node {
             anonymous_in: PerCpuCounter::default(),
             anonymous_out: Counter::new(),
             balance: Balance::default(),
+            believed: Believed::default(),
             stats: NodeStats::default(),
             policies,
             used: AtomicUsize::new(0),
@@ -361,7 +372,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Chunks go back with the frame memory; only the charges are left.
+        // The pool gives its chunks back; only the charges are left.
         let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
         let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
         let shares = *self.shares.lock();

@@ -10,7 +10,7 @@
 //! ```
 
 use super::map::mmu_error;
-use super::{Fault, FaultFlags, Wait, file};
+use super::{Fault, FaultFlags, Wait, file, vanished};
 use crate::PAGE_SIZE;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, PageState};
@@ -34,6 +34,9 @@ pub(super) fn fault(
         Found::Locked => return Fault::Retry(Wait::anonymous_page(anon, addr)),
         Found::NoMemory => return Fault::Retry(Wait::anonymous_memory(anon)),
     };
+    if vanished::is_doubtful(anon, addr, state, flags.write) {
+        return vanished::private(anon, addr, state);
+    }
     if state.is_resident() && !flags.write {
         anon.node.stats.spurious.add(1);
         return Fault::Mapped;

@@ -247,8 +247,7 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
 
 fn reserve_error(error: MmuError) -> io::Error {
     match error {
-        MmuError::Closed(errno) => error::closed(errno),
-        MmuError::System(errno) => io::Error::from_raw_os_error(errno),
+        MmuError::Closed(_) | MmuError::System(_) => error::mmu(error),
         MmuError::NoMemory | MmuError::Gone => io::Error::new(
             io::ErrorKind::OutOfMemory,
             "no address space or file descriptor for another mapping",
