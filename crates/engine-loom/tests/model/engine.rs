@@ -8,7 +8,6 @@
 //!
 //! What is set up runs before there is a second thread, and costs no schedules.
 
-use core::ptr::NonNull;
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -167,7 +166,9 @@ impl Memory {
     fn cell(&self, addr: *const u8) -> &Cell {
         &self.cells[(addr.addr() - self.base().addr()) / PAGE_SIZE]
     }
+}
 
+impl FrameMemory for Memory {
     fn base(&self) -> *mut u8 {
         static BYTES: OnceLock<usize> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| {
@@ -179,18 +180,12 @@ impl Memory {
         });
         core::ptr::with_exposed_provenance_mut(*bytes)
     }
-}
 
-impl FrameMemory for Memory {
     fn bytes(&self) -> usize {
         TABLE_SPAN
     }
 
-    fn provide(&self, _: usize) -> Option<NonNull<u8>> {
-        NonNull::new(self.base())
-    }
-
-    fn discard(&self, _: usize, _: NonNull<u8>) {}
+    fn discard(&self, _: usize, _: usize) {}
 }
 
 /// A file of nothing but data.

@@ -40,7 +40,6 @@ mod private;
 mod read;
 mod read_around;
 mod retry;
-mod vanished;
 mod wait;
 
 pub use access::{Stop, Stopped, read_at, touch, write_at};
@@ -48,7 +47,6 @@ pub use pin::{Pin, pin, unpin};
 pub use populate::{Populated, lock, populate, unlock};
 pub use prefetch::prefetch;
 pub use read::Completion;
-pub(crate) use vanished::Believed;
 pub(crate) use wait::unlocked;
 pub use wait::{Interrupt, NeverInterrupted, Wait, Waited};
 

@@ -64,7 +64,6 @@ mod aio;
 mod deadline;
 #[cfg(test)]
 mod held;
-mod idle;
 mod queue;
 mod reap;
 mod submit;
