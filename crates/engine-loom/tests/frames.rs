@@ -7,8 +7,9 @@
 
 mod model;
 
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 use loom::thread::spawn;
@@ -26,8 +27,12 @@ const RUNS: usize = CHUNK_PAGES / RUN;
 /// What a chunk is charged as: itself and a page table.
 const CHUNK: u64 = CHUNK_PAGES as u64 + 1;
 
-/// Two chunks, of which nobody touches a byte: a cell each says who uses it.
-struct Memory([UnsafeCell<()>; 2]);
+/// Two chunks, of which nobody touches a byte: a cell each says who uses it. The
+/// system has memory for the second while `has` is true.
+struct Memory {
+    cells: [UnsafeCell<()>; 2],
+    has: AtomicBool,
+}
 
 // SAFETY: nothing but cells that loom checks.
 unsafe impl Send for Memory {}
@@ -35,16 +40,18 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl FrameMemory for Memory {
-    fn base(&self) -> *mut u8 {
-        core::ptr::without_provenance_mut(TABLE_SPAN)
-    }
-
     fn bytes(&self) -> usize {
         2 * TABLE_SPAN
     }
 
-    fn discard(&self, offset: usize, _: usize) {
-        self.0[offset / TABLE_SPAN].with_mut(|_| ());
+    fn provide(&self, chunk: usize) -> Option<NonNull<u8>> {
+        let at = core::ptr::without_provenance_mut((chunk + 1) * TABLE_SPAN);
+        (chunk == 0 || self.has.load(Relaxed)).then(|| NonNull::new(at))?
+    }
+
+    fn discard(&self, chunk: usize, at: NonNull<u8>) {
+        assert_eq!(at.addr().get(), (chunk + 1) * TABLE_SPAN);
+        self.cells[chunk].with_mut(|_| ());
     }
 }
 
@@ -57,9 +64,12 @@ struct Pooled {
 
 impl Pooled {
     fn new(budget: u64) -> Arc<Self> {
-        let memory = Arc::new(Memory(core::array::from_fn(|_| UnsafeCell::new(()))));
+        let memory = Arc::new(Memory {
+            cells: core::array::from_fn(|_| UnsafeCell::new(())),
+            has: AtomicBool::new(true),
+        });
         let budget = Budget::new(budget);
-        let pool = Pool::new(memory.clone(), Arc::clone(&budget));
+        let pool = Pool::new(memory.clone(), Arc::clone(&budget)).unwrap();
         for _ in 0..RUNS {
             pool.alloc(RUN, 2 * CHUNK_PAGES, 0).unwrap();
         }
@@ -76,7 +86,7 @@ impl Pooled {
             return false;
         };
         // Shared: another may use another run of the chunk.
-        self.memory.0[frame as usize / CHUNK_PAGES].with(|_| ());
+        self.memory.cells[frame as usize / CHUNK_PAGES].with(|_| ());
         self.pool.free(frame, RUN);
         true
     }
@@ -103,6 +113,21 @@ fn a_pool_that_grows_against_one_who_shrinks_it() {
         pooled.check();
         pooled.pool.shrink(0);
         assert_eq!(pooled.budget.charged(), 0);
+    });
+}
+
+#[test]
+fn a_pool_that_cannot_grow_pays_back() {
+    explore(Some(4), || {
+        let pooled = Pooled::new(CHUNK);
+        pooled.memory.has.store(false, Relaxed);
+        let other = {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || pooled.use_one())
+        };
+        assert!(!pooled.use_one());
+        assert!(!other.join().unwrap());
+        pooled.check();
     });
 }
 

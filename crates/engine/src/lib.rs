@@ -24,6 +24,7 @@ pub mod slab;
 pub mod stats;
 pub mod store;
 pub mod swap;
+mod table;
 
 pub use clock::Clock;
 pub use mmu::Mmu;

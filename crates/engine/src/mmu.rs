@@ -82,10 +82,6 @@ pub trait Mmu: Send + Sync {
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
 
-    /// A part of a reservation that is still held was given back: a touch from before
-    /// may arrive now.
-    fn part_released(&self, _part: &Range<usize>) {}
-
     /// Maps a copy `of` these bytes at a place, for `access`. Pages that are
     /// already there are left as they are. On success the whole run is present.
     ///
@@ -163,6 +159,13 @@ pub trait Mmu: Send + Sync {
     /// shows: a VMA was taken away, moved, or allows less. Where accesses are
     /// the processor's own, there is nothing to do: it knows windows only.
     fn flush_tlbs(&self) {}
+
+    /// True if the page at `addr`, of a window, is certainly not there, although it was
+    /// mapped and nobody has zapped it: the program can do so where page tables are the
+    /// system's. Nobody maps or zaps the page meanwhile.
+    fn is_missing(&self, _addr: usize) -> bool {
+        false
+    }
 
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.

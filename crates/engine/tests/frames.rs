@@ -33,7 +33,8 @@ fn pool(budget_chunks: u64) -> (Frames, std::sync::Arc<Budget>, std::sync::Arc<T
     let memory = TestFrames::new(CHUNKS * CHUNK_PAGES);
     // The first chunk is its owner's to pay.
     let budget = Budget::new(budget_chunks * CHARGE);
-    (Frames::new(memory.clone(), budget.clone()), budget, memory)
+    let frames = Frames::new(memory.clone(), budget.clone()).unwrap();
+    (frames, budget, memory)
 }
 
 /// Every page of every run holds its run's number.

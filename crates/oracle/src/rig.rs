@@ -64,20 +64,21 @@ impl TestFrames {
 }
 
 impl FrameMemory for TestFrames {
-    fn base(&self) -> *mut u8 {
-        self.base
-    }
-
     fn bytes(&self) -> usize {
         self.bytes
     }
 
-    fn discard(&self, offset: usize, bytes: usize) {
-        assert!(offset + bytes <= self.bytes);
+    fn provide(&self, chunk: usize) -> Option<NonNull<u8>> {
+        assert!((chunk + 1) * TABLE_SPAN <= self.bytes);
+        // SAFETY: within the memory, as just asserted.
+        NonNull::new(unsafe { self.base.add(chunk * TABLE_SPAN) })
+    }
+
+    fn discard(&self, _chunk: usize, at: NonNull<u8>) {
         // Whoever still reads it is found out.
-        // SAFETY: within the memory; the pool says that nobody uses it.
-        unsafe { self.base.add(offset).write_bytes(0xDD, bytes) };
-        self.discarded.fetch_add(bytes, Ordering::Relaxed);
+        // SAFETY: a whole chunk; the pool says that nobody uses it.
+        unsafe { at.write_bytes(0xDD, TABLE_SPAN) };
+        self.discarded.fetch_add(TABLE_SPAN, Ordering::Relaxed);
     }
 }
 

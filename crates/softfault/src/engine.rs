@@ -11,7 +11,8 @@ use crate::swap::{Swapped, Swapping};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
 use crate::{environment, error, exit_stats};
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::{Node, NodeOptions, OnTruncate};
+use softfault_engine::cache::node::LEAST_BYTES;
+use softfault_engine::cache::{Node, NodeError, NodeOptions, OnTruncate};
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
@@ -111,15 +112,15 @@ pub struct Builder {
 impl Builder {
     /// Bytes that may be resident: everything that the engine keeps, page
     /// tables included. Without it: a quarter of the machine's memory, or of
-    /// the memory cgroup's limit.
+    /// the memory cgroup's limit. More than the machine has, swap included, is
+    /// refused when the engine is built.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// Bytes that [`Engine::set_memory`] may ask for later; address space
-    /// only. Without it, and where address space is short: the machine's
-    /// memory, or as much of it as there is address space for.
+    /// Bytes that [`Engine::set_memory`] may ask for later. Without it: the machine's
+    /// memory; and never more than that and its swap.
     pub fn most_memory(mut self, bytes: usize) -> Self {
         self.most_memory = Some(bytes);
         self
@@ -200,6 +201,7 @@ impl Builder {
     /// share one address space.
     pub fn build(self) -> io::Result<Engine> {
         let _masked = signal::masked();
+        self.sizes()?;
         let managed = match process::get_or_make(self.policies.vma_lock) {
             Ok(process) => Some(self.managed(process)?),
             Err(NoProcess::Closed(_)) if self.fallback == Fallback::Kernel => None,
@@ -232,17 +234,37 @@ impl Builder {
         self.within.as_ref()?.0.upgrade()
     }
 
+    /// The budget, and the largest that may ever be asked for. An error if that is
+    /// none.
+    fn sizes(&self) -> io::Result<(usize, usize)> {
+        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        if memory < LEAST_BYTES {
+            return Err(error::budget(NodeError::BudgetTooSmall));
+        }
+        let there_is = crate::machine::memory_and_swap_bytes();
+        if memory > there_is {
+            return Err(error::beyond_machine(memory, there_is));
+        }
+        Ok((memory, self.most(memory)))
+    }
+
+    /// The largest that a budget of `memory` may be raised to.
+    fn most(&self, memory: usize) -> usize {
+        let most = (self.most_memory).unwrap_or_else(crate::machine::memory_bytes);
+        most.min(crate::machine::memory_and_swap_bytes())
+            .max(memory)
+    }
+
     /// Soft page tables for twice the budget that may ever be asked for, or
     /// for as much of it as there is address space.
-    pub(crate) fn soft_page_tables(&self) -> Option<SoftMmu> {
-        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
-        let machine = crate::machine::memory_bytes();
-        let most = self.most_memory.unwrap_or(machine).max(memory);
+    pub(crate) fn soft_page_tables(&self) -> io::Result<SoftMmu> {
+        let (memory, most) = self.sizes()?;
         let halves = core::iter::successors(Some(most), |&most| {
             (most > memory).then(|| (most / 2).max(memory))
         });
         let mut sizes = halves.map(|most| most.saturating_mul(2));
-        sizes.find_map(|bytes| SoftMmu::with_memory(bytes).ok())
+        let tables = sizes.find_map(|bytes| SoftMmu::with_memory(bytes).ok());
+        tables.ok_or_else(|| error::budget(NodeError::NoMemory))
     }
 
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {
@@ -297,22 +319,10 @@ impl Builder {
         rings: impl Fn(QueueKind) -> Result<Rings, Unavailable>,
         swap: impl FnOnce(Option<&Arc<Rings>>) -> io::Result<Option<Swapped>>,
     ) -> io::Result<Managed> {
-        let machine = crate::machine::memory_bytes();
-        let memory = budget.limit() as usize * PAGE_SIZE;
-        let most = self.most_memory.unwrap_or(machine).max(memory);
-        let no_memory = || error::budget(softfault_engine::cache::NodeError::NoMemory);
-        // Where address space is short (`ulimit -v`, strict overcommit) the
-        // budget cannot be raised as far.
-        let shares = core::iter::successors(Some(most), |&most| {
-            (most > memory).then(|| (most / 2).max(memory))
-        });
+        let most = self.most(budget.limit() as usize * PAGE_SIZE);
         // Half of it at most for faults, or what read-ahead may take.
         let quarters = self.policies.miss_accounting.frame_quarters().max(2);
-        let frames = |most: usize| most / 4 * quarters;
-        let (most, frames) = shares
-            .into_iter()
-            .find_map(|most| Some((most, AnonymousFrames::new(frames(most))?)))
-            .ok_or_else(no_memory)?;
+        let frames = AnonymousFrames::new(most / 4 * quarters);
         let rings = match self.async_reads {
             AsyncReads::Auto => rings(QueueKind::Aio)
                 .or_else(|_| rings(QueueKind::Uring))
@@ -440,7 +450,13 @@ impl Engine {
         signal::get_in_front();
         let _masked = signal::masked();
         match self.inner.managed_here()? {
-            Some(managed) => managed.node.set_memory(bytes).map_err(error::budget),
+            Some(managed) => (managed.node.set_memory(bytes)).map_err(|no| match no {
+                NodeError::BudgetTooLarge => {
+                    let least = managed.node.budget.limit() as usize * PAGE_SIZE;
+                    error::above_most(bytes, self.inner.options.most(least))
+                }
+                no => error::budget(no),
+            }),
             None => Ok(()),
         }
     }

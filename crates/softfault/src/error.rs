@@ -2,8 +2,7 @@
 
 use crate::process::NoProcess;
 use core::fmt;
-use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::{MapError, NodeError};
+use softfault_engine::cache::NodeError;
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::policy::VmaLockKind;
@@ -99,24 +98,12 @@ pub(crate) fn store(error: StoreError) -> io::Error {
 pub(crate) fn mmu(error: MmuError) -> io::Error {
     match error {
         MmuError::Closed(errno) => closed(errno),
+        MmuError::System(libc::EAGAIN) => no_memory(
+            "mlockall(MCL_FUTURE) is in force and RLIMIT_MEMLOCK is used up: the kernel maps \
+             nothing more, not even a page (`ulimit -l` raises it, munlockall ends it)",
+        ),
         MmuError::System(errno) => io::Error::from_raw_os_error(errno),
         MmuError::NoMemory | MmuError::Gone => no_memory("no address space for the map"),
-    }
-}
-
-/// A map that cannot be had, as an `io::Error`.
-pub(crate) fn map(error: MapError) -> io::Error {
-    match error {
-        MapError::Mmu(error) => mmu(error),
-        MapError::Budget(short) => {
-            let kib = |pages: u64| pages.saturating_mul(PAGE_SIZE as u64 >> 10);
-            let (needed, left, limit) = (kib(short.needed), kib(short.left), kib(short.limit));
-            no_memory(&format!(
-                "the map would hold {needed} KiB of the memory budget for its page tables, and \
-                 {left} KiB of {limit} KiB are left for maps: drop maps or pins, or give the \
-                 engine more (Builder::memory, Engine::set_memory, SOFTFAULT_MEMORY)"
-            ))
-        }
     }
 }
 
@@ -170,6 +157,24 @@ pub(crate) fn other_lock(made: VmaLockKind) -> io::Error {
     )
 }
 
+/// A budget that is beyond the machine.
+pub(crate) fn beyond_machine(asked: usize, machine: usize) -> io::Error {
+    let mib = |bytes: usize| bytes >> 20;
+    no_memory(&format!(
+        "a memory budget of {} MiB was asked for, and this machine has {} MiB of memory and swap",
+        mib(asked),
+        mib(machine)
+    ))
+}
+
+/// A budget that is above what an engine was made for.
+pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
+    let (asked, most) = (asked >> 20, most >> 20);
+    invalid(&format!(
+        "a budget of {asked} MiB was asked for, and the engine's most_memory is {most} MiB"
+    ))
+}
+
 /// A budget that cannot be had, as an `io::Error`.
 pub(crate) fn budget(error: NodeError) -> io::Error {
     let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
@@ -185,9 +190,6 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
         NodeError::NoMemory => io::Error::new(
             io::ErrorKind::OutOfMemory,
             "the enclosing budget, or the machine, has not that much memory",
-        ),
-        NodeError::Held => no_memory(
-            "maps, pins and private memory hold more than so small a budget leaves to faults",
         ),
     }
 }

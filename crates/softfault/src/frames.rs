@@ -6,82 +6,78 @@ use libc::c_void;
 use softfault_engine::cache::FrameMemory;
 use softfault_engine::mmu::TABLE_SPAN;
 
-/// Anonymous memory, in huge pages where the machine gives them: the pool
-/// takes and gives 2 MiB at a time, and large I/O wants few pieces.
+/// Anonymous memory, a mapping a chunk: nothing is reserved, so what the program
+/// locks (`mlockall`) or limits (`RLIMIT_AS`) is what the pool has.
+///
+/// In huge pages where the machine gives them: the pool takes and gives 2 MiB at a
+/// time, and large I/O wants few pieces.
 pub struct AnonymousFrames {
-    base: NonNull<u8>,
-    mapped: NonNull<u8>,
     bytes: usize,
     born: Born,
 }
 
-// SAFETY: owns the mapping; frames are handed out by the pool.
-unsafe impl Send for AnonymousFrames {}
-// SAFETY: as above.
-unsafe impl Sync for AnonymousFrames {}
-
 impl AnonymousFrames {
-    /// Address space for `bytes` of frames. `None` where there is none.
-    pub fn new(bytes: usize) -> Option<Self> {
-        let bytes = bytes.next_multiple_of(TABLE_SPAN);
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let mapped = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                bytes + TABLE_SPAN,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return None;
-        }
-        let mapped = NonNull::new(mapped.cast::<u8>())?;
-        let skip = mapped.as_ptr().align_offset(TABLE_SPAN);
-        // SAFETY: within the mapping; advice about it.
-        let base = unsafe {
-            let base = mapped.add(skip);
-            let addr = base.as_ptr().cast::<c_void>();
-            libc::madvise(addr, bytes, libc::MADV_HUGEPAGE);
-            libc::madvise(addr, bytes, libc::MADV_DONTFORK);
-            base
-        };
-        Some(Self {
-            base,
-            mapped,
-            bytes,
+    /// No frames yet; at most `bytes` of them.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            bytes: bytes.next_multiple_of(TABLE_SPAN),
             born: Born::here(),
-        })
+        }
     }
 }
 
 impl FrameMemory for AnonymousFrames {
-    fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
-    }
-
     fn bytes(&self) -> usize {
         self.bytes
     }
 
-    fn discard(&self, offset: usize, bytes: usize) {
-        assert!(offset + bytes <= self.bytes);
-        // SAFETY: within the mapping; the pool says that nobody uses it.
-        unsafe {
-            let addr = self.base.add(offset).as_ptr().cast::<c_void>();
-            libc::madvise(addr, bytes, libc::MADV_DONTNEED);
+    fn provide(&self, _chunk: usize) -> Option<NonNull<u8>> {
+        let at = aligned()?;
+        let addr = at.as_ptr().cast::<c_void>();
+        for advice in [
+            libc::MADV_HUGEPAGE,
+            libc::MADV_DONTFORK,
+            libc::MADV_DONTDUMP,
+        ] {
+            // SAFETY: advice about a mapping that was just made. Machines without huge
+            // pages refuse the first.
+            unsafe { libc::madvise(addr, TABLE_SPAN, advice) };
+        }
+        // SAFETY: all of what was just reserved.
+        if unsafe { sync::pages::open(at, TABLE_SPAN) } {
+            return Some(at);
+        }
+        unmap(at.as_ptr() as usize, TABLE_SPAN);
+        None
+    }
+
+    fn discard(&self, _chunk: usize, at: NonNull<u8>) {
+        // In a child it is the parent's, and was not inherited.
+        if !self.born.is_parents() {
+            unmap(at.as_ptr() as usize, TABLE_SPAN);
         }
     }
 }
 
-impl Drop for AnonymousFrames {
-    fn drop(&mut self) {
-        if self.born.is_parents() {
-            return;
-        }
-        // SAFETY: the whole mapping; the pool is gone.
-        unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.bytes + TABLE_SPAN) };
+/// Address space for a chunk, where a huge page may be.
+fn aligned() -> Option<NonNull<u8>> {
+    let at = sync::pages::reserve(TABLE_SPAN).ok()?;
+    // As Linux places them from 6.7 on, and often before.
+    if (at.as_ptr() as usize).is_multiple_of(TABLE_SPAN) {
+        return Some(at);
+    }
+    unmap(at.as_ptr() as usize, TABLE_SPAN);
+    let wide = sync::pages::reserve(2 * TABLE_SPAN).ok()?.as_ptr() as usize;
+    let start = wide.next_multiple_of(TABLE_SPAN);
+    unmap(wide, start - wide);
+    unmap(start + TABLE_SPAN, wide + TABLE_SPAN - start);
+    NonNull::new(core::ptr::with_exposed_provenance_mut(start))
+}
+
+/// Gives back what was mapped here and is not used.
+fn unmap(start: usize, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: of a mapping made here; the pool says that nobody uses it.
+        unsafe { libc::munmap(start as *mut c_void, bytes) };
     }
 }

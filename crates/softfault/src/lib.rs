@@ -99,6 +99,18 @@
 //!   was written to: what others write to the file meanwhile may be seen, and what
 //!   they cut off is gone. What was written stays, where the kernel would drop it
 //!   with the end of the file.
+//! - **Calls of the program's own on the addresses of a map.** `madvise(2)` that throws
+//!   pages away (`MADV_DONTNEED` and the like): a file is read again, private memory
+//!   that was resident is zeros, or the file's bytes; what of it was in [`Swap`] keeps
+//!   its bytes ([`MmapMut::unchecked_advise`] forgets them too). `mlock(2)` and
+//!   `mlockall(2)` keep nothing in memory: the budget is a promise, and pages are
+//!   evicted all the same; [`Mmap::lock`] keeps pages. `mlock` of a page that is not
+//!   there fails. Not allowed, as for memory of any other library's: to unmap or move a
+//!   map's addresses, or to map something else there (`munmap`, `mremap`,
+//!   `MAP_FIXED`): what lies there later is thrown away when a page of the map is
+//!   evicted, and what was moved away reads as zeros. Nor to have private memory merged
+//!   (`MADV_MERGEABLE`, or `PR_SET_MEMORY_MERGE` after it was mapped): the kernel drops
+//!   the protection by which writes are seen.
 //! - **Huge memory** ([`HugeMemory`]) is shared between processes, and a child of fork
 //!   has its maps. It is the pool's and no engine's: no budget bounds it, and nothing of
 //!   it is evicted. `docs/huge.md` has more.

@@ -1,5 +1,7 @@
 //! What the machine has.
 
+use core::mem::MaybeUninit;
+
 /// Physical memory in bytes.
 pub(crate) fn memory_bytes() -> usize {
     // SAFETY: only asks.
@@ -10,6 +12,18 @@ pub(crate) fn memory_bytes() -> usize {
         )
     };
     (pages.max(1) as usize).saturating_mul(size.max(1) as usize)
+}
+
+/// Physical memory and swap: no more can ever be resident, or have been.
+pub(crate) fn memory_and_swap_bytes() -> usize {
+    let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
+    // SAFETY: fills the structure, of which zeros are valid too.
+    let info = unsafe {
+        libc::sysinfo(info.as_mut_ptr());
+        info.assume_init()
+    };
+    let swap = (info.totalswap as usize).saturating_mul(info.mem_unit as usize);
+    memory_bytes().saturating_add(swap)
 }
 
 /// Physical memory, or the limit of the memory cgroup if that is less.

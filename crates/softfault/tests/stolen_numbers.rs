@@ -35,7 +35,7 @@ fn others(own: &HashSet<RawFd>) -> Vec<RawFd> {
 fn foreign() -> File {
     let file = made_file("foreign", 0);
     let bytes = vec![FOREIGN; 1 << 20];
-    for at in 0..2 * BYTES >> 20 {
+    for at in 0..(2 * BYTES) >> 20 {
         file.write_all_at(&bytes, (at as u64) << 20).unwrap();
     }
     file
@@ -45,7 +45,7 @@ fn foreign() -> File {
 fn is_unchanged(foreign: &File) {
     assert_eq!(foreign.metadata().unwrap().len(), 2 * BYTES as u64);
     let mut bytes = vec![0; 1 << 20];
-    for at in 0..2 * BYTES >> 20 {
+    for at in 0..(2 * BYTES) >> 20 {
         foreign
             .read_exact_at(&mut bytes, (at as u64) << 20)
             .unwrap();

@@ -15,6 +15,22 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     }
 }
 
+/// Memory that may be used once it is [opened](open): here it may be at once. The error
+/// is an errno.
+#[track_caller]
+pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
+    const ENOMEM: i32 = 12;
+    map(bytes).ok_or(ENOMEM)
+}
+
+/// Lets a part of what was reserved be used.
+///
+/// # Safety
+/// The part is of one reservation, in whole pages.
+pub unsafe fn open(_addr: NonNull<u8>, _bytes: usize) -> bool {
+    true
+}
+
 /// Gives memory from [`map`] back.
 ///
 /// # Safety
@@ -26,12 +42,4 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
         // SAFETY: not the region's, so it is the std world's.
         unsafe { softfault_sync_std::pages::unmap(addr, bytes) };
     }
-}
-
-/// Would give the memory behind whole pages of a [`map`] back: here it stays, as it is.
-///
-/// # Safety
-/// The pages are within one map, and nobody writes to them meanwhile.
-pub unsafe fn discard(_addr: NonNull<u8>, _bytes: usize) -> bool {
-    false
 }

@@ -6,6 +6,9 @@ use std::sync::Mutex;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+/// What is mapped so that `mlockall(MCL_FUTURE)` does not fill it: tables that are
+/// sparse, or grow into what they have.
+const LARGE: usize = 256 << 10;
 /// Single pages that are kept for the next who asks.
 const KEPT: usize = 64;
 
@@ -37,28 +40,91 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
         spare.count -= 1;
         return NonNull::new(spare.pages[spare.count]);
     }
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice.
+    if bytes >= LARGE {
+        let addr = reserve(bytes).ok()?;
+        // SAFETY: all of what was just reserved.
+        if unsafe { open(addr, bytes) } {
+            return Some(addr);
+        }
+        // SAFETY: as above; nobody knows it.
+        unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
+        return None;
+    }
+    anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE).ok()
+}
+
+/// Reserves address space that nobody may touch before it is [opened](open). It is
+/// neither filled nor locked where the program has called `mlockall(MCL_FUTURE)`: it
+/// was inaccessible when it was mapped, and is unlocked before it is opened. The error
+/// is an errno; EAGAIN says that not even a page may be locked any more.
+pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
+    match anonymous(bytes, libc::PROT_NONE) {
+        Ok(addr) => {
+            // SAFETY: just mapped; not to be locked is no loss of bytes.
+            unsafe { libc::munlock(addr.as_ptr().cast(), bytes) };
+            Ok(addr)
+        }
+        // What is locked counts against RLIMIT_MEMLOCK when it is mapped: so one page
+        // is, which is unlocked, and grows. What is not locked counts for nothing.
+        Err(libc::EAGAIN) if bytes > PAGE => {
+            let page = anonymous(PAGE, libc::PROT_NONE)?;
+            let first = page.as_ptr().cast();
+            // SAFETY: just mapped, and nobody knows it.
+            let grown = unsafe {
+                libc::munlock(first, PAGE);
+                libc::mremap(first, PAGE, bytes, libc::MREMAP_MAYMOVE)
+            };
+            if grown == libc::MAP_FAILED {
+                let errno = errno();
+                // SAFETY: as above.
+                unsafe { libc::munmap(first, PAGE) };
+                return Err(errno);
+            }
+            NonNull::new(grown.cast()).ok_or(libc::ENOMEM)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Lets a part of what was [reserved](reserve) be used: zeros. `false` where the system
+/// has no memory, or no mapping, for it.
+///
+/// # Safety
+/// The part is of one reservation, in whole pages.
+pub unsafe fn open(addr: NonNull<u8>, bytes: usize) -> bool {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the caller's promise.
+    unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, protection) == 0 }
+}
+
+/// A new anonymous mapping at an address of the kernel's choice, or an errno.
+fn anonymous(bytes: usize, protection: i32) -> Result<NonNull<u8>, i32> {
+    // SAFETY: a new mapping.
     let addr = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
             bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
+            protection,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
             0,
         )
     };
-    if addr == libc::MAP_FAILED {
-        None
-    } else {
-        NonNull::new(addr.cast())
+    match addr {
+        libc::MAP_FAILED => Err(errno()),
+        addr => NonNull::new(addr.cast()).ok_or(libc::ENOMEM),
     }
 }
 
-/// Gives memory from [`map`] back.
+fn errno() -> i32 {
+    // SAFETY: points to the thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Gives memory from [`map`] or [`reserve`] back.
 ///
 /// # Safety
-/// `addr` and `bytes` are those of one `map`, and nothing uses it any more.
+/// `addr` and `bytes` are those of one call, and nothing uses it any more.
 pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     if bytes == PAGE
         && let Ok(mut spare) = SPARE.try_lock()
@@ -73,16 +139,6 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     }
     // SAFETY: the caller owns the whole mapping.
     unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
-}
-
-/// Gives the memory behind whole pages of a [`map`] back: they are zeros that cost
-/// nothing until touched. False where it stays, as it is (locked pages, say).
-///
-/// # Safety
-/// The pages are within one map, and nobody writes to them meanwhile.
-pub unsafe fn discard(addr: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: the caller owns the pages.
-    unsafe { libc::madvise(addr.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
 }
 
 #[cfg(test)]

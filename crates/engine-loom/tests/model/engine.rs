@@ -8,6 +8,7 @@
 //!
 //! What is set up runs before there is a second thread, and costs no schedules.
 
+use core::ptr::NonNull;
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -166,9 +167,7 @@ impl Memory {
     fn cell(&self, addr: *const u8) -> &Cell {
         &self.cells[(addr.addr() - self.base().addr()) / PAGE_SIZE]
     }
-}
 
-impl FrameMemory for Memory {
     fn base(&self) -> *mut u8 {
         static BYTES: OnceLock<usize> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| {
@@ -180,12 +179,18 @@ impl FrameMemory for Memory {
         });
         core::ptr::with_exposed_provenance_mut(*bytes)
     }
+}
 
+impl FrameMemory for Memory {
     fn bytes(&self) -> usize {
         TABLE_SPAN
     }
 
-    fn discard(&self, _: usize, _: usize) {}
+    fn provide(&self, _: usize) -> Option<NonNull<u8>> {
+        NonNull::new(self.base())
+    }
+
+    fn discard(&self, _: usize, _: NonNull<u8>) {}
 }
 
 /// A file of nothing but data.

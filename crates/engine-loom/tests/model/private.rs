@@ -13,6 +13,7 @@
 //! counts in an atomic, Relaxed, which hands nothing over. A slot that is read and was never written, or is given up meanwhile, ends
 //! the model.
 
+use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -234,15 +235,15 @@ impl SwapDevice for Device {
 struct Memory(usize);
 
 impl FrameMemory for Memory {
-    fn base(&self) -> *mut u8 {
-        core::ptr::with_exposed_provenance_mut(self.0)
-    }
-
     fn bytes(&self) -> usize {
         TABLE_SPAN
     }
 
-    fn discard(&self, _: usize, _: usize) {}
+    fn provide(&self, _: usize) -> Option<NonNull<u8>> {
+        NonNull::new(core::ptr::with_exposed_provenance_mut(self.0))
+    }
+
+    fn discard(&self, _: usize, _: NonNull<u8>) {}
 }
 
 fn memory() -> Memory {

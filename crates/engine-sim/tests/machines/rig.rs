@@ -87,15 +87,17 @@ unsafe impl Send for Frames {}
 unsafe impl Sync for Frames {}
 
 impl FrameMemory for Frames {
-    fn base(&self) -> *mut u8 {
-        self.0.as_ptr()
-    }
-
     fn bytes(&self) -> usize {
         self.1
     }
 
-    fn discard(&self, _offset: usize, _bytes: usize) {}
+    fn provide(&self, chunk: usize) -> Option<NonNull<u8>> {
+        assert!((chunk + 1) * TABLE_SPAN <= self.1);
+        // SAFETY: within the memory, as just asserted.
+        Some(unsafe { self.0.add(chunk * TABLE_SPAN) })
+    }
+
+    fn discard(&self, _chunk: usize, _at: NonNull<u8>) {}
 }
 
 impl Drop for Frames {

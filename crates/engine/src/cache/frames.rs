@@ -1,7 +1,9 @@
 //! The frame pool: where folios live between the read and the touch.
 //!
 //! Frames are the I/O buffers themselves. The pool grows by chunks of 2 MiB,
-//! each charged to the budget when it is taken and given back whole; a chunk
+//! each charged to the budget and mapped when it is taken, and given back whole:
+//! the pool reserves no address space, so nothing that fills what is mapped
+//! (mlockall) or counts it (RLIMIT_AS) sees more than is in use. A chunk
 //! is 32 blocks of 16 pages, so that a folio's frames are contiguous and one
 //! copy maps them. Allocation prefers the lowest chunk, so that the highest
 //! become free and can be given back.
@@ -12,8 +14,11 @@
 use super::folio::BLOCK_PAGES;
 use crate::budget::Budget;
 use crate::lock::Mutex;
+use crate::table::table;
 use crate::{PAGE_SIZE, mmu::TABLE_SPAN};
+use core::ptr::{self, NonNull};
 use sync::Arc;
+use sync::atomic::{AtomicPtr, Ordering};
 
 /// Pages of a chunk.
 pub const CHUNK_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
@@ -26,14 +31,14 @@ const FORGET: usize = 128;
 /// Page tables beneath a chunk, where it is not one huge page.
 const CHUNK_TABLES: u64 = 1;
 
-/// Memory for frames: chunks that can be given back to the system.
+/// Memory for frames, by the chunk.
 pub trait FrameMemory: Send + Sync {
-    /// The first byte of the whole pool; page-aligned, `bytes` long.
-    fn base(&self) -> *mut u8;
-    /// Bytes of address space.
+    /// Bytes of all the chunks that the pool may ever have.
     fn bytes(&self) -> usize;
-    /// Drops the memory beneath `offset..offset + bytes`.
-    fn discard(&self, offset: usize, bytes: usize);
+    /// Memory for this chunk, page-aligned; `None` where the system has none.
+    fn provide(&self, chunk: usize) -> Option<NonNull<u8>>;
+    /// Takes a chunk back that was provided here; nobody uses it.
+    fn discard(&self, chunk: usize, at: NonNull<u8>);
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +73,9 @@ struct Inner {
 /// The pool.
 pub struct Frames {
     inner: Mutex<Inner>,
+    /// Where each chunk is, or null: written under `inner`. Relaxed: who has a
+    /// frame of a chunk has it from under that lock.
+    places: Box<[AtomicPtr<u8>]>,
     memory: Arc<dyn FrameMemory>,
     budget: Arc<Budget>,
 }
@@ -82,32 +90,60 @@ pub struct FrameCounts {
 }
 
 impl Frames {
-    /// A pool over `memory`.
-    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Self {
-        Self {
+    /// A pool over `memory`, with memory for its first chunk. `None` where the
+    /// system has not as much.
+    pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Option<Self> {
+        let count = memory.bytes() / TABLE_SPAN;
+        let frames = Self {
             inner: Mutex::new(Inner {
-                chunks: vec![ABSENT; memory.bytes() / TABLE_SPAN].into(),
+                chunks: table(count, || ABSENT)?,
                 high: 0,
                 lowest: 0,
                 present: 0,
                 used_pages: 0,
                 most_used: 0,
             }),
+            places: table(count, || AtomicPtr::new(ptr::null_mut()))?,
             memory,
             budget,
-        }
+        };
+        // A demand fault always has frames to turn to.
+        frames.provide(0).then_some(frames)
     }
 
-    /// Bytes of the pool's own table.
+    /// Bytes of the pool's own table; where each chunk is, 8 bytes for 2 MiB, is not
+    /// counted.
     pub fn table_bytes(&self) -> usize {
         size_of_val(&*self.inner.lock().chunks)
     }
 
-    /// The address of a frame.
+    /// The address of a frame, which the caller has.
     pub fn address(&self, frame: u32) -> *mut u8 {
-        let offset = frame as usize * PAGE_SIZE;
-        assert!(offset < self.memory.bytes());
-        self.memory.base().wrapping_add(offset)
+        let (chunk, page) = (frame as usize / CHUNK_PAGES, frame as usize % CHUNK_PAGES);
+        let at = self.places[chunk].load(Ordering::Relaxed);
+        assert!(!at.is_null(), "a frame of a chunk that is there");
+        at.wrapping_add(page * PAGE_SIZE)
+    }
+
+    /// Sees to it that a chunk has memory; the caller has `inner` locked, or the
+    /// pool to itself.
+    fn provide(&self, chunk: usize) -> bool {
+        let place = &self.places[chunk];
+        if place.load(Ordering::Relaxed).is_null() {
+            let Some(at) = self.memory.provide(chunk) else {
+                return false;
+            };
+            place.store(at.as_ptr(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Gives a chunk's memory back; as above.
+    fn discard(&self, chunk: usize) {
+        let at = self.places[chunk].swap(ptr::null_mut(), Ordering::Relaxed);
+        if let Some(at) = NonNull::new(at) {
+            self.memory.discard(chunk, at);
+        }
     }
 
     /// Takes `pages` contiguous frames of one block. Grows the pool by a chunk
@@ -126,7 +162,15 @@ impl Frames {
         if inner.present > 0 && !self.budget.try_charge(charge, reserve) {
             return None;
         }
-        inner.grow();
+        let chunk = inner.absent_chunk();
+        if !self.provide(chunk) {
+            // As if the pool was not to be any larger.
+            if inner.present > 0 {
+                self.budget.uncharge(charge);
+            }
+            return None;
+        }
+        inner.grow(chunk);
         inner.take(pages)
     }
 
@@ -148,7 +192,7 @@ impl Frames {
                 return given;
             };
             // Discarded under the lock: the chunk may be taken again at once.
-            self.memory.discard(chunk * TABLE_SPAN, TABLE_SPAN);
+            self.discard(chunk);
             drop(inner);
             let charge = CHUNK_PAGES as u64 + CHUNK_TABLES;
             self.budget.uncharge(charge);
@@ -171,6 +215,14 @@ impl Frames {
         FrameCounts {
             present: inner.present * CHUNK_PAGES,
             used: inner.used_pages,
+        }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        for chunk in 0..self.places.len() {
+            self.discard(chunk);
         }
     }
 }
@@ -201,10 +253,14 @@ impl Inner {
         self.lowest = self.lowest.min(index);
     }
 
-    fn grow(&mut self) {
-        let index = (0..self.chunks.len())
+    /// The chunk to grow by.
+    fn absent_chunk(&self) -> usize {
+        (0..self.chunks.len())
             .find(|&index| index >= self.high || !self.chunks[index].present)
-            .expect("the address space holds every chunk that the budget can");
+            .expect("there are as many chunks as the budget can have")
+    }
+
+    fn grow(&mut self, index: usize) {
         self.chunks[index] = Chunk {
             free: [u16::MAX; CHUNK_BLOCKS],
             free_pages: CHUNK_PAGES as u16,

@@ -13,6 +13,7 @@
 use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
 use crate::lock::{Mutex, MutexGuard};
 use crate::slab::Slab;
+use crate::table::table;
 use sync::atomic::Ordering;
 
 type Bucket = Mutex<u32>;
@@ -30,12 +31,12 @@ pub struct LockedBucket<'a> {
 }
 
 impl Index {
-    /// An index for about `folios` folios.
-    pub fn new(folios: usize) -> Self {
-        let count = (folios / 2).next_power_of_two().max(512);
-        Self {
-            buckets: (0..count).map(|_| Mutex::new(NO_FOLIO)).collect(),
-        }
+    /// An index for about `folios` folios. `None` where there is no memory for it.
+    pub fn new(folios: usize) -> Option<Self> {
+        let count = (folios / 2).checked_next_power_of_two()?.max(512);
+        Some(Self {
+            buckets: table(count, || Mutex::new(NO_FOLIO))?,
+        })
     }
 
     /// Bytes of the table.

@@ -10,11 +10,10 @@
 //! ```
 
 use super::map::mmu_error;
-use super::{Fault, FaultFlags, Wait, file};
+use super::{Fault, FaultFlags, Wait, file, vanished};
 use crate::PAGE_SIZE;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, PageState};
-use crate::budget::FLOOR;
 use crate::cache::window::Enter;
 use crate::mm::Advice;
 use crate::mmu::Zeroed;
@@ -35,6 +34,9 @@ pub(super) fn fault(
         Found::Locked => return Fault::Retry(Wait::anonymous_page(anon, addr)),
         Found::NoMemory => return Fault::Retry(Wait::anonymous_memory(anon)),
     };
+    if vanished::is_doubtful(anon, addr, state, flags.write) {
+        return vanished::private(anon, addr, state);
+    }
     if state.is_resident() && !flags.write {
         anon.node.stats.spurious.add(1);
         return Fault::Mapped;
@@ -84,7 +86,7 @@ fn read_back(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFla
 fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     let node = &anon.node;
     let state = page.state();
-    if state.is_zero() && !node.budget.try_charge(1, FLOOR) {
+    if state.is_zero() && !node.budget.try_charge(1, 0) {
         return Fault::Retry(Wait::anonymous_memory(anon));
     }
     // Reclaim protects a page before it looks at its bytes, with the page locked:
@@ -114,10 +116,10 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, flags: Fault
         anon.forget_read(anon.page(addr));
     }
     // Whatever is refused, the page is unlocked as it was, absent.
-    if !node.budget.try_charge(1, FLOOR) {
+    if !node.budget.try_charge(1, 0) {
         return Fault::Retry(Wait::anonymous_memory(anon));
     }
-    match anon.window.enter(addr, 1, &node.budget, FLOOR) {
+    match anon.window.enter(addr, 1, &node.budget, 0) {
         Enter::Entered => {}
         refused => {
             node.budget.uncharge(1);

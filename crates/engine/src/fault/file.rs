@@ -1,6 +1,6 @@
 //! A fault on a file mapping: look the page up, and branch.
 
-use super::{Fault, FaultError, FaultFlags, Wait, filemap, map, miss, read};
+use super::{Fault, FaultError, FaultFlags, Wait, filemap, map, miss, read, vanished};
 use crate::PAGE_SIZE;
 use crate::cache::folio::flag;
 use crate::cache::{FolioRef, OnTruncate, PageCache};
@@ -14,7 +14,6 @@ pub(super) fn fault(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
-    let stats = &cache.node.stats;
     let addr = addr & !(PAGE_SIZE - 1);
     if cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error {
         return Fault::Error(FaultError::BeyondEnd);
@@ -38,9 +37,8 @@ pub(super) fn fault(
         return failed(cache, &folio);
     }
     if state & flag::MAPPED != 0 {
-        // Somebody else's fault was faster.
-        stats.spurious.add(1);
-        return Fault::Mapped;
+        // Somebody else's fault was faster, as a rule.
+        return vanished::file(cache, folio, addr);
     }
     map::folio(cache, folio, addr, advice, flags)
 }

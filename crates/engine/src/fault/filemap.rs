@@ -15,7 +15,7 @@
 //! but for the marker; in Linux too that comes before anything else.
 
 use super::read_around;
-use super::{Fault, FaultFlags, Wait, around, file, map, miss};
+use super::{Fault, FaultFlags, Wait, around, file, map, miss, vanished};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, flag};
 use crate::cache::{FolioRef, PageCache};
@@ -38,9 +38,8 @@ pub(super) fn fault(
     };
     let state = folio.state();
     if state & flag::MAPPED != 0 {
-        // Somebody else's fault was faster.
-        stats.spurious.add(1);
-        return Fault::Mapped;
+        // Somebody else's fault was faster, as a rule.
+        return vanished::file(cache, folio, addr);
     }
     if state & flag::MARKER != 0
         && !flags.tried

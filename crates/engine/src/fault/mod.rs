@@ -40,6 +40,7 @@ mod private;
 mod read;
 mod read_around;
 mod retry;
+mod vanished;
 mod wait;
 
 pub use access::{Stop, Stopped, read_at, touch, write_at};
@@ -47,6 +48,7 @@ pub use pin::{Pin, pin, unpin};
 pub use populate::{Populated, lock, populate, unlock};
 pub use prefetch::prefetch;
 pub use read::Completion;
+pub(crate) use vanished::Believed;
 pub(crate) use wait::unlocked;
 pub use wait::{Interrupt, NeverInterrupted, Wait, Waited};
 

@@ -7,6 +7,7 @@
 //! a fingerprint and the eviction clock in eight bytes, the newest of two
 //! neighbours winning over the older.
 
+use crate::table::table;
 use sync::atomic::{AtomicU64, Ordering};
 
 /// The table of ghosts.
@@ -18,13 +19,14 @@ pub struct Ghosts {
 }
 
 impl Ghosts {
-    /// A table for the evictions of a budget of `pages`.
-    pub fn new(pages: usize) -> Self {
-        let count = pages.next_power_of_two().max(512);
-        Self {
-            slots: (0..count).map(|_| AtomicU64::new(0)).collect(),
+    /// A table for the evictions of a budget of `pages`. `None` where there is no
+    /// memory for it.
+    pub fn new(pages: usize) -> Option<Self> {
+        let count = pages.checked_next_power_of_two()?.max(512);
+        Some(Self {
+            slots: table(count, || AtomicU64::new(0))?,
             clock: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Bytes of the table.

@@ -77,6 +77,8 @@ const UNSAFE_FILES: &[&str] = &[
     // Visible readers: a table that outlives the VMA.
     "crates/engine/src/mm/vma_lock/biased.rs",
     "crates/engine/src/mm/mmap_lock.rs",
+    // Frames that a page is read into again.
+    "crates/engine/src/fault/vanished.rs",
     "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",

@@ -26,18 +26,18 @@ impl Frames {
 }
 
 impl FrameMemory for Frames {
-    fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
-    }
-
     fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The memory stays: there is enough of it, and it is not what is measured.
-    fn discard(&self, offset: usize, bytes: usize) {
-        assert!(offset + bytes <= self.bytes);
+    fn provide(&self, chunk: usize) -> Option<NonNull<u8>> {
+        assert!((chunk + 1) * TABLE_SPAN <= self.bytes);
+        // SAFETY: within the memory, as just asserted.
+        Some(unsafe { self.base.add(chunk * TABLE_SPAN) })
     }
+
+    /// The memory stays: there is enough of it, and it is not what is measured.
+    fn discard(&self, _chunk: usize, _at: NonNull<u8>) {}
 }
 
 impl Drop for Frames {

@@ -6,7 +6,6 @@ use crate::engine::Inner;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::budget::FLOOR;
 use softfault_engine::mm::Backing;
 use softfault_engine::swap::Origin;
 use std::collections::HashMap;
@@ -78,8 +77,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         }
     }
     for (budget, limit, _) in budgets {
-        // Faults on files go on whatever the private memory holds.
-        budget.set_limit(limit.max(budget.charged() + FLOOR));
+        budget.set_limit(limit);
     }
     let frozen = space.frozen.iter();
     frozen.for_each(|frozen| {

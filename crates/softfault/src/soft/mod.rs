@@ -85,7 +85,7 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let no_memory = || error::budget(NodeError::NoMemory);
-        let mmu = Arc::new(self.soft_page_tables().ok_or_else(no_memory)?);
+        let mmu = Arc::new(self.soft_page_tables()?);
         let spare = cores::Spare::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();

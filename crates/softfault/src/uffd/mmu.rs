@@ -143,14 +143,14 @@ impl UffdMmu {
         })
     }
 
-    /// Maps `bytes` at a multiple of a page table's span.
-    fn map(&self, bytes: usize, protection: c_int) -> Result<usize, MmuError> {
-        let plain = anonymous(bytes, protection)?;
+    /// Reserves `bytes` at a multiple of a page table's span, inaccessible.
+    fn map(&self, bytes: usize) -> Result<usize, MmuError> {
+        let plain = inaccessible(bytes)?;
         if plain.is_multiple_of(TABLE_SPAN) {
             return Ok(plain);
         }
         unmap(plain..plain + bytes);
-        let wide = anonymous(bytes + TABLE_SPAN, protection)?;
+        let wide = inaccessible(bytes + TABLE_SPAN)?;
         let start = wide.next_multiple_of(TABLE_SPAN);
         unmap(wide..start);
         unmap(start + bytes..wide + bytes + TABLE_SPAN);
@@ -170,21 +170,27 @@ impl UffdMmu {
     }
 }
 
-fn anonymous(bytes: usize, protection: c_int) -> Result<usize, MmuError> {
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let addr = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            protection,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
+fn inaccessible(bytes: usize) -> Result<usize, MmuError> {
+    match sync::pages::reserve(bytes) {
+        Ok(addr) => Ok(addr.as_ptr() as usize),
+        // `mlockall(MCL_FUTURE)`, and its limit is used up.
+        Err(libc::EAGAIN) => Err(MmuError::System(libc::EAGAIN)),
+        Err(_) => Err(MmuError::NoMemory),
+    }
+}
+
+/// `mprotect(2)`, as the flags of a protection say.
+pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(), MmuError> {
+    let flags = match protection {
+        Protection::None => libc::PROT_NONE,
+        Protection::Read => libc::PROT_READ,
+        Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
     };
-    match addr {
-        libc::MAP_FAILED => Err(MmuError::NoMemory),
-        addr => Ok(addr as usize),
+    let start = range.start as *mut c_void;
+    // SAFETY: a window that its owner holds, or has yet to get.
+    match unsafe { libc::mprotect(start, range.len(), flags) } {
+        0 => Ok(()),
+        _ => Err(system(abi::errno())),
     }
 }
 
@@ -206,20 +212,29 @@ pub(super) fn system(errno: c_int) -> MmuError {
     }
 }
 
-/// Repeats an ioctl until the whole run is present.
+/// Repeats an ioctl, which gets what is done and how much to do, until the whole run is
+/// present. Pages that are no window of ours any more, since the program has unmapped
+/// them, are passed over; an error if all are.
 pub(super) fn finish(
     bytes: usize,
-    mut step: impl FnMut(usize) -> Progress,
+    mut step: impl FnMut(usize, usize) -> Progress,
 ) -> Result<(), MmuError> {
-    let mut done = 0;
+    let (mut done, mut most, mut gone) = (0, bytes, 0);
     while done < bytes {
-        let progress = step(done);
+        let progress = step(done, most.min(bytes - done));
         done += progress.bytes;
         match progress.stopped {
             // The mappings were changing, or a part is done: on with the rest.
             None | Some(libc::EAGAIN) => {}
             // The page is there.
             Some(libc::EEXIST) => done += PAGE_SIZE,
+            // It fills one mapping at a time, and the program has split the window's
+            // by locking or protecting a part.
+            Some(libc::ENOENT) if most > PAGE_SIZE => most = PAGE_SIZE,
+            Some(libc::ENOENT) if gone + PAGE_SIZE < bytes => {
+                gone += PAGE_SIZE;
+                done += PAGE_SIZE;
+            }
             Some(errno) => return Err(system(errno)),
         }
     }
@@ -233,14 +248,10 @@ impl Mmu for UffdMmu {
             self.windows().insert(range.start, (range.end, protection));
             return Ok(window);
         }
-        let start = self.map(
-            bytes,
-            match protection {
-                Protection::None => libc::PROT_NONE,
-                Protection::Read => libc::PROT_READ,
-                Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-            },
-        )?;
+        // Inaccessible until it is registered: whatever fills new mappings in this
+        // process (`mlockall(MCL_FUTURE)`) would fill it with zeros, and those would
+        // never fault. From then on all that is missing is ours to fill, whoever asks.
+        let start = self.map(bytes)?;
         let range = start..start + bytes;
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
@@ -249,12 +260,22 @@ impl Mmu for UffdMmu {
         // Huge pages would be filled whole, whatever was read. Machines
         // without them refuse the advice.
         advise(libc::MADV_NOHUGEPAGE);
+        // Pages that are the same as others are made one (KSM) and lose their write
+        // protection: writes to them would not be seen. A service may have been
+        // started with all its memory to be merged.
+        advise(libc::MADV_UNMERGEABLE);
         if advise(libc::MADV_DONTFORK) < 0 {
             let error = system(abi::errno());
             unmap(range);
             return Err(error);
         }
         let window = self.register(range.clone(), protection);
+        let window = window.and_then(|window| {
+            mprotect(&range, protection).inspect_err(|_| {
+                self.windows().remove(&range.start);
+            })?;
+            Ok(window)
+        });
         if window.is_err() {
             unmap(range);
         }
@@ -268,11 +289,7 @@ impl Mmu for UffdMmu {
         self.released.push(&range);
         // Empty already, unless somebody has lost count: the next to have the
         // window must not see what was in it.
-        // SAFETY: a window whose owner has given it back.
-        let emptied = unsafe {
-            let start = range.start as *mut c_void;
-            libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
-        };
+        let emptied = self.zap.one(&range);
         // One that may not be written to is of no use to the next.
         let restricted = self.restricted().remove(&range.start);
         let goes = match emptied && !restricted {
@@ -280,10 +297,6 @@ impl Mmu for UffdMmu {
             false => Some(range),
         };
         goes.into_iter().for_each(unmap);
-    }
-
-    fn part_released(&self, part: &Range<usize>) {
-        self.released.push(part);
     }
 
     fn restrict(&self, window: &Reservation, protection: Protection) -> Result<(), MmuError> {
@@ -299,15 +312,15 @@ impl Mmu for UffdMmu {
         }
         let fd = self.of(window);
         let (source, bytes) = (of.cast::<u8>(), of.len());
-        finish(bytes, |done| {
+        finish(bytes, |done, bytes| {
             // SAFETY: the caller vouches for both sides.
-            unsafe { abi::copy(fd, addr + done, source.add(done), bytes - done, protect) }
+            unsafe { abi::copy(fd, addr + done, source.add(done), bytes, protect) }
         })
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         let fd = self.of(window);
-        finish(bytes, |done| abi::zero(fd, addr + done, bytes - done))
+        finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))
     }
 
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
@@ -343,6 +356,10 @@ impl Mmu for UffdMmu {
 
     fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
         self.move_all(from.1..from.1 + bytes, to)
+    }
+
+    fn is_missing(&self, addr: usize) -> bool {
+        super::present::is_missing(addr)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

@@ -101,7 +101,7 @@ impl UffdMmu {
             }
             return Ok(());
         }
-        finish(PAGE_SIZE, |_| {
+        finish(PAGE_SIZE, |_, _| {
             let source = from as *const u8;
             // SAFETY: the page is there and stays, or is missing.
             match unsafe { abi::copy(self.of(window), to, source, PAGE_SIZE, protect) } {

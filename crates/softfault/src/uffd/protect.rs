@@ -2,8 +2,9 @@
 //! as long as nobody writes to them.
 
 use super::abi;
-use super::mmu::{UffdMmu, finish, system};
+use super::mmu::{UffdMmu, finish, mprotect, system};
 use super::pagemap::Shown;
+use crate::table::Working;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -17,17 +18,10 @@ impl UffdMmu {
         window: &Reservation,
         protection: Protection,
     ) -> Result<(), MmuError> {
-        let flags = match protection {
-            Protection::None => return Err(MmuError::System(libc::EINVAL)),
-            Protection::Read => libc::PROT_READ,
-            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-        };
-        let start = window.addr as *mut libc::c_void;
-        // SAFETY: a window that its owner holds; it stays readable.
-        match unsafe { libc::mprotect(start, window.bytes, flags) } {
-            0 => {}
-            _ => return Err(system(abi::errno())),
+        if protection == Protection::None {
+            return Err(MmuError::System(libc::EINVAL));
         }
+        mprotect(&window.range(), protection)?;
         let mut restricted = self.restricted();
         match protection {
             Protection::ReadWrite => restricted.remove(&window.addr),
@@ -43,9 +37,9 @@ impl UffdMmu {
     pub(super) fn protect_all(&self, ranges: &[Range<usize>]) {
         let fd = self.first();
         for range in ranges {
-            let done = abi::protect(fd, range);
-            // Else a write could be lost.
-            assert!(done.is_ok(), "protecting {range:x?}: errno {done:?}");
+            if abi::protect(fd, range).is_err() {
+                protect_pages(fd, range);
+            }
         }
     }
 
@@ -74,9 +68,7 @@ impl UffdMmu {
             return Ok(Zeroed::Memory);
         }
         let fd = self.of(window);
-        finish(PAGE_SIZE, |done| {
-            abi::zero(fd, addr + done, PAGE_SIZE - done)
-        })?;
+        finish(PAGE_SIZE, |done, bytes| abi::zero(fd, addr + done, bytes))?;
         between();
         abi::protect(fd, &(addr..addr + PAGE_SIZE)).map_err(system)?;
         if self.pagemap.look(addr) == Some(Shown::Zeros { protected: true }) {
@@ -85,5 +77,17 @@ impl UffdMmu {
         // Memory may be written to, as if it had been mapped as such.
         self.unprotect(window, addr)?;
         Ok(Zeroed::Memory)
+    }
+}
+
+/// Protects page by page what is still a window of ours.
+fn protect_pages(fd: &Working, range: &Range<usize>) {
+    for page in range.clone().step_by(PAGE_SIZE) {
+        match abi::protect(fd, &(page..page + PAGE_SIZE)) {
+            // The program has mapped something else there.
+            Ok(()) | Err(libc::ENOENT) => {}
+            // Else a write could be lost.
+            Err(errno) => panic!("protecting {page:x}: errno {errno}"),
+        }
     }
 }

@@ -1,14 +1,21 @@
 //! Unmapping in batches: one `process_madvise(2)` on ourselves is one TLB
 //! shootdown for all its ranges.
+//!
+//! Pages that the program has locked in memory (`mlock(2)`, `mlockall(2)`) go as
+//! well: the budget is a promise, and the program made its own without asking for the
+//! pages to be kept ([`Mmap::lock`](crate::Mmap::lock)).
 
 use super::myself::Myself;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
-use libc::{c_void, iovec};
+use libc::{c_int, c_void, iovec};
 use softfault_engine::lock::Mutex;
 
 /// The most ranges that one call takes.
 const RANGES: usize = 1024;
+
+/// As `MADV_DONTNEED`, of what is locked in memory too (Linux 5.18).
+const DONTNEED_LOCKED: c_int = 24;
 
 struct Vectors([iovec; RANGES]);
 
@@ -21,6 +28,8 @@ pub(super) struct Zap {
     process: Myself,
     /// True where the kernel refuses the call on ourselves (before Linux 6.13).
     refused: AtomicBool,
+    /// Immutable. What throws pages away, by the kernel's number.
+    advice: c_int,
     /// Too large for a handler's stack; made once.
     vectors: [Mutex<Box<Vectors>>; 2],
 }
@@ -37,6 +46,7 @@ impl Zap {
         Self {
             process: Myself::new(),
             refused: AtomicBool::new(false),
+            advice: best_advice(),
             vectors: [vectors(), vectors()],
         }
     }
@@ -56,7 +66,31 @@ impl Zap {
             left = &left[count..];
         }
         for range in left {
-            one(range);
+            self.one(range);
+        }
+    }
+
+    /// Unmaps one range; `false` if something may be left in it. What the kernel
+    /// refuses stays as it is: bytes that were right when they were mapped. It refuses
+    /// what the program has sealed (`mseal(2)`), and what is no window any more.
+    pub(super) fn one(&self, range: &Range<usize>) -> bool {
+        let (start, bytes) = (range.start as *mut c_void, range.end - range.start);
+        let mut unlocked = false;
+        loop {
+            // SAFETY: a range of a window of ours.
+            if unsafe { libc::madvise(start, bytes, self.advice) } == 0 {
+                return true;
+            }
+            match super::errno() {
+                libc::EAGAIN | libc::EINTR => {}
+                libc::EINVAL if !unlocked => {
+                    // An older system throws away what is not locked.
+                    // SAFETY: as above; no byte changes.
+                    unsafe { libc::munlock(start, bytes) };
+                    unlocked = true;
+                }
+                _ => return false,
+            }
         }
     }
 
@@ -74,9 +108,8 @@ impl Zap {
         while first < ranges.len() {
             // SAFETY: the ranges lie in windows of ours that are still
             // reserved: the caller holds their folios' locks.
-            let done = unsafe {
-                (self.process).madvise(&vectors.0[first..ranges.len()], libc::MADV_DONTNEED)
-            };
+            let done =
+                unsafe { (self.process).madvise(&vectors.0[first..ranges.len()], self.advice) };
             let mut done = match done {
                 Ok(done) => done,
                 Err(libc::EINTR | libc::EAGAIN) => continue,
@@ -85,7 +118,7 @@ impl Zap {
                     return false;
                 }
                 Err(_) => {
-                    one(&ranges[first]);
+                    self.one(&ranges[first]);
                     first += 1;
                     continue;
                 }
@@ -96,7 +129,7 @@ impl Zap {
             }
             if done > 0 {
                 // Within a range: the rest of it again.
-                one(&ranges[first]);
+                self.one(&ranges[first]);
                 first += 1;
             }
         }
@@ -104,19 +137,11 @@ impl Zap {
     }
 }
 
-fn one(range: &Range<usize>) {
-    loop {
-        // SAFETY: a range of a window of ours.
-        let answer = unsafe {
-            libc::madvise(
-                range.start as *mut c_void,
-                range.end - range.start,
-                libc::MADV_DONTNEED,
-            )
-        };
-        if answer == 0 || super::errno() != libc::EAGAIN {
-            assert_eq!(answer, 0, "unmapping a window");
-            return;
-        }
+/// The best that this kernel knows: it checks an advice before it looks for pages.
+fn best_advice() -> c_int {
+    // SAFETY: no bytes.
+    match unsafe { libc::madvise(core::ptr::null_mut(), 0, DONTNEED_LOCKED) } {
+        0 => DONTNEED_LOCKED,
+        _ => libc::MADV_DONTNEED,
     }
 }

@@ -21,7 +21,7 @@ use crate::lock::Mutex;
 use core::ops::Range;
 use core::ptr::NonNull;
 use sync::atomic::AtomicU32;
-use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use sync::{bytes, hint, pages};
 
 /// The page of zeros. As a link: the end of a list.
@@ -32,6 +32,8 @@ const FREE: u32 = 1 << 31;
 pub const SHARDS: usize = 128;
 /// Frames that a shard takes at a time, from the depot or fresh.
 const BATCH: u32 = 32;
+/// Frames that are opened at a time: 4 MiB.
+const OPENED: u32 = 1024;
 /// Free frames that a shard keeps at most.
 const KEPT: u32 = 2 * BATCH;
 
@@ -58,6 +60,11 @@ pub struct Frames {
     huge: u32,
     /// Frames from here on are in no shard yet.
     fresh: AtomicU32,
+    /// Frames from here on, and their notes, may not be touched yet: what the program
+    /// locks in memory (`mlockall`) is not filled before it is of use. Raised with
+    /// `opening` locked.
+    opened: AtomicU32,
+    opening: Mutex<()>,
     shards: Box<[Shard]>,
     /// Free frames that no shard keeps.
     depot: Shard,
@@ -178,23 +185,58 @@ impl Frames {
     /// The same, and so many bytes for huge pages.
     pub fn with_huge(bytes: usize, huge_bytes: usize, shards: usize) -> Option<Self> {
         let (count, huge) = (bytes / PAGE_SIZE, huge_bytes / PAGE_SIZE);
-        assert!(count > 1 && count + huge < FREE as usize, "{count} frames");
-        let notes = pages::map(note_bytes(count))?;
-        let Some(memory) = pages::map((count + huge) * PAGE_SIZE) else {
-            // SAFETY: mapped above, and nobody has seen it.
+        assert!(count > 1, "{count} frames");
+        if count.saturating_add(huge) >= FREE as usize {
+            return None;
+        }
+        let notes = pages::reserve(note_bytes(count)).ok()?;
+        let Ok(memory) = pages::reserve((count + huge) * PAGE_SIZE) else {
+            // SAFETY: reserved above, and nobody has seen it.
             unsafe { pages::unmap(notes, note_bytes(count)) };
             return None;
         };
         let shard = |_| Shard(Mutex::new(Stock::default()));
-        Some(Self {
+        let frames = Self {
             memory,
             notes: notes.cast(),
             count: count as u32,
             huge: huge as u32,
             fresh: AtomicU32::new(ZEROS + 1),
+            opened: AtomicU32::new(0),
+            opening: Mutex::new(()),
             shards: (0..shards).map(shard).collect(),
             depot: shard(0),
-        })
+        };
+        // SAFETY: the pages of the huge frames.
+        let huge =
+            huge == 0 || unsafe { pages::open(memory.add(count * PAGE_SIZE), huge * PAGE_SIZE) };
+        (huge && frames.open_to(ZEROS + 1)).then_some(frames)
+    }
+
+    /// Lets the frames below `end` be touched, and their notes. `false` where the
+    /// system does not let them.
+    fn open_to(&self, end: u32) -> bool {
+        // Acquire pairs with the Release below, for what the system did.
+        if end <= self.opened.load(Acquire) {
+            return true;
+        }
+        let _opening = self.opening.lock();
+        let opened = self.opened.load(Relaxed);
+        if end <= opened {
+            return true;
+        }
+        let next = end.next_multiple_of(OPENED).min(self.count);
+        let notes = note_bytes(opened as usize)..note_bytes(next as usize);
+        let pages = opened as usize * PAGE_SIZE..next as usize * PAGE_SIZE;
+        // SAFETY: parts of both reservations, which have room for all frames.
+        let done = unsafe {
+            pages::open(self.memory.add(pages.start), pages.len())
+                && pages::open(self.notes.cast::<u8>().add(notes.start), notes.len())
+        };
+        if done {
+            self.opened.store(next, Release);
+        }
+        done
     }
 
     /// The frames that huge pages are made of.
@@ -262,7 +304,12 @@ impl Frames {
                 (fresh < self.count).then_some(fresh.saturating_add(BATCH).min(self.count))
             };
             let first = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
-            stock.fresh = first..first.saturating_add(BATCH).min(self.count);
+            let last = first.saturating_add(BATCH).min(self.count);
+            if !self.open_to(last) {
+                // Lost, until the page tables go.
+                return None;
+            }
+            stock.fresh = first..last;
         }
         let frame = stock.fresh.next()?;
         let note = Note {

@@ -120,7 +120,7 @@ impl Node {
 impl Victim {
     /// True if it leaves the window.
     fn goes(&self) -> bool {
-        self.state.is_resident() && matches!(self.fate, Fate::Drops | Fate::Written(_))
+        self.state.is_resident() && !matches!(self.fate, Fate::Writes | Fate::Stays)
     }
 }
 
@@ -128,7 +128,7 @@ impl Victim {
 fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32) {
     let Victim { page, state, .. } = *victim;
     let after = match (victim.fate, taken) {
-        (Fate::Drops, Taken::Forgotten) => {
+        (Fate::Drops, Taken::Forgotten) | (Fate::Vanished, _) => {
             if !state.is_resident() {
                 anon.forget_read(page);
             }

@@ -64,6 +64,9 @@ enum Fate {
     Written(u32),
     /// It cannot be, or somebody waits for it.
     Stays,
+    /// It cannot be, for it is not there: the program has thrown it away
+    /// (`fault::vanished`).
+    Vanished,
 }
 
 /// The arrays of a batch: too large for the handler's stack. None of them grows.

@@ -111,7 +111,11 @@ impl Batch {
                 for victim in &mut victims[from..next] {
                     if let Fate::Written(slot) = victim.fate {
                         swap.put(slot);
-                        victim.fate = Fate::Stays;
+                        // Else it would fail again, for ever, and all with it.
+                        victim.fate = match mmu.is_missing(victim.addr) {
+                            true => Fate::Vanished,
+                            false => Fate::Stays,
+                        };
                     }
                 }
             }

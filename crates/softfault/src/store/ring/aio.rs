@@ -8,6 +8,7 @@ use softfault_engine::lock::Mutex;
 use super::super::errno;
 use super::super::refusals::Refusals;
 use super::deadline::timespec;
+use super::idle;
 use super::queue::{BATCH, Done, Entry, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
@@ -60,10 +61,10 @@ pub(super) struct Aio {
 
 impl Aio {
     pub(super) fn new(entries: usize) -> Result<Self, i32> {
-        let mut context: libc::c_ulong = 0;
-        // SAFETY: the call stores the context, which is zero before.
-        let answer = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut context) };
-        errno::check_long(answer)?;
+        let context = match idle::take(entries) {
+            Some(context) => context,
+            None => set_up(entries)?,
+        };
         let sheet = Sheet {
             entries: vec![Iocb::default(); entries].into_boxed_slice(),
             list: vec![std::ptr::null_mut(); entries].into_boxed_slice(),
@@ -155,7 +156,19 @@ impl Aio {
     }
 
     pub(super) fn close(&mut self) {
-        // SAFETY: no memory involved; waits for what is in flight.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        let entries = self.submitting.lock().entries.len();
+        if !idle::keep(self.context, entries) {
+            // SAFETY: no memory involved; waits for what is in flight.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        }
     }
+}
+
+/// A new queue, by the kernel's name, or an errno.
+fn set_up(entries: usize) -> Result<libc::c_ulong, i32> {
+    let mut context: libc::c_ulong = 0;
+    // SAFETY: the call stores the context, which is zero before.
+    let answer = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut context) };
+    errno::check_long(answer)?;
+    Ok(context)
 }

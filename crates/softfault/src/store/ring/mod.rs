@@ -64,6 +64,7 @@ mod aio;
 mod deadline;
 #[cfg(test)]
 mod held;
+mod idle;
 mod queue;
 mod reap;
 mod submit;

@@ -115,7 +115,7 @@ impl Packed {
         let (mut left, mut bytes) = (pages, 0);
         while !left.is_empty() {
             // SAFETY: the caller's promise.
-            left = unsafe { press.fill(left) };
+            left = unsafe { press.fill(left)? };
             while let Some((first, all)) = press.left() {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
                 let mut written = self.write_run(file, clusters, run, &mut press, settle);

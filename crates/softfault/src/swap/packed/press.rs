@@ -1,6 +1,7 @@
 //! Compressing, into memory that a write can take as it is.
 
 use super::{GRAIN, Place, grains};
+use crate::uffd::is_missing;
 use core::ptr::NonNull;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use softfault_engine::PAGE_SIZE;
@@ -58,13 +59,22 @@ impl Press {
     }
 
     /// Takes as many pages as there is room for, and forgets those from before;
-    /// answers the others.
+    /// answers the others. An errno if a page is missing: the program has thrown it
+    /// away.
     ///
     /// # Safety
     /// Each page is readable, and nobody writes to it meanwhile.
-    pub(super) unsafe fn fill<'a>(&mut self, pages: &'a [*const u8]) -> &'a [*const u8] {
+    pub(super) unsafe fn fill<'a>(
+        &mut self,
+        pages: &'a [*const u8],
+    ) -> Result<&'a [*const u8], i32> {
         (self.next, self.count, self.filled) = (0, 0, 0);
         while self.filled + PAGE_SIZE <= BYTES && self.count < PAGES.min(pages.len()) {
+            // What is written as it is, the kernel finds missing; this is read here, and
+            // nobody serves a fault of reclaim's.
+            if is_missing(pages[self.count] as usize) {
+                return Err(libc::EFAULT);
+            }
             // SAFETY: the caller's promise.
             let page = unsafe { core::slice::from_raw_parts(pages[self.count], PAGE_SIZE) };
             let bytes = self.pack(page);
@@ -72,7 +82,7 @@ impl Press {
             self.filled += grains(bytes) as usize * GRAIN;
             self.count += 1;
         }
-        &pages[self.count..]
+        Ok(&pages[self.count..])
     }
 
     /// Packs a page behind the others.

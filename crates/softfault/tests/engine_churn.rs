@@ -1,0 +1,69 @@
+//! Engines that are made and dropped again and again. Alone in its process: it looks at
+//! all that the process has.
+
+mod child;
+mod files;
+
+use files::{check, made_file};
+use softfault::{AsyncReads, Engine, LEAST_MEMORY};
+use std::collections::BTreeSet;
+
+/// Queues of `io_submit(2)` that the process has: the kernel maps each.
+fn queues() -> BTreeSet<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let queues = maps.lines().filter(|line| line.contains("[aio]"));
+    queues.map(str::to_owned).collect()
+}
+
+fn engine() -> Engine {
+    let builder = Engine::builder().memory(LEAST_MEMORY);
+    builder.async_reads(AsyncReads::IoSubmit).build().unwrap()
+}
+
+#[test]
+fn queues_are_made_once_and_go_from_engine_to_engine() {
+    let file = made_file("churn", 4 << 20);
+    let scan = |engine: &Engine| {
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        (0..map.len()).step_by(4096).for_each(|at| check(&map, at));
+    };
+    let first = engine();
+    scan(&first);
+    let made = queues();
+    if made.is_empty() {
+        return println!("no io_submit here: not tried");
+    }
+    drop(first);
+    assert_eq!(queues(), made);
+    for _ in 0..50 {
+        let engine = engine();
+        // Neither made nor destroyed: that took 30 ms each.
+        assert_eq!(queues(), made);
+        scan(&engine);
+        drop(engine);
+        assert_eq!(queues(), made);
+    }
+    // Two at a time share none.
+    let both = [engine(), engine()];
+    let twice = queues();
+    assert_eq!(twice.len(), 2 * made.len());
+    std::thread::scope(|scope| {
+        for engine in &both {
+            scope.spawn(|| scan(engine));
+        }
+    });
+    // A child has its own.
+    let status = child::forked(|| {
+        let engine = engine();
+        scan(&engine);
+        0
+    });
+    assert_eq!(status, 0);
+    drop(both);
+    let many: Vec<_> = (0..40).map(|_| engine()).collect();
+    many.iter().step_by(13).for_each(scan);
+    drop(many);
+    // Not all of those are kept.
+    assert!(queues().len() <= 32.max(made.len()), "{}", queues().len());
+}

@@ -1,0 +1,345 @@
+//! madvise(2) of the program's own, on the addresses of maps.
+
+mod child;
+mod files;
+
+use files::{byte_at, made_file};
+use softfault::{Compression, Engine, LEAST_MEMORY, Mmap, Swap};
+use softfault_engine::policy::{MissAccounting, Policies};
+use std::fs::File;
+
+const PAGE: usize = 4096;
+/// Of a new enough system, in the order of their numbers (`asm-generic/mman-common.h`).
+const LATER: [i32; 6] = [
+    libc::MADV_COLD,
+    libc::MADV_PAGEOUT,
+    libc::MADV_POPULATE_READ,
+    libc::MADV_POPULATE_WRITE,
+    24, // MADV_DONTNEED_LOCKED
+    25, // MADV_COLLAPSE
+];
+
+fn engine() -> Engine {
+    engine_with(Compression::None)
+}
+
+fn engine_with(compression: Compression) -> Engine {
+    let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
+    let builder = Engine::builder().memory(LEAST_MEMORY);
+    builder.swap(swap.compression(compression)).build().unwrap()
+}
+
+fn map(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: nobody writes to the file.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+/// Gives advice as a program that knows nothing of us; whether the kernel took it.
+fn madvise(bytes: &[u8], advice: i32) -> bool {
+    // SAFETY: changes what the map shows, if anything.
+    unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) == 0 }
+}
+
+/// Touches a byte where it is.
+fn touch(bytes: &[u8], at: usize) -> u8 {
+    assert!(at < bytes.len());
+    // SAFETY: within the slice.
+    unsafe { bytes.as_ptr().add(at).read_volatile() }
+}
+
+#[track_caller]
+fn check_all(map: &[u8], what: i32) {
+    for page in 0..map.len() / PAGE {
+        let at = page * PAGE + page % PAGE;
+        assert_eq!(touch(map, at), byte_at(at), "page {page}, advice {what}");
+    }
+}
+
+/// Runs the rest in a process that a fault without end cannot keep.
+fn alone(test: &str) -> bool {
+    if child::scenario().is_none() {
+        child::succeeds(test, "alone");
+        return false;
+    }
+    // SAFETY: ends this process if it hangs. In the kernel's hands: all signals that
+    // are masked in a fault would wait.
+    unsafe { libc::alarm(120) };
+    std::thread::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_secs(100));
+        eprintln!("a fault without end");
+        std::process::abort();
+    });
+    true
+}
+
+#[test]
+fn a_file_is_read_again() {
+    if !alone("a_file_is_read_again") {
+        return;
+    }
+    let file = made_file("again", 6 << 20);
+    for policies in [
+        Policies::default(),
+        Policies {
+            miss_accounting: MissAccounting::Both,
+            ..Default::default()
+        },
+    ] {
+        let builder = Engine::builder().memory(LEAST_MEMORY).policies(policies);
+        let engine = builder.build().unwrap();
+        let map = map(&engine, &file);
+        let advices = (0..22).chain(LATER);
+        for advice in advices {
+            check_all(&map, -1);
+            let resident = engine.stats().resident_bytes;
+            // Poison and offline (100, 101) are not for a test; DONTFORK and DOFORK
+            // are about children.
+            let taken = madvise(&map[..1 << 20], advice);
+            check_all(&map, advice);
+            check_all(&map, advice);
+            if taken && advice == libc::MADV_DONTNEED {
+                // It was resident before and is again.
+                let now = engine.stats().resident_bytes;
+                assert!(
+                    now <= resident.max(LEAST_MEMORY as u64),
+                    "{now}, {resident}"
+                );
+            }
+        }
+        // A page is evicted and counted as ever.
+        madvise(&map, libc::MADV_DONTNEED);
+        engine.set_memory(LEAST_MEMORY).unwrap();
+        check_all(&map, -2);
+        drop(map);
+    }
+}
+
+#[test]
+fn pinned_pages_are_read_again() {
+    if !alone("pinned_pages_are_read_again") {
+        return;
+    }
+    let file = made_file("pinned", 1 << 20);
+    let engine = engine();
+    let map = map(&engine, &file);
+    let pinned = map.pin(0..200 * PAGE).unwrap();
+    for _ in 0..3 {
+        assert!(madvise(&map, libc::MADV_DONTNEED));
+        check_all(&pinned, libc::MADV_DONTNEED);
+    }
+    drop(pinned);
+    check_all(&map, 0);
+}
+
+#[test]
+fn holes_are_zeros_again() {
+    if !alone("holes_are_zeros_again") {
+        return;
+    }
+    let file = made_file("hole", PAGE);
+    file.set_len(4 << 20).unwrap();
+    let engine = engine();
+    let map = map(&engine, &file);
+    for _ in 0..3 {
+        assert!((1..map.len() / PAGE).all(|page| touch(&map, page * PAGE + 9) == 0));
+        assert_eq!(touch(&map, 9), byte_at(9));
+        assert!(madvise(&map, libc::MADV_DONTNEED));
+    }
+}
+
+#[test]
+fn private_memory_is_zeros_or_the_file_again() {
+    if !alone("private_memory_is_zeros_or_the_file_again") {
+        return;
+    }
+    let engine = engine();
+    let before = engine.stats().resident_bytes;
+    let bytes = 2 << 20;
+    let mut anon = engine.map_anon(bytes).unwrap();
+    let pages = bytes / PAGE;
+    for advice in [libc::MADV_DONTNEED, libc::MADV_FREE, 24] {
+        for write in [true, false] {
+            for page in 0..pages {
+                anon[page * PAGE] = 7;
+            }
+            assert!(madvise(&anon, advice));
+            for page in 0..pages {
+                let at = page * PAGE;
+                if write {
+                    // SAFETY: within the map.
+                    unsafe { anon.as_mut_ptr().add(at + 1).write_volatile(3) };
+                    assert_eq!(touch(&anon, at + 1), 3);
+                }
+                let found = touch(&anon, at);
+                // Later, or never, is as good for MADV_FREE.
+                let may_stay = advice == libc::MADV_FREE && found == 7;
+                assert!(found == 0 || may_stay, "advice {advice}: {found}");
+            }
+        }
+    }
+    // What was never written is zeros without memory.
+    let zeros = engine.map_anon(bytes).unwrap();
+    for _ in 0..3 {
+        assert!((0..pages).all(|page| touch(&zeros, page * PAGE) == 0));
+        assert!(madvise(&zeros, libc::MADV_DONTNEED));
+    }
+    drop((anon, zeros));
+    let file = made_file("private", bytes);
+    // SAFETY: nobody writes to the file.
+    let mut copy = unsafe { engine.map_copy(&file) }.unwrap();
+    for _ in 0..3 {
+        check_all(&copy, 0);
+        for page in (0..pages).step_by(3) {
+            copy[page * PAGE + page] ^= 1;
+            assert_ne!(
+                touch(&copy, page * PAGE + page),
+                byte_at(page * PAGE + page)
+            );
+        }
+        assert!(madvise(&copy, libc::MADV_DONTNEED));
+        check_all(&copy, libc::MADV_DONTNEED);
+    }
+    drop(copy);
+    assert_eq!(engine.stats().resident_bytes, before);
+}
+
+#[test]
+fn private_memory_in_swap_comes_back_and_what_is_locked_stays_counted() {
+    if !alone("private_memory_in_swap_comes_back_and_what_is_locked_stays_counted") {
+        return;
+    }
+    swap_comes_back(&engine());
+    swap_comes_back(&engine_with(Compression::Lz4));
+}
+
+fn swap_comes_back(engine: &Engine) {
+    let before = engine.stats().resident_bytes;
+    let mut anon = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    let pages = anon.len() / PAGE;
+    for round in 1..4_u8 {
+        for page in 0..pages {
+            anon[page * PAGE] = round;
+        }
+        // What is resident is thrown away; what is in swap is not touched by it.
+        assert!(madvise(&anon, libc::MADV_DONTNEED));
+        let left = (0..pages).filter(|page| match touch(&anon, page * PAGE) {
+            0 => false,
+            found => {
+                assert_eq!(found, round);
+                true
+            }
+        });
+        let left = left.count();
+        assert!(left > pages / 2 && left < pages, "{left} of {pages}");
+    }
+    drop(anon);
+    let mut kept = engine.map_anon(64 * PAGE).unwrap();
+    kept.fill(5);
+    kept.lock().unwrap();
+    assert!(madvise(&kept, libc::MADV_DONTNEED));
+    assert!((0..64).all(|page| touch(&kept, page * PAGE) == 0));
+    kept.fill(6);
+    kept.unlock().unwrap();
+    drop(kept);
+    // The words of the slots that were used stay.
+    let now = engine.stats().resident_bytes;
+    assert!(now <= before + 16 * PAGE as u64, "{now}, {before} before");
+}
+
+#[test]
+fn threads_read_while_another_throws_away() {
+    if !alone("threads_read_while_another_throws_away") {
+        return;
+    }
+    let file = made_file("threads", 12 << 20);
+    let engine = engine();
+    let map = map(&engine, &file);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers = [1, 7, 11].map(|stride| {
+            let map = &map;
+            scope.spawn(move || {
+                let pages = map.len() / PAGE;
+                for page in (0..3 * pages).map(|number| number * stride % pages) {
+                    let at = page * PAGE + page % PAGE;
+                    assert_eq!(touch(map, at), byte_at(at), "page {page}");
+                }
+            })
+        });
+        scope.spawn(|| {
+            let mut at = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                at = (at + 1237 * PAGE) % (map.len() - 64 * PAGE);
+                madvise(&map[at..at + 64 * PAGE], libc::MADV_DONTNEED);
+            }
+        });
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_the_program_unmapped_is_an_error() {
+    let test = "what_the_program_unmapped_is_an_error";
+    let Some(_) = child::scenario() else {
+        return child::dies_of(libc::SIGSEGV, test, "unmapped");
+    };
+    let file = made_file("unmapped", 2 << 20);
+    let engine = engine();
+    let map = map(&engine, &file);
+    assert_eq!(touch(&map, 0), byte_at(0));
+    // SAFETY: what the rest of this process does not look at but for the test.
+    unsafe { libc::munmap(map.as_ptr().cast_mut().cast(), 4 * PAGE) };
+    assert_eq!(touch(&map, 5 * PAGE), byte_at(5 * PAGE));
+    touch(&map, 0);
+}
+
+#[test]
+fn what_the_program_seals_is_right_and_stays() {
+    if !alone("what_the_program_seals_is_right_and_stays") {
+        return;
+    }
+    /// `mseal(2)`, of Linux 6.10.
+    const MSEAL: libc::c_long = 462;
+    let file = made_file("sealed", 20 << 20);
+    let engine = engine();
+    let sealed = map(&engine, &file);
+    // SAFETY: what is sealed can be used as before.
+    let done = unsafe { libc::syscall(MSEAL, sealed.as_ptr(), 4 << 20, 0) };
+    if done != 0 {
+        return println!("no mseal here: {}", std::io::Error::last_os_error());
+    }
+    for _ in 0..3 {
+        check_all(&sealed, -3);
+    }
+    assert!(engine.stats().evicted > 0);
+    drop(sealed);
+    drop(engine);
+    // What could not be unmapped is nobody's.
+    let again = self::engine();
+    check_all(&map(&again, &file), -4);
+}
+
+#[test]
+fn windows_are_not_merged_with_the_rest_of_the_process() {
+    if !alone("windows_are_not_merged_with_the_rest_of_the_process") {
+        return;
+    }
+    /// `PR_SET_MEMORY_MERGE` of Linux 6.4.
+    const MERGE: i32 = 67;
+    // SAFETY: equal pages of the process may become one.
+    if unsafe { libc::prctl(MERGE, 1, 0, 0, 0) } != 0 {
+        return println!("not allowed here: {}", std::io::Error::last_os_error());
+    }
+    let engine = engine();
+    let mut anon = engine.map_anon(4 << 20).unwrap();
+    anon[0] = 1;
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{:x}-", anon.as_ptr() as usize);
+    let mapping = smaps.split_once(&start).unwrap().1;
+    let flags = mapping.lines().find(|line| line.starts_with("VmFlags:"));
+    let flags = flags.unwrap();
+    assert!(flags.contains(" um ") && !flags.contains(" mg"), "{flags}");
+}
