@@ -7,7 +7,7 @@ use child::{dies_of, forked};
 use huge_scene::{PAGE, each, memory, touch, unreserved, write};
 use softfault::{Engine, FaultError, HugeBacking, HugeMap, HugeMapOptions, HugeMemory, HugeSize};
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 #[test]
 fn two_maps_show_the_same_bytes() {
@@ -400,4 +400,27 @@ fn writers_of_one_word_keep_each_others_bytes() {
     for (at, byte) in all.iter().enumerate() {
         assert_eq!(usize::from(*byte), at % WRITERS + 1, "byte {at}");
     }
+}
+
+/// Pages that came by a read are not the kernel's to drop: they stay, and stay counted, until they are given back.
+#[test]
+fn what_was_brought_in_is_not_dropped() {
+    each(3, |backing| {
+        let memory = memory(backing, 3);
+        let map = memory.map().unwrap();
+        let only_read = HugeMapOptions::new().read_only(true).map(&memory).unwrap();
+        assert_eq!(touch(&only_read, 5), 0);
+        assert_eq!(touch(&map, PAGE), 0);
+        only_read.populate(2 * PAGE..3 * PAGE).unwrap();
+        drop((map, only_read));
+        // As `drop_caches` does, of this file alone: what is clean and not mapped goes.
+        let fd = memory.as_fd().as_raw_fd();
+        // SAFETY: no memory involved.
+        unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+        assert_eq!(
+            memory.resident_bytes().unwrap(),
+            3 * PAGE as u64,
+            "{backing}"
+        );
+    });
 }

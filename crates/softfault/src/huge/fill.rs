@@ -80,10 +80,14 @@ impl Window {
         // SAFETY: in the alias, which is there as long as the map is; no bytes change.
         match unsafe { libc::madvise(alias, page, MADV_POPULATE_READ) } {
             0 => {}
-            _ if errno() == libc::EINVAL => return self.allocate(at, page),
+            // A kernel that does not know the advice, or a filter that denies it.
+            _ if matches!(errno(), libc::EINVAL | libc::EPERM | libc::ENOSYS) => {
+                return self.allocate(at, page);
+            }
             _ => return errno(),
         }
         if self.backing != HugeBacking::Hugetlb {
+            self.keep(at, page);
             // Of small pages the alias would have as many entries again, and the process would look
             // twice as large. The pages stay with the file.
             // SAFETY: shared memory, of which another mapping is used.
@@ -92,7 +96,17 @@ impl Window {
         0
     }
 
-    /// The same before Linux 5.14. A page that is past the end by the time it comes stays with
+    /// Marks pages that are there as dirty. Those that came by a read are clean, and so the kernel's to
+    /// drop when memory is short, or when somebody says `drop_caches`: they are zeros still, but missing
+    /// again, and no longer counted. To allocate what is allocated marks it, and does nothing else.
+    pub(super) fn keep(&self, at: usize, bytes: usize) {
+        if self.backing != HugeBacking::Hugetlb {
+            // Where it is denied, the pages stay clean.
+            self.allocate(at, bytes);
+        }
+    }
+
+    /// Lets the file have pages. A page that is past the end by the time it comes stays with
     /// the file, as zeros that nobody sees, until it is truncated again.
     fn allocate(&self, at: usize, page: usize) -> c_int {
         let offset = (self.offset + at as u64) as libc::off_t;

@@ -25,6 +25,9 @@ impl HugeMap {
         let whole = |addr: usize| start + (addr - start) / page * page;
         let all = whole(range.start)..whole(range.end - 1) + page;
         if self.bring(&all) == 0 {
+            if let (true, Some(entry)) = (self.is_read_only(), self.entry()) {
+                entry.window().keep(all.start - start, all.len());
+            }
             return Ok(());
         }
         all.step_by(page)
@@ -43,15 +46,15 @@ impl HugeMap {
             match refused {
                 0 => return Ok(()),
                 libc::EINTR | libc::EAGAIN => continue,
-                libc::EFAULT | libc::ENOMEM | libc::EINVAL => {}
+                libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::ENOSYS => {}
                 errno => return Err(FaultError::Io(errno)),
             }
             match self.entry() {
                 Some(entry) => entry.window().fill(range.start, entry.counted())?,
                 None => self.why(range.start)?,
             }
-            if refused == libc::EINVAL {
-                // A kernel that does not know the advice: the page is there, or was a moment ago.
+            if matches!(refused, libc::EINVAL | libc::EPERM | libc::ENOSYS) {
+                // A kernel that does not know the advice, or a filter that denies it: the page is there, or was a moment ago.
                 // SAFETY: within the map.
                 unsafe { (range.start as *const u8).read_volatile() };
                 return Ok(());
