@@ -18,6 +18,11 @@ const FEW_CORES: usize = 8;
 const HUGETLB_CORES: usize = 48;
 /// More runs than anybody waits for.
 const MOST_RUNS: usize = 10_000;
+/// More memory, or files, than a machine here could note the pages of.
+const MOST_BYTES: u64 = 1 << 40;
+/// A page.
+const LEAST_BYTES: u64 = 4096;
+const MOST_FILES: usize = 1_000_000;
 /// More threads than stacks find room.
 const MOST_THREADS: usize = 10_000;
 
@@ -90,6 +95,35 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
             "{threads} threads: at most {MOST_THREADS} find room"
         )));
     }
+    let sizes = [
+        ("--memory", args.memory),
+        ("--region", args.region),
+        ("--size", args.size),
+        ("--file-size", args.file_size),
+    ];
+    for (option, bytes) in sizes {
+        if bytes.is_some_and(|bytes| bytes < LEAST_BYTES) {
+            return Err(Error::input(format_args!(
+                "{option}: less than a page cannot be simulated"
+            )));
+        }
+        if bytes.is_some_and(|bytes| bytes > MOST_BYTES) {
+            return Err(Error::input(format_args!(
+                "{option}: more than 1 TiB cannot be simulated"
+            )));
+        }
+    }
+    if args.files.is_some_and(|files| files > MOST_FILES) {
+        return Err(Error::input(format_args!(
+            "--files: more than {MOST_FILES} cannot be simulated"
+        )));
+    }
+    let regions = args.region.unwrap_or(0).saturating_mul(threads as u64);
+    if regions > MOST_BYTES {
+        return Err(Error::input(format_args!(
+            "--region: more than 1 TiB of all {threads} threads cannot be simulated"
+        )));
+    }
     let cpus = topology.cpus();
     if cores > cpus {
         return Err(Error::input(format_args!(
@@ -109,7 +143,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     job.memory = args.memory.unwrap_or(job.memory);
     if job.swap > 0 {
         // What forks write again finds slots.
-        job.region = args.size.unwrap_or(SIZE * job.memory);
+        job.region = args.size.unwrap_or(job.memory.saturating_mul(SIZE));
         job.swap = job.region.saturating_mul(2);
     }
     if workload == Workload::Hugetlb {

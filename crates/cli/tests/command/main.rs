@@ -4,6 +4,7 @@
 mod arguments;
 mod compare;
 mod doctor;
+mod edges;
 mod full_disk;
 mod hugetlb;
 mod interrupted;

@@ -27,6 +27,8 @@ pub const FILE_MAX: u64 = PAGE << 32;
 const POPULATED_A_SECOND: f64 = (8 << 20) as f64;
 /// More threads than any machine here makes sense of.
 const THREADS_MAX: usize = 10_000;
+/// More runs of a row than anybody waits for, or a table of them has room.
+const MOST_REPEATS: u32 = 10_000;
 
 /// Where the file comes from.
 #[derive(Clone, Debug)]
@@ -109,6 +111,9 @@ impl Plan {
         }
         if args.repeat == 0 {
             return refuse("--repeat must be at least 1");
+        }
+        if args.repeat > MOST_REPEATS {
+            return refuse(&format!("--repeat must be at most {MOST_REPEATS}"));
         }
         let seconds_given = args.seconds.or(defaults.timed.then_some(defaults.seconds));
         let populating = match workload.swaps() {
