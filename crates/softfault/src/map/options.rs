@@ -137,10 +137,19 @@ impl MmapOptions {
 
     /// Bytes to map privately of a file of `size`, which may be more than it has.
     pub(crate) fn private_length(&self, size: u64) -> io::Result<usize> {
-        match self.len {
-            Some(len) if isize::try_from(len).is_ok() => Ok(len),
-            Some(_) => Err(crate::private::too_large()),
-            None => self.length(size),
+        let Some(len) = self.len else {
+            return self.length(size);
+        };
+        if isize::try_from(len).is_err() {
+            return Err(crate::private::too_large());
+        }
+        // As mmap's EOVERFLOW: a file has no such bytes.
+        let end = self.offset.checked_add(len as u64);
+        match end.is_some_and(|end| i64::try_from(end).is_ok()) {
+            true => Ok(len),
+            false => Err(crate::error::invalid(
+                "the map would reach past what a file can have",
+            )),
         }
     }
 

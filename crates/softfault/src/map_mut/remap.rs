@@ -33,7 +33,9 @@ impl RemapOptions {
 impl MmapMut {
     /// Lets the map have `new_len` bytes, from the same first one on. What it has stays,
     /// in memory or in swap, and none of it is copied; what is new is zeros, or what the
-    /// file has there. An empty map grows into one of zeros.
+    /// file has there. As with mremap that goes by whole pages: what was written past `new_len` in
+    /// its page is there again when the map grows, unless `new_len` is 0. An empty map grows into
+    /// one of zeros.
     ///
     /// # Safety
     /// As for memmap2: bytes past `new_len` are not there any more, and all of it may be

@@ -2,8 +2,8 @@
 
 use super::{Private, give_up, pages_for, too_large};
 use crate::engine::Managed;
-use crate::error;
 use crate::fork::Memory;
+use crate::{UncheckedAdvice, error};
 use softfault_engine::anon::{Anonymous, MoveError};
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{MmuError, TABLE_SPAN};
@@ -23,6 +23,10 @@ impl Private {
         let bytes = (self.skip.checked_add(new_len))
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(too_large)?;
+        if new_len == 0 {
+            // A page stays that nobody sees: what was in it is not to come back when the map grows.
+            self.unchecked_advise(managed, self.window(), UncheckedAdvice::DontNeed)?;
+        }
         let (old, room) = (self.window(), self.anon.addresses());
         let end = room.start + pages_for(bytes);
         {

@@ -124,8 +124,11 @@ impl SoftMapMut {
     fn advised(&self, range: impl RangeBounds<usize>) -> io::Result<Range<usize>> {
         self.engine.check()?;
         let range = offsets(range, self.len);
+        if range.start > range.end {
+            return Err(FaultError::OutOfRange.into());
+        }
         let all = self.start()..self.start() + self.len;
-        let advised = advised(&all, range.start, range.end.saturating_sub(range.start));
+        let advised = advised(&all, range.start, range.end - range.start);
         advised.ok_or_else(|| FaultError::OutOfRange.into())
     }
 
@@ -172,7 +175,7 @@ impl SoftMapMut {
         };
         let private = self.private.as_mut().expect("until dropped");
         let may_move = options.flags() != 0;
-        private.remap(&self.engine.inner.managed, new_len.max(1), may_move)?;
+        private.remap(&self.engine.inner.managed, new_len, may_move)?;
         self.len = new_len;
         // Without a fork since the last time, nobody knows it as it was.
         if self.past.last().map_or(0, |past| past.forks) < past.forks {
