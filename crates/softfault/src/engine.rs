@@ -9,7 +9,7 @@ use crate::stats::Stats;
 use crate::store::{QueueKind, Rings, Unavailable};
 use crate::swap::{Swapped, Swapping};
 use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
-use crate::{environment, error, exit_stats};
+use crate::{environment, error, exit_stats, needed};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::node::LEAST_BYTES;
 use softfault_engine::cache::{Node, NodeError, NodeOptions, OnTruncate};
@@ -92,6 +92,14 @@ pub(crate) struct Managed {
     pub(crate) rings: Option<Arc<Rings>>,
     /// What `node` swaps to.
     pub(crate) swap: Option<Swapped>,
+}
+
+/// Why no engine can serve faults.
+enum Refused {
+    /// The system does not let it: the kernel may serve the maps.
+    Closed(io::Error),
+    /// What was asked cannot be.
+    Wrong(io::Error),
 }
 
 /// Settings of an [`Engine`].
@@ -202,10 +210,10 @@ impl Builder {
     pub fn build(self) -> io::Result<Engine> {
         let _masked = signal::masked();
         self.sizes()?;
-        let managed = match process::get_or_make(self.policies.vma_lock) {
+        let managed = match self.process() {
             Ok(process) => Some(self.managed(process)?),
-            Err(NoProcess::Closed(_)) if self.fallback == Fallback::Kernel => None,
-            Err(no) => return Err(error::no_process(no)),
+            Err(Refused::Closed(_)) if self.fallback == Fallback::Kernel => None,
+            Err(Refused::Closed(error) | Refused::Wrong(error)) => return Err(error),
         };
         let inner = Arc::new(Inner {
             files: Files::default(),
@@ -217,6 +225,15 @@ impl Builder {
         });
         fork::know_engine(&inner);
         Ok(Engine { inner })
+    }
+
+    /// The process's part, if faults can be served here.
+    fn process(&self) -> Result<&'static Process, Refused> {
+        needed::for_faults().map_err(Refused::Closed)?;
+        process::get_or_make(self.policies.vma_lock).map_err(|no| match no {
+            NoProcess::Closed(_) => Refused::Closed(error::no_process(no)),
+            no => Refused::Wrong(error::no_process(no)),
+        })
     }
 
     /// The policies.

@@ -122,6 +122,17 @@ pub(crate) fn mm(error: MmError) -> io::Error {
     }
 }
 
+/// A system call that failed, by its name.
+pub(crate) fn call(name: &str, errno: i32) -> io::Error {
+    let error = io::Error::from_raw_os_error(errno);
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+/// The same of the call that has just failed.
+pub(crate) fn of_call(name: &str) -> io::Error {
+    call(name, crate::uffd::errno())
+}
+
 /// What a caller asked for and cannot have.
 pub(crate) fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)

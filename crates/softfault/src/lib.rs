@@ -133,6 +133,7 @@ mod kernel;
 mod machine;
 mod map;
 mod map_mut;
+mod needed;
 mod pinned;
 mod private;
 mod process;

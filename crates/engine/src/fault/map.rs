@@ -118,8 +118,8 @@ pub(super) enum Refused {
 pub(super) fn mmu_error(error: MmuError) -> FaultError {
     match error {
         MmuError::NoMemory => FaultError::NoMemory,
-        MmuError::Gone | MmuError::Closed(_) => FaultError::NotMapped,
-        MmuError::System(errno) => FaultError::Io(errno),
+        MmuError::Gone => FaultError::NotMapped,
+        MmuError::Closed(errno) | MmuError::System(errno) => FaultError::Io(errno),
     }
 }
 

@@ -4,7 +4,7 @@ use super::backing::HugeBacking;
 use super::machine::remedy;
 use super::memory::HugeMemory;
 use super::size::HugeSize;
-use crate::error::invalid;
+use crate::error::{self, invalid};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -52,7 +52,7 @@ impl HugeMemoryBuilder {
         let fd = memfd(&name, backing, size).map_err(|error| refused(error, backing, size))?;
         // SAFETY: lengthens a file that was just made.
         if unsafe { libc::ftruncate(std::os::fd::AsRawFd::as_raw_fd(&fd), bytes as i64) } != 0 {
-            return Err(io::Error::last_os_error());
+            return Err(error::of_call("ftruncate"));
         }
         HugeMemory::over(fd, backing, size)
     }
@@ -68,7 +68,7 @@ fn memfd(name: &CString, backing: HugeBacking, size: HugeSize) -> io::Result<Own
     match unsafe { libc::memfd_create(name.as_ptr(), flags) } {
         // SAFETY: just made, and nobody else's.
         fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(error::of_call("memfd_create")),
     }
 }
 

@@ -9,7 +9,7 @@ use super::place::{Place, Wanted};
 use super::pool::Pool;
 use super::table::Entry;
 use super::{descriptor, size::HugeSize};
-use crate::{Fallback, FaultError, error, fork, map, process, signal};
+use crate::{Fallback, FaultError, error, fork, map, needed, process, signal};
 use core::ops::Range;
 use std::io;
 
@@ -42,6 +42,9 @@ pub struct HugeMap {
 impl HugeMap {
     pub(super) fn new(memory: &HugeMemory, options: &HugeMapOptions) -> io::Result<Self> {
         let (offset, bytes) = memory.part(options.offset, options.len)?;
+        if options.fallback == Fallback::Error {
+            needed::for_faults()?;
+        }
         let masked = signal::masked();
         {
             let _making = process::making();

@@ -4,6 +4,7 @@ use super::Private;
 use crate::engine::Managed;
 use crate::error;
 use softfault_engine::mm::Protection;
+use softfault_engine::mmu::MmuError;
 use std::io;
 
 impl Private {
@@ -12,7 +13,7 @@ impl Private {
     pub(crate) fn protect(&mut self, managed: &Managed, protection: Protection) -> io::Result<()> {
         {
             let _masked = self.masked();
-            self.anon.restrict(protection).map_err(error::mmu)?;
+            self.anon.restrict(protection).map_err(refused)?;
             let changed = managed.space.mprotect(self.window(), protection);
             if changed.is_err() {
                 let _ = self.anon.restrict(self.protection);
@@ -24,5 +25,12 @@ impl Private {
             self.keep_writable(managed);
         }
         Ok(())
+    }
+}
+
+fn refused(error: MmuError) -> io::Error {
+    match error {
+        MmuError::Closed(errno) => error::call("mprotect", errno),
+        error => error::mmu(error),
     }
 }

@@ -32,8 +32,9 @@ pub struct Masked {
 /// Masks all signals that another thread or process can send.
 pub fn masked() -> Masked {
     let mut set = all();
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: both sets are valid; the second is filled by the call.
+    // Zeros are a set too, of no signals: where the call is denied, none is masked.
+    let mut before = MaybeUninit::zeroed();
+    // SAFETY: both sets are valid; the second is filled by the call, or stays.
     let before = unsafe {
         for signal in SYNCHRONOUS {
             libc::sigdelset(&mut set, signal);

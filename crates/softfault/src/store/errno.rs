@@ -24,6 +24,14 @@ pub(super) fn store(errno: i32) -> StoreError {
     StoreError::Io(errno)
 }
 
+/// The same of a call, which is named where somebody denies it: the file cannot be the reason then.
+pub(super) fn of_call(name: &'static str) -> impl Fn(i32) -> io::Error {
+    move |errno| match errno {
+        libc::EPERM | libc::ENOSYS => crate::error::call(name, errno),
+        errno => io(errno),
+    }
+}
+
 /// An errno for callers of the library.
 pub(super) fn io(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)

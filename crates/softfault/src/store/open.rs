@@ -59,14 +59,14 @@ pub(super) struct Opened {
 /// Opens the file behind `user` for reading; `direct` false never tries
 /// O_DIRECT. Uses the heap.
 pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
-    let flags = flags_of(user).map_err(errno::io)?;
+    let flags = flags_of(user).map_err(errno::of_call("fcntl"))?;
     if flags & libc::O_PATH != 0 {
         return Err(errno::io(libc::EBADF));
     }
     if flags & libc::O_ACCMODE == libc::O_WRONLY {
         return Err(errno::io(libc::EACCES));
     }
-    let stat = stat(user).map_err(errno::io)?;
+    let stat = stat(user).map_err(errno::of_call("fstat"))?;
     let device = match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => false,
         libc::S_IFBLK => true,
@@ -88,7 +88,7 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
         Ok(reopened) => reopened,
         Err(no @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(errno::io(no)),
         Err(no) => {
-            let file = duplicate(user).map_err(errno::io)?;
+            let file = duplicate(user).map_err(errno::of_call("fcntl"))?;
             if flags & libc::O_DIRECT == 0 {
                 return opened(file, Mode::Buffered(WhyBuffered::NotReopened(no)), false);
             }
@@ -107,7 +107,7 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
     let keep = if why.is_none() { libc::O_DIRECT } else { 0 };
     let flags = [libc::F_SETFL as usize, keep as usize, 0, 0, 0];
     // SAFETY: no memory involved; the description is ours.
-    unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::io)?;
+    unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::of_call("fcntl"))?;
     match why {
         None => opened(file, Mode::Direct, true),
         Some(why) => {

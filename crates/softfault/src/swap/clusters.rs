@@ -92,8 +92,9 @@ impl Clusters {
         }
         let whole = self.range(cluster);
         match self.allocate(whole.clone()) {
-            // A file system that takes no space beforehand: the write will tell.
-            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
+            // A file system that takes no space beforehand, or a filter that denies it: the write
+            // will tell.
+            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) => {
                 // Release pairs with the Acquire in `hold`.
                 word.fetch_or(READY, Release);
                 return Ok(());
@@ -195,7 +196,7 @@ impl Clusters {
 
     fn punch(&self, range: Range<u64>) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        if let Err(libc::EOPNOTSUPP | libc::ENOSYS) = self.fallocate(mode, range) {
+        if let Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) = self.fallocate(mode, range) {
             self.trims.store(false, Relaxed);
         }
     }

@@ -6,6 +6,7 @@
 //! directory removes files of our naming that nobody has locked. The lock goes
 //! with the process, so its number being used again means nothing.
 
+use crate::error;
 use crate::store::{Alignment, Descriptor, Mode, alignment, check, why_not_direct};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use softfault_engine::PAGE_SIZE;
@@ -36,7 +37,13 @@ pub(super) fn create(dir: &Path, bytes: u64) -> io::Result<Created> {
         }
         made => made,
     };
-    sized(made.map_err(io::Error::from_raw_os_error)?, bytes)
+    sized(
+        made.map_err(|errno| match errno {
+            libc::EPERM | libc::ENOSYS => error::call("open", errno),
+            errno => io::Error::from_raw_os_error(errno),
+        })?,
+        bytes,
+    )
 }
 
 /// True if the error may only mean that a file must have a name here. (A kernel
@@ -50,7 +57,7 @@ fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
     let file = Descriptor::own(fd, false).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: no memory involved.
     let truncated = unsafe { file.call(libc::SYS_ftruncate, [bytes as usize, 0, 0, 0, 0]) };
-    truncated.map_err(io::Error::from_raw_os_error)?;
+    truncated.map_err(|errno| error::call("ftruncate", errno))?;
     // Asked for now, not when it was opened: a file system that refuses must not
     // look as one that cannot do without names.
     let set = |flags: i32| {

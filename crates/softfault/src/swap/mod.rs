@@ -98,6 +98,7 @@ impl Swap {
     #[doc(hidden)]
     pub fn open(&self, memory: usize, rings: Option<Arc<Rings>>) -> io::Result<SwapFile> {
         let bytes = self.bytes_for(memory)?;
+        crate::needed::for_swap().map_err(|error| self.error(error))?;
         let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
         file.map_err(|error| self.error(error))
     }
