@@ -73,6 +73,8 @@ unsafe impl Send for Sheet {}
 pub(super) struct Aio {
     /// Immutable. The kernel's name for the queue.
     context: libc::c_ulong,
+    /// Immutable. Whose the queue is.
+    process: u32,
     submitting: Mutex<Sheet>,
 }
 
@@ -88,6 +90,7 @@ impl Aio {
         };
         Ok(Self {
             context,
+            process: std::process::id(),
             submitting: Mutex::new(sheet),
         })
     }
@@ -165,13 +168,20 @@ impl Aio {
                 arrived
             }
             Err(libc::EINTR) => 0,
-            // Denied to us meanwhile (a filter): what is over is in the queue all the same.
-            Err(_) => {
+            // Denied to us meanwhile (a filter): what is over is in the queue all the same. In a child,
+            // whose queue it is not, the kernel says EINVAL.
+            Err(libc::EPERM | libc::ENOSYS | libc::EACCES)
+                if self.process == std::process::id() =>
+            {
                 let arrived = self.peek(done);
                 if arrived == 0 {
                     pause(wait_ns);
                 }
                 arrived
+            }
+            Err(_) => {
+                pause(wait_ns);
+                0
             }
         }
     }
