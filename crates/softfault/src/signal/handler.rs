@@ -9,6 +9,7 @@
 //! but errno, which it keeps.
 
 use super::access::is_write;
+use super::cancel;
 use super::chain::{self, Action, FORMS};
 use super::mask::{PendingIn, all};
 use super::raised;
@@ -39,7 +40,7 @@ pub enum Installed {
 static TRUSTED: AtomicBool = AtomicBool::new(false);
 
 /// The handler, in all its forms. One place: a function may have several addresses.
-static HANDLERS: [extern "C" fn(c_int, *mut siginfo_t, *mut c_void); FORMS] = [
+static HANDLERS: [extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void); FORMS] = [
     on_sigbus::<0>,
     on_sigbus::<1>,
     on_sigbus::<2>,
@@ -127,10 +128,18 @@ fn put(form: usize) -> Action {
         // Not SA_ONSTACK: alternate stacks are small, and a fault is no
         // overflow. A fault on an alternate stack is served on that.
         action.sa_flags = libc::SA_SIGINFO;
-        action.sa_mask = all();
+        action.sa_mask = with(all(), cancel::SIGCANCEL);
         libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr());
         before.assume_init()
     })
+}
+
+/// A set and a signal that the C library would not add to it.
+fn with(mut set: sigset_t, signal: c_int) -> sigset_t {
+    let word = core::ptr::from_mut(&mut set).cast::<u64>();
+    // SAFETY: the first 64 bits of a sigset_t are the kernel's signals.
+    unsafe { word.write_unaligned(word.read_unaligned() | 1 << (signal - 1)) };
+    set
 }
 
 fn action(action: &sigaction) -> Action {
@@ -147,7 +156,8 @@ fn word(set: &sigset_t) -> u64 {
     unsafe { core::ptr::from_ref(set).cast::<u64>().read_unaligned() }
 }
 
-extern "C" fn on_sigbus<const FORM: usize>(
+/// A thread that was cancelled meanwhile ends at the end of the fault, and unwinds from here.
+extern "C-unwind" fn on_sigbus<const FORM: usize>(
     signal: c_int,
     info: *mut siginfo_t,
     context: *mut c_void,
@@ -162,7 +172,10 @@ fn come(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
         let addr = (*info).si_addr() as usize;
         (addr, (*info).si_code, &*context.cast::<ucontext_t>())
     };
-    if code == BUS_ADRERR && serve(addr, context_ref) {
+    let no_cancel = cancel::disabled();
+    let served = code == BUS_ADRERR && serve(addr, context_ref);
+    drop(no_cancel);
+    if served {
         raised::served();
     } else if !(code == libc::SI_TKILL
         && raised_here(info)

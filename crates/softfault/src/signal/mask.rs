@@ -1,5 +1,6 @@
 //! Masking signals, and seeing the pending ones.
 
+use super::cancel::{self, NoCancel};
 use core::mem::MaybeUninit;
 use libc::{c_int, sigset_t};
 use softfault_engine::fault::Interrupt;
@@ -24,13 +25,17 @@ pub(super) fn all() -> sigset_t {
     }
 }
 
-/// Signals are masked in this thread while this lives.
+/// Signals are masked in this thread while this lives, and nobody cancels it.
 pub struct Masked {
     before: sigset_t,
+    /// Dropped after the mask is restored.
+    _no_cancel: NoCancel,
 }
 
-/// Masks all signals that another thread or process can send.
+/// Masks all signals that another thread or process can send, but those that the C library
+/// keeps to itself: the one that cancels threads finds cancelling disabled.
 pub fn masked() -> Masked {
+    let no_cancel = cancel::disabled();
     let mut set = all();
     // Zeros are a set too, of no signals: where the call is denied, none is masked.
     let mut before = MaybeUninit::zeroed();
@@ -42,7 +47,10 @@ pub fn masked() -> Masked {
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, before.as_mut_ptr());
         before.assume_init()
     };
-    Masked { before }
+    Masked {
+        before,
+        _no_cancel: no_cancel,
+    }
 }
 
 impl Masked {

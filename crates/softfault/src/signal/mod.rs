@@ -12,12 +12,15 @@
 //! holds.
 
 mod access;
+mod cancel;
 mod chain;
+mod file_size;
 mod handler;
 mod mask;
 mod raised;
 
 #[cfg(test)]
 pub(crate) use access::is_write;
+pub use file_size::without_file_size_signal;
 pub use handler::{Installed, get_in_front, install, state, trust};
 pub use mask::{Masked, masked};

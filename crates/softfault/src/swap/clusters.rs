@@ -19,6 +19,7 @@
 //! between: that needs the word at `READY` and nothing. Who does not find it takes
 //! `filling`, and so waits for a trim under way.
 
+use crate::signal::without_file_size_signal;
 use crate::store::{Descriptor, Refusals};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -207,7 +208,8 @@ impl Clusters {
         loop {
             let args = [mode as usize, start, bytes, 0, 0];
             // SAFETY: no memory involved.
-            match unsafe { self.file.call(libc::SYS_fallocate, args) } {
+            let allocate = || unsafe { self.file.call(libc::SYS_fallocate, args) };
+            match without_file_size_signal(allocate) {
                 Ok(_) => return Ok(()),
                 Err(errno) => refusals.again(errno)?,
             }

@@ -7,6 +7,7 @@
 //! with the process, so its number being used again means nothing.
 
 use crate::error;
+use crate::signal::without_file_size_signal;
 use crate::store::{Alignment, Descriptor, Mode, alignment, check, why_not_direct};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use softfault_engine::PAGE_SIZE;
@@ -56,7 +57,8 @@ fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
     // Nobody but us has locks on it.
     let file = Descriptor::own(fd, false).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: no memory involved.
-    let truncated = unsafe { file.call(libc::SYS_ftruncate, [bytes as usize, 0, 0, 0, 0]) };
+    let truncate = || unsafe { file.call(libc::SYS_ftruncate, [bytes as usize, 0, 0, 0, 0]) };
+    let truncated = without_file_size_signal(truncate);
     truncated.map_err(|errno| error::call("ftruncate", errno))?;
     // Asked for now, not when it was opened: a file system that refuses must not
     // look as one that cannot do without names.

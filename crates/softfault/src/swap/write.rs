@@ -1,5 +1,6 @@
 //! Many pages in one system call, from wherever they are in memory.
 
+use crate::signal::without_file_size_signal;
 use crate::store::{Descriptor, Refusals};
 use libc::{c_void, iovec};
 use softfault_engine::PAGE_SIZE;
@@ -94,7 +95,8 @@ pub(super) unsafe fn write_all(
             0,
         ];
         // SAFETY: the caller's promise.
-        match unsafe { file.call(libc::SYS_pwritev, args) } {
+        let write = || unsafe { file.call(libc::SYS_pwritev, args) };
+        match without_file_size_signal(write) {
             // Nothing, and no word why.
             Ok(0) => return Err(libc::EIO),
             Ok(written) => {
