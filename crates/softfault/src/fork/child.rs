@@ -8,7 +8,7 @@ use core::ops::Range;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::Backing;
 use softfault_engine::swap::Origin;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Pages that a child's engine may take beyond its parent's, for a moment.
@@ -22,7 +22,10 @@ pub(super) fn begin(mut held: Held) {
     }
     if let Some(space) = &held.space {
         // First of all: what is put in the place of a window stays there.
-        space.process.mmu().fork_child(&space.windows);
+        let known = held.registry.iter().flat_map(|known| known.memory.values());
+        let lent: BTreeSet<_> = known.map(|memory| memory.get().addresses().start).collect();
+        let is_lent = |start| lent.contains(&start);
+        space.process.mmu().fork_child(&space.windows, is_lent);
     }
     let parents: Vec<_> = held.engines.iter().map(|engine| engine.leave()).collect();
     for parent in parents.iter().flatten() {

@@ -32,7 +32,7 @@ use super::kept;
 use super::read::read_with;
 use crate::table::Guarded;
 use core::ffi::c_long;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::lock::Mutex;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -44,6 +44,9 @@ const PATIENCE: u32 = 64;
 /// has many tables, each of which would be filled.
 const MANY: u32 = 64;
 const MORE_PATIENCE: u32 = 4096;
+
+/// Numbers that were taken, from which on no queue reads by one.
+const OFTEN: u32 = 4;
 
 /// A file of ours.
 #[derive(Debug)]
@@ -65,6 +68,9 @@ pub(crate) struct Descriptor {
     taking: Mutex<()>,
     /// Reads without a number since the last one.
     without: AtomicU32,
+    /// The number that a child of the fork under way gets: `number` may change until then,
+    /// and may mean nothing to the thread that forks (threads may have tables of their own).
+    lent: AtomicI32,
 }
 
 /// A number of the process's table, and how many came before it.
@@ -120,6 +126,7 @@ impl Descriptor {
             taken: AtomicU32::new(0),
             taking: Mutex::new(()),
             without: AtomicU32::new(0),
+            lent: AtomicI32::new(NONE),
         };
         let stat = match made.guarded() {
             Some(_) => made.stat_by(|args| {
@@ -248,6 +255,21 @@ impl Descriptor {
         self.is(number.fd()) && self.number.load(Ordering::Acquire) == number.0
     }
 
+    /// A number for reads that a queue of the kernel's makes. Such a read waits for whatever
+    /// the number means, and takes bytes out of a pipe; so it is looked at before as well, and
+    /// a program that takes numbers away again and again has none.
+    fn number_for_queue(&self) -> Option<Number> {
+        if self.taken.load(Ordering::Relaxed) > OFTEN {
+            return None;
+        }
+        let number = self.number()?;
+        if self.is_still(number) {
+            return Some(number);
+        }
+        self.forget(number);
+        None
+    }
+
     fn forget(&self, number: Number) {
         let none = Number::new(NONE, number).0;
         // AcqRel pairs with itself: numbers are counted one after the other.
@@ -307,18 +329,33 @@ impl Descriptor {
 
     /// The process is about to fork: its child will have the number.
     pub(crate) fn before_fork(&self) {
-        if !self.known().is_some_and(|fd| self.is(fd)) {
+        let mut here = None;
+        // Another thread may have taken one meanwhile, in another table.
+        for _ in 0..4 {
+            // The same file is not enough: the program may close its own descriptor of it.
+            let ours = |fd: &RawFd| {
+                let guarded = self.guarded();
+                self.is(*fd) && guarded.is_none_or(|guarded| guarded.may_be_number(*fd))
+            };
+            here = self.known().filter(ours);
+            if here.is_some() {
+                break;
+            }
             self.forget(Number(self.number.load(Ordering::Acquire)));
             self.take(true);
         }
+        self.lent.store(here.unwrap_or(NONE), Ordering::Relaxed);
     }
 
     /// In a child of fork, which has one thread: what its parent has is not the child's,
     /// but for the number. It goes to the child's table.
     pub(crate) fn after_fork(&self) {
-        let Some(fd) = self.known().filter(|&fd| self.is(fd)) else {
+        let fd = self.lent.load(Ordering::Relaxed);
+        if fd == NONE || !self.is(fd) {
             return;
-        };
+        }
+        let before = Number(self.number.load(Ordering::Relaxed));
+        (self.number).store(Number::new(fd, before).0, Ordering::Release);
         // SAFETY: it was just looked at; whatever it is, the child's own has its identity.
         let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
         if let Ok(guarded) = Guarded::adopt(inherited) {
@@ -375,7 +412,7 @@ impl Source {
     /// No file.
     pub(super) const NONE: Self = Self(core::ptr::null());
 
-    /// A number to read by; in tests of queues that read nothing, of no file.
+    /// A number for a queue to read by; in tests of queues that read nothing, of no file.
     ///
     /// # Safety
     /// The file lives.
@@ -383,7 +420,7 @@ impl Source {
         match self.is_none() {
             true => Some(Number(0)),
             // SAFETY: the caller's promise.
-            false => unsafe { self.file() }.number(),
+            false => unsafe { self.file() }.number_for_queue(),
         }
     }
 

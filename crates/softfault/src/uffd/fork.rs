@@ -38,18 +38,23 @@ impl UffdMmu {
     }
 
     /// In the child: nothing of the parent's is to be touched through what was
-    /// inherited, and every window that was not answers with SIGSEGV.
-    pub fn fork_child(&self, lists: &Lists<'_>) {
+    /// inherited, and every window that was not lent answers with SIGSEGV. The program
+    /// may have asked the kernel to let children inherit others (MADV_DOFORK): what is
+    /// missing there would be zeros.
+    pub fn fork_child(&self, lists: &Lists<'_>, is_lent: impl Fn(usize) -> bool) {
         for opened in self.descriptors.iter().filter_map(|slot| slot.get()) {
             opened.close();
         }
         self.zap.fork_child();
         self.pagemap.fork_child();
         for (&start, &(end, _)) in &*lists.windows {
-            // NOREPLACE leaves alone what was lent, and what somebody may have put
-            // there. Where it is refused for another reason nothing is there: a touch is
-            // a SIGSEGV all the same, until the child has something put there.
-            nothing_at(&(start..end), libc::MAP_FIXED_NOREPLACE);
+            let window = start..end;
+            // NOREPLACE leaves alone what a handler of the program's has put there since the
+            // fork. Where it is refused for another reason nothing is there: a touch is a
+            // SIGSEGV all the same, until the child has something put there.
+            if !is_lent(start) && !nothing_at(&window, libc::MAP_FIXED_NOREPLACE) {
+                inherited_in(&window).for_each(|part| close_window(&part));
+            }
         }
     }
 
@@ -67,6 +72,23 @@ impl UffdMmu {
         self.lend(&range, false);
         Ok(window)
     }
+}
+
+/// Parts of a window that may only be read, which are in memory that was inherited: nobody
+/// makes anonymous memory that cannot be written to but us.
+fn inherited_in(window: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let within = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        let (start, end) = (address(start)?, address(end)?);
+        let ours = words.next() == Some("r--p") && words.nth(2) == Some("0");
+        let part = start.max(window.start)..end.min(window.end);
+        (ours && !part.is_empty()).then_some(part)
+    };
+    let parts: Vec<_> = maps.lines().filter_map(within).collect();
+    parts.into_iter()
 }
 
 /// In a child: a touch of the window is a SIGSEGV from now on. Where the system refuses
