@@ -50,3 +50,11 @@ oracle-uffd operations="1_000_000":
 # Operations on huge pages that spaces share, alone and by threads at a time: just oracle-huge 1_000_000
 oracle-huge operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test huge_oracle --test huge_threads -- --nocapture
+
+# Drawn calls of a program while others read maps: just chaos 600, just chaos 60 4711
+chaos seconds="600" seed="":
+    SOFTFAULT_CHAOS_SECONDS={{ seconds }} {{ if seed == "" { "" } else { "SOFTFAULT_CHAOS_SEED=" + seed } }} cargo test -p softfault --test process -- --nocapture no_call_of
+
+# What a program may do, into docs/process.md
+process-table:
+    SOFTFAULT_WRITE_TABLE=1 cargo test -p softfault --test process -- the_documented_matrix

@@ -1,0 +1,78 @@
+//! Signals, and threads that end in the middle.
+
+use super::draw::Draw;
+use super::world::{Which, World};
+use crate::rows::signals::{install, pause, start_toucher, timer};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
+
+static START: AtomicPtr<u64> = AtomicPtr::new(core::ptr::null_mut());
+static TOUCHED: AtomicUsize = AtomicUsize::new(0);
+static WRONG: AtomicUsize = AtomicUsize::new(0);
+/// One at a time: handlers are the process's.
+pub static HANDLERS: Mutex<()> = Mutex::new(());
+
+/// Reads a word of the file.
+extern "C" fn touch(_: i32) {
+    let touched = TOUCHED.fetch_add(1, SeqCst).wrapping_mul(0x9E37_79B9);
+    let index = touched % (super::world::FILE_BYTES / 8);
+    // SAFETY: within the map, which lives.
+    let found = unsafe { START.load(SeqCst).add(index).read_volatile() };
+    if found != crate::scene::word(index, 0) {
+        WRONG.fetch_add(1, SeqCst);
+    }
+}
+
+fn prepare(world: &World) {
+    START.store(world.file.as_ptr().cast_mut().cast(), SeqCst);
+    install(libc::SIGUSR1, touch as *const () as usize, libc::SA_RESTART);
+    install(libc::SIGALRM, touch as *const () as usize, libc::SA_RESTART);
+    install(libc::SIGPROF, touch as *const () as usize, libc::SA_RESTART);
+}
+
+fn toucher(world: &World, draw: &mut Draw, how: i32) -> libc::pthread_t {
+    let which = draw.one_of(&[Which::File, Which::Copy, Which::Anon]);
+    let start = world.addresses(which, 0..1).start;
+    start_toucher(start, world.pages(which), draw.below(1000), how)
+}
+
+/// Signals that come while a thread faults.
+pub fn storm(world: &World, draw: &mut Draw) {
+    let _handlers = HANDLERS.lock().expect("no panic");
+    prepare(world);
+    let thread = toucher(world, draw, 1);
+    for _ in 0..50 {
+        pause(20);
+        // SAFETY: the thread lives: it was not joined.
+        unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+    }
+    end(thread);
+    assert_eq!(WRONG.load(SeqCst), 0);
+}
+
+/// SIGALRM and SIGPROF, to whichever thread.
+pub fn timers(world: &World, draw: &mut Draw) {
+    let _handlers = HANDLERS.lock().expect("no panic");
+    prepare(world);
+    let which = draw.one_of(&[libc::ITIMER_REAL, libc::ITIMER_PROF]);
+    timer(which, 300);
+    pause(5000);
+    timer(which, 0);
+    assert_eq!(WRONG.load(SeqCst), 0);
+}
+
+/// Threads that are cancelled while they touch.
+pub fn cancelled(world: &World, draw: &mut Draw) {
+    let how = draw.below(2) as i32;
+    let thread = toucher(world, draw, how);
+    pause(draw.below(1000) as u64);
+    end(thread);
+}
+
+fn end(thread: libc::pthread_t) {
+    // SAFETY: the thread lives: it was not joined.
+    unsafe {
+        assert_eq!(libc::pthread_cancel(thread), 0);
+        assert_eq!(libc::pthread_join(thread, core::ptr::null_mut()), 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! Limits of the process.
+
+use crate::call::answer;
+use crate::row::{Row, Verdict};
+use crate::scene::{Kind, Scene};
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "rlimits",
+        does: "RLIMIT_STACK, NPROC, MEMLOCK, SIGPENDING, CORE, RTPRIO as low as they go",
+        kinds: Kind::ALL,
+        verdict: Verdict::Right,
+        then: "",
+        play: |kind| {
+            let scene = Scene::new(kind);
+            for what in [
+                libc::RLIMIT_STACK,
+                libc::RLIMIT_NPROC,
+                libc::RLIMIT_MEMLOCK,
+                libc::RLIMIT_SIGPENDING,
+                libc::RLIMIT_CORE,
+                libc::RLIMIT_RTPRIO,
+            ] {
+                limit(what, 0);
+                scene.check_all();
+            }
+            scene
+        },
+    },
+    Row {
+        name: "rlimit-as",
+        does: "RLIMIT_AS, RLIMIT_DATA of 0 after all of the maps was touched",
+        kinds: Kind::ALL,
+        verdict: Verdict::Right,
+        then: "new maps are an error",
+        play: |kind| {
+            let scene = Scene::new(kind);
+            scene.check_all();
+            limit(libc::RLIMIT_DATA, 0);
+            scene.check_all();
+            limit(libc::RLIMIT_AS, 0);
+            scene.check_all();
+            limit(libc::RLIMIT_DATA, libc::RLIM_INFINITY);
+            limit(libc::RLIMIT_AS, libc::RLIM_INFINITY);
+            scene
+        },
+    },
+    Row {
+        name: "rlimit-as-before",
+        does: "RLIMIT_AS of 1 GiB before the engine is built",
+        kinds: Kind::ALL,
+        verdict: Verdict::Right,
+        then: "or an error at `build`",
+        play: |kind| {
+            limit(libc::RLIMIT_AS, 1 << 30);
+            Scene::new(kind)
+        },
+    },
+    Row {
+        name: "rlimit-fsize",
+        does: "RLIMIT_FSIZE smaller than swap, after the maps; SIGXFSZ has its default action",
+        kinds: &[Kind::File, Kind::Huge],
+        verdict: Verdict::Right,
+        then: "",
+        play: |kind| {
+            let scene = Scene::new(kind);
+            limit(libc::RLIMIT_FSIZE, 1 << 20);
+            scene
+        },
+    },
+    Row {
+        name: "rlimit-fsize-soft",
+        does: "the same over soft page tables",
+        kinds: &[Kind::Soft],
+        verdict: Verdict::Error,
+        then: "calls say `NoMemory` when nothing more can be swapped",
+        play: |kind| {
+            let scene = Scene::new(kind);
+            limit(libc::RLIMIT_FSIZE, 1 << 20);
+            // Each of those waits for memory before it gives up.
+            let mut refused = 0;
+            for page in 0..scene.pages() {
+                refused += usize::from(!scene.check_or_no_memory(page));
+                if refused == 20 {
+                    break;
+                }
+            }
+            limit(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY);
+            scene
+        },
+    },
+    Row {
+        name: "rlimit-fsize-written",
+        does: "the same with private memory, all of it written again",
+        kinds: &[Kind::Copy, Kind::Anon],
+        verdict: Verdict::Dies(libc::SIGBUS),
+        then: "SIGBUS when nothing more can be swapped, no SIGXFSZ",
+        play: |kind| {
+            let mut scene = Scene::new(kind);
+            limit(libc::RLIMIT_FSIZE, 0);
+            (0..scene.pages()).for_each(|page| scene.write(page));
+            scene
+        },
+    },
+];
+
+fn limit(what: libc::__rlimit_resource_t, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: sets a limit of this process.
+    unsafe {
+        let mut now = limit;
+        libc::getrlimit(what, &mut now);
+        let limit = libc::rlimit {
+            rlim_cur: bytes.min(now.rlim_max),
+            rlim_max: now.rlim_max,
+        };
+        answer(libc::setrlimit(what, &limit)).expect("a limit");
+    }
+}
