@@ -8,7 +8,7 @@ use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings, Unavailable};
 use crate::swap::{Swapped, Swapping};
-use crate::{FaultError, Mmap, MmapMut, MmapOptions, Swap};
+use crate::{FaultError, Faults, Mmap, MmapMut, MmapOptions, Swap};
 use crate::{environment, error, exit_stats, needed};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::node::LEAST_BYTES;
@@ -115,6 +115,8 @@ pub struct Builder {
     pub(crate) async_reads: AsyncReads,
     policies: Policies,
     swap: Swapping,
+    /// `None` for what the environment says.
+    faults: Option<Faults>,
 }
 
 impl Builder {
@@ -169,6 +171,13 @@ impl Builder {
         self
     }
 
+    /// How faults reach the engine. Without it: as `SOFTFAULT_FAULTS` says, `signals` or
+    /// `threads`, or by signals.
+    pub fn faults(mut self, how: Faults) -> Self {
+        self.faults = Some(how);
+        self
+    }
+
     /// Policies other than the default: the baselines of the documents that
     /// this engine follows, to measure against.
     pub fn policies(mut self, policies: Policies) -> Self {
@@ -205,12 +214,17 @@ impl Builder {
 
     /// Builds the engine. Fails where the budget is too small, where the
     /// machine has no address space, where userfaultfd is closed, or where the
-    /// process had an engine with another [`Policies::vma_lock`]: all engines
-    /// share one address space.
-    pub fn build(self) -> io::Result<Engine> {
+    /// process had an engine with another [`Policies::vma_lock`] or other [`Faults`]: all
+    /// engines share one address space.
+    pub fn build(mut self) -> io::Result<Engine> {
         let _masked = signal::masked();
         self.sizes()?;
-        let managed = match self.process() {
+        let faults = match self.faults {
+            Some(faults) => faults,
+            None => environment::faults()?,
+        };
+        self.faults = Some(faults);
+        let managed = match self.process(faults) {
             Ok(process) => Some(self.managed(process)?),
             Err(Refused::Closed(_)) if self.fallback == Fallback::Kernel => None,
             Err(Refused::Closed(error) | Refused::Wrong(error)) => return Err(error),
@@ -228,9 +242,9 @@ impl Builder {
     }
 
     /// The process's part, if faults can be served here.
-    fn process(&self) -> Result<&'static Process, Refused> {
+    fn process(&self, faults: Faults) -> Result<&'static Process, Refused> {
         needed::for_faults().map_err(Refused::Closed)?;
-        process::get_or_make(self.policies.vma_lock).map_err(|no| match no {
+        process::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
             NoProcess::Closed(_) => Refused::Closed(error::no_process(no)),
             no => Refused::Wrong(error::no_process(no)),
         })
@@ -239,6 +253,11 @@ impl Builder {
     /// The policies.
     pub(crate) fn policies_ref(&self) -> &Policies {
         &self.policies
+    }
+
+    /// How faults arrive, of an engine that is built.
+    pub(crate) fn resolved_faults(&self) -> Faults {
+        self.faults.unwrap_or_default()
     }
 
     /// True if another engine's budget is to pay too.
@@ -394,6 +413,7 @@ impl Engine {
             async_reads: AsyncReads::Auto,
             policies: Policies::default(),
             swap: Swapping::None,
+            faults: None,
         }
     }
 

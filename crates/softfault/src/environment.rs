@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `SOFTFAULT_MEMORY` | its budget: bytes, or a number with K, M, G or T behind it |
 //! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
+//! | `SOFTFAULT_FAULTS` | `signals` or `threads`: how faults are served, of all engines that do not say it |
 //! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
 //!
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
 //! read a file that they cannot map, and say nothing.
 
-use crate::{Builder, LEAST_MEMORY, Swap};
+use crate::{Builder, Faults, LEAST_MEMORY, Swap};
 use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::env::var_os;
@@ -20,6 +21,7 @@ use std::sync::OnceLock;
 
 const MEMORY: &str = "SOFTFAULT_MEMORY";
 const SWAP: &str = "SOFTFAULT_SWAP";
+const FAULTS: &str = "SOFTFAULT_FAULTS";
 const STATS: &str = "SOFTFAULT_STATS";
 
 const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
@@ -33,6 +35,18 @@ pub(crate) fn apply(mut builder: Builder) -> io::Result<Builder> {
         builder = builder.swap(swap(&value).map_err(|why| refused(SWAP, &value, why))?);
     }
     Ok(builder)
+}
+
+/// How faults are to be served.
+pub(crate) fn faults() -> io::Result<Faults> {
+    let Some(value) = var_os(FAULTS) else {
+        return Ok(Faults::default());
+    };
+    match value.as_bytes() {
+        b"signals" => Ok(Faults::Signals),
+        b"threads" => Ok(Faults::Threads),
+        _ => Err(refused(FAULTS, &value, "it is signals or threads")),
+    }
 }
 
 /// `error`, of building an engine, with the settings that may have caused it; told once.

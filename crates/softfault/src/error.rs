@@ -1,5 +1,6 @@
 //! What can go wrong, as values.
 
+use crate::Faults;
 use crate::process::NoProcess;
 use core::fmt;
 use softfault_engine::cache::NodeError;
@@ -86,6 +87,15 @@ pub(crate) fn no_process(no: NoProcess) -> io::Error {
     match no {
         NoProcess::OtherLock(made) => other_lock(made),
         NoProcess::Closed(errno) => closed(errno),
+        NoProcess::OtherFaults(made) => invalid(match made {
+            Faults::Signals => "the faults of this process are served by signals already",
+            Faults::Threads => "the faults of this process are served by threads already",
+        }),
+        NoProcess::NoThread(errno) => {
+            let why = io::Error::from_raw_os_error(errno);
+            let message = format!("no thread can be started to serve faults: {why}");
+            io::Error::new(why.kind(), message)
+        }
     }
 }
 

@@ -58,7 +58,10 @@
 //!   next call of `map`, `advise` or `stats`, which gets in front of it; it is
 //!   passed on to from then on. Where a program insists, again and again, `map`
 //!   refuses. A handler that restores ours and raises the signal again, as
-//!   Python's `faulthandler`, does no harm.
+//!   Python's `faulthandler`, does no harm. With [`Faults::Threads`]
+//!   ([`Builder::faults`], `SOFTFAULT_FAULTS=threads`) nothing of this matters: no handler is
+//!   installed, and threads of the engine serve each fault while the touching thread sleeps,
+//!   for two switches of threads a fault. Failing touches raise SIGBUS still.
 //! - **Descriptors and a thread.** The first engine starts a thread that has a table of
 //!   descriptors of its own: what must stay open is open there, so `closefrom`, close
 //!   loops and `dup2` over our numbers lose nothing. libc does not know of it. Where it
@@ -125,6 +128,7 @@ mod environment;
 mod error;
 mod exit_stats;
 mod fault_in;
+mod faults;
 mod files;
 mod fork;
 mod frames;
@@ -149,6 +153,7 @@ pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
+pub use faults::Faults;
 pub use huge::{
     HugeBacking, HugeMap, HugeMapOptions, HugeMapStats, HugeMemory, HugeMemoryBuilder, HugeSize,
     HugeStats,

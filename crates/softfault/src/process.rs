@@ -1,7 +1,8 @@
 //! What a process has one of: an address space of ours, its page tables, the
-//! SIGBUS handler.
+//! SIGBUS handler or the threads that serve faults instead.
 
 use crate::HugeStats;
+use crate::faults::{Faults, Pool};
 use crate::fork::{self, Born};
 use crate::signal;
 use crate::uffd::UffdMmu;
@@ -18,6 +19,8 @@ pub struct Process {
     space: Arc<AddressSpace>,
     mmu: Arc<UffdMmu>,
     clock: Arc<Monotonic>,
+    /// Who serves faults, with [`Faults::Threads`].
+    threads: Option<Pool>,
     /// Touches that ended in a SIGBUS of our making.
     failed_touches: AtomicU64,
 }
@@ -56,37 +59,54 @@ pub enum NoProcess {
     /// It was made for an engine with this other kind of VMA lock: the process
     /// has one address space, and that one kind.
     OtherLock(VmaLockKind),
+    /// It was made for an engine whose faults arrive this other way.
+    OtherFaults(Faults),
+    /// No thread can be started to serve faults, with this errno.
+    NoThread(i32),
 }
 
-/// Makes the process's part at the first call, with VMA locks of this kind.
-pub fn get_or_make(kind: VmaLockKind) -> Result<&'static Process, NoProcess> {
+/// Makes the process's part at the first call, with VMA locks of this kind and faults that
+/// arrive this way.
+pub fn get_or_make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
     // Before there is anything that a child must not have: who forks meanwhile waits.
     fork::watch();
     let _making = making();
     if let Some(process) = get() {
         let made = process.space.mmap_lock().kind();
-        let same = made == kind;
-        return same.then_some(process).ok_or(NoProcess::OtherLock(made));
+        if made != kind {
+            return Err(NoProcess::OtherLock(made));
+        }
+        let same = process.faults() == faults;
+        let other = NoProcess::OtherFaults(process.faults());
+        return same.then_some(process).ok_or(other);
     }
-    let process = make(kind).map_err(NoProcess::Closed)?;
+    let process = make(kind, faults)?;
     // Before there is a window to fault in.
-    signal::install();
+    if faults == Faults::Signals {
+        signal::install();
+    }
     set(Some(process));
     Ok(process)
 }
 
-/// A part of a process's own, that nobody knows yet. The error is an errno.
-pub fn make(kind: VmaLockKind) -> Result<&'static Process, i32> {
-    let mmu = Arc::new(UffdMmu::new()?);
+/// A part of a process's own, that nobody knows yet but the threads that serve its faults.
+pub fn make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
+    let mmu = Arc::new(UffdMmu::new(faults).map_err(NoProcess::Closed)?);
     let clock = Arc::new(Monotonic);
     let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
-    let space = space.map_err(|_| libc::ENOMEM)?;
-    Ok(Box::leak(Box::new(Process {
+    let space = space.map_err(|_| NoProcess::Closed(libc::ENOMEM))?;
+    let process: &'static Process = Box::leak(Box::new(Process {
         space: Arc::new(space),
         mmu,
         clock,
+        threads: (faults == Faults::Threads).then(Pool::new),
         failed_touches: AtomicU64::new(0),
-    })))
+    }));
+    if let Some(threads) = &process.threads {
+        let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
+        (threads.start(process)).map_err(|error| NoProcess::NoThread(errno(error)))?;
+    }
+    Ok(process)
 }
 
 /// The clock of those who have no part in the process.
@@ -103,6 +123,14 @@ impl Process {
     /// The page tables.
     pub fn mmu(&self) -> &Arc<UffdMmu> {
         &self.mmu
+    }
+
+    /// How faults arrive.
+    pub fn faults(&self) -> Faults {
+        match self.threads {
+            None => Faults::Signals,
+            Some(_) => Faults::Threads,
+        }
     }
 
     /// The page tables, for a node.

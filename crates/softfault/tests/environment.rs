@@ -16,7 +16,12 @@ const FILE: usize = 64 * PAGE;
 /// Runs `test` again with these variables, and no others of ours.
 fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
     let mut command = command(test, name);
-    for ours in ["SOFTFAULT_MEMORY", "SOFTFAULT_SWAP", "SOFTFAULT_STATS"] {
+    for ours in [
+        "SOFTFAULT_MEMORY",
+        "SOFTFAULT_SWAP",
+        "SOFTFAULT_STATS",
+        "SOFTFAULT_FAULTS",
+    ] {
         command.env_remove(ours);
     }
     let output = command.envs(variables.iter().copied()).output().unwrap();

@@ -47,7 +47,8 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
     let kind = space.process.space().mmap_lock().kind();
     let process = match memory.is_empty() {
         true => None,
-        false => process::make(kind).ok(),
+        // Threads that serve faults are the child's own.
+        false => process::make(kind, space.process.faults()).ok(),
     };
     let Some(process) = process else {
         for memory in memory {

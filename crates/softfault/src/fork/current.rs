@@ -65,7 +65,8 @@ impl Inner {
         }
         let _masked = signal::masked();
         let kind = self.options.policies_ref().vma_lock;
-        let process = process::get_or_make(kind).map_err(error::no_process)?;
+        let faults = self.options.resolved_faults();
+        let process = process::get_or_make(kind, faults).map_err(error::no_process)?;
         let _making = process::making();
         self.begin_in_child(process)?;
         Ok(self.managed())

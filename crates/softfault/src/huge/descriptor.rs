@@ -5,6 +5,7 @@
 //! that the child has not ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
 //! its number that it is another process.
 
+use crate::Faults;
 use crate::table::Working;
 use crate::uffd::{Offers, open, register};
 use core::ops::Range;
@@ -42,10 +43,11 @@ fn opened() -> Result<&'static Opened, c_int> {
         Some(opened) if opened.process == process => return Ok(opened),
         _ => {}
     }
-    let descriptor = open(Offers {
+    let offers = Offers {
         protect: false,
         moves: false,
-    })?;
+    };
+    let descriptor = open(offers, Faults::Signals)?;
     let fresh = Box::into_raw(Box::new(Opened {
         process,
         descriptor,

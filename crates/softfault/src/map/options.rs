@@ -1,6 +1,7 @@
 //! memmap2's `MmapOptions`: what to map, and how.
 
 use super::{Kind, Mmap};
+use crate::Faults;
 use crate::engine::{Inner, Managed};
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
@@ -172,8 +173,11 @@ impl MmapOptions {
     }
 }
 
-/// A fault in this thread must reach our handler.
+/// A fault in this thread must reach our handler, if it is to.
 pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
+    if engine.inner.options.resolved_faults() == Faults::Threads {
+        return Ok(());
+    }
     check_handlers(engine.inner.options.trust_handlers, masked)
 }
 

@@ -25,6 +25,13 @@ pub(super) fn all() -> sigset_t {
     }
 }
 
+/// Masks all signals in this thread for ever: all that are sent to the process are for the program's
+/// threads.
+pub fn mask_all() {
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all(), core::ptr::null_mut()) };
+}
+
 /// Signals are masked in this thread while this lives, and nobody cancels it.
 pub struct Masked {
     before: sigset_t,

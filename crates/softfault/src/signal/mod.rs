@@ -23,4 +23,4 @@ mod raised;
 pub(crate) use access::is_write;
 pub use file_size::without_file_size_signal;
 pub use handler::{Installed, get_in_front, install, state, trust};
-pub use mask::{Masked, masked};
+pub use mask::{Masked, mask_all, masked};

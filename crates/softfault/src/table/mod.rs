@@ -55,6 +55,13 @@ pub(crate) fn want_several() {
     }
 }
 
+/// Lets the servers have the rights of the calling thread, as if it had opened something.
+pub(crate) fn take_credentials() {
+    if let Ok(table) = server::Table::start() {
+        table.take_credentials();
+    }
+}
+
 /// Why this process has no table, if it has none: an errno. Starts it.
 pub(crate) fn refused() -> Option<i32> {
     server::Table::start().err()

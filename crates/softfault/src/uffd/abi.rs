@@ -2,6 +2,7 @@
 //! `uapi/linux/userfaultfd.h` gives them. Written out because the crates that
 //! wrap them allocate, or need a C compiler; these are called in a handler.
 
+use crate::Faults;
 use crate::table::Working;
 use core::ops::Range;
 use libc::c_int;
@@ -15,9 +16,17 @@ const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
 const UFFD_FEATURE_SIGBUS: u64 = 1 << 7;
 /// There is UFFDIO_MOVE. (Linux 6.8)
 const UFFD_FEATURE_MOVE: u64 = 1 << 16;
+/// A message says which thread sleeps. (Linux 4.14)
+const UFFD_FEATURE_THREAD_ID: u64 = 1 << 8;
+/// It says the address, and not only the page. (Linux 5.18)
+const UFFD_FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+const UFFD_EVENT_PAGEFAULT: u8 = 0x12;
+const UFFD_PAGEFAULT_FLAG_WRITE: u64 = 1 << 0;
+const UFFD_PAGEFAULT_FLAG_WP: u64 = 1 << 1;
 const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
-/// Nobody waits on a SIGBUS-mode fault, so nobody has to be woken.
+/// Nobody is woken: in SIGBUS mode nobody sleeps, else who sleeps is woken once all is done
+/// ([`wake`]).
 const DONTWAKE: u64 = 1;
 const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
@@ -30,6 +39,9 @@ const UFFDIO_COPY: u64 = read_write(0x03, size_of::<Copy>());
 const UFFDIO_ZEROPAGE: u64 = read_write(0x04, size_of::<ZeroPage>());
 const UFFDIO_MOVE: u64 = read_write(0x05, size_of::<Move>());
 const UFFDIO_WRITEPROTECT: u64 = read_write(0x06, size_of::<WriteProtect>());
+
+/// `_IOR(0xAA, 0x02, struct uffdio_range)`.
+const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<Wake>() as u64) << 16 | 0xAA << 8 | 0x02;
 
 /// `_IOWR(0xAA, number, size)`.
 const fn read_write(number: u64, size: usize) -> u64 {
@@ -84,6 +96,35 @@ struct WriteProtect {
     mode: u64,
 }
 
+#[repr(C)]
+struct Wake {
+    start: u64,
+    len: u64,
+}
+
+/// `struct uffd_msg`, of a page fault.
+#[repr(C)]
+#[derive(Default)]
+struct RawMessage {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    padding: u32,
+}
+
+/// A thread that sleeps until its fault is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// What it touches; before Linux 5.18 the page.
+    pub addr: usize,
+    /// The touch is a write.
+    pub write: bool,
+    /// The kernel's number of it.
+    pub thread: u32,
+}
+
 /// What the kernel has besides missing faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offers {
@@ -114,15 +155,22 @@ pub fn ask() -> Result<Offers, c_int> {
     })
 }
 
-/// A userfaultfd in SIGBUS mode, or the errno. It is for what `offers` says,
+/// A userfaultfd whose faults arrive this way, or the errno. It is for what `offers` says,
 /// which is no more than the kernel has.
-pub fn open(offers: Offers) -> Result<Working, c_int> {
+pub fn open(offers: Offers, faults: Faults) -> Result<Working, c_int> {
     let protect = match offers.protect {
         true => UFFD_FEATURE_PAGEFAULT_FLAG_WP,
         false => 0,
     };
-    let (fd, _) = with_features(UFFD_FEATURE_SIGBUS | protect)?;
-    Ok(fd)
+    let opened = match faults {
+        Faults::Signals => with_features(UFFD_FEATURE_SIGBUS | protect),
+        Faults::Threads => {
+            let least = UFFD_FEATURE_THREAD_ID | protect;
+            let exact = with_features(least | UFFD_FEATURE_EXACT_ADDRESS);
+            exact.or_else(|_| with_features(least))
+        }
+    };
+    opened.map(|(fd, _)| fd)
 }
 
 /// A userfaultfd with these features, and all that there are.
@@ -288,4 +336,66 @@ fn write_protect(fd: &Working, range: &Range<usize>, mode: u64) -> Result<(), c_
             done => return done.map(drop),
         }
     }
+}
+
+/// The next message; `None` if there is none now.
+///
+/// The number is looked at before: by another file at it, something of the program's would
+/// be read.
+pub fn read(fd: &Working) -> Option<Message> {
+    let mut raw = RawMessage::default();
+    let bytes = size_of::<RawMessage>();
+    let args = [(&raw mut raw) as usize, bytes, 0, 0, 0];
+    // SAFETY: fills the structure.
+    let read = unsafe { fd.call_known(libc::SYS_read, args) };
+    let is_fault = read == Ok(bytes) && raw.event == UFFD_EVENT_PAGEFAULT;
+    is_fault.then_some(Message {
+        addr: raw.address as usize,
+        write: raw.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP) != 0,
+        thread: raw.thread,
+    })
+}
+
+/// The longest sleep for messages, in milliseconds: the number may become another file's, which has
+/// nothing to say, between the look at it and the sleep.
+const LONGEST_SLEEP: c_int = 1000;
+/// The shortest and the longest sleep where no number is to be had, in microseconds.
+const WITHOUT_NUMBER: [u32; 2] = [50, 1000];
+
+/// Sleeps until there may be a message, for the `again`th time since the last.
+pub fn wait(fd: &Working, again: u32) {
+    let Some(fd) = fd.here() else {
+        let [shortest, longest] = WITHOUT_NUMBER;
+        // SAFETY: sleeps.
+        unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
+        return;
+    };
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure. Whatever it answers, the next step is to read.
+    unsafe { libc::poll(&mut poll, 1, LONGEST_SLEEP) };
+}
+
+/// UFFDIO_WAKE: lets threads that sleep in a fault of the range touch again. By this userfaultfd
+/// and no other.
+pub fn wake(fd: &Working, range: &Range<usize>) {
+    let mut wake = Wake {
+        start: range.start as u64,
+        len: range.len() as u64,
+    };
+    let args = [UFFDIO_WAKE as usize, (&raw mut wake) as usize, 0, 0, 0];
+    loop {
+        // SAFETY: the structure is the one that this ioctl takes; no bytes change.
+        match unsafe { fd.call_known(libc::SYS_ioctl, args) } {
+            Err(libc::EAGAIN) => {}
+            Ok(_) => return,
+            // The number has become another file's in that moment.
+            Err(_) => break,
+        }
+    }
+    // SAFETY: as above.
+    let _ = unsafe { fd.call_guarded(libc::SYS_ioctl, args) };
 }

@@ -1,10 +1,11 @@
 //! [`Mmu`] over userfaultfd.
 
-use super::abi::{self, Offers, Progress};
+use super::abi::{self, Message, Offers, Progress};
 use super::pagemap::Pagemap;
 use super::released::Released;
 use super::spare::Spare;
 use super::zap::Zap;
+use crate::Faults;
 use crate::table::Working;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +37,8 @@ pub type Windows = BTreeMap<usize, (usize, Protection)>;
 pub struct UffdMmu {
     /// Immutable.
     offers: Offers,
+    /// Immutable.
+    faults: Faults,
     /// Opened one after the other, kept until exit or fork. A fault only looks.
     pub(super) descriptors: [OnceLock<Working>; DESCRIPTORS],
     /// Windows made so far; picks the descriptor.
@@ -52,16 +55,18 @@ pub struct UffdMmu {
 
 impl UffdMmu {
     /// The page tables, or the errno with which the kernel refuses them.
-    pub fn new() -> Result<Self, c_int> {
+    pub fn new(faults: Faults) -> Result<Self, c_int> {
         let mut offers = abi::ask()?;
-        offers.protect &= KNOWS_WRITES;
-        Self::with(offers, Pagemap::new())
+        // A message says it.
+        offers.protect &= KNOWS_WRITES || faults == Faults::Threads;
+        Self::with(offers, faults, Pagemap::new())
     }
 
     /// The page tables of a kernel that has no more than this.
-    pub(super) fn with(offers: Offers, pagemap: Pagemap) -> Result<Self, c_int> {
+    pub(super) fn with(offers: Offers, faults: Faults, pagemap: Pagemap) -> Result<Self, c_int> {
         let mmu = Self {
             offers,
+            faults,
             descriptors: [const { OnceLock::new() }; DESCRIPTORS],
             made: AtomicUsize::new(0),
             windows: Mutex::new(BTreeMap::new()),
@@ -85,7 +90,7 @@ impl UffdMmu {
         if let Some(fd) = slot.get() {
             return Ok(fd);
         }
-        let fresh = abi::open(self.offers)?;
+        let fresh = abi::open(self.offers, self.faults)?;
         Ok(slot.get_or_init(|| fresh))
     }
 
@@ -113,7 +118,15 @@ impl UffdMmu {
 
     /// A descriptor for a new window, and its number.
     fn pick(&self) -> Result<(&Working, u32), MmuError> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS;
+        let number = match self.faults {
+            Faults::Signals => self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS,
+            // All messages come from one. Nothing is opened: the table is to have the program's
+            // rights all the same.
+            Faults::Threads => {
+                crate::table::take_credentials();
+                0
+            }
+        };
         // Where descriptors have run out, the first one serves all.
         match self.descriptor(number) {
             Ok(fd) => Ok((fd, number as u32)),
@@ -167,6 +180,25 @@ impl UffdMmu {
     /// that a stray pointer does not loop.
     pub fn was_released(&self, addr: usize) -> bool {
         self.released.contains(addr)
+    }
+
+    /// Sleeps until a thread sleeps in a fault. For one thread at a time, with
+    /// [`Faults::Threads`].
+    pub fn next_message(&self) -> Message {
+        let mut again = 0;
+        loop {
+            if let Some(message) = abi::read(self.first()) {
+                return message;
+            }
+            abi::wait(self.first(), again);
+            again = again.saturating_add(1);
+        }
+    }
+
+    /// Lets threads that sleep in a fault of this page touch it again.
+    pub fn wake(&self, addr: usize) {
+        let page = addr & !(PAGE_SIZE - 1);
+        abi::wake(self.first(), &(page..page + PAGE_SIZE));
     }
 }
 

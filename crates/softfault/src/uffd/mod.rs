@@ -1,14 +1,16 @@
-//! The real page tables, through userfaultfd(2) in SIGBUS mode.
+//! The real page tables, through userfaultfd(2).
 //!
 //! A window is private anonymous memory, readable, registered for missing
 //! faults: a touch of a missing page raises SIGBUS in the touching thread,
-//! whose handler copies the page in. No other thread takes part.
+//! whose handler copies the page in. No other thread takes part. With
+//! [`Faults::Threads`](crate::Faults::Threads) the touching thread sleeps instead, and a
+//! message says so.
 //!
 //! A window that may be written to is registered for writes to protected pages
 //! as well, where the kernel has that: such a write raises SIGBUS too.
 //!
 //! Windows are spread over a few userfaultfds, since each has a lock of its
-//! own in the kernel, and file descriptors are few. They are open in a table of
+//! own in the kernel, and file descriptors are few; where messages are read, they are on one. They are open in a table of
 //! their own ([`table`](crate::table)): the last close of one would unregister its
 //! windows, and the kernel would fill missing pages with zeros.
 
@@ -26,7 +28,7 @@ mod spare;
 mod tests;
 mod zap;
 
-pub use abi::{Offers, errno, open, register, set_errno};
+pub use abi::{Message, Offers, errno, open, register, set_errno};
 pub use fork::{Lists, close_window};
 pub use mmu::UffdMmu;
 pub use present::is_missing;

@@ -68,7 +68,7 @@ fn a_child_adopts_what_it_inherits() {
     let windows = mmu.fork_prepare();
     forked(|| {
         mmu.fork_child(&windows, |start| start == window.addr);
-        let Ok(own) = UffdMmu::new() else {
+        let Ok(own) = UffdMmu::new(crate::Faults::Signals) else {
             return 1;
         };
         let mmu = childs.get_or_init(|| own);

@@ -11,6 +11,7 @@ mod zeros;
 use super::UffdMmu;
 use super::abi::{self, Offers};
 use super::pagemap::Pagemap;
+use crate::Faults;
 use core::sync::atomic::{AtomicU64, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -18,7 +19,7 @@ use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation};
 
 /// What the kernel of the machine has.
 fn real() -> UffdMmu {
-    UffdMmu::new().unwrap()
+    UffdMmu::new(Faults::Signals).unwrap()
 }
 
 /// Page tables as an older kernel gives them.
@@ -29,7 +30,7 @@ fn without(less: impl FnOnce(&mut Offers), scan: bool) -> UffdMmu {
         true => Pagemap::new(),
         false => Pagemap::none(),
     };
-    UffdMmu::with(offers, pagemap).unwrap()
+    UffdMmu::with(offers, Faults::Signals, pagemap).unwrap()
 }
 
 fn reserve(mmu: &UffdMmu, pages: usize) -> Reservation {

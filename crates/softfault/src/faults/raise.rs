@@ -1,0 +1,125 @@
+//! A SIGBUS in a thread whose touch has failed, as the kernel would have it.
+
+use core::mem::MaybeUninit;
+use libc::{c_int, c_long};
+use std::io::Write;
+
+/// What the kernel takes and hands on; `libc::siginfo_t` hides its fields.
+#[repr(C)]
+struct Info {
+    signal: c_int,
+    errno: c_int,
+    code: c_int,
+    padding: c_int,
+    addr: usize,
+    rest: [u8; 104],
+}
+
+const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+
+/// The same memory, of `kcmp(2)`.
+const KCMP_VM: c_int = 1;
+
+/// The kernel's number of the calling thread.
+pub(super) fn this_thread() -> u32 {
+    // SAFETY: only asks.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Raises SIGBUS in a thread that sleeps in its touch of `addr`, or did so a moment ago. It ends the process
+/// where the thread blocks the signal or the process ignores it, as a fault's does.
+pub(super) fn raise(thread: u32, addr: usize) {
+    let process = std::process::id();
+    if queue(process, thread, addr) {
+        return;
+    }
+    // A child that shares our memory (vfork), or a thread that has ended.
+    // SAFETY: only asks.
+    let shares = unsafe { libc::syscall(libc::SYS_kcmp, process, thread, KCMP_VM, 0, 0) == 0 };
+    if shares {
+        let sent = send(thread, thread, addr);
+        if sent != 0 || blocks(thread) {
+            // SAFETY: a child of ours, which can neither go on nor be told.
+            unsafe { libc::kill(thread as libc::pid_t, libc::SIGKILL) };
+        }
+    }
+}
+
+/// Raises it in a thread of this process; `false` if there is no such thread.
+fn queue(process: u32, thread: u32, addr: usize) -> bool {
+    // SAFETY: sends nothing.
+    let there = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) == 0 };
+    if !there {
+        return false;
+    }
+    if is_ignored() || blocks(thread) {
+        end_process();
+    }
+    send(process, thread, addr) == 0
+}
+
+fn send(process: u32, thread: u32, addr: usize) -> c_long {
+    let mut info = Info {
+        signal: libc::SIGBUS,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        addr,
+        rest: [0; 104],
+    };
+    let (call, info) = (libc::SYS_rt_tgsigqueueinfo, &raw mut info);
+    // SAFETY: the structure is what the call takes.
+    unsafe { libc::syscall(call, process, thread, libc::SIGBUS, info) }
+}
+
+fn is_ignored() -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks; a sigaction of zeros is valid, and the call fills it.
+    let now = unsafe {
+        libc::sigaction(libc::SIGBUS, core::ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.sa_sigaction == libc::SIG_IGN
+}
+
+/// True if the thread blocks SIGBUS; false where `/proc` does not say.
+fn blocks(thread: u32) -> bool {
+    let mut text = [0_u8; 4096];
+    let mut path = [0_u8; 32];
+    // No heap: that may be in a map of ours.
+    let fits = write!(&mut path[..31], "/proc/{thread}/status");
+    if fits.is_err() {
+        return false;
+    }
+    // Bare calls: the program may close a number that it does not know, and whose owner would mind.
+    // SAFETY: a path that ends in zero, and room for what is read.
+    let bytes = unsafe {
+        let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return false;
+        }
+        let bytes = libc::read(fd, text.as_mut_ptr().cast(), text.len());
+        libc::close(fd);
+        bytes
+    };
+    let text = text.get(..usize::try_from(bytes).unwrap_or(0));
+    let text = text.and_then(|text| core::str::from_utf8(text).ok());
+    let blocked = text.and_then(|text| text.lines().find_map(|line| line.strip_prefix("SigBlk:")));
+    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
+}
+
+/// Ends the process by SIGBUS, whatever the program has to say to it.
+pub(super) fn end_process() -> ! {
+    // SAFETY: restores the default and raises the signal, which this thread does not block then.
+    unsafe {
+        let mut signals = MaybeUninit::uninit();
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGBUS);
+        loop {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, signals.as_ptr(), core::ptr::null_mut());
+            libc::raise(libc::SIGBUS);
+        }
+    }
+}
