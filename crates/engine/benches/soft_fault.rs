@@ -224,7 +224,6 @@ fn charge(pages: usize, charges: &mut Times) {
             window.zapped(&table, &budget);
         }
     }
-    window.uncharge_table(&budget);
 }
 
 fn frames(pages: usize) {

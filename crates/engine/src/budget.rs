@@ -11,6 +11,13 @@
 //! them writes the same line; but only while an eighth of the budget is free and
 //! nobody waits. A charge that does not fit takes all stocks back first, so
 //! whether it fits at last has nothing to do with them.
+//!
+//! **What stays leaves a floor.** Pages of files can be evicted at any time. All other
+//! charges stay until somebody lets go who may never do so: tables of maps, words and
+//! pages of private memory, pins. These are charged with a reserve of [`FLOOR`] pages, so
+//! that all of them together never take the last [`FLOOR`] pages of any budget: what is
+//! there then is free, or a page of a file. That is why no fault on a file waits for
+//! ever. What maps hold without a touch ([`Budget::hold`]) leaves more, an eighth.
 
 use crate::lock::Mutex;
 use sync::Arc;
@@ -19,6 +26,10 @@ use sync::wait::WaitWord;
 
 mod stock;
 use stock::{SMALL, Stocks};
+
+/// Pages that charges which reclaim cannot take back leave to those that it can: several
+/// times what a fault takes.
+pub const FLOOR: u64 = 64;
 
 /// A thread that is about to wait for memory.
 pub struct Subscription<'a> {
@@ -52,6 +63,9 @@ pub struct Budget {
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
+    /// Pages that maps and nodes hold, touched or not: a part of what is charged, or is
+    /// about to be.
+    held: AtomicU64,
     /// Raised by one when pages come back and somebody waits for that. Used in
     /// an outermost budget only, as `waiters` is.
     released: WaitWord,
@@ -109,6 +123,7 @@ impl Budget {
             limit: AtomicU64::new(pages),
             stocks: Stocks::new(),
             hot: Hot::default(),
+            held: AtomicU64::new(0),
             released: WaitWord::new(0),
             members: Mutex::new(Vec::new()),
             parent,
@@ -132,9 +147,59 @@ impl Budget {
         }
     }
 
+    /// Counts `pages` as held, here and in every ancestor, if an eighth of each is left
+    /// then. They are to be charged, with [`FLOOR`] as the reserve.
+    pub fn hold(&self, pages: u64) -> bool {
+        let most = self.most_held();
+        let add = |held: u64| held.checked_add(pages).filter(|&held| held <= most);
+        // Relaxed: a bound, not a hand-over.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.held.fetch_update(set, fetch, add).is_err() {
+            return false;
+        }
+        match &self.parent {
+            Some(parent) if !parent.hold(pages) => {
+                self.held.fetch_sub(pages, Ordering::Relaxed);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes back what [`hold`](Self::hold) counted. Uncharges nothing.
+    pub fn let_go(&self, pages: u64) {
+        let before = self.held.fetch_sub(pages, Ordering::Relaxed);
+        assert!(before >= pages, "budget: more let go than held");
+        if let Some(parent) = &self.parent {
+            parent.let_go(pages);
+        }
+    }
+
+    /// The most pages that may be held.
+    pub fn most_held(&self) -> u64 {
+        let limit = self.limit();
+        limit - limit / 8
+    }
+
+    /// Pages that are held.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Pages that could still be held, here and in every ancestor.
+    pub fn may_hold(&self) -> u64 {
+        let here = self.most_held().saturating_sub(self.held());
+        let parents = self
+            .parent
+            .as_ref()
+            .map_or(u64::MAX, |parent| parent.may_hold());
+        here.min(parents)
+    }
+
     #[inline]
     fn charge_here(&self, pages: u64, reserve: u64) -> bool {
-        if pages <= SMALL && reserve == 0 && (self.stocks.take(pages) || self.restock(pages)) {
+        // What is in stock left the floor when it was charged.
+        if pages <= SMALL && reserve <= FLOOR && (self.stocks.take(pages) || self.restock(pages)) {
             return true;
         }
         self.charge_exactly(pages, reserve)

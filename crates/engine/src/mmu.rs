@@ -82,6 +82,10 @@ pub trait Mmu: Send + Sync {
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
 
+    /// A part of a reservation that is still held was given back: a touch from before
+    /// may arrive now.
+    fn part_released(&self, _part: &Range<usize>) {}
+
     /// Maps a copy `of` these bytes at a place, for `access`. Pages that are
     /// already there are left as they are. On success the whole run is present.
     ///

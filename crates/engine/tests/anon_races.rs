@@ -6,6 +6,7 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::cache::MapError;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection};
 use softfault_engine::mmu::Core;
@@ -24,13 +25,18 @@ fn range(pages: Range<usize>) -> Range<usize> {
 }
 
 fn map(rig: &Rig, pages: Range<usize>) {
-    let anon = Anonymous::new(rig.node.clone(), pages.len() * PAGE_SIZE);
+    try_map(rig, pages).unwrap();
+}
+
+fn try_map(rig: &Rig, pages: Range<usize>) -> Result<(), MapError> {
+    let anon = Anonymous::new(rig.node.clone(), pages.len() * PAGE_SIZE)?;
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon.unwrap()),
+        backing: Backing::Anonymous(anon),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };
     rig.space.mmap(range(pages), attributes).unwrap();
+    Ok(())
 }
 
 fn error(stopped: Stopped) -> FaultError {
@@ -377,7 +383,11 @@ fn a_full_budget_is_an_error_and_no_deadlock_with(rig: Rig) {
                 let mut core = core(rig);
                 let pages = thread * 5000..thread * 5000 + PAGES;
                 for round in 1..12 {
-                    map(rig, pages.clone());
+                    if let Err(error) = try_map(rig, pages.clone()) {
+                        assert!(matches!(error, MapError::Budget(_)), "{error:?}");
+                        failed.fetch_add(1, SeqCst);
+                        continue;
+                    }
                     for page in pages.clone() {
                         let space = &rig.space;
                         match store(&mut core, space, addr(page), round) {

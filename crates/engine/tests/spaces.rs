@@ -6,6 +6,7 @@
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::budget::FLOOR;
 use softfault_engine::fault::{self, NeverInterrupted};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_oracle::{Draw, Random, Reads, Rig, Stage, TestSwap, play_spaces, together};
@@ -100,7 +101,7 @@ fn count(seed: u64) {
     let mapped = rig.space.mmap(START..START + PAGES * PAGE_SIZE, attributes);
     mapped.unwrap();
     let budget = rig.node.budget.clone();
-    let taken = budget.free() - [60, 100, 150][seed as usize % 3];
+    let taken = budget.free() - FLOOR - [60, 100, 150][seed as usize % 3];
     assert!(budget.try_charge(taken, 0));
 
     let writing = AtomicUsize::new(WRITERS);

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::window::{Enter, Window};
+use softfault_engine::cache::window::{Enter, Spans, Window};
 use softfault_engine::mmu::{Reservation, TABLE_SPAN};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ proptest! {
     #[test]
     fn residents_and_tables_are_counted(
         pages in 1..SPAN_PAGES * 5,
-        limit in 3..12u64,
+        limit in 1..9u64,
         ops in proptest::collection::vec(any_op(), 1..200),
     ) {
         let window = window(pages);
@@ -53,8 +53,6 @@ proptest! {
         let mut residents: BTreeMap<usize, usize> = BTreeMap::new();
         let mut zapping: Vec<std::ops::Range<usize>> = Vec::new();
         let mut inside: Vec<(usize, usize)> = Vec::new();
-        // What comes with the first residents of all.
-        let mut fixed = None;
         for op in ops {
             match op {
                 Op::Enter { page, pages: count } => {
@@ -72,17 +70,13 @@ proptest! {
                     match window.enter(addr, count, &budget, 0) {
                         Enter::Zapping => prop_assert!(busy),
                         Enter::NoMemory => {
-                            prop_assert!(!busy && (have == 0 || fixed.is_none()));
-                            prop_assert!(budget.charged() + 3 >= limit);
+                            prop_assert!(!busy && have == 0);
+                            prop_assert_eq!(budget.charged(), limit);
                         }
                         Enter::Entered => {
                             prop_assert!(!busy);
                             let table = u64::from(have == 0);
-                            let extra = budget.charged() - before - table;
-                            match fixed {
-                                None => fixed = Some(extra),
-                                Some(_) => prop_assert_eq!(extra, 0),
-                            }
+                            prop_assert_eq!(budget.charged() - before, table);
                             *residents.entry(range).or_default() += count;
                             inside.push((addr, count));
                         }
@@ -111,9 +105,7 @@ proptest! {
                 _ => {}
             }
             let tables = residents.values().filter(|pages| **pages > 0).count() + zapping.len();
-            if let Some(fixed) = fixed {
-                prop_assert_eq!(budget.charged(), fixed + tables as u64);
-            }
+            prop_assert_eq!(budget.charged(), tables as u64);
             prop_assert!(budget.peak() <= limit);
         }
         for (addr, count) in inside {
@@ -122,7 +114,6 @@ proptest! {
         for range in zapping {
             window.zapped(&range, &budget);
         }
-        window.uncharge_table(&budget);
         prop_assert_eq!(budget.charged(), 0);
     }
 }
@@ -176,7 +167,108 @@ fn nobody_is_inside_while_a_range_is_zapped() {
         }
     });
     assert!(zaps.into_inner() > 0);
-    window.uncharge_table(&budget);
+    assert_eq!(budget.charged(), 0);
+}
+
+/// A window whose words take several pages: each is paid for while one of its ranges
+/// is in use.
+#[test]
+fn pages_of_words_come_and_go() {
+    const RANGES: usize = 4000;
+    let window = window(RANGES * SPAN_PAGES);
+    let start = window.reservation().addr;
+    let budget = Budget::new(64);
+    assert_eq!(window.table_pages(), 8, "a page table for each GiB");
+    // By page of words: 1,023 ranges.
+    let page = |range: usize| range / 1023;
+    let mut inside: Vec<usize> = Vec::new();
+    for round in 0..3 * RANGES {
+        let range = round * 1_201 % RANGES;
+        let addr = start + range * TABLE_SPAN;
+        assert_eq!(window.enter(addr, 3, &budget, 0), Enter::Entered);
+        inside.push(range);
+        if inside.len() > round % 17 {
+            let range = inside.remove(round % inside.len());
+            let addr = start + range * TABLE_SPAN;
+            if let Some(zap) = window.leave(addr, 3) {
+                window.zapped(&zap, &budget);
+            }
+        }
+        let count = |key: &dyn Fn(usize) -> usize| {
+            let mut keys: Vec<_> = inside.iter().map(|&range| key(range)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.len() as u64
+        };
+        let expected = count(&|range| range) + count(&page);
+        assert_eq!(budget.charged(), expected, "round {round}");
+        for &range in &inside {
+            assert!(window.residents(start + range * TABLE_SPAN) > 0);
+        }
+    }
+    for range in inside {
+        if let Some(zap) = window.leave(start + range * TABLE_SPAN, 3) {
+            window.zapped(&zap, &budget);
+        }
+    }
+    assert_eq!(budget.charged(), 0);
+    let all = window.spans(window.reservation().range());
+    assert_eq!(
+        all.map(|span| window.residents(span.start)).sum::<usize>(),
+        0
+    );
+}
+
+/// Threads come and go in the only ranges of a page of words: it comes and goes too, and
+/// no count is lost with it.
+#[test]
+fn a_page_of_words_goes_while_others_come() {
+    let window = window(2000 * SPAN_PAGES);
+    let start = window.reservation().addr;
+    let budget = Budget::new(64);
+    thread::scope(|scope| {
+        for thread in 0..4usize {
+            let (window, budget) = (&window, &budget);
+            scope.spawn(move || {
+                let addr = start + thread * 300 * TABLE_SPAN;
+                for _ in 0..5_000 {
+                    while window.enter(addr, 2, budget, 0) != Enter::Entered {
+                        window.wait_zapped(addr, 1_000_000_000);
+                    }
+                    assert_eq!(window.residents(addr), 2);
+                    let zap = window.leave(addr, 2).expect("nobody else is there");
+                    window.zapped(&zap, budget);
+                }
+            });
+        }
+    });
+    assert_eq!(budget.charged(), 0);
+}
+
+/// Windows that are parts of one reservation are counted together.
+#[test]
+fn neighbours_share_a_page_table() {
+    let whole = window(SPAN_PAGES).reservation().clone();
+    let spans = Spans::new(&whole).unwrap();
+    let part = |from: usize| {
+        let part = Reservation {
+            addr: whole.addr + from * PAGE_SIZE,
+            bytes: 16 * PAGE_SIZE,
+            token: 0,
+        };
+        Window::part(part, spans.clone())
+    };
+    let (one, other) = (part(0), part(32));
+    let budget = Budget::new(8);
+    let addresses = [&one, &other].map(|window| window.reservation().addr);
+    assert_eq!(one.enter(addresses[0], 3, &budget, 0), Enter::Entered);
+    assert_eq!(other.enter(addresses[1], 2, &budget, 0), Enter::Entered);
+    assert_eq!(budget.charged(), 1);
+    assert_eq!(one.leave(addresses[0], 3), None);
+    let zap = other.leave(addresses[1], 2);
+    assert_eq!(zap, Some(whole.range()), "all of the page table");
+    assert_eq!(one.enter(addresses[0], 1, &budget, 0), Enter::Zapping);
+    other.zapped(&zap.unwrap(), &budget);
     assert_eq!(budget.charged(), 0);
 }
 

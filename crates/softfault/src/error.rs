@@ -3,7 +3,8 @@
 use crate::Faults;
 use crate::process::NoProcess;
 use core::fmt;
-use softfault_engine::cache::NodeError;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::cache::{MapError, NodeError};
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::policy::VmaLockKind;
@@ -117,6 +118,22 @@ pub(crate) fn mmu(error: MmuError) -> io::Error {
     }
 }
 
+/// A map that cannot be had, as an `io::Error`.
+pub(crate) fn map(error: MapError) -> io::Error {
+    match error {
+        MapError::Mmu(error) => mmu(error),
+        MapError::Budget(short) => {
+            let kib = |pages: u64| pages.saturating_mul(PAGE_SIZE as u64 >> 10);
+            let (needed, left, limit) = (kib(short.needed), kib(short.left), kib(short.limit));
+            no_memory(&format!(
+                "the map would hold {needed} KiB of the memory budget for its page tables, and \
+                 {left} KiB of {limit} KiB are left for maps: drop maps or pins, or give the \
+                 engine more (Builder::memory, Engine::set_memory, SOFTFAULT_MEMORY)"
+            ))
+        }
+    }
+}
+
 /// Mappings that cannot be changed, as an `io::Error`.
 pub(crate) fn mm(error: MmError) -> io::Error {
     let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
@@ -211,6 +228,9 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
         NodeError::NoMemory => io::Error::new(
             io::ErrorKind::OutOfMemory,
             "the enclosing budget, or the machine, has not that much memory",
+        ),
+        NodeError::Held => no_memory(
+            "maps, pins and private memory hold more than so small a budget leaves to faults",
         ),
     }
 }

@@ -1,6 +1,7 @@
 //! Memory by the page: plain allocations, here.
 
 use core::alloc::Layout;
+use core::cell::RefCell;
 use core::ptr::NonNull;
 
 const PAGE: usize = 4096;
@@ -37,4 +38,23 @@ pub unsafe fn open(_addr: NonNull<u8>, _bytes: usize) -> bool {
 pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller owns the whole allocation, made with this layout.
     unsafe { std::alloc::dealloc(addr.as_ptr(), layout(bytes)) };
+}
+
+thread_local! {
+    /// What a model does when pages are discarded. All its threads are one thread's.
+    static ON_DISCARD: RefCell<Box<dyn Fn()>> = RefCell::new(Box::new(|| ()));
+}
+
+/// From now on `each` is called for each [`discard`].
+pub fn on_discard(each: impl Fn() + 'static) {
+    ON_DISCARD.set(Box::new(each));
+}
+
+/// Would give the memory behind whole pages of a [`map`] back: here it stays, as it is.
+///
+/// # Safety
+/// The pages are within one map, and nobody writes to them meanwhile.
+pub unsafe fn discard(_addr: NonNull<u8>, _bytes: usize) -> bool {
+    ON_DISCARD.with_borrow(|each| each());
+    false
 }

@@ -48,3 +48,11 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller owns the whole allocation, made with this layout.
     unsafe { std::alloc::dealloc(addr.as_ptr(), layout(bytes)) };
 }
+
+/// Would give the memory behind whole pages of a [`map`] back: here it stays, as it is.
+///
+/// # Safety
+/// The pages are within one map, and nobody writes to them meanwhile.
+pub unsafe fn discard(_addr: NonNull<u8>, _bytes: usize) -> bool {
+    false
+}

@@ -43,3 +43,11 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
         unsafe { softfault_sync_std::pages::unmap(addr, bytes) };
     }
 }
+
+/// Would give the memory behind whole pages of a [`map`] back: here it stays, as it is.
+///
+/// # Safety
+/// The pages are within one map, and nobody writes to them meanwhile.
+pub unsafe fn discard(_addr: NonNull<u8>, _bytes: usize) -> bool {
+    false
+}

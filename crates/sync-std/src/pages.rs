@@ -141,6 +141,16 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
 }
 
+/// Gives the memory behind whole pages of a [`map`] back: they are zeros that cost
+/// nothing until touched. False where it stays, as it is (locked pages, say).
+///
+/// # Safety
+/// The pages are within one map, and nobody writes to them meanwhile.
+pub unsafe fn discard(addr: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the caller owns the pages.
+    unsafe { libc::madvise(addr.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

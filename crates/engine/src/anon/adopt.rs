@@ -35,7 +35,7 @@ impl Anonymous {
     ) -> Result<Arc<Self>, ForkError> {
         let pages: Arc<Pages> = parent.pages.clone();
         let anon = Self::over(node, reservation, pages, origin, on_truncate);
-        let anon = anon.map_err(ForkError::Mmu)?;
+        let anon = anon?;
         if !anon.node.budget.try_charge(anon.pages.paid_pages(), 0) {
             return Err(ForkError::Budget);
         }

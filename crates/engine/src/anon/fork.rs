@@ -1,6 +1,8 @@
 //! A second window that shows the same pages, copied when either is written.
 
 use super::Anonymous;
+use crate::budget::FLOOR;
+use crate::cache::MapError;
 use crate::cache::window::Enter;
 use crate::mm::MmError;
 use crate::mmu::{MmuError, TABLE_SPAN};
@@ -20,6 +22,15 @@ pub enum ForkError {
     Mmu(MmuError),
     /// The machine has no VMA or tree node left.
     Mappings,
+}
+
+impl From<MapError> for ForkError {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::Mmu(error) => Self::Mmu(error),
+            MapError::Budget(_) => Self::Budget,
+        }
+    }
 }
 
 impl From<MmError> for ForkError {
@@ -53,7 +64,7 @@ impl Anonymous {
         let bytes = self.addresses().len();
         let on_truncate = (self.cache.as_ref()).map(|cache| cache.on_truncate);
         let child = Self::make(node.clone(), bytes, origin, on_truncate.unwrap_or_default());
-        let child = child.map_err(ForkError::Mmu)?;
+        let child = child?;
         let window = self.addresses();
         let mut next = window.start;
         while next < window.end {
@@ -102,13 +113,13 @@ impl Anonymous {
         // Two pages of words at most.
         let paid = self.pages.pay_for(pages.start, &node.budget)
             && self.pages.pay_for(pages.end - 1, &node.budget)
-            && node.budget.try_charge(charge, 0);
+            && node.budget.try_charge(charge, FLOOR);
         if !paid {
             return Err(need);
         }
         let at = self.window.address(pages.start as u64, 0);
         if residents > 0 {
-            match self.window.enter(at, residents, &node.budget, 0) {
+            match self.window.enter(at, residents, &node.budget, FLOOR) {
                 Enter::Entered => {}
                 Enter::NoMemory => {
                     node.budget.uncharge(charge);

@@ -36,8 +36,9 @@
 //! [`mremap`]: crate::mm::AddressSpace::mremap
 //! [`fork`]: crate::mm::AddressSpace::fork
 
+use crate::budget::FLOOR;
 use crate::cache::window::{TABLE_PAGES, Window};
-use crate::cache::{Node, OnTruncate, PageCache};
+use crate::cache::{MapError, Node, OnTruncate, PageCache};
 use crate::mm::Protection;
 use crate::mmu::{MmuError, Reservation};
 use crate::swap::{Origin, View};
@@ -63,9 +64,9 @@ use pages::Pages;
 pub(crate) use remove::Removal;
 pub use state::PageState;
 
-/// Pages that a fault may have to pay for: the page, its page table, the page
-/// of words that it is in, and what comes with a page of the window's table.
-pub(crate) const FAULT_PAGES: usize = 3 + TABLE_PAGES as usize;
+/// Pages that must be free for a fault: the page, the page of words that it is in,
+/// what comes with a page table, and what private memory leaves.
+pub(crate) const FAULT_PAGES: usize = 2 + (TABLE_PAGES + FLOOR) as usize;
 
 /// The number of no space.
 const NO_SPACE: u64 = 0;
@@ -95,8 +96,8 @@ pub struct Anonymous {
 
 impl Anonymous {
     /// `bytes` of zeros, rounded up to whole pages, that `node` pays for as
-    /// they are touched. Costs address space only.
-    pub fn new(node: Arc<Node>, bytes: usize) -> Result<Arc<Self>, MmuError> {
+    /// they are touched. Costs address space, and its upper page tables.
+    pub fn new(node: Arc<Node>, bytes: usize) -> Result<Arc<Self>, MapError> {
         Self::make(node, bytes, None, OnTruncate::Error)
     }
 
@@ -108,7 +109,7 @@ impl Anonymous {
         bytes: usize,
         origin: Origin,
         on_truncate: OnTruncate,
-    ) -> Result<Arc<Self>, MmuError> {
+    ) -> Result<Arc<Self>, MapError> {
         Self::make(node, bytes, Some(origin), on_truncate)
     }
 
@@ -117,13 +118,13 @@ impl Anonymous {
         bytes: usize,
         origin: Option<Origin>,
         on_truncate: OnTruncate,
-    ) -> Result<Arc<Self>, MmuError> {
+    ) -> Result<Arc<Self>, MapError> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_SIZE);
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let reservation = node.mmu.reserve(bytes, Protection::ReadWrite)?;
         let Some(pages) = Pages::new(bytes >> PAGE_SHIFT) else {
             node.mmu.release(reservation);
-            return Err(MmuError::NoMemory);
+            return Err(MmuError::NoMemory.into());
         };
         Self::over(node, reservation, Arc::new(pages), origin, on_truncate)
     }
@@ -135,10 +136,18 @@ impl Anonymous {
         pages: Arc<Pages>,
         origin: Option<Origin>,
         on_truncate: OnTruncate,
-    ) -> Result<Arc<Self>, MmuError> {
-        let Some(window) = Window::new(reservation.clone()) else {
-            node.mmu.release(reservation);
-            return Err(MmuError::NoMemory);
+    ) -> Result<Arc<Self>, MapError> {
+        let window = Window::new(reservation.clone()).ok_or(MmuError::NoMemory.into());
+        let held = window.and_then(|window| {
+            node.hold(window.table_pages())?;
+            Ok(window)
+        });
+        let window = match held {
+            Ok(window) => window,
+            Err(error) => {
+                node.mmu.release(reservation);
+                return Err(error);
+            }
         };
         let window = Arc::new(window);
         // Where writes cannot be seen, nothing that may be written can be evicted.
@@ -260,9 +269,9 @@ impl Drop for Anonymous {
             cache.evict_all();
         }
         let budget = &self.node.budget;
-        self.window.uncharge_table(budget);
         self.pages.uncharge(budget);
         self.node.mmu.release(self.window.reservation().clone());
+        self.node.let_go(self.window.table_pages());
         self.node.anonymous.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,6 +12,8 @@
 //! so what was counted stays true. Pages stay charged throughout.
 
 use super::{Anonymous, PageState};
+use crate::budget::FLOOR;
+use crate::cache::MapError;
 use crate::cache::window::Enter;
 use crate::mm::MmError;
 use crate::mmu::MmuError;
@@ -45,7 +47,7 @@ const TRIES: usize = 1000;
 
 impl Anonymous {
     /// An empty window of so many bytes, for what is here to move to.
-    pub fn longer(&self, bytes: usize) -> Result<Arc<Self>, MmuError> {
+    pub fn longer(&self, bytes: usize) -> Result<Arc<Self>, MapError> {
         let origin = self.origin().map(|origin| Origin {
             store: origin.store.clone(),
             offset: origin.offset,
@@ -130,7 +132,7 @@ impl Anonymous {
         }
         for (span, residents) in self.resident_spans(self.addresses().end) {
             let place = self.place_in(to, span.start);
-            match to.window.enter(place, residents, budget, 0) {
+            match to.window.enter(place, residents, budget, FLOOR) {
                 Enter::Entered => {}
                 Enter::NoMemory => {
                     self.count_out_of(to, span.start);

@@ -19,7 +19,7 @@
 
 use super::state::PageState;
 use crate::PAGE_SIZE;
-use crate::budget::Budget;
+use crate::budget::{Budget, FLOOR};
 use core::ptr::NonNull;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
@@ -117,7 +117,7 @@ impl Pages {
         let paid = &self.entry(page).0.word;
         // Relaxed: says only who pays.
         if paid.load(Ordering::Relaxed) == 0 {
-            if !budget.try_charge(1, 0) {
+            if !budget.try_charge(1, FLOOR) {
                 return false;
             }
             if paid.swap(1, Ordering::Relaxed) == 0 {

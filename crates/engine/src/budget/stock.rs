@@ -5,6 +5,7 @@
 //! What is in stock counts as charged where room is looked for, and is given
 //! back when there is too little (`Budget::charge_here`).
 
+use super::FLOOR;
 use sync::PROCESSORS;
 use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -29,10 +30,13 @@ impl Stocks {
 
     /// Under a budget of `limit`, how much of it must be free for a charge in
     /// advance, and how much such a charge is: all processors' together are not
-    /// more than that.
+    /// more than that, and leave the floor to what can be evicted.
     pub(super) fn room_and_charge(limit: u64) -> (u64, u64) {
         let room = limit / 8;
-        (room, BATCH.min(room / PROCESSORS as u64))
+        // A budget that has no node may be too small to have a floor.
+        let spare = room.checked_sub(FLOOR).filter(|&spare| spare >= FLOOR);
+        let spare = spare.unwrap_or(room);
+        (room, BATCH.min(spare / PROCESSORS as u64))
     }
 
     /// The caller's.

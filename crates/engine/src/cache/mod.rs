@@ -25,7 +25,6 @@
 
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
-use crate::mm::Protection;
 use crate::mmu::MmuError;
 use crate::readahead::{MmapMiss, ReadAhead};
 use crate::store::Store;
@@ -35,9 +34,11 @@ use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::stat::Counter;
 
+pub(crate) mod arena;
 pub mod folio;
 pub mod folio_ref;
 pub mod frames;
+mod hold;
 pub mod index;
 pub mod node;
 pub mod residency;
@@ -47,6 +48,7 @@ pub mod window;
 use folio::Folio;
 pub use folio_ref::FolioRef;
 pub use frames::FrameMemory;
+pub use hold::Shortage;
 pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
 use window::Window;
@@ -59,6 +61,21 @@ pub enum OnTruncate {
     Error,
     /// Zeros.
     Zero,
+}
+
+/// Why there is no window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapError {
+    /// There are no page tables for it.
+    Mmu(MmuError),
+    /// The budget cannot hold what comes with it.
+    Budget(Shortage),
+}
+
+impl From<MmuError> for MapError {
+    fn from(error: MmuError) -> Self {
+        Self::Mmu(error)
+    }
 }
 
 /// The folios of one backing.
@@ -88,20 +105,15 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// The cache of `store`'s first `bytes` bytes, in a window of its own.
+    /// The cache of `store`'s first `bytes` bytes, in a window of its own. What the
+    /// window holds as long as it is there is charged.
     pub fn new(
         node: Arc<Node>,
         store: Arc<dyn Store>,
         bytes: u64,
         on_truncate: OnTruncate,
-    ) -> Result<Arc<Self>, MmuError> {
-        let span = (bytes as usize).max(1).next_multiple_of(PAGE_SIZE);
-        let reservation = node.mmu.reserve(span, Protection::Read)?;
-        let Some(window) = Window::new(reservation.clone()) else {
-            node.mmu.release(reservation);
-            return Err(MmuError::NoMemory);
-        };
-        let window = Arc::new(window);
+    ) -> Result<Arc<Self>, MapError> {
+        let window = Arc::new(node.make_window(bytes)?);
         Ok(Arc::new(Self::over(
             node,
             store,
@@ -291,7 +303,6 @@ impl Drop for PageCache {
         if self.private.is_some() {
             return; // The window is the memory's.
         }
-        self.window.uncharge_table(&self.node.budget);
-        self.node.mmu.release(self.window.reservation().clone());
+        self.node.give_window(&self.window);
     }
 }

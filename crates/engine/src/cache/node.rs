@@ -1,11 +1,13 @@
 //! A node: the frames, folios, lists and ghosts under one budget, as Linux's
 //! `pglist_data` is the memory that one allocator and one reclaim serve.
 
+use super::arena::Arenas;
 use super::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
 use super::frames::{FrameMemory, Frames};
+use super::hold::{PATIENCE_NS, SLICE_NS};
 use super::index::Index;
 use crate::PAGE_SIZE;
-use crate::budget::Budget;
+use crate::budget::{Budget, FLOOR};
 use crate::fault::Believed;
 use crate::lock::Mutex;
 use crate::policy::Policies;
@@ -39,6 +41,8 @@ pub enum NodeError {
     /// The enclosing budget has not that much, or the system has no memory for the
     /// tables of so large a budget.
     NoMemory,
+    /// Maps, pins and private memory hold more than that leaves to faults.
+    Held,
 }
 
 /// What a node may be made with; by default nothing special.
@@ -75,6 +79,8 @@ pub struct Node {
     pub(crate) lists: Lists,
     pub(crate) ghosts: Ghosts,
     pub(crate) batches: Batches,
+    /// Where windows of files are.
+    pub(crate) arenas: Arenas,
     /// Private memory that can be evicted.
     pub(crate) windows: Windows,
     pub(crate) anonymous_batches: AnonymousBatches,
@@ -141,12 +147,16 @@ impl Node {
         let fixed = tables.div_ceil(PAGE_SIZE) + super::frames::CHUNK_PAGES + 1;
         let shares = (pages / FOLIO_SHARE) as u64;
         let charge = fixed as u64 + shares;
-        while !budget.try_charge(charge, 0) {
+        if !budget.hold(charge) {
+            return Err(NodeError::NoMemory);
+        }
+        while !budget.try_charge(charge, FLOOR) {
             // Those who share an enclosing budget make room for a newcomer.
             // None are short if something was given back meanwhile.
-            if let Some(short) = budget.short_of(charge) {
-                let made = short.squeeze(charge as usize);
-                if made == 0 && short.short_of(charge).is_some() {
+            if let Some(short) = budget.short_of(charge + FLOOR) {
+                let made = short.squeeze((charge + FLOOR) as usize);
+                if made == 0 && short.short_of(charge + FLOOR).is_some() {
+                    budget.let_go(charge);
                     return Err(NodeError::NoMemory);
                 }
             }
@@ -162,6 +172,7 @@ impl Node {
             lists: Lists::new(policies.miss_accounting.eviction_order()),
             ghosts,
             batches,
+            arenas: Arenas::default(),
             windows: Windows::default(),
             anonymous_batches,
             anonymous_clock: AtomicU64::new(0),
@@ -184,10 +195,9 @@ impl Node {
         }))
     }
 
-    /// Changes the budget to `bytes` and reclaims down to it. Returns when it
-    /// is kept, or when all that is left is pinned or being read. Where an
-    /// enclosing budget cannot spare what a larger one costs, the budget stays
-    /// as it was.
+    /// Changes the budget to `bytes` and reclaims down to it. Where maps, pins or
+    /// private memory hold so much that faults could not go on, and where an enclosing
+    /// budget cannot spare what a larger one costs, the budget stays as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -200,22 +210,46 @@ impl Node {
         let after = (pages / FOLIO_SHARE) as u64;
         let before = self.budget.limit();
         self.budget.set_limit(pages as u64);
-        if after < *shares {
-            self.budget.uncharge(*shares - after);
-            *shares = after;
+        let less = shares.saturating_sub(after);
+        if self.budget.held() - less > self.budget.most_held() || !self.reclaim_down(less) {
+            self.budget.set_limit(before);
+            return Err(NodeError::Held);
         }
-        while self.budget.excess() > 0 && self.reclaim(self.budget.excess() as usize) > 0 {}
+        self.let_go(less);
+        *shares -= less;
         if after > *shares {
             let more = after - *shares;
-            while !self.budget.try_charge(more, 0) {
-                if self.reclaim(more as usize) == 0 {
-                    self.budget.set_limit(before);
-                    return Err(NodeError::NoMemory);
-                }
+            if self.hold(more).is_err() {
+                self.budget.set_limit(before);
+                return Err(NodeError::NoMemory);
             }
             *shares = after;
         }
         Ok(())
+    }
+
+    /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
+    /// have been given back; false if what is there cannot be evicted.
+    fn reclaim_down(&self, less: u64) -> bool {
+        let began = self.clock.now_ns();
+        loop {
+            let subscription = self.budget.subscribe();
+            let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
+            let excess = charged.saturating_sub(self.budget.limit()) as usize;
+            // What was evicted and taken again at once could be evicted again.
+            if excess == 0 || self.reclaim(excess) >= excess {
+                return true;
+            }
+            if self.squeeze(excess) > 0 {
+                continue;
+            }
+            let is_over = self.clock.now_ns().saturating_sub(began) >= PATIENCE_NS;
+            if is_over || self.has_nothing_left(Need::Pages(excess)) {
+                return false;
+            }
+            // Reads under way, and folios in the hands of others.
+            subscription.wait(SLICE_NS);
+        }
     }
 
     /// Counts `pages` as pinned if at most half of the budget is then.
@@ -375,8 +409,9 @@ impl Drop for Node {
         // The pool gives its chunks back; only the charges are left.
         let chunks = self.frames.counts().present / super::frames::CHUNK_PAGES;
         let frames = chunks.saturating_sub(1) * (super::frames::CHUNK_PAGES + 1);
-        let shares = *self.shares.lock();
-        self.budget.uncharge(self.fixed + frames as u64 + shares);
+        let held = self.fixed + *self.shares.lock();
+        self.budget.let_go(held);
+        self.budget.uncharge(held + frames as u64);
     }
 }
 

@@ -8,26 +8,39 @@
 //! The range word is `0..=512` residents, or `ZAPPING` while the range is
 //! being zapped whole: nothing may be mapped into it until that is over, and
 //! nothing is, since a mapper counts itself in before it maps.
+//!
+//! Small windows share a reservation ([`arena`](super::arena)): its ranges count the
+//! residents of all of them. So the last to leave a range may zap addresses of other
+//! windows, where nothing is mapped.
+//!
+//! **What is paid when.** The upper page tables and a table of ranges that fits one
+//! page are paid for by whoever makes the window ([`Window::table_pages`]): they are
+//! there until it goes. The table of a larger window is paid for by the page: the word
+//! in front counts the ranges of the page that are in use, as a range word counts
+//! residents, and with the last of them the page goes back to the system.
 
 use crate::PAGE_SIZE;
 use crate::budget::Budget;
 use crate::mmu::{Mmu, Reservation, TABLE_SPAN};
 use core::ops::Range;
 use core::ptr::NonNull;
+use sync::Arc;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
 const ZAPPING: u32 = 1 << 31;
-/// Words a page of the table; the first counts whether the page is paid for.
+/// Words a page of the table; the first counts ranges of the page that are in use.
 const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
 /// Words of a cache line; one where they have not their real size.
 const WORDS_A_LINE: usize = if size_of::<WaitWord>() == 4 { 16 } else { 1 };
 /// Lines of a page.
 const LINES: usize = WORDS / WORDS_A_LINE;
-/// What comes with a page of the table: itself, and the two page tables of the
-/// next level for the 2 GiB that it counts. Linux keeps those until the window
-/// goes.
-pub(crate) const TABLE_PAGES: u64 = 3;
+/// Bytes that a page table of the second level covers. Linux keeps those until the
+/// window goes.
+const UPPER_SPAN: usize = 1 << 30;
+/// The most pages that counting in the first residents of a range charges: a page
+/// table, and the page of its word.
+pub(crate) const TABLE_PAGES: u64 = 2;
 
 /// Where a page of the table has its word number `word`: neighbours on lines of
 /// their own, for neighbouring ranges are often filled by several threads.
@@ -46,9 +59,18 @@ pub enum Enter {
     Zapping,
 }
 
-/// A reservation and its residents.
+/// A part of a reservation, or all of it, and the residents there.
 pub struct Window {
+    /// What of the reservation is this window's.
     reservation: Reservation,
+    /// Immutable; its words are atomics.
+    spans: Arc<Spans>,
+}
+
+/// The residents of a reservation, by page table.
+pub struct Spans {
+    /// The reservation.
+    range: Range<usize>,
     /// A word a range, [`WORDS`] - 1 of them a page; zeroed, and resident only
     /// where touched.
     words: NonNull<WaitWord>,
@@ -56,36 +78,37 @@ pub struct Window {
 }
 
 // SAFETY: the words are atomics; the table is given back only on drop.
-unsafe impl Send for Window {}
+unsafe impl Send for Spans {}
 // SAFETY: as above.
-unsafe impl Sync for Window {}
+unsafe impl Sync for Spans {}
 
-impl Window {
-    /// A window over `reservation`. `None` where the system has no memory.
-    pub fn new(reservation: Reservation) -> Option<Self> {
-        let ranges = reservation.bytes.div_ceil(TABLE_SPAN);
-        let bytes = ranges.div_ceil(WORDS - 1) * PAGE_SIZE;
-        let words = sync::pages::map(bytes)?.cast();
-        Some(Self {
-            reservation,
-            words,
+impl Spans {
+    /// Those of a reservation that has no residents. `None` where the system has no
+    /// memory.
+    pub fn new(reservation: &Reservation) -> Option<Arc<Self>> {
+        let bytes = Self::words_for(reservation.bytes) * PAGE_SIZE;
+        Some(Arc::new(Self {
+            range: reservation.range(),
+            words: sync::pages::map(bytes)?.cast(),
             bytes,
-        })
+        }))
     }
 
-    /// The reservation.
-    pub fn reservation(&self) -> &Reservation {
-        &self.reservation
+    /// Pages that are held as long as such a reservation of `bytes` is.
+    pub fn table_pages(bytes: usize) -> u64 {
+        let words = Self::words_for(bytes);
+        (bytes / UPPER_SPAN + 1) as u64 + u64::from(words == 1)
     }
 
-    /// Bytes of the table of ranges, if all were touched.
-    pub fn table_bytes(&self) -> usize {
-        self.bytes
+    /// Pages of the table of words.
+    fn words_for(bytes: usize) -> usize {
+        bytes.div_ceil(TABLE_SPAN).div_ceil(WORDS - 1)
     }
 
+    /// The word in front of a range's page, and the range's own.
     fn slot(&self, addr: usize) -> (&WaitWord, &WaitWord) {
-        assert!(self.reservation.range().contains(&addr));
-        let range = (addr - self.reservation.addr) / TABLE_SPAN;
+        assert!(self.range.contains(&addr));
+        let range = (addr - self.range.start) / TABLE_SPAN;
         let page = range / (WORDS - 1) * WORDS;
         let word = page + place(1 + range % (WORDS - 1));
         // SAFETY: the table has a word for each range of the reservation, as
@@ -93,25 +116,143 @@ impl Window {
         unsafe { (self.words.add(page).as_ref(), self.words.add(word).as_ref()) }
     }
 
-    /// Counts `pages` residents in. Everything that comes with the first of a
-    /// range (the page table, a page of this table) is charged.
-    pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
-        let (paid, word) = self.slot(addr);
-        if paid.load(Ordering::Relaxed) == 0 {
-            if !budget.try_charge(TABLE_PAGES, reserve) {
-                return Enter::NoMemory;
+    /// True if pages of the table come and go.
+    fn comes_and_goes(&self) -> bool {
+        self.bytes > PAGE_SIZE
+    }
+
+    /// Pays for a range's page table, and counts the range into its page of the
+    /// table, which the first pays for.
+    fn pay(&self, front: &WaitWord, budget: &Budget, reserve: u64) -> Enter {
+        if !budget.try_charge(1, reserve) {
+            return Enter::NoMemory;
+        }
+        if !self.comes_and_goes() {
+            return Enter::Entered;
+        }
+        let mut now = front.load(Ordering::Relaxed);
+        let refused = loop {
+            if now == ZAPPING {
+                break Enter::Zapping;
             }
-            if paid.swap(1, Ordering::Relaxed) != 0 {
-                budget.uncharge(TABLE_PAGES);
+            if now == 0 && !budget.try_charge(1, reserve) {
+                break Enter::NoMemory;
+            }
+            // Acquire pairs with the Release in `pay_back`: words are written to
+            // after the page has gone.
+            let (set, failed) = (Ordering::Acquire, Ordering::Relaxed);
+            match front.compare_exchange(now, now + 1, set, failed) {
+                Ok(_) => return Enter::Entered,
+                Err(changed) => {
+                    if now == 0 {
+                        budget.uncharge(1);
+                    }
+                    now = changed;
+                }
+            }
+        };
+        budget.uncharge(1);
+        refused
+    }
+
+    /// Pays a range's page table back, and counts the range out of its page of the
+    /// table. With the last one the page goes.
+    fn pay_back(&self, front: &WaitWord, budget: &Budget) {
+        budget.uncharge(1);
+        if !self.comes_and_goes() {
+            return;
+        }
+        let mut now = front.load(Ordering::Relaxed);
+        loop {
+            assert!(now & ZAPPING == 0 && now > 0, "a range that was counted");
+            let after = match now - 1 {
+                0 => ZAPPING,
+                some => some,
+            };
+            // Release pairs with the same exchange of the thread that is the last: the
+            // page goes after all words of it are zero.
+            match front.compare_exchange(now, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if after == ZAPPING => break,
+                Ok(_) => return,
+                Err(changed) => now = changed,
             }
         }
+        let page = NonNull::from(front).cast();
+        // SAFETY: a page of the table, whose words are all zero and stay so: none of
+        // its ranges is in use, and none comes to be before the word in front is zero.
+        let zeroed = unsafe { sync::pages::discard(page, PAGE_SIZE) };
+        if !zeroed {
+            // Release pairs with the Acquire in `pay`.
+            front.swap(0, Ordering::Release);
+        }
+        front.wake(u32::MAX);
+        budget.uncharge(1);
+    }
+}
+
+impl Drop for Spans {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; nobody else has the table any more.
+        unsafe { sync::pages::unmap(self.words.cast(), self.bytes) };
+    }
+}
+
+impl Window {
+    /// A window over all of `reservation`. `None` where the system has no memory.
+    pub fn new(reservation: Reservation) -> Option<Self> {
+        let spans = Spans::new(&reservation)?;
+        Some(Self::part(reservation, spans))
+    }
+
+    /// A window over a part of what `spans` counts.
+    pub fn part(reservation: Reservation, spans: Arc<Spans>) -> Self {
+        let all = &spans.range;
+        assert!(all.start <= reservation.addr && reservation.range().end <= all.end);
+        Self { reservation, spans }
+    }
+
+    /// The part of the reservation that is this window's.
+    pub fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
+    /// All of the reservation.
+    pub(crate) fn whole(&self) -> Reservation {
+        Reservation {
+            addr: self.spans.range.start,
+            bytes: self.spans.range.len(),
+            token: self.reservation.token,
+        }
+    }
+
+    /// Pages that are held as long as the reservation is: see the header.
+    pub fn table_pages(&self) -> u64 {
+        Spans::table_pages(self.spans.range.len())
+    }
+
+    /// Bytes of the table of ranges, if all were touched.
+    pub fn table_bytes(&self) -> usize {
+        self.spans.bytes
+    }
+
+    fn slot(&self, addr: usize) -> (&WaitWord, &WaitWord) {
+        self.spans.slot(addr)
+    }
+
+    /// Counts `pages` residents in. What comes with the first of a range (the page
+    /// table, a page of this table) is charged.
+    pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
+        let (front, word) = self.slot(addr);
         let mut now = word.load(Ordering::Relaxed);
         loop {
             if now == ZAPPING {
                 return Enter::Zapping;
             }
-            if now == 0 && !budget.try_charge(1, reserve) {
-                return Enter::NoMemory;
+            if now == 0 {
+                match self.spans.pay(front, budget, reserve) {
+                    Enter::Entered => {}
+                    refused => return refused,
+                }
             }
             // Acquire pairs with the Release in `zapped`: what is mapped from
             // here on comes after the zap.
@@ -124,7 +265,7 @@ impl Window {
                 Ok(_) => return Enter::Entered,
                 Err(changed) => {
                     if now == 0 {
-                        budget.uncharge(1);
+                        self.spans.pay_back(front, budget);
                     }
                     now = changed;
                 }
@@ -157,12 +298,12 @@ impl Window {
     /// part of it): its page table is paid back and the range may be mapped
     /// into again.
     pub fn zapped(&self, range: &Range<usize>, budget: &Budget) {
-        let (_, word) = self.slot(range.start);
+        let (front, word) = self.slot(range.start);
         // Release pairs with the Acquire in `enter`.
         let before = word.swap(0, Ordering::Release);
         assert_eq!(before, ZAPPING, "a range is zapped once");
         word.wake(u32::MAX);
-        budget.uncharge(1);
+        self.spans.pay_back(front, budget);
     }
 
     /// Counts `pages` residents out that were counted in and perhaps mapped,
@@ -190,9 +331,16 @@ impl Window {
         }
     }
 
-    /// Waits while the range is being zapped, at most `timeout_ns`.
+    /// Waits while the range is being zapped, or its page of the table goes, at most
+    /// `timeout_ns`.
     pub fn wait_zapped(&self, addr: usize, timeout_ns: u64) {
-        self.slot(addr).1.wait(ZAPPING, Some(timeout_ns));
+        let (front, word) = self.slot(addr);
+        // Relaxed: who was woken looks again.
+        let zapping = match front.load(Ordering::Relaxed) {
+            ZAPPING => front,
+            _ => word,
+        };
+        zapping.wait(ZAPPING, Some(timeout_ns));
     }
 
     /// Address of byte `offset` from page `pgoff` on.
@@ -220,37 +368,22 @@ impl Window {
 
     fn table_range(&self, addr: usize) -> Range<usize> {
         let start = addr / TABLE_SPAN * TABLE_SPAN;
-        start..(start + TABLE_SPAN).min(self.reservation.range().end)
+        start..(start + TABLE_SPAN).min(self.spans.range.end)
     }
 
-    /// Pages that are charged for the tables of this window: its own, and page tables.
-    /// Exact while nobody maps or unmaps there.
+    /// Pages that are charged for the tables of this window, which is all of its
+    /// reservation: page tables, upper ones, and pages of its own table. Exact while
+    /// nobody maps or unmaps there.
     pub(crate) fn charged_tables(&self) -> u64 {
         let spans = self.spans(self.reservation.range());
         let used = |span: &Range<usize>| self.slot(span.start).1.load(Ordering::Relaxed) != 0;
         let page_tables = spans.filter(used).count() as u64;
-        let pages = 0..self.bytes / PAGE_SIZE;
-        // SAFETY: within the table.
-        let word = |page: usize| unsafe { self.words.add(page * WORDS).as_ref() };
-        let paid = pages.filter(|&page| word(page).load(Ordering::Relaxed) != 0);
-        page_tables + paid.count() as u64 * TABLE_PAGES
-    }
-
-    /// Pays back the pages of this table; the window has no residents.
-    pub fn uncharge_table(&self, budget: &Budget) {
-        for page in 0..self.bytes / PAGE_SIZE {
-            // SAFETY: within the table.
-            let paid = unsafe { self.words.add(page * WORDS).as_ref() };
-            if paid.swap(0, Ordering::Relaxed) != 0 {
-                budget.uncharge(TABLE_PAGES);
-            }
-        }
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nobody else has the window any more.
-        unsafe { sync::pages::unmap(self.words.cast(), self.bytes) };
+        let fronts = (self.spans.range.clone()).step_by((WORDS - 1) * TABLE_SPAN);
+        let in_use = |&addr: &usize| self.slot(addr).0.load(Ordering::Relaxed) != 0;
+        let words = match self.spans.comes_and_goes() {
+            true => fronts.filter(in_use).count() as u64,
+            false => 0,
+        };
+        page_tables + words + self.table_pages()
     }
 }

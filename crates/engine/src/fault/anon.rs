@@ -14,6 +14,7 @@ use super::{Fault, FaultFlags, Wait, file, vanished};
 use crate::PAGE_SIZE;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, PageState};
+use crate::budget::FLOOR;
 use crate::cache::window::Enter;
 use crate::mm::Advice;
 use crate::mmu::Zeroed;
@@ -86,7 +87,7 @@ fn read_back(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFla
 fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     let node = &anon.node;
     let state = page.state();
-    if state.is_zero() && !node.budget.try_charge(1, 0) {
+    if state.is_zero() && !node.budget.try_charge(1, FLOOR) {
         return Fault::Retry(Wait::anonymous_memory(anon));
     }
     // Reclaim protects a page before it looks at its bytes, with the page locked:
@@ -116,10 +117,10 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, flags: Fault
         anon.forget_read(anon.page(addr));
     }
     // Whatever is refused, the page is unlocked as it was, absent.
-    if !node.budget.try_charge(1, 0) {
+    if !node.budget.try_charge(1, FLOOR) {
         return Fault::Retry(Wait::anonymous_memory(anon));
     }
-    match anon.window.enter(addr, 1, &node.budget, 0) {
+    match anon.window.enter(addr, 1, &node.budget, FLOOR) {
         Enter::Entered => {}
         refused => {
             node.budget.uncharge(1);

@@ -3,6 +3,7 @@
 use super::wait::Wait;
 use super::{Fault, ahead, hole};
 use crate::PAGE_SIZE;
+use crate::budget::FLOOR;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
 use crate::cache::{FolioRef, PageCache};
@@ -38,7 +39,11 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
 /// The pages around `addr`, in its block, that are data and not cached. Or how
 /// the fault goes on: it is short of memory, or in a hole, which is mapped.
 pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {
-    if !cache.node.budget.has_free(HEADROOM as u64) {
+    let floor = match cache.private() {
+        Some(_) => FLOOR,
+        None => 0,
+    };
+    if !cache.node.budget.has_free(HEADROOM as u64 + floor) {
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {

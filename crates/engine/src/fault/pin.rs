@@ -1,13 +1,19 @@
 //! Pinning: pages that stay until they are let go, with errors as values.
 
-use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome};
+use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome, Wait, Waited};
 use super::{handle, prefetch, unlocked};
 use crate::PAGE_SIZE;
+use crate::budget::FLOOR;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
 use crate::mm::AddressSpace;
+use crate::reclaim::Need;
 use core::ops::Range;
 use sync::Arc;
+
+/// How long a pin waits for what has to be left free: longer than it takes to evict all
+/// that can be. What is left then is pinned too, or private memory.
+const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// How far a pin got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub fn pin(
 ) -> Pin {
     let mut addr = from;
     let mut ahead = from;
+    // Since when there was no room for another pin.
+    let mut short_since = None;
     while addr < range.end {
         if addr >= ahead && range.end - addr > PAGE_SIZE {
             ahead = prefetch(cache, addr..range.end).max(addr + PAGE_SIZE);
@@ -41,15 +49,30 @@ pub fn pin(
         {
             // Under the folio lock: truncate and invalidate spare what is
             // pinned, and take what is not.
-            let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
-            if stays {
+            let is_mapped = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
+            // It is charged as what can be evicted, and cannot be from now on.
+            let leaves_floor = cache.node.budget.has_free(FLOOR);
+            if is_mapped && leaves_floor {
                 folio.pin();
                 addr = folio.range().end;
             }
             folio.unlock();
-            if stays {
+            if is_mapped && leaves_floor {
                 folio.leak();
+                short_since = None;
                 continue;
+            }
+            if is_mapped {
+                // The reference keeps the folio where it is meanwhile.
+                let now = cache.node.clock.now_ns();
+                if now.saturating_sub(*short_since.get_or_insert(now)) >= PATIENCE_NS {
+                    unpin(cache, range.start..addr);
+                    return Pin::Failed(FaultError::NoMemory);
+                }
+                match Wait::memory(cache, Need::Pages(FLOOR as usize)).wait(interrupt) {
+                    Waited::Interrupted => return Pin::Interrupted(addr),
+                    Waited::Ready | Waited::NoRoom | Waited::Standstill => continue,
+                }
             }
         }
         match handle(space, addr, FaultFlags::default(), interrupt) {

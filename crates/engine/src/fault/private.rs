@@ -4,6 +4,7 @@
 use super::map::{Refused, Touched};
 use crate::anon::PageState;
 use crate::anon::pages::PageLock;
+use crate::budget::FLOOR;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_PAGES, Folio};
 use crate::mmu::Access;
@@ -33,7 +34,7 @@ pub(super) fn install(
         assert!(!state.is_resident(), "page {page} is mapped and cached");
         *lock = Some(view.pages.try_lock(page, state).ok_or(Refused::Changed)?);
     }
-    cache.enter(addr, pages, reserve)?;
+    cache.enter(addr, pages, reserve.max(FLOOR))?;
     let touched = touched.map(|touched| {
         let lock = locks[cache.page(touched.addr) as usize - first].as_ref();
         Arrival::of(

@@ -59,6 +59,8 @@ pub(super) struct Retry<'a> {
     futile: u32,
     /// The last of those, in which nobody got any.
     standstill: u32,
+    /// Since when nothing but memory has been waited for.
+    short_since: Option<u64>,
 }
 
 impl<'a> Retry<'a> {
@@ -86,7 +88,9 @@ impl<'a> Retry<'a> {
 
     /// True if there is no use in waiting again.
     pub(super) fn gives_up(&self, wait: &Wait) -> bool {
-        wait.is_hopeless(self.futile, self.standstill)
+        let short = |since| wait.node().clock.now_ns().saturating_sub(since);
+        let short_ns = self.short_since.map_or(0, short);
+        wait.is_hopeless(self.futile, self.standstill, short_ns)
     }
 
     /// Waits, with or without the lock. `false` if interrupted: then nothing is
@@ -120,6 +124,10 @@ impl<'a> Retry<'a> {
         // memory from coming.
         if self.futile > 0 {
             wait.let_go();
+        }
+        match wait.is_memory() {
+            true => self.short_since = self.short_since.or(Some(wait.node().clock.now_ns())),
+            false => self.short_since = None,
         }
         let waited = wait.wait(interrupt);
         self.read = waited == Waited::Ready && wait.has_read();

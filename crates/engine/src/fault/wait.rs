@@ -8,6 +8,7 @@
 use super::read::{self, Completion};
 use super::read_around;
 use crate::anon::{Anonymous, FAULT_PAGES};
+use crate::budget::FLOOR;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::readahead::Window;
@@ -20,6 +21,8 @@ const SLICE_NS: u64 = 10_000_000;
 /// Slices in a row in which no memory came back to anybody, after which it is
 /// not to be had: a second.
 const PATIENCE: u32 = 100;
+/// How long private memory waits where others always come first, or nothing can come.
+const LONGEST_NS: u64 = 30_000_000_000;
 
 /// Tells a waiting fault that something else wants its thread: a pending
 /// signal, say.
@@ -111,8 +114,12 @@ impl Wait {
         Self::new(cache, reason).keeping(folio)
     }
 
-    /// There is no memory.
+    /// There is no memory. Private memory leaves some to files, and so needs more.
     pub(super) fn memory(cache: &Arc<PageCache>, need: Need) -> Self {
+        let need = match need {
+            Need::Pages(pages) if cache.private().is_some() => Need::Pages(pages + FLOOR as usize),
+            need => need,
+        };
         Self::new(cache, Reason::Memory(need))
     }
 
@@ -193,12 +200,23 @@ impl Wait {
         }
     }
 
-    /// True if this is for memory that will not come, after `futile` waits in a
-    /// row that made none, the last `standstill` of which saw none come back.
-    /// Private pages cannot be evicted where there is no swap, or where it is full or
-    /// fails: where nothing else is left, a fault on them ends and does not hang. One
-    /// for a file waits as long as anybody may give memory back: a reader, an unpin.
-    pub(super) fn is_hopeless(&self, futile: u32, standstill: u32) -> bool {
+    /// True if what is waited for is memory.
+    pub(super) fn is_memory(&self) -> bool {
+        matches!(self.reason, Reason::Memory(_))
+    }
+
+    /// True if this is for memory that will not come, after `short_ns` in which only
+    /// memory was waited for, `futile` waits in a row that made none, and `standstill`
+    /// of those in which none came back to anybody.
+    ///
+    /// *Private memory* may fill the budget with what cannot be evicted: without swap,
+    /// or where it is full or fails. So a fault on it ends, and does not hang, also where
+    /// others go on.
+    ///
+    /// *A page of a file* finds room at last: what cannot be evicted leaves
+    /// [`FLOOR`]. It may wait for reads under way, which take as long as the device does.
+    /// Where there are none, the system itself has no memory.
+    pub(super) fn is_hopeless(&self, futile: u32, standstill: u32, short_ns: u64) -> bool {
         let Reason::Memory(need) = self.reason else {
             return false;
         };
@@ -208,8 +226,11 @@ impl Wait {
             Owner::File(cache) => cache.private().is_some(),
         };
         match is_private {
-            true => standstill >= PATIENCE || futile > 0 && node.has_nothing_left(need),
-            false => standstill >= PATIENCE && node.holds_anonymous_only(),
+            true => {
+                let has_nothing = || futile > 0 && node.has_nothing_left(need);
+                standstill >= PATIENCE || short_ns >= LONGEST_NS || has_nothing()
+            }
+            false => standstill >= PATIENCE && node.frames_in_use() == 0,
         }
     }
 

@@ -35,7 +35,7 @@ impl Node {
 
     /// Takes `pages` pages from those who share the budget that is short of
     /// them, if they are several; returns how many came back.
-    pub(super) fn squeeze(&self, pages: usize) -> usize {
+    pub(crate) fn squeeze(&self, pages: usize) -> usize {
         match self.budget.short_of(pages as u64) {
             Some(short) if short.is_shared() => short.squeeze(pages),
             _ => 0,

@@ -29,7 +29,6 @@ pub use lists::{ListPages, Lists, Order, Want};
 
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
-use sync::atomic::Ordering;
 
 /// What there is not enough of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,16 +90,6 @@ impl Node {
         self.folios_in_use() == 0
             && self.windows.is_empty()
             && short.is_some_and(|budget| !budget.is_shared())
-    }
-
-    /// True if what fills the budget can be neither evicted nor let go by a
-    /// reader or an unpin: anonymous memory.
-    pub(crate) fn holds_anonymous_only(&self) -> bool {
-        let frames = self.frames.counts().present;
-        self.anonymous.load(Ordering::Relaxed) > 0
-            && self.lists.mapped_pages() == 0
-            && self.pinned_pages() == 0
-            && frames <= CHUNK_PAGES
     }
 
     fn has_room(&self, need: Need) -> bool {

@@ -5,6 +5,7 @@ use crate::op::Op;
 use crate::{Rig, TestStore, TestSwap, together};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::FLOOR;
 use softfault_engine::policy::{Policies, RetryPin};
 
 /// When the reads of a store end.
@@ -108,7 +109,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     let budget = world.rig.node.budget.clone();
     let taken = stage
         .free
-        .map_or(0, |free| budget.free().saturating_sub(free));
+        .map_or(0, |free| budget.free().saturating_sub(free + FLOOR));
     assert!(budget.try_charge(taken, 0), "so much was free");
     if stage.reads != Reads::AtOnce {
         world.close();

@@ -14,9 +14,8 @@ use crate::fork::Born;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
 use idle::{Looker, Shared};
-use softfault_engine::cache::{OnTruncate, PageCache};
+use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
-use softfault_engine::mmu::MmuError;
 use softfault_engine::{PAGE_SIZE, Store};
 use std::fs::File;
 use std::io;
@@ -75,8 +74,7 @@ impl Files {
         let bytes = identity.size;
         let had_name = store.had_name();
         let store = Arc::new(store);
-        let cache = PageCache::new(managed.node.clone(), store.clone(), bytes, on_truncate)
-            .map_err(reserve_error)?;
+        let cache = self.new_cache(managed, store.clone(), bytes, on_truncate)?;
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the
         // table is unlocked.
@@ -88,6 +86,27 @@ impl Files {
         let certain = identity.certain(looked.now_ns);
         table.add(identity, certain, cache.clone(), Some(store), had_name);
         Ok(Opened::new(cache, bytes))
+    }
+
+    /// A page cache in a window of its own.
+    fn new_cache(
+        &self,
+        managed: &Managed,
+        store: Arc<dyn Store>,
+        bytes: u64,
+        on_truncate: OnTruncate,
+    ) -> io::Result<Arc<PageCache>> {
+        self.making_room(|| PageCache::new(managed.node.clone(), store.clone(), bytes, on_truncate))
+    }
+
+    /// Makes a map. Where the budget cannot hold it, files that nobody maps go first.
+    pub(crate) fn making_room<T>(&self, make: impl Fn() -> Result<T, MapError>) -> io::Result<T> {
+        let mut made = make();
+        if matches!(made, Err(MapError::Budget(_))) {
+            self.close_idle();
+            made = make();
+        }
+        made.map_err(error::map)
     }
 
     /// The store of a file that is mapped privately: that of the window which shows
@@ -125,8 +144,7 @@ impl Files {
             mtime_ns: 0,
             ctime_ns: 0,
         };
-        let cache = PageCache::new(managed.node.clone(), store, size, on_truncate)
-            .map_err(reserve_error)?;
+        let cache = self.new_cache(managed, store, size, on_truncate)?;
         map_window(managed, &cache)?;
         self.table()
             .add(identity, false, cache.clone(), None, false);
@@ -243,14 +261,4 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
         .space
         .mmap(addresses, attributes)
         .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping"))
-}
-
-fn reserve_error(error: MmuError) -> io::Error {
-    match error {
-        MmuError::Closed(_) | MmuError::System(_) => error::mmu(error),
-        MmuError::NoMemory | MmuError::Gone => io::Error::new(
-            io::ErrorKind::OutOfMemory,
-            "no address space or file descriptor for another mapping",
-        ),
-    }
 }

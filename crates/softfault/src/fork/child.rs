@@ -6,6 +6,7 @@ use crate::engine::Inner;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::budget::FLOOR;
 use softfault_engine::mm::Backing;
 use softfault_engine::swap::Origin;
 use std::collections::{BTreeSet, HashMap};
@@ -81,7 +82,8 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         }
     }
     for (budget, limit, _) in budgets {
-        budget.set_limit(limit);
+        // Faults on files go on whatever the private memory holds.
+        budget.set_limit(limit.max(budget.charged() + FLOOR));
     }
     let frozen = space.frozen.iter();
     frozen.for_each(|frozen| {

@@ -131,6 +131,6 @@ pub(super) fn kind(
             on_truncate: engine.inner.options.on_truncate,
         }),
     };
-    let private = Private::new(managed, Reached::Plainly, len, part)?;
+    let private = Private::new((managed, &engine.inner.files), Reached::Plainly, len, part)?;
     Ok(Kind::Managed(private))
 }

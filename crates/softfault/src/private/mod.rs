@@ -16,6 +16,7 @@ mod protect;
 mod remap;
 
 use crate::engine::Managed;
+use crate::files::Files;
 use crate::fork::{Memory, Own};
 use crate::{error, signal};
 use core::ops::Range;
@@ -39,6 +40,7 @@ pub(crate) enum Reached {
 }
 
 /// Bytes of a file, for a private map: `offset` may be any.
+#[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) offset: u64,
@@ -69,27 +71,28 @@ struct Kept {
 impl Private {
     /// `len` bytes, which are more than 0, of zeros, or of a part of a file.
     pub(crate) fn new(
-        managed: &Managed,
+        (managed, files): (&Managed, &Files),
         reached: Reached,
         len: usize,
         part: Option<Part>,
     ) -> io::Result<Self> {
-        let node = managed.node.clone();
-        let (skip, anon) = match part {
-            None => (0, Anonymous::new(node, len)),
-            Some(part) => {
-                let skip = (part.offset % PAGE_SIZE as u64) as usize;
-                let origin = Origin {
-                    store: part.store,
-                    offset: part.offset - skip as u64,
-                };
-                let bytes = len.checked_add(skip).ok_or_else(too_large)?;
-                let anon = Anonymous::of_file(node, bytes, origin, part.on_truncate);
-                (skip, anon)
-            }
-        };
+        let skip = part
+            .as_ref()
+            .map_or(0, |part| part.offset % PAGE_SIZE as u64) as usize;
+        let bytes = len.checked_add(skip).ok_or_else(too_large)?;
+        let anon = files.making_room(|| {
+            let node = managed.node.clone();
+            let Some(part) = part.clone() else {
+                return Anonymous::new(node, bytes);
+            };
+            let origin = Origin {
+                store: part.store,
+                offset: part.offset - skip as u64,
+            };
+            Anonymous::of_file(node, bytes, origin, part.on_truncate)
+        })?;
         let mut map = Self {
-            anon: Memory::new(anon.map_err(error::mmu)?),
+            anon: Memory::new(anon),
             reached,
             skip,
             len,

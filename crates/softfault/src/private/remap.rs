@@ -54,7 +54,7 @@ impl Private {
         let ample = ample.max(bytes).checked_next_multiple_of(TABLE_SPAN);
         let longer = match ample.map(|ample| self.anon.longer(ample)) {
             Some(Ok(longer)) => longer,
-            _ => self.anon.longer(bytes).map_err(error::mmu)?,
+            _ => self.anon.longer(bytes).map_err(error::map)?,
         };
         let read_only = self.protection == Protection::Read;
         if read_only {

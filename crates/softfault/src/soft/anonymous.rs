@@ -51,9 +51,9 @@ impl SoftMapMut {
     }
 
     fn make(engine: &SoftEngine, len: usize, part: Option<Part>) -> io::Result<Self> {
-        let managed = &engine.inner.managed;
+        let place = (&engine.inner.managed, &engine.inner.files);
         // A map of nothing has a page that nobody sees.
-        let private = Private::new(managed, Reached::ByCalls, len.max(1), part)?;
+        let private = Private::new(place, Reached::ByCalls, len.max(1), part)?;
         Ok(Self {
             engine: engine.clone(),
             private: Some(private),

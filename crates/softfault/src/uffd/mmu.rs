@@ -331,6 +331,10 @@ impl Mmu for UffdMmu {
         goes.into_iter().for_each(unmap);
     }
 
+    fn part_released(&self, part: &Range<usize>) {
+        self.released.push(part);
+    }
+
     fn restrict(&self, window: &Reservation, protection: Protection) -> Result<(), MmuError> {
         self.restrict_to(window, protection)
     }

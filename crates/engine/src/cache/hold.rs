@@ -1,0 +1,62 @@
+//! What is held as long as a map is: paid for when it is made, or there is no map.
+
+use super::{MapError, Node};
+use crate::budget::FLOOR;
+use crate::reclaim::Need;
+
+/// How long a map, or a smaller budget, waits for memory that others are at work on.
+pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
+/// How long it sleeps at a time.
+pub(super) const SLICE_NS: u64 = 10_000_000;
+
+/// Why a budget cannot hold a map. All are pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// What the map would hold, touched or not.
+    pub needed: u64,
+    /// What may still be held.
+    pub left: u64,
+    /// The node's budget.
+    pub limit: u64,
+}
+
+impl Node {
+    /// Charges `pages` that stay until [`let_go`](Self::let_go), and makes room for them.
+    /// Refused where maps would hold more than seven eighths of the budget, or where what
+    /// cannot be evicted leaves no room.
+    pub(crate) fn hold(&self, pages: u64) -> Result<(), MapError> {
+        let budget = &self.budget;
+        if !budget.hold(pages) {
+            return Err(self.shortage(pages, budget.may_hold()));
+        }
+        let need = Need::Pages((pages + FLOOR) as usize);
+        let began = self.clock.now_ns();
+        while !budget.try_charge(pages, FLOOR) {
+            let subscription = budget.subscribe();
+            let made = self.make_room(need);
+            let is_over = self.clock.now_ns().saturating_sub(began) >= PATIENCE_NS;
+            if is_over || !made && self.has_nothing_left(need) {
+                budget.let_go(pages);
+                return Err(self.shortage(pages, budget.free().saturating_sub(FLOOR)));
+            }
+            if !made {
+                subscription.wait(SLICE_NS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what [`hold`](Self::hold) charged.
+    pub(crate) fn let_go(&self, pages: u64) {
+        self.budget.let_go(pages);
+        self.budget.uncharge(pages);
+    }
+
+    fn shortage(&self, needed: u64, left: u64) -> MapError {
+        MapError::Budget(Shortage {
+            needed,
+            left,
+            limit: self.budget.limit(),
+        })
+    }
+}
