@@ -304,7 +304,7 @@ fn sizes_are_had_or_refused() {
         }
         let set = engine.set_memory(len);
         assert!(
-            set.is_err() || (len >= softfault::LEAST_MEMORY && len <= 1 << 40),
+            set.is_err() || (softfault::LEAST_MEMORY..=1 << 40).contains(&len),
             "{len}"
         );
         assert!(soft.set_memory(len).is_err() || len >= softfault::LEAST_MEMORY);

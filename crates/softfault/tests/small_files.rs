@@ -58,7 +58,7 @@ fn open_files() -> usize {
 
 /// The byte at `offset` of the file of that number.
 fn byte_of(number: usize, offset: usize) -> u8 {
-    (number.wrapping_mul(31) ^ number >> 8 ^ offset / PAGE * 7 ^ offset) as u8 | 1
+    (number.wrapping_mul(31) ^ (number >> 8) ^ (offset / PAGE * 7) ^ offset) as u8 | 1
 }
 
 /// A file of `bytes` bytes, without a name.
