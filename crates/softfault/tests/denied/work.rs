@@ -128,9 +128,8 @@ pub fn run(calls: &[c_long], errno: i32, since: Since) {
             let expected = if page < ANON_PAGES { word(page) } else { 0 };
             look("remapped", &anon, page, expected);
         }
-        match step("protect", anon.make_read_only()) {
-            Some(map) => look("protected", &map, 5, word(5)),
-            None => {}
+        if let Some(map) = step("protect", anon.make_read_only()) {
+            look("protected", &map, 5, word(5));
         }
     }
     if let Some(mut copy) = copy {
