@@ -260,11 +260,13 @@ fn errors_are_delivered_as_values() {
         let scratch = Scratch::on_disk().filled(PAGE);
         let store = open(&scratch, &rings(kind, 4));
         let inbox = Inbox::new(1);
-        // A buffer that is not there.
+        // A buffer that may not be written to. It stays, for another test could get its place.
         let frames = Frames::new(1);
         let reads = reads(&frames, 1, 1, 0);
-        drop(frames);
-        // SAFETY: the address is unmapped: nothing is written.
+        // SAFETY: a page of ours, which nobody touches.
+        let denied = unsafe { libc::mprotect(frames.page(0).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(denied, 0);
+        // SAFETY: nothing is written; the page outlives the read, which is waited for.
         assert_eq!(unsafe { store.submit(&reads) }, 1);
         assert_eq!(inbox.wait(&store, 0), -i64::from(libc::EFAULT));
     }

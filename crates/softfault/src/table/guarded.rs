@@ -113,14 +113,15 @@ impl Guarded {
         let identity = self.identity()?;
         let _blocked = raw::Blocked::all();
         let _borrowing = table.borrowing.lock();
-        let server = match known::server() {
+        let server = match known::server(self.generation) {
             Some(server) => server,
-            // It was closed, or the number is another file's.
+            // It was closed, or is the parent's, or the number is another file's.
             None => {
                 let id = [table.server() as usize, PIDFD_THREAD, 0, 0, 0, 0];
                 // SAFETY: makes a descriptor, of numbers.
                 let fresh = unsafe { own(libc::SYS_pidfd_open, id) }?;
-                known::set_server(above(fresh, identity_of(fresh)?)?)
+                let fresh = above(fresh, identity_of(fresh)?)?;
+                known::set_server(self.generation, fresh)
             }
         };
         let from = [server as usize, self.number as usize, 0, 0, 0, 0];

@@ -2,10 +2,12 @@
 //! the server's table.
 //!
 //! It stays open, for the number may be somebody else's by the time that it would be
-//! closed.
+//! closed. A child inherits it, and may run no handlers (a bare `clone`, a fork before there
+//! is an engine): by it the child would get its parent's descriptors. So it is known of which
+//! table it is.
 
 use super::identity::{Identity, close_if, identity_of};
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// `PIDFD_THREAD`: of a thread and not of a process. (Linux 6.9)
 pub(super) const PIDFD_THREAD: usize = libc::O_EXCL as usize;
@@ -14,13 +16,16 @@ const NONE: i32 = -1;
 
 /// Changed under `borrowing` of the table. In a child it is the parent's.
 static SERVER: AtomicI32 = AtomicI32::new(NONE);
+/// The generation of the table whose server it is.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// Its device and inode.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The number, if it is what it was.
-pub(super) fn server() -> Option<i32> {
+/// The number for a table of this generation, if it is what it was.
+pub(super) fn server(generation: u32) -> Option<i32> {
     let fd = SERVER.load(Ordering::Relaxed);
-    (fd != NONE && identity_of(fd) == Ok(identity())).then_some(fd)
+    let is_its = GENERATION.load(Ordering::Relaxed) == generation;
+    (is_its && fd != NONE && identity_of(fd) == Ok(identity())).then_some(fd)
 }
 
 fn identity() -> Identity {
@@ -28,12 +33,13 @@ fn identity() -> Identity {
     Identity { device, inode }
 }
 
-/// This is the number from now on. The one before is not ours any more.
-pub(super) fn set_server(pidfd: i32) -> i32 {
+/// This is the number of that table's server from now on. The one before is not ours any more.
+pub(super) fn set_server(generation: u32, pidfd: i32) -> i32 {
     if let Ok(Identity { device, inode }) = identity_of(pidfd) {
         IDENTITY[0].store(device, Ordering::Relaxed);
         IDENTITY[1].store(inode, Ordering::Relaxed);
         SERVER.store(pidfd, Ordering::Relaxed);
+        GENERATION.store(generation, Ordering::Relaxed);
     }
     pidfd
 }

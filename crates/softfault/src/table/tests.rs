@@ -169,6 +169,29 @@ fn a_child_has_nothing_of_its_parents() {
 }
 
 #[test]
+fn a_child_without_handlers_takes_numbers_from_its_own_table() {
+    forked(|| {
+        // The parent's table is full of other files at the numbers that the child's gets.
+        let parents: Vec<_> = (0..8).map(|_| guarded()).collect();
+        check!(
+            parents
+                .iter()
+                .all(|guarded| guarded.borrow_number().is_ok())
+        );
+        forked(|| {
+            for _ in 0..4 {
+                let own = guarded();
+                let identity = own.identity();
+                check!(own.borrow_number().and_then(identity_of) == identity);
+                core::mem::forget(own);
+            }
+            0
+        });
+        0
+    });
+}
+
+#[test]
 fn several_servers_serve_at_a_time() {
     forked(|| {
         let guarded = guarded();
