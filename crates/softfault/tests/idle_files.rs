@@ -123,6 +123,7 @@ fn a_file_system_can_be_unmounted_after_the_call() {
             ) == 0
     };
     if !mounted {
+        std::fs::remove_dir(&place).unwrap();
         println!("skipped: no mount for this user");
         return;
     }
@@ -140,4 +141,5 @@ fn a_file_system_can_be_unmounted_after_the_call() {
     engine.close_idle();
     assert_eq!(engine.stats().idle_windows, 0);
     assert_eq!(unmount(), 0, "{}", std::io::Error::last_os_error());
+    std::fs::remove_dir(&place).unwrap();
 }

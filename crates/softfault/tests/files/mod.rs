@@ -14,11 +14,13 @@ pub fn byte_at(offset: usize) -> u8 {
     (word >> (8 * (offset % 8))) as u8
 }
 
-/// A place for a test's file, on the disk that the build is on.
+/// A place for a test's file, on the disk that the build is on. Each process has its own: the
+/// same test may run in several at once.
 pub fn path(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let test = test.file_name().unwrap().to_string_lossy().into_owned();
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{name}"))
+    let process = std::process::id();
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{process}-{name}"))
 }
 
 /// A file of `bytes` bytes; removed from its folder at once, so that nothing
@@ -27,7 +29,7 @@ pub fn made_file(name: &str, bytes: usize) -> File {
     // Tests of one program run side by side.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
-    let path = path(&format!("{name}-{}-{number}", std::process::id()));
+    let path = path(&format!("{name}-{number}"));
     let file = File::options()
         .read(true)
         .write(true)
