@@ -38,7 +38,7 @@ impl Believed {
     /// True if the page's last spurious fault was believed, and none of another page
     /// at its place since.
     fn was(&self, addr: usize) -> bool {
-        let place = &self.0[addr / PAGE_SIZE % PLACES];
+        let place = &self.0[addr / PAGE_SIZE % self.0.len()];
         if place.load(Ordering::Relaxed) == addr {
             place.store(0, Ordering::Relaxed);
             return true;
