@@ -268,6 +268,12 @@ impl Scene {
         all.all(|(at, &found)| found == word(page * WORDS + at, round))
     }
 
+    /// True if these words of a page are those that the file has there.
+    pub fn is_of_file(&self, page: usize, words: &[u64]) -> bool {
+        let mut all = words.iter().enumerate();
+        self.kind == Kind::Copy && all.all(|(at, &found)| found == word(page * WORDS + at, 0))
+    }
+
     /// Twice more over all of it: pages go and come.
     #[track_caller]
     pub fn check_goes_on(&self) {

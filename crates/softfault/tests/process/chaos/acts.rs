@@ -4,6 +4,7 @@
 use super::draw::Draw;
 use super::world::{Which, World, file};
 use crate::call::{self, madvise, mlock, mlock_on_fault, mlockall, mprotect, munlock};
+use crate::rows::locking::may_lock_all;
 use crate::scene::PAGE;
 use softfault::{Advice, Engine, LEAST_MEMORY};
 use std::fs::File;
@@ -55,11 +56,15 @@ acts! {
     }
     "mlockall(MCL_FUTURE)" => |world, _draw| {
         let _who = world.identity.read().expect("no panic");
-        let _ = mlockall(libc::MCL_FUTURE);
+        if may_lock_all() {
+            let _ = mlockall(libc::MCL_FUTURE);
+        }
     }
     "mlockall(MCL_CURRENT | MCL_ONFAULT)" => |world, _draw| {
         let _who = world.identity.read().expect("no panic");
-        let _ = mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT);
+        if may_lock_all() {
+            let _ = mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT);
+        }
     }
     "madvise, harmless" => |world, draw| {
         let (_, range) = some(world, draw, &ALL, 3000);
@@ -253,9 +258,12 @@ acts! {
             });
         });
     }
-    "prctl" => |_world, draw| {
+    "prctl(PR_SET_DUMPABLE)" => |_world, draw| {
+        // SAFETY: an attribute of this process.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, draw.below(2)) };
+    }
+    "prctl, others" => |_world, draw| {
         let (option, argument) = draw.one_of(&[
-            (libc::PR_SET_DUMPABLE, 0_usize), (libc::PR_SET_DUMPABLE, 1),
             (libc::PR_SET_THP_DISABLE, 1), (libc::PR_SET_THP_DISABLE, 0),
             (libc::PR_SET_TIMERSLACK, 1), (67, 1), (67, 0),
         ]);

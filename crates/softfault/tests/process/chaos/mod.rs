@@ -6,6 +6,7 @@ mod acts;
 mod draw;
 mod journal;
 mod readers;
+mod report;
 mod signals;
 mod world;
 
@@ -88,6 +89,7 @@ fn the_process_in_chaos() {
         return;
     };
     let journal = Journal::open();
+    report::install();
     let without = std::env::var(WITHOUT).unwrap_or_default();
     let without: Vec<_> = without.split(',').filter(|part| !part.is_empty()).collect();
     let world = World::new();

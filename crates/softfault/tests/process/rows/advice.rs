@@ -1,8 +1,9 @@
 //! madvise(2), past softfault.
 
+use super::mapping::{check_rest_but, peek, replaced};
 use crate::call::{errno, madvise, part};
 use crate::row::{Row, Verdict};
-use crate::scene::{Kind, Scene};
+use crate::scene::{Kind, PAGE, Scene};
 
 /// Guard pages (Linux 6.13).
 const MADV_GUARD_INSTALL: i32 = 102;
@@ -86,6 +87,40 @@ pub const ROWS: &[Row] = &[
                 let _ = madvise(&scene.addresses(), advice);
                 scene.check_all();
             }
+            scene
+        },
+    },
+    Row {
+        name: "madvise-dontneed-private",
+        does: "`madvise` DONTNEED, FREE of private memory",
+        kinds: &[Kind::Copy, Kind::Anon],
+        verdict: Verdict::Error,
+        then: "what was there, zeros as the kernel has them, or SIGBUS; what is written from then on stays (`unchecked_advise` tells softfault)",
+        play: |kind| {
+            let mut scene = Scene::new(kind);
+            for advice in [libc::MADV_DONTNEED, libc::MADV_FREE] {
+                (0..300).for_each(|page| scene.check(page));
+                let _ = madvise(&part(&scene, 7..200), advice);
+                let start = scene.addresses().start;
+                let mut kept = 0;
+                for page in 7..200 {
+                    let Some(words) = peek(start + page * PAGE) else {
+                        continue;
+                    };
+                    let right = scene.is_right(page, &words);
+                    kept += usize::from(right);
+                    let of_file = scene.is_of_file(page, &words);
+                    let zeros = words.iter().all(|&word| word == 0);
+                    assert!(right || of_file || zeros, "page {page}: {:x?}", &words[..2]);
+                }
+                println!("{kept} pages kept");
+                check_rest_but(&scene, 7..200);
+                if kept == 193 {
+                    continue;
+                }
+                return replaced(scene);
+            }
+            (7..200).for_each(|page| scene.write(page));
             scene
         },
     },

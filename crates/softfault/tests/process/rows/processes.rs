@@ -168,7 +168,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "prctl",
-        does: "PR_SET_DUMPABLE 0, NO_NEW_PRIVS, THP_DISABLE, PDEATHSIG, CHILD_SUBREAPER, MCE_KILL, TIMERSLACK, MEMORY_MERGE",
+        does: "PR_SET_DUMPABLE 0, NO_NEW_PRIVS, THP_DISABLE, PDEATHSIG, CHILD_SUBREAPER, TIMERSLACK, MEMORY_MERGE",
         kinds: Kind::ALL,
         verdict: Verdict::Right,
         then: "",
@@ -193,7 +193,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "personality",
-        does: "`personality` ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC, ADDR_LIMIT_3GB before the engine",
+        does: "`personality` ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC before the engine",
         kinds: Kind::ALL,
         verdict: Verdict::Right,
         then: "",
@@ -305,7 +305,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "cgroup",
-        does: "a move to another memory cgroup, with a limit, that is frozen and thawed",
+        does: "a move to another memory cgroup with a limit",
         kinds: Kind::SERVED,
         verdict: Verdict::Right,
         then: "",

@@ -10,7 +10,7 @@ const HUNDRED: usize = 100 * PAGE;
 pub const ROWS: &[Row] = &[
     Row {
         name: "write-cold",
-        does: "`write`, `pwrite`, `send`, `vmsplice` from memory that is not there",
+        does: "`write`, `vmsplice` from memory that is not there",
         kinds: Kind::SERVED,
         verdict: Verdict::Refused,
         then: "EFAULT, or short; what was written is right (`write_to`, `pin`, `lock` bring it in)",
@@ -155,7 +155,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "direct-write",
-        does: "O_DIRECT writes, AIO and io_uring from the map to a file",
+        does: "O_DIRECT writes, by `pwrite` and `io_submit`, from the map to a file",
         kinds: Kind::SERVED,
         verdict: Verdict::Refused,
         then: "EFAULT or short where pages are missing; what was written is right",
