@@ -14,10 +14,11 @@
 //!
 //! **What stays leaves a floor.** Pages of files can be evicted at any time. All other
 //! charges stay until somebody lets go who may never do so: tables of maps, words and
-//! pages of private memory, pins. These are charged with a reserve of [`FLOOR`] pages, so
-//! that all of them together never take the last [`FLOOR`] pages of any budget: what is
-//! there then is free, or a page of a file. That is why no fault on a file waits for
-//! ever. What maps hold without a touch ([`Budget::hold`]) leaves more, an eighth.
+//! pages of private memory. These are charged with a reserve of [`FLOOR`] pages, so that
+//! all of them together never take the last [`FLOOR`] pages of any budget: what is there
+//! then is free, or a page of a file. Pins are admitted by count, with the same floor.
+//! That is why no fault on a file waits for ever. What maps hold without a touch
+//! ([`Budget::hold`]) leaves more, an eighth.
 
 use crate::lock::Mutex;
 use sync::Arc;

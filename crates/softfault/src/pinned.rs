@@ -3,10 +3,7 @@
 use crate::{FaultError, Mmap, signal};
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, Pin};
-use softfault_engine::mm::AddressSpace;
-use std::sync::Arc;
 
 /// A range of a map that is in memory and stays there: touching it never
 /// faults, and it may be handed to system calls.
@@ -57,7 +54,7 @@ impl<'a> Pinned<'a> {
                 let managed = map.engine().inner.managed().expect("a managed map");
                 private.populate(managed, addresses, false)?;
             }
-            None => hold(map, addresses, fault::pin_briefly)?,
+            None => hold(map, addresses)?,
         }
         Ok(Self {
             map,
@@ -76,7 +73,7 @@ pub(crate) fn pin(map: &Mmap, addresses: Range<usize>) -> Result<u64, FaultError
     if !node.try_pin(pages) {
         return Err(FaultError::NoMemory);
     }
-    match hold(map, addresses, fault::pin) {
+    match hold(map, addresses) {
         Ok(()) => Ok(pages),
         Err(error) => {
             node.unpin_pages(pages);
@@ -94,18 +91,14 @@ pub(crate) fn unpin(map: &Mmap, addresses: Range<usize>, pages: u64) {
 }
 
 /// Maps the pages of a managed map and takes references to their folios.
-fn hold(
-    map: &Mmap,
-    addresses: Range<usize>,
-    pin: impl Fn(&AddressSpace, &Arc<PageCache>, Range<usize>, usize, &dyn fault::Interrupt) -> Pin,
-) -> Result<(), FaultError> {
+fn hold(map: &Mmap, addresses: Range<usize>) -> Result<(), FaultError> {
     let cache = map.cache().expect("a managed map");
     let managed = map.engine().inner.managed().expect("a managed map");
     let space = &managed.space;
     let mut masked = signal::masked();
     let mut from = addresses.start;
     loop {
-        match pin(space, cache, addresses.clone(), from, &masked.pending()) {
+        match fault::pin(space, cache, addresses.clone(), from, &masked.pending()) {
             Pin::Done => return Ok(()),
             Pin::Interrupted(at) => from = at,
             Pin::Failed(error) => return Err(error.into()),

@@ -252,9 +252,12 @@ impl Node {
         }
     }
 
-    /// Counts `pages` as pinned if at most half of the budget is then.
+    /// Counts `pages` as pinned if at most half of the budget is then, and if faults keep
+    /// their floor beside what maps hold. Decided once for all pages of a pin: one that had
+    /// got some of them and waited for the others could wait for one that does the same.
     pub fn try_pin(&self, pages: u64) -> bool {
-        let most = self.budget.limit() / 2;
+        let limit = self.budget.limit();
+        let most = (limit / 2).min(limit.saturating_sub(self.budget.held() + FLOOR));
         let add = |pinned: u64| (pinned + pages <= most).then_some(pinned + pages);
         self.pinned
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)

@@ -44,7 +44,7 @@ mod vanished;
 mod wait;
 
 pub use access::{Stop, Stopped, read_at, touch, write_at};
-pub use pin::{Pin, pin, pin_briefly, unpin};
+pub use pin::{Pin, pin, unpin};
 pub use populate::{Populated, lock, populate, unlock};
 pub use prefetch::prefetch;
 pub use read::Completion;

@@ -1,20 +1,13 @@
 //! Pinning: pages that stay until they are let go, with errors as values.
 
-use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome, Wait, Waited};
+use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome};
 use super::{handle, prefetch, unlocked};
 use crate::PAGE_SIZE;
-use crate::budget::FLOOR;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
 use crate::mm::AddressSpace;
-use crate::reclaim::Need;
 use core::ops::Range;
 use sync::Arc;
-
-/// Waits in a row in which nobody gave anything back, after which nobody will: a second.
-const STANDSTILL: u32 = 100;
-/// How long a pin waits where others take what it makes room for.
-const PATIENCE_NS: u64 = 30_000_000_000;
 
 /// How far a pin got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,35 +30,8 @@ pub fn pin(
     from: usize,
     interrupt: &dyn Interrupt,
 ) -> Pin {
-    leaving(FLOOR, space, cache, range, from, interrupt)
-}
-
-/// As [`pin`], for a page that the caller unpins at once and without a fault in between:
-/// it may take of what pins leave to faults, as a fault does.
-pub fn pin_briefly(
-    space: &AddressSpace,
-    cache: &Arc<PageCache>,
-    range: Range<usize>,
-    from: usize,
-    interrupt: &dyn Interrupt,
-) -> Pin {
-    leaving(0, space, cache, range, from, interrupt)
-}
-
-/// Pins what leaves so many pages of the budget free.
-fn leaving(
-    floor: u64,
-    space: &AddressSpace,
-    cache: &Arc<PageCache>,
-    range: Range<usize>,
-    from: usize,
-    interrupt: &dyn Interrupt,
-) -> Pin {
     let mut addr = from;
     let mut ahead = from;
-    // Since when there was no room for another pin, and waits in which nothing came back.
-    let mut short_since = None;
-    let mut standstill = 0;
     while addr < range.end {
         if addr >= ahead && range.end - addr > PAGE_SIZE {
             ahead = prefetch(cache, addr..range.end).max(addr + PAGE_SIZE);
@@ -75,32 +41,14 @@ fn leaving(
         {
             // Under the folio lock: truncate and invalidate spare what is
             // pinned, and take what is not.
-            let is_mapped = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
-            // It is charged as what can be evicted, and cannot be from now on.
-            let leaves_floor = cache.node.budget.has_free(floor);
-            if is_mapped && leaves_floor {
+            let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
+            if stays {
                 folio.pin();
                 addr = folio.range().end;
             }
             folio.unlock();
-            if is_mapped && leaves_floor {
+            if stays {
                 folio.leak();
-                (short_since, standstill) = (None, 0);
-                continue;
-            }
-            if is_mapped {
-                // The reference keeps the folio where it is meanwhile.
-                let now = cache.node.clock.now_ns();
-                let waited = now.saturating_sub(*short_since.get_or_insert(now));
-                if standstill >= STANDSTILL || waited >= PATIENCE_NS {
-                    unpin(cache, range.start..addr);
-                    return Pin::Failed(FaultError::NoMemory);
-                }
-                match Wait::memory(cache, Need::Pages(floor as usize)).wait(interrupt) {
-                    Waited::Interrupted => return Pin::Interrupted(addr),
-                    Waited::Standstill => standstill += 1,
-                    Waited::Ready | Waited::NoRoom => standstill = 0,
-                }
                 continue;
             }
         }
