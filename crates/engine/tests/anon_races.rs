@@ -10,7 +10,7 @@ use softfault_engine::cache::MapError;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection};
 use softfault_engine::mmu::Core;
-use softfault_oracle::Rig;
+use softfault_oracle::{Finally, Rig};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -91,8 +91,8 @@ fn beside(threads: u64, access: impl Fn(u64) + Sync, verb: impl FnOnce()) {
                 }
             });
         }
+        let _end = Finally(|| stop.store(true, SeqCst));
         verb();
-        stop.store(true, SeqCst);
     });
 }
 

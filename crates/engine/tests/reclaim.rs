@@ -3,12 +3,13 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
-use softfault_engine::budget::Budget;
+use softfault_engine::budget::{Budget, FLOOR};
 use softfault_engine::cache::{NodeError, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
 use softfault_engine::mm::Advice;
 use softfault_engine::mmu::TABLE_SPAN;
 use softfault_oracle::{Rig, TestStore};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
@@ -385,6 +386,44 @@ fn pinned_pages_stay_and_limit_themselves() {
     store.reap(u64::MAX, &Completion(&rig.node), 0);
     rig.evict_all();
     assert_eq!(cache.folio_count(), 0);
+    drop(cache);
+    rig.finish();
+}
+
+/// Folios that were never refaulted go first. Where all of those are pinned, the others go,
+/// however hot.
+#[test]
+fn what_is_pinned_does_not_hide_what_can_go() {
+    let rig = Rig::new(LEAST);
+    let store = TestStore::new(pages(9000));
+    let (cache, start) = random(&rig, &store);
+    let touch = |range: Range<usize>| range.for_each(|page| check(&rig, &store, start, page));
+    touch(0..300);
+    touch(1000..2600);
+    touch(0..300);
+    assert!(rig.node.stats.refaults.get() > 200, "hot pages are active");
+    let room = LEAST - rig.node.charged_pages() - FLOOR;
+    let pinned: Vec<_> = (0..room as usize)
+        .map(|page| {
+            let at = start + (3000 + page) * PAGE_SIZE;
+            at..at + PAGE_SIZE
+        })
+        .collect();
+    for range in &pinned {
+        let pin = fault::pin(
+            &rig.space,
+            &cache,
+            range.clone(),
+            range.start,
+            &NeverInterrupted,
+        );
+        assert_eq!(pin, Pin::Done);
+    }
+    touch(8000..8100);
+    for range in pinned {
+        fault::unpin(&cache, range);
+    }
+    rig.evict_all();
     drop(cache);
     rig.finish();
 }

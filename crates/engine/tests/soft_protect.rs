@@ -5,6 +5,7 @@ use softfault_engine::mmu::soft::cores::{Cores, Seat};
 use softfault_engine::mmu::soft::frames::Frames;
 use softfault_engine::mmu::soft::tables::{ENTRIES, Tables};
 use softfault_engine::mmu::soft::tlb::{Place, Tlb, Transfer};
+use softfault_oracle::Finally;
 use std::cell::UnsafeCell;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -125,14 +126,6 @@ fn transfer(word: &mut [u8; 8], store: bool) -> Transfer<'_> {
 /// Where a writer counts in a page.
 fn counter(page: usize, writer: usize) -> usize {
     page * PAGE_SIZE + writer * size_of::<u64>()
-}
-
-struct Finally<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for Finally<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! - [`TestSwap`]: a swap device of the same kind, which notices a page that
 //!   changes while it is written, and poisons what nobody may ask for.
 //! - [`Rig`]: the engine over the soft page tables, for tests of its parts.
+//! - [`Finally`]: what stops a test's threads, also where a check fails.
 //! - [`Op`]: the operations of all of them.
 //! - [`World`]: something that obeys operations on maps; [`play`] drives it and
 //!   compares every byte with the [`Model`].
@@ -20,6 +21,7 @@
 //! thread may be suspended with in hand is the facade's.
 
 mod anon;
+mod finally;
 mod gate;
 mod huge;
 mod model;
@@ -35,6 +37,7 @@ mod verbs;
 
 pub use anon::{ARENA_PAGES, Access, AnonModel, AnonWorld, COPIED_PAGES, Expected, Paid};
 pub use anon::{Step, any_anon_op, any_swap_op, obey_plans, play_anon};
+pub use finally::Finally;
 pub use huge::{HugeModel, HugeOp, HugeRefusal, HugeSetting, HugeWorld, PoolShould, SLOTS, Spot};
 pub use huge::{any_huge_op, draw_huge, play_huge, play_huge_together};
 pub use model::{Model, Shown};

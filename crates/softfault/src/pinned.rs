@@ -4,6 +4,7 @@ use crate::{FaultError, Mmap, signal};
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, Pin};
+use softfault_engine::mmu::TABLE_SPAN;
 
 /// A range of a map that is in memory and stays there: touching it never
 /// faults, and it may be handed to system calls.
@@ -68,8 +69,10 @@ impl<'a> Pinned<'a> {
 /// Pins the pages of a managed file; how many were charged to the limit on pins.
 pub(crate) fn pin(map: &Mmap, addresses: Range<usize>) -> Result<u64, FaultError> {
     let node = &map.engine().inner.managed().expect("a managed map").node;
-    // A folio has up to 16 pages, and both ends may be in the middle.
-    let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64 + 32;
+    let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64;
+    // A folio has up to 16 pages, and both ends may be in the middle; each page table that
+    // they are mapped by stays as they do.
+    let pages = pages + 32 + pages / (TABLE_SPAN / PAGE_SIZE) as u64;
     if !node.try_pin(pages) {
         return Err(FaultError::NoMemory);
     }

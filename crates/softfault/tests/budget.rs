@@ -5,6 +5,7 @@ mod files;
 
 use files::{byte_at, check, made_file};
 use softfault::{Advice, Engine, FaultError, LEAST_MEMORY, Mmap};
+use softfault_oracle::Finally;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -44,6 +45,7 @@ fn the_budget_goes_up_and_down_under_eight_readers() {
         for thread in 0..8 {
             let (map, stop) = (&map, &stop);
             scope.spawn(move || {
+                let _end = Finally(|| stop.store(true, SeqCst));
                 let mut at = thread * 5_000_011;
                 while !stop.load(SeqCst) {
                     at = (at + if thread % 2 == 0 { 4096 } else { 7_777_777 }) % map.len();
@@ -51,18 +53,18 @@ fn the_budget_goes_up_and_down_under_eight_readers() {
                 }
             });
         }
+        let _end = Finally(|| stop.store(true, SeqCst));
         for round in 0..60 {
             let bytes = [8, 64, 16, 32, 9, 48][round % 6] * MIB;
             engine.set_memory(bytes).unwrap();
             let faults = engine.stats().faults;
-            while engine.stats().faults < faults + 200 {
+            while engine.stats().faults < faults + 200 && !stop.load(SeqCst) {
                 std::thread::yield_now();
             }
             let stats = engine.stats();
             assert_eq!(stats.memory_bytes, bytes as u64);
             assert!(stats.resident_bytes <= stats.memory_bytes, "{stats:?}");
         }
-        stop.store(true, SeqCst);
     });
     assert!(engine.stats().peak_bytes <= 64 << 20);
     let refused = |bytes| engine.set_memory(bytes).unwrap_err().kind();

@@ -6,6 +6,7 @@ mod files;
 use child::{forked, wait};
 use files::{check, made_file};
 use softfault::{Engine, FaultError, Mmap};
+use softfault_oracle::Finally;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -201,6 +202,7 @@ fn the_parent_goes_on_while_children_die() {
                 }
             });
         }
+        let _end = Finally(|| stop.store(true, SeqCst));
         for round in 0..60 {
             let before = touched.load(SeqCst);
             // SAFETY: the child touches, and dies.
@@ -216,7 +218,6 @@ fn the_parent_goes_on_while_children_die() {
                 std::thread::yield_now();
             }
         }
-        stop.store(true, SeqCst);
     });
     assert!(engine.stats().peak_bytes <= 8 << 20);
 }
@@ -238,6 +239,7 @@ fn a_child_may_drop_what_it_inherits_whatever_others_were_doing() {
                 }
             });
         }
+        let _end = Finally(|| stop.store(true, SeqCst));
         for _ in 0..100 {
             let status = forked(|| {
                 // SAFETY: the child's own copy, used no more: it ends with _exit.
@@ -246,7 +248,6 @@ fn a_child_may_drop_what_it_inherits_whatever_others_were_doing() {
             });
             assert_exit(status, 0);
         }
-        stop.store(true, SeqCst);
     });
     let (engine, map) = scene("dropped");
     let status = forked(|| {

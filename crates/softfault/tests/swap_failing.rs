@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use softfault::soft::{SoftEngine, SoftMapMut};
 use softfault::{Engine, FaultError, MmapMut};
+use softfault_oracle::Finally;
 use store_scene::PAGE;
 use swap_scene::failing::Failing;
 use swap_scene::until;
@@ -311,6 +312,10 @@ fn a_write_that_hangs_holds_up_only_who_needs_memory() {
                 let pages = (0..PAGES / 2).take_while(|_| !stop.load(SeqCst));
                 pages.for_each(|page| scene.check(page).unwrap());
             });
+            let end = Finally(|| {
+                stop.store(true, SeqCst);
+                scene.device.writes.release();
+            });
             scene.device.writes.wait_for_one();
             // Some may be on their way out, and wait for the write.
             for &page in &there {
@@ -322,8 +327,7 @@ fn a_write_that_hangs_holds_up_only_who_needs_memory() {
             }
             until(|| there_still.load(SeqCst) >= there.len() / 2);
             assert!(scene.device.writes.waiting() > 0 && !needs.is_finished());
-            stop.store(true, SeqCst);
-            scene.device.writes.release();
+            drop(end);
             needs.join().unwrap();
         });
         scene.check_all();

@@ -3,11 +3,7 @@
 use super::{MapError, Node};
 use crate::budget::FLOOR;
 use crate::reclaim::Need;
-
-/// How long a map, or a smaller budget, waits for memory that others are at work on.
-pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
-/// How long it sleeps at a time.
-pub(super) const SLICE_NS: u64 = 10_000_000;
+use crate::reclaim::patience::Patience;
 
 /// Why a budget cannot hold a map. All are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,17 +26,17 @@ impl Node {
             return Err(self.shortage(pages, budget.may_hold()));
         }
         let need = Need::Pages((pages + FLOOR) as usize);
-        let began = self.clock.now_ns();
+        let mut patience = Patience::new(&*self.clock);
         while !budget.try_charge(pages, FLOOR) {
             let subscription = budget.subscribe();
             let made = self.make_room(need);
-            let is_over = self.clock.now_ns().saturating_sub(began) >= PATIENCE_NS;
-            if is_over || !made && self.has_nothing_left(need) {
+            let has_nothing = !made && self.has_nothing_left(need);
+            if !made && !has_nothing {
+                patience.wait(subscription);
+            }
+            if has_nothing || patience.is_over() {
                 budget.let_go(pages);
                 return Err(self.shortage(pages, budget.free().saturating_sub(FLOOR)));
-            }
-            if !made {
-                subscription.wait(SLICE_NS);
             }
         }
         Ok(())

@@ -4,7 +4,6 @@
 use super::arena::Arenas;
 use super::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
 use super::frames::{FrameMemory, Frames};
-use super::hold::{PATIENCE_NS, SLICE_NS};
 use super::index::Index;
 use crate::PAGE_SIZE;
 use crate::budget::{Budget, FLOOR};
@@ -12,6 +11,7 @@ use crate::fault::Believed;
 use crate::lock::Mutex;
 use crate::policy::Policies;
 use crate::reclaim::anonymous::{AnonymousBatches, Balance};
+use crate::reclaim::patience::Patience;
 use crate::reclaim::windows::Windows;
 use crate::reclaim::{Batches, Ghosts, Lists, Need};
 use crate::slab::Slab;
@@ -231,7 +231,7 @@ impl Node {
     /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
     /// have been given back; false if what is there cannot be evicted.
     fn reclaim_down(&self, less: u64) -> bool {
-        let began = self.clock.now_ns();
+        let mut patience = Patience::new(&*self.clock);
         loop {
             let subscription = self.budget.subscribe();
             let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
@@ -240,15 +240,16 @@ impl Node {
             if excess == 0 || self.reclaim(excess) >= excess {
                 return true;
             }
-            if self.squeeze(excess) > 0 {
-                continue;
+            if self.squeeze(excess) == 0 {
+                if self.has_nothing_left(Need::Pages(excess)) {
+                    return false;
+                }
+                // Reads under way, and folios in the hands of others.
+                patience.wait(subscription);
             }
-            let is_over = self.clock.now_ns().saturating_sub(began) >= PATIENCE_NS;
-            if is_over || self.has_nothing_left(Need::Pages(excess)) {
+            if patience.is_over() {
                 return false;
             }
-            // Reads under way, and folios in the hands of others.
-            subscription.wait(SLICE_NS);
         }
     }
 

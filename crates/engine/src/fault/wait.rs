@@ -13,16 +13,9 @@ use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::readahead::Window;
 use crate::reclaim::Need;
+use crate::reclaim::patience::{LONGEST_NS, SLICE_NS, STANDSTILL};
 use crate::store::{NO_COOKIE, Reap};
 use sync::Arc;
-
-/// How long a thread sleeps before it looks whether something else wants it.
-const SLICE_NS: u64 = 10_000_000;
-/// Slices in a row in which no memory came back to anybody, after which it is
-/// not to be had: a second.
-const PATIENCE: u32 = 100;
-/// How long private memory waits where others always come first, or nothing can come.
-const LONGEST_NS: u64 = 30_000_000_000;
 
 /// Tells a waiting fault that something else wants its thread: a pending
 /// signal, say.
@@ -228,9 +221,9 @@ impl Wait {
         match is_private {
             true => {
                 let has_nothing = || futile > 0 && node.has_nothing_left(need);
-                standstill >= PATIENCE || short_ns >= LONGEST_NS || has_nothing()
+                standstill >= STANDSTILL || short_ns >= LONGEST_NS || has_nothing()
             }
-            false => standstill >= PATIENCE && node.frames_in_use() == 0,
+            false => standstill >= STANDSTILL && node.frames_in_use() == 0,
         }
     }
 

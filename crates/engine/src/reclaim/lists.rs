@@ -88,8 +88,11 @@ pub enum Order {
 /// What reclaim is after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// Anything.
+    /// What goes first.
     Any,
+    /// Whatever came first, on any list: where what goes first is pinned or in the hands
+    /// of others, it must not hide what could go.
+    Oldest,
     /// Only frames: folios read ahead.
     Frames,
 }
@@ -219,6 +222,7 @@ impl Inner {
             Want::Any if active.folios * 8 > mapped * ACTIVE_SHARE => active,
             Want::Any if inactive.folios == 0 => active,
             Want::Any => inactive,
+            Want::Oldest => return self.oldest(folios),
         };
         (queue.folios > 0).then_some(queue.head)
     }

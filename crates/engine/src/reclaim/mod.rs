@@ -19,6 +19,7 @@ mod family;
 pub mod ghost;
 pub(crate) mod heat;
 pub mod lists;
+pub(crate) mod patience;
 pub(crate) mod windows;
 
 pub use anonymous::Stopped;
@@ -115,7 +116,9 @@ impl Node {
         self.stats.reclaim_batches.add(1);
         let mut made = self.shrink_pool();
         // What is pinned or waited for goes to the end of its list: once
-        // round, and all that can go has gone.
+        // round, and all that can go has gone. A list of nothing else must not keep
+        // the round to itself.
+        let mut want = Want::Any;
         let mut left = self.lists.folios() + 1;
         let mut anonymous_left = self.anonymous_pages();
         while !enough(made) && (left > 0 || anonymous_left > 0) {
@@ -127,7 +130,13 @@ impl Node {
                     let evicted = self.evict_anonymous(wanted, || enough(made));
                     (evicted, &mut anonymous_left)
                 }
-                false => (self.evict(Want::Any, wanted, || enough(made)), &mut left),
+                false => {
+                    let evicted = self.evict(want, wanted, || enough(made));
+                    if evicted.folios == 0 {
+                        want = Want::Oldest;
+                    }
+                    (evicted, &mut left)
+                }
             };
             made += evicted.pages + self.shrink_pool();
             *left = match (evicted.looked_at, evicted.folios) {

@@ -3,6 +3,7 @@
 
 use crate::scene::{PAGE, PAGES, Scene};
 use crate::{alone, close_from, files, ours};
+use softfault_oracle::Finally;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
@@ -21,6 +22,7 @@ fn threads_touch_while_one_closes_all() {
                     }
                 });
             }
+            let _end = Finally(|| stop.store(true, Ordering::Relaxed));
             for _ in 0..300 {
                 close_from(3);
                 // The program's next file gets a number that was ours a moment ago.
@@ -29,7 +31,6 @@ fn threads_touch_while_one_closes_all() {
                 // Closed with all others.
                 std::mem::forget(file);
             }
-            stop.store(true, Ordering::Relaxed);
         });
         scene.check(1);
     });

@@ -90,12 +90,3 @@ fn resident_kb(window: &Reservation) -> usize {
     let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
     rss.trim().trim_end_matches(" kB").parse().unwrap()
 }
-
-/// Lets threads come to their end, also if a check fails.
-struct Finally<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for Finally<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}

@@ -1,13 +1,14 @@
 //! What is protected is not written to.
 
 use super::served::serve;
-use super::{Finally, copy, of, page, read, real, reserve, without, write};
+use super::{copy, of, page, read, real, reserve, without, write};
 use crate::uffd::UffdMmu;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation, Zeroed};
+use softfault_oracle::Finally;
 use std::slice::from_ref;
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! Zeros that cost nothing until somebody writes to them.
 
 use super::served::serve;
-use super::{Finally, page, read, real, reserve, resident_kb, without, write};
+use super::{page, read, real, reserve, resident_kb, without, write};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Mmu, Zeroed};
+use softfault_oracle::Finally;
 use std::slice::from_ref;
 use std::sync::Arc;
 

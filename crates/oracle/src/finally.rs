@@ -1,0 +1,11 @@
+//! What a test does at its end, however it comes to it.
+
+/// Calls the function when it is dropped. Threads that go on until they are told to stop are
+/// told also where a check fails: a test that fails must end.
+pub struct Finally<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
