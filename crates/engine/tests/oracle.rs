@@ -21,7 +21,7 @@ struct Map {
     /// Address of the map's first byte.
     start: usize,
     len: usize,
-    pinned: Option<Range<usize>>,
+    pinned: Option<(Range<usize>, u64)>,
 }
 
 struct SoftWorld {
@@ -152,10 +152,7 @@ impl World for SoftWorld {
         let Self { rig, maps, .. } = self;
         let map = maps.get_mut(&map).unwrap();
         let range = map.addresses(&bytes);
-        let pages = range.len().div_ceil(PAGE_SIZE) as u64 + 32;
-        if !rig.node.try_pin(pages) {
-            return None;
-        }
+        let admitted = map.cache.admit_pin(&range)?;
         let pinned = fault::pin(
             &rig.space,
             &map.cache,
@@ -164,7 +161,7 @@ impl World for SoftWorld {
             &NeverInterrupted,
         );
         assert_eq!(pinned, Pin::Done);
-        map.pinned = Some(range.clone());
+        map.pinned = Some((range.clone(), admitted));
         let mut found = vec![0; range.len()];
         let mut at = range.start;
         while at < range.end {
@@ -184,11 +181,9 @@ impl World for SoftWorld {
 
     fn unpin(&mut self, map: usize) {
         let map = self.maps.get_mut(&map).unwrap();
-        if let Some(range) = map.pinned.take() {
-            fault::unpin(&map.cache, range.clone());
-            self.rig
-                .node
-                .unpin_pages(range.len().div_ceil(PAGE_SIZE) as u64 + 32);
+        if let Some((range, admitted)) = map.pinned.take() {
+            fault::unpin(&map.cache, range);
+            map.cache.dismiss_pin(admitted);
         }
     }
 

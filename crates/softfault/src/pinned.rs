@@ -4,7 +4,6 @@ use crate::{FaultError, Mmap, signal};
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, Pin};
-use softfault_engine::mmu::TABLE_SPAN;
 
 /// A range of a map that is in memory and stays there: touching it never
 /// faults, and it may be handed to system calls.
@@ -68,18 +67,12 @@ impl<'a> Pinned<'a> {
 
 /// Pins the pages of a managed file; how many were charged to the limit on pins.
 pub(crate) fn pin(map: &Mmap, addresses: Range<usize>) -> Result<u64, FaultError> {
-    let node = &map.engine().inner.managed().expect("a managed map").node;
-    let pages = (addresses.end - addresses.start).div_ceil(PAGE_SIZE) as u64;
-    // A folio has up to 16 pages, and both ends may be in the middle; each page table that
-    // they are mapped by stays as they do.
-    let pages = pages + 32 + pages / (TABLE_SPAN / PAGE_SIZE) as u64;
-    if !node.try_pin(pages) {
-        return Err(FaultError::NoMemory);
-    }
+    let cache = map.cache().expect("a managed map");
+    let pages = cache.admit_pin(&addresses).ok_or(FaultError::NoMemory)?;
     match hold(map, addresses) {
         Ok(()) => Ok(pages),
         Err(error) => {
-            node.unpin_pages(pages);
+            cache.dismiss_pin(pages);
             Err(error)
         }
     }
@@ -90,7 +83,7 @@ pub(crate) fn unpin(map: &Mmap, addresses: Range<usize>, pages: u64) {
     let _masked = signal::masked();
     let cache = map.cache().expect("pages were pinned");
     fault::unpin(cache, addresses);
-    cache.node().unpin_pages(pages);
+    cache.dismiss_pin(pages);
 }
 
 /// Maps the pages of a managed map and takes references to their folios.

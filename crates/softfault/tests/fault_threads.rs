@@ -528,6 +528,8 @@ fn signal_handlers_touch_maps() {
                 let never: libc::itimerval = core::mem::zeroed();
                 libc::setitimer(libc::ITIMER_REAL, &never, core::ptr::null_mut());
             }
+            // Another thread may be in the handler yet.
+            core::mem::forget(map);
         })],
     );
 }

@@ -41,6 +41,7 @@ pub mod frames;
 mod hold;
 pub mod index;
 pub mod node;
+mod pins;
 pub mod residency;
 pub mod truncate;
 pub mod window;
@@ -102,6 +103,8 @@ pub struct PageCache {
     pub(crate) mmap_miss: Mutex<MmapMiss>,
     /// Folios in the index, and on their way into it.
     pub(crate) folios: AtomicUsize,
+    /// Pages admitted by `admit_pin` and not let go.
+    pinned: AtomicU64,
 }
 
 impl PageCache {
@@ -153,6 +156,7 @@ impl PageCache {
             readahead: Mutex::new(ReadAhead::new()),
             mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
+            pinned: AtomicU64::new(0),
             node,
         }
     }
@@ -299,6 +303,7 @@ impl PageCache {
 
 impl Drop for PageCache {
     fn drop(&mut self) {
+        self.forget_pins();
         self.evict_all();
         if self.private.is_some() {
             return; // The window is the memory's.

@@ -466,12 +466,12 @@ impl Player<'_> {
     /// Pins pages in the window, where the rig has mapped the whole file.
     fn pin(&mut self, pages: &Range<usize>) {
         let world = self.world;
-        let (node, range) = (&world.rig.node, self.window(pages));
-        let most = pages.len() as u64 + 32;
-        if range.is_empty() || !node.try_pin(most) {
-            return;
-        }
         let (space, cache) = (&*world.rig.space, &world.cache);
+        let range = self.window(pages);
+        let admitted = cache.admit_pin(&range).filter(|_| !range.is_empty());
+        let Some(admitted) = admitted else {
+            return;
+        };
         match fault::pin(space, cache, range.clone(), range.start, &NeverInterrupted) {
             Pin::Done => {
                 let before = world.shadow().tick();
@@ -486,7 +486,7 @@ impl Player<'_> {
             Pin::Failed(FaultError::NoMemory) if world.may_be_short => {}
             other => panic!("{other:?}"),
         }
-        node.unpin_pages(most);
+        cache.dismiss_pin(admitted);
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! With [`Faults::Threads`] the kernel puts the touching thread to sleep and a message into the
 //! userfaultfd. A pool of threads reads these (`pool`), serves each as the signal handler would, and
-//! wakes the thread. What cannot be served becomes a SIGBUS (`raise`).
+//! wakes the thread. What cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
 
+mod asked;
 mod pool;
 mod raise;
 

@@ -12,12 +12,13 @@
 //! whoever has served starts another thread, up to a bound, and only while another thread reads: starting one
 //! uses the heap, which may itself be in a map of ours.
 
+use super::asked::Asked;
 use super::raise;
 use crate::process::Process;
 use crate::signal;
 use crate::uffd::Message;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,19 +29,13 @@ const FIRST: usize = 2;
 const MOST: usize = 64;
 /// A thread's stack. Serving needs 3 KiB, libc and the standard library some more.
 const STACK: usize = 64 << 10;
-/// Places for what threads have asked last.
-const ASKED: usize = 1024;
 
 /// The threads of a process. A child of fork has its own.
 pub(crate) struct Pool {
     state: Mutex<State>,
     /// Nobody reads any more.
     free: Condvar,
-    /// Messages read. Changed by the thread that reads.
-    read: AtomicU64,
-    /// By the number of the thread that sleeps, modulo [`ASKED`]: its last message. Two threads in one
-    /// place make an error look outdated, and the touch is repeated.
-    asked: [AtomicU64; ASKED],
+    asked: Asked,
     /// Threads of ours that are serving, by the kernel's numbers; 0 for none.
     serving: [AtomicU32; MOST],
 }
@@ -59,8 +54,7 @@ impl Pool {
         Self {
             state: Mutex::default(),
             free: Condvar::new(),
-            read: AtomicU64::new(0),
-            asked: [const { AtomicU64::new(0) }; ASKED],
+            asked: Asked::new(),
             serving: [const { AtomicU32::new(0) }; MOST],
         }
     }
@@ -157,9 +151,9 @@ impl Pool {
             }
         };
         self.serving[place].store(0, Relaxed);
-        // A signal may have interrupted the touch meanwhile. If it was repeated, that one counts.
-        if !served && self.asked[message.thread as usize % ASKED].load(Relaxed) == number {
-            raise::raise(message.thread, addr);
+        if !served {
+            let raise = || raise::raise(message.thread, addr);
+            self.asked.refuse(message.thread, number, raise);
         }
         process.mmu().wake(addr);
     }
@@ -173,8 +167,7 @@ extern "C" fn run(pool: &'static Pool, place: usize, process: &'static Process) 
         pool.begin_reading();
         loop {
             let message = mmu.next_message();
-            let number = pool.read.fetch_add(1, Relaxed) + 1;
-            pool.asked[message.thread as usize % ASKED].store(number, Relaxed);
+            let number = pool.asked.note(message.thread);
             let handed_over = pool.hand_over();
             pool.serve(place, process, &message, number);
             if handed_over {

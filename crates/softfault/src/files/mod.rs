@@ -157,6 +157,8 @@ impl Files {
         if let Some(idle) = table.close(&cache) {
             let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
             assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+            // Before anybody maps the file again, and pins.
+            cache.forget_pins();
             // The table has it still.
             drop(cache);
             let gone = table.forget_idle();

@@ -3,7 +3,6 @@
 use super::{SoftMap, clip};
 use crate::FaultError;
 use core::ops::Range;
-use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, NeverInterrupted, Pin};
 
 /// A range of a map that is in memory and stays there: reading it waits for
@@ -19,15 +18,9 @@ pub struct SoftPinned<'a> {
 impl<'a> SoftPinned<'a> {
     pub(super) fn new(map: &'a SoftMap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(&range)?;
-        // A folio has up to 16 pages, and both ends may be in the middle.
-        let pages = match range.is_empty() {
-            true => 0,
-            false => addresses.len().div_ceil(PAGE_SIZE) as u64 + 32,
-        };
+        let pages = map.cache.admit_pin(&addresses);
+        let pages = pages.ok_or(FaultError::NoMemory)?;
         let managed = &map.engine.inner.managed;
-        if !managed.node.try_pin(pages) {
-            return Err(FaultError::NoMemory);
-        }
         let from = addresses.start;
         match fault::pin(
             &managed.space,
@@ -39,7 +32,7 @@ impl<'a> SoftPinned<'a> {
             Pin::Done => Ok(Self { map, range, pages }),
             Pin::Interrupted(_) => unreachable!("nothing interrupts"),
             Pin::Failed(error) => {
-                managed.node.unpin_pages(pages);
+                map.cache.dismiss_pin(pages);
                 Err(error.into())
             }
         }
@@ -87,6 +80,6 @@ impl Drop for SoftPinned<'_> {
             &self.map.cache,
             addresses.expect("checked when it was made"),
         );
-        self.map.engine.inner.managed.node.unpin_pages(self.pages);
+        self.map.cache.dismiss_pin(self.pages);
     }
 }
