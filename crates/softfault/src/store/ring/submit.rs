@@ -1,21 +1,36 @@
 //! Submitting: a slot for each read, then one system call, then a look at what it read from.
 
+use super::Ring;
 use super::queue::Entry;
 use super::table::Request;
-use super::{ENTRIES, Ring};
+
+/// Reads of one system call at most: the fault handler's stack has room for their slots.
+/// Read-ahead submits eight.
+const AT_ONCE: usize = 32;
 
 impl Ring {
     /// Starts up to `count` reads of one file and returns how many, from the front.
     pub(crate) fn submit(&self, count: usize, request: impl Fn(usize) -> Request) -> usize {
-        if count == 0 {
-            return 0;
+        let mut started = 0;
+        while started < count {
+            let some = (count - started).min(AT_ONCE);
+            let more = self.submit_some(some, |i| request(started + i));
+            started += more;
+            if more < some {
+                break;
+            }
         }
+        started
+    }
+
+    /// The same, for one to [`AT_ONCE`] reads.
+    fn submit_some(&self, count: usize, request: impl Fn(usize) -> Request) -> usize {
         let source = request(0).source;
         // SAFETY: a store outlives its reads.
         let Some(number) = (unsafe { source.number() }) else {
             return 0;
         };
-        let mut slots = [0u16; ENTRIES];
+        let mut slots = [0u16; AT_ONCE];
         let mut taken = 0;
         let submission = {
             let mut table = self.table.lock();
