@@ -14,7 +14,7 @@ use loom::thread::spawn;
 use model::{Still, explore};
 use softfault_engine_loom::anon::PageState;
 use softfault_engine_loom::anon::pages::{Found, Pages};
-use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::budget::{Budget, FLOOR};
 use softfault_engine_loom::lock::RwSem;
 
 const PAGES: usize = 2;
@@ -44,9 +44,13 @@ enum Ended {
 
 impl Memory {
     fn new(budget: u64) -> Arc<Self> {
+        // Words of pages leave the floor to what can be evicted.
+        let budget = Budget::new(FLOOR + budget);
+        // Stocks have models of their own (`budget`): where somebody waits there are none.
+        core::mem::forget(budget.subscribe());
         Arc::new(Self {
             pages: Pages::new(PAGES).unwrap(),
-            budget: Budget::new(budget),
+            budget,
             vma: RwSem::new(Arc::new(Still)),
             bytes: core::array::from_fn(|_| UnsafeCell::new(0)),
         })

@@ -95,6 +95,8 @@ pub struct PageCache {
     pub(crate) end: AtomicU64,
     /// Immutable.
     pub(crate) on_truncate: OnTruncate,
+    /// Pages admitted by `admit_pin` and not let go.
+    pinned: AtomicU64,
     /// What will be touched next. Its lock is a leaf: nothing is locked while
     /// it is held.
     pub(crate) readahead: Mutex<ReadAhead>,
@@ -103,8 +105,6 @@ pub struct PageCache {
     pub(crate) mmap_miss: Mutex<MmapMiss>,
     /// Folios in the index, and on their way into it.
     pub(crate) folios: AtomicUsize,
-    /// Pages admitted by `admit_pin` and not let go.
-    pinned: AtomicU64,
 }
 
 impl PageCache {
@@ -153,10 +153,10 @@ impl PageCache {
             private: None,
             end: AtomicU64::new(bytes),
             on_truncate,
+            pinned: AtomicU64::new(0),
             readahead: Mutex::new(ReadAhead::new()),
             mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
-            pinned: AtomicU64::new(0),
             node,
         }
     }

@@ -53,9 +53,11 @@ impl UffdMmu {
         &self.kernel
     }
 
-    fn kind(&self, start: usize) -> (Protection, usize) {
+    /// By an address within: a window may be a part of what was reserved.
+    fn kind(&self, addr: usize) -> (Protection, usize) {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        *kinds.get(&start).expect("a window that was made")
+        let last = kinds.range(..=addr).next_back();
+        *last.expect("a window that was made").1
     }
 
     /// Does a copy at the kernel's cost.
