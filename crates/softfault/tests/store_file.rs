@@ -136,12 +136,17 @@ fn a_dense_file_is_data_from_end_to_end() {
         store.extent(5 * PAGE as u64),
         Ok(Extent::Data(0..(11 * PAGE) as u64))
     );
-    // Grown by a hole: that much is asked anew.
+    // Grown by a hole: a file that had none when it was opened is read, and gives zeros.
     scratch.file.set_len((20 * PAGE) as u64).expect("grow");
     assert_eq!(
         store.extent(15 * PAGE as u64),
-        Ok(Extent::Hole(pages(15..20)))
+        Ok(Extent::Data(pages(15..20)))
     );
+    let frames = Frames::new(5);
+    // SAFETY: the frames are ours.
+    let arrived = unsafe { store.read((15 * PAGE) as u64, frames.page(0), 5 * PAGE) };
+    assert_eq!(arrived, Ok(5 * PAGE));
+    assert!(frames.bytes(0, 5 * PAGE).iter().all(|&byte| byte == 0));
 }
 
 #[test]

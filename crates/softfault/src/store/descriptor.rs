@@ -5,14 +5,15 @@
 //! table would drop the program's POSIX locks on the file (fcntl(2)). Calls through that
 //! table cost two changes of threads. So data is read by a number in the process's table,
 //! which the program may close, and give to another file. Whatever such a read brought
-//! is believed only once the number has been looked at afterwards: fstat(2) must name
-//! our file, and nobody may have taken another number meanwhile. Otherwise the bytes are
-//! discarded, and read by a new number or through the table.
+//! is believed only once the number has been looked at afterwards: it must mean our own
+//! open file ([`Mark`]), and nobody may have taken another number meanwhile. Otherwise the
+//! bytes are discarded, and read by a new number or through the table.
 //!
 //! ```text
-//!   number ─► pread ─► fstat: our file, same number? ──yes──► believed
+//!   number ─► pread ─► our mark, same number? ──yes──► believed
 //!     ▲                   └─ no: forget it ─► once more ─► through the table
-//!     └─ none: made at the first read, unless somebody has locks on the file
+//!     └─ none: made at the first read, unless somebody has locks on the file,
+//!        or it is an open file of the program's, which has no mark
 //! ```
 //!
 //! What is destructive (writing, fallocate, ftruncate, seeking) never goes by a number
@@ -23,12 +24,13 @@
 //! Two losses are left: of a lock that is taken between that look and the close, and at
 //! `exec`, which closes the number, of a lock that was taken after the number was.
 //!
-//! One mistake is left: a program that puts another file in the place of our number *and
-//! then ours back*, from a copy that it made, while a read is under way.
+//! One mistake is left: a program that copies our number, puts another file in its place
+//! *and then the copy back*, while a read is under way.
 
 use super::errno;
 use super::identity::{self, Inode};
 use super::kept;
+use super::mark::Mark;
 use super::read::read_with;
 use crate::table::Guarded;
 use core::ffi::c_long;
@@ -56,6 +58,8 @@ pub(crate) struct Descriptor {
     guarded: AtomicPtr<Guarded>,
     /// Immutable.
     inode: Inode,
+    /// Immutable. What our number is known by.
+    mark: Mark,
     /// Immutable. What the system said of it when it was opened.
     opened: libc::stat,
     /// Immutable. The program may have locks on it.
@@ -98,7 +102,7 @@ impl Descriptor {
     pub(super) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
         // SAFETY: the caller's promise.
         let guarded = unsafe { Guarded::open(number, args) }?;
-        Self::make(Some(guarded), None, true)
+        Ok(Self::make(Some(guarded), None, true)?.marked())
     }
 
     /// Another descriptor of what the program has open.
@@ -106,11 +110,21 @@ impl Descriptor {
         Self::make(Some(Guarded::adopt(of)?), None, true)
     }
 
-    /// A file of ours by its number, where there is no table, or on which nobody but us
-    /// has locks.
+    /// An open file of ours alone by its number, where there is no table, or on which nobody
+    /// but us has locks.
     pub(crate) fn own(fd: OwnedFd, locks: bool) -> Result<Self, i32> {
+        Ok(Self::shared(fd, locks)?.marked())
+    }
+
+    /// The same of an open file whose flags and position are the program's too.
+    pub(super) fn shared(fd: OwnedFd, locks: bool) -> Result<Self, i32> {
         let guarded = Guarded::adopt(fd.as_fd()).ok();
         Self::make(guarded, Some(fd), locks)
+    }
+
+    fn marked(mut self) -> Self {
+        self.mark = Mark::put(&self, self.inode);
+        self
     }
 
     fn make(guarded: Option<Guarded>, fd: Option<OwnedFd>, locks: bool) -> Result<Self, i32> {
@@ -121,6 +135,7 @@ impl Descriptor {
             opened: unsafe { core::mem::zeroed() },
             guarded: AtomicPtr::new(guarded.unwrap_or(core::ptr::null_mut())),
             inode: Inode::default(),
+            mark: Mark::Inode(Inode::default()),
             locks,
             number: AtomicU64::new(Number::new(first, Number(0)).0),
             taken: AtomicU32::new(0),
@@ -137,6 +152,7 @@ impl Descriptor {
         };
         made.opened = stat?;
         made.inode = Inode::of(&made.opened);
+        made.mark = Mark::Inode(made.inode);
         Ok(made)
     }
 
@@ -243,6 +259,10 @@ impl Descriptor {
     /// A number to read by. What it brought is to be believed if it
     /// [`is_still`](Self::is_still) the one. `None`: through the table only.
     pub(crate) fn number(&self) -> Option<Number> {
+        // Without a mark it could not be told what was read, but where there is no other way.
+        if matches!(self.mark, Mark::Inode(_)) && self.guarded().is_some() {
+            return None;
+        }
         let number = Number(self.number.load(Ordering::Acquire));
         match number.fd() {
             NONE => self.take(false),
@@ -250,7 +270,7 @@ impl Descriptor {
         }
     }
 
-    /// True if this number has meant our file all the time, and does.
+    /// True if this number has meant our open file all the time, and does.
     pub(crate) fn is_still(&self, number: Number) -> bool {
         self.is(number.fd()) && self.number.load(Ordering::Acquire) == number.0
     }
@@ -284,7 +304,7 @@ impl Descriptor {
     }
 
     fn is(&self, fd: RawFd) -> bool {
-        identity::stat_of(fd).is_ok_and(|stat| Inode::of(&stat) == self.inode)
+        self.mark.is(fd)
     }
 
     #[cold]
@@ -332,12 +352,7 @@ impl Descriptor {
         let mut here = None;
         // Another thread may have taken one meanwhile, in another table.
         for _ in 0..4 {
-            // The same file is not enough: the program may close its own descriptor of it.
-            let ours = |fd: &RawFd| {
-                let guarded = self.guarded();
-                self.is(*fd) && guarded.is_none_or(|guarded| guarded.may_be_number(*fd))
-            };
-            here = self.known().filter(ours);
+            here = self.known().filter(|&fd| self.is(fd));
             if here.is_some() {
                 break;
             }
@@ -370,12 +385,9 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         if let Some(fd) = self.known()
             && self.is(fd)
-            && self
-                .guarded()
-                .is_none_or(|guarded| guarded.may_be_number(fd))
         {
             if self.locks && self.is_locked() {
-                kept::keep(fd, self.inode);
+                kept::keep(fd, self.mark);
             } else {
                 kept::close(fd);
             }
@@ -444,6 +456,13 @@ impl Source {
     pub(crate) unsafe fn file<'a>(self) -> &'a Descriptor {
         // SAFETY: the caller's promise.
         unsafe { &*self.0 }
+    }
+}
+
+#[cfg(test)]
+impl Descriptor {
+    pub(super) fn mark(&self) -> Mark {
+        self.mark
     }
 }
 

@@ -52,8 +52,8 @@ pub(super) fn seek(
                 Ok(Extent::Hole(page..page_after(end)))
             }
         }
-        // A file system that cannot tell holes.
-        Err(libc::EINVAL | libc::EOPNOTSUPP) => {
+        // A file system that cannot tell holes; a child of fork, whose parent has `file`.
+        Err(libc::EINVAL | libc::EOPNOTSUPP | libc::EBADF) => {
             Ok(Extent::Data(page..page_after(len()?).max(one_page.end)))
         }
         Err(no) => Err(no),

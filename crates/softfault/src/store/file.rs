@@ -12,7 +12,7 @@ use super::errno;
 use super::extent::{self, LastData};
 use super::identity::{self, FileIdentity};
 use super::kept;
-use super::open::{Mode, Opened, open};
+use super::open::{Mode, Opened, bytes_allocated, open};
 use super::ring::{Request, Ring, Rings};
 
 /// A file, or a block device, to be read a page or more at a time.
@@ -21,13 +21,13 @@ use super::ring::{Request, Ring, Rings};
 /// (direct ones write whole blocks): the caller zeroes them.
 #[derive(Debug)]
 pub struct FileStore {
-    /// Immutable. Open for reading, for ourselves unless `own` is false. Where it is is
-    /// known to the rings.
+    /// Immutable. Open for reading. Where it is is known to the rings.
     file: Box<Descriptor>,
+    /// Immutable. The same file, to look for holes in, if it had any when it was opened.
+    /// Without it, all is data.
+    holes: Option<Descriptor>,
     /// Immutable.
     mode: Mode,
-    /// Immutable. False: flags and position are shared with the caller's.
-    own: bool,
     /// Immutable. A block device.
     device: bool,
     /// Immutable. Byte before which the file is known to have no holes.
@@ -60,7 +60,7 @@ impl FileStore {
         let Opened {
             file,
             mode,
-            own,
+            holes,
             device,
         } = opened;
         let direct = mode == Mode::Direct;
@@ -72,20 +72,15 @@ impl FileStore {
             });
         let mut store = Self {
             file: Box::new(file),
+            holes,
             mode,
-            own,
             device,
             dense: 0,
             last_data: LastData::default(),
             rings,
         };
         let len = store.opened_as()?.size;
-        let stat = store.file.opened();
-        // Blocks in a stat are of 512 bytes, whatever the file system's are.
-        let allocated = u64::try_from(stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512);
-        if device || allocated >= len {
+        if device || bytes_allocated(store.file.opened()) >= len {
             store.dense = len;
         }
         Ok(store)
@@ -153,16 +148,15 @@ impl Store for FileStore {
             // The last page may reach past the end.
             return Ok(Extent::Data(0..extent::page_after(self.dense)));
         }
-        if self.device || !self.own {
-            // Seeking would move the caller's position.
+        let Some(holes) = &self.holes else {
             let page = extent::page_of(offset);
             let end = extent::page_after(self.size().map_err(errno::store)?);
             return Ok(Extent::Data(page..end.max(page + PAGE_SIZE as u64)));
-        }
+        };
         if let Some(range) = self.last_data.get(offset) {
             return Ok(Extent::Data(range));
         }
-        let found = extent::seek(&self.file, offset, || self.size()).map_err(errno::store)?;
+        let found = extent::seek(holes, offset, || self.size()).map_err(errno::store)?;
         if let Extent::Data(range) = &found {
             self.last_data.set(range);
         }

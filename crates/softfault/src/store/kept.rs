@@ -1,14 +1,14 @@
 //! Numbers that were not closed with their files, for the close would have dropped locks
 //! of the program's.
 
-use super::identity::{self, Inode};
+use super::mark::Mark;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
 /// A number of the process's table, and what it meant.
 struct Kept {
     fd: RawFd,
-    inode: Inode,
+    mark: Mark,
 }
 
 /// In a child of fork it is the parent's list, of the same numbers. Nothing is locked
@@ -27,8 +27,8 @@ pub(super) fn any_lock() -> libc::flock {
 }
 
 /// To be closed once nobody has locks on the file.
-pub(super) fn keep(fd: RawFd, inode: Inode) {
-    change(|kept| kept.push(Kept { fd, inode }));
+pub(super) fn keep(fd: RawFd, mark: Mark) {
+    change(|kept| kept.push(Kept { fd, mark }));
 }
 
 /// Closes those on whose files nobody has locks any more. True if some are left.
@@ -61,8 +61,7 @@ pub(super) fn close(fd: RawFd) {
 impl Kept {
     /// False: it was closed, by us or before.
     fn is_locked(&self) -> bool {
-        let is_ours = |stat| Inode::of(&stat) == self.inode;
-        if !identity::stat_of(self.fd).is_ok_and(is_ours) {
+        if !self.mark.is(self.fd) {
             return false;
         }
         let mut lock = any_lock();

@@ -18,6 +18,7 @@ mod extent;
 mod file;
 mod identity;
 mod kept;
+mod mark;
 mod open;
 mod read;
 mod refusals;

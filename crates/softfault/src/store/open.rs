@@ -8,10 +8,11 @@
 //! ```
 //!
 //! A dup shares flags and position with the user's descriptor, so nothing may
-//! change those: no read-ahead advice, no seeking for holes.
+//! change those: no read-ahead advice, no seeking for holes, and no
+//! [mark](super::mark), so it is read in the table.
 
-use std::ffi::CStr;
-use std::io::{self, Write};
+use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -50,8 +51,9 @@ pub enum WhyBuffered {
 pub(super) struct Opened {
     pub(super) file: Descriptor,
     pub(super) mode: Mode,
-    /// The open file description is ours alone.
-    pub(super) own: bool,
+    /// Opened once more where the file seems to have holes: looking for them moves the
+    /// position, by which `file` is known.
+    pub(super) holes: Option<Descriptor>,
     /// A block device, whose size is not in its `stat`.
     pub(super) device: bool,
 }
@@ -75,26 +77,27 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
     if stat.st_blocks == 0 {
         may_be_mapped(user)?;
     }
-    let opened = |file, mode, own| {
+    let opened = |file, mode, holes| {
         Ok(Opened {
             file,
             mode,
-            own,
+            holes,
             device,
         })
     };
 
-    let (file, refused) = match reopen(user, &stat, direct) {
+    let path = path_of(user);
+    let (file, refused) = match reopen(&path, &stat, direct) {
         Ok(reopened) => reopened,
         Err(no @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(errno::io(no)),
         Err(no) => {
             let file = duplicate(user).map_err(errno::of_call("fcntl"))?;
             if flags & libc::O_DIRECT == 0 {
-                return opened(file, Mode::Buffered(WhyBuffered::NotReopened(no)), false);
+                return opened(file, Mode::Buffered(WhyBuffered::NotReopened(no)), None);
             }
             // The caller's own file is direct, and must stay so.
             return match why_not_direct(&file) {
-                None => opened(file, Mode::Direct, false),
+                None => opened(file, Mode::Direct, None),
                 Some(_) => Err(errno::io(libc::EINVAL)),
             };
         }
@@ -108,14 +111,20 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
     let flags = [libc::F_SETFL as usize, keep as usize, 0, 0, 0];
     // SAFETY: no memory involved; the description is ours.
     unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::of_call("fcntl"))?;
+    let sparse = !device && bytes_allocated(&stat) < stat.st_size as u64;
+    // Without a table each seek would go by a number, and might move another file's position.
+    let holes = match sparse && table::refused().is_none() {
+        true => open_path(&path, 0, &stat).ok(),
+        false => None,
+    };
     match why {
-        None => opened(file, Mode::Direct, true),
+        None => opened(file, Mode::Direct, holes),
         Some(why) => {
             // The engine reads ahead itself. Advice that is refused costs speed only.
             let advice = [0, 0, libc::POSIX_FADV_RANDOM as usize, 0, 0];
             // SAFETY: no memory involved.
             let _ = unsafe { file.call(libc::SYS_fadvise64, advice) };
-            opened(file, Mode::Buffered(why), true)
+            opened(file, Mode::Buffered(why), holes)
         }
     }
 }
@@ -179,22 +188,30 @@ fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
     // SAFETY: no memory involved.
     let fd = errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the descriptor is new, so it is nobody else's.
-    Descriptor::own(unsafe { OwnedFd::from_raw_fd(fd) }, true)
+    Descriptor::shared(unsafe { OwnedFd::from_raw_fd(fd) }, true)
 }
 
-/// Opens the file behind `user` once more. Also answers why that is not
-/// direct, if it is not. In the table that no close of the program reaches: its numbers
-/// are another table's, so the calling thread's is named.
+/// Where the file is found by whoever opens it anew in the table that no close of the program
+/// reaches: its numbers are another table's, so the calling thread's is named.
+fn path_of(user: BorrowedFd<'_>) -> CString {
+    // SAFETY: only asks.
+    let (thread, user) = (unsafe { libc::gettid() }, user.as_raw_fd());
+    CString::new(format!("/proc/self/task/{thread}/fd/{user}")).expect("no zeros")
+}
+
+/// Bytes that the file system keeps for a file. Blocks in a stat are of 512 bytes,
+/// whatever the file system's are.
+pub(super) fn bytes_allocated(stat: &libc::stat) -> u64 {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+    blocks.saturating_mul(512)
+}
+
+/// Opens the file once more. Also answers why that is not direct, if it is not.
 fn reopen(
-    user: BorrowedFd<'_>,
+    path: &CStr,
     stat: &libc::stat,
     direct: bool,
 ) -> Result<(Descriptor, Option<WhyBuffered>), i32> {
-    let mut path = [0u8; 64];
-    // SAFETY: only asks.
-    let (thread, user) = (unsafe { libc::gettid() }, user.as_raw_fd());
-    write!(&mut path[..], "/proc/self/task/{thread}/fd/{user}").expect("numbers fit");
-    let path = CStr::from_bytes_until_nul(&path).expect("zeros remain");
     if !direct {
         let file = open_path(path, 0, stat)?;
         return Ok((file, Some(WhyBuffered::Asked)));

@@ -134,23 +134,6 @@ impl Guarded {
         }
     }
 
-    /// False if this number of the calling thread's table means another open file, though
-    /// it may be the same inode. Where the kernel does not tell: true.
-    pub(crate) fn may_be_number(&self, fd: i32) -> bool {
-        const KCMP_FILE: usize = 0;
-        let Ok(table) = Table::of(self.generation) else {
-            return true;
-        };
-        // SAFETY: only asks.
-        let answer = raw::answered(unsafe {
-            let thread = raw::call(libc::SYS_gettid, &[0; 6]) as usize;
-            let (server, number) = (table.server() as usize, self.number as usize);
-            let args = [thread, server, KCMP_FILE, fd as usize, number, 0];
-            raw::call(libc::SYS_kcmp, &args)
-        });
-        answer.is_err() || answer == Ok(0)
-    }
-
     /// Which file it is.
     pub(super) fn identity(&self) -> Result<Identity, i32> {
         identity::by(|args| {

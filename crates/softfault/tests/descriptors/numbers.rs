@@ -3,7 +3,7 @@
 use crate::files;
 use crate::scene::{PAGE, Scene};
 use crate::{alone, close_from, open, ours};
-use softfault::{AsyncReads, Engine, HugeMemory};
+use softfault::{AsyncReads, Engine, HugeBacking, HugeMemory};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 fn userfaultfd() -> OwnedFd {
@@ -209,7 +209,8 @@ fn another_file_at_a_rings_number() {
 #[test]
 fn huge_memory_whose_number_is_anothers() {
     alone(|| {
-        let memory = HugeMemory::builder().create(8 << 20).unwrap();
+        let memory = HugeMemory::builder().backing(HugeBacking::Ordinary);
+        let memory = memory.create(8 << 20).unwrap();
         let map = memory.map().unwrap();
         map.write_at(&[7; 16], 0).unwrap();
         let number = std::os::fd::AsFd::as_fd(&memory).as_raw_fd();

@@ -1,0 +1,153 @@
+//! How a number is known to mean our own open file.
+//!
+//! fstat(2) after a read names the file, and that is not enough: a program that does not know
+//! our number may have had another file there while it was read, and by now its own
+//! descriptor of ours. So what we open ourselves carries a mark, which it has in common with
+//! no other open file: its position (lseek(2)), which no read of ours uses. Whatever has the
+//! mark is ours, and was all the time, for the program has no other descriptor of it that it
+//! could have put back. Asking for a position costs half of an fstat(2).
+//!
+//! An open file that the program shares with us keeps its position, and has no mark.
+
+use super::descriptor::Descriptor;
+use super::identity::{self, Inode};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::RawFd;
+
+/// What a number is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The position of an open file that is ours alone. Nobody moves it.
+    Position(i64),
+    /// It has none: any descriptor of this file is taken for ours.
+    Inode(Inode),
+}
+
+/// Where marks end: the largest files of most file systems, then of the others, then the
+/// smallest of the devices, whose ends no position is past.
+const ENDS: [u64; 3] = [1 << 41, 1 << 31, 1 << 12];
+/// From one mark to the next: odd, so that all below a power of two come by.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Mark {
+    /// Marks an open file, which must be ours alone.
+    pub(super) fn put(file: &Descriptor, inode: Inode) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Where this library lies, too: another copy of it in the process has other marks.
+        let from = (&raw const NEXT).addr() as u64 >> 3;
+        let some = from.wrapping_add(NEXT.fetch_add(STEP, Ordering::Relaxed));
+        for end in ENDS {
+            // Zero is where every open file begins.
+            let position = (some % end).max(1);
+            let args = [position as usize, libc::SEEK_SET as usize, 0, 0, 0];
+            // SAFETY: no memory involved.
+            match unsafe { file.call(libc::SYS_lseek, args) } {
+                Ok(at) if at as u64 == position => return Self::Position(position as i64),
+                _ => {}
+            }
+        }
+        Self::Inode(inode)
+    }
+
+    /// True if this number of the calling thread's table means that open file now; without
+    /// a position: that file.
+    pub(super) fn is(self, fd: RawFd) -> bool {
+        match self {
+            Self::Position(position) => {
+                // SAFETY: no memory involved, and nothing moves.
+                let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+                at == position
+            }
+            Self::Inode(inode) => identity::stat_of(fd).is_ok_and(|stat| Inode::of(&stat) == inode),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileStore, extent, open::open};
+    use super::*;
+    use softfault_engine::store::{Extent, Store};
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+
+    fn file(text: &[u8]) -> File {
+        // SAFETY: the name is a string that ends in zero; the descriptor is new.
+        let mut file = unsafe {
+            let fd = libc::memfd_create(c"marked".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0);
+            File::from_raw_fd(fd)
+        };
+        file.write_all(text).expect("written");
+        file
+    }
+
+    fn opened(file: &File) -> Descriptor {
+        open(file.as_fd(), false).expect("opened").file
+    }
+
+    /// A program that does not know our number has another file there while we read, and its
+    /// own descriptor of ours before we look. Failed before: the bytes of the other were
+    /// believed.
+    #[test]
+    fn the_same_file_is_not_the_same_open_file() {
+        let (user, other) = (file(b"ours"), file(b"another's"));
+        let ours = opened(&user);
+        let number = ours.number().expect("a number");
+        assert!(ours.is_still(number));
+        // SAFETY: numbers, as any program may replace them.
+        let put = |file: &File| unsafe { libc::dup2(file.as_raw_fd(), number.fd()) };
+        assert_eq!(put(&other), number.fd());
+        assert!(!ours.is_still(number));
+        assert_eq!(put(&user), number.fd());
+        assert!(!ours.is_still(number), "the program's own descriptor");
+        let second = opened(&user);
+        let by = second.number().expect("a number");
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::dup2(by.fd(), number.fd()) }, number.fd());
+        assert!(second.is_still(by));
+        assert!(!ours.is_still(number), "that of another map of ours");
+        // SAFETY: what was just put there.
+        unsafe { libc::close(number.fd()) };
+    }
+
+    #[test]
+    fn holes_are_looked_for_elsewhere() {
+        let user = file(b"ours");
+        user.set_len(1 << 20).expect("longer");
+        let store = FileStore::open(user.as_fd(), None).expect("opened");
+        let hole = store.extent(512 << 10).expect("an extent");
+        assert!(matches!(hole, Extent::Hole(_)));
+        let opened = open(user.as_fd(), false).expect("opened");
+        let holes = opened.holes.expect("it has holes");
+        let number = opened.file.number().expect("a number");
+        extent::seek(&holes, 0, || Ok(1 << 20)).expect("an extent");
+        assert!(opened.file.is_still(number));
+    }
+
+    #[test]
+    fn what_the_program_has_is_read_in_the_table() {
+        let user = file(b"the program's");
+        let shared = Descriptor::adopt(user.as_fd()).expect("a table");
+        assert_eq!(shared.number(), None);
+        let mut page = vec![0; 4096];
+        // SAFETY: writable for its length.
+        let read = unsafe { shared.read(0, page.as_mut_ptr(), page.len()) };
+        assert_eq!((read, &page[..13]), (Ok(13), &b"the program's"[..]));
+        // SAFETY: only asks.
+        let position = unsafe { libc::lseek(user.as_raw_fd(), 0, libc::SEEK_CUR) };
+        assert_eq!(position, 13, "the program's own position");
+    }
+
+    #[test]
+    fn no_two_have_the_same() {
+        let user = file(b"one");
+        let files: Vec<_> = (0..100).map(|_| opened(&user)).collect();
+        let mut marks: Vec<_> = files.iter().map(|file| file.mark()).collect();
+        assert!(marks.iter().all(|mark| matches!(mark, Mark::Position(_))));
+        marks.sort_by_key(|mark| format!("{mark:?}"));
+        marks.dedup();
+        assert_eq!(marks.len(), files.len());
+    }
+}
