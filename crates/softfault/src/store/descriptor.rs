@@ -34,7 +34,7 @@ use super::mark::Mark;
 use super::read::read_with;
 use crate::table::Guarded;
 use core::ffi::c_long;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::lock::Mutex;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -46,9 +46,6 @@ const PATIENCE: u32 = 64;
 /// has many tables, each of which would be filled.
 const MANY: u32 = 64;
 const MORE_PATIENCE: u32 = 4096;
-
-/// Numbers that were taken, from which on no queue reads by one.
-const OFTEN: u32 = 4;
 
 /// A file of ours.
 #[derive(Debug)]
@@ -72,6 +69,8 @@ pub(crate) struct Descriptor {
     taking: Mutex<()>,
     /// Reads without a number since the last one.
     without: AtomicU32,
+    /// Its file system does not know reads that never wait (RWF_NOWAIT).
+    waits: AtomicBool,
     /// The number that a child of the fork under way gets: `number` may change until then,
     /// and may mean nothing to the thread that forks (threads may have tables of their own).
     lent: AtomicI32,
@@ -141,6 +140,7 @@ impl Descriptor {
             taken: AtomicU32::new(0),
             taking: Mutex::new(()),
             without: AtomicU32::new(0),
+            waits: AtomicBool::new(false),
             lent: AtomicI32::new(NONE),
         };
         let stat = match made.guarded() {
@@ -275,11 +275,10 @@ impl Descriptor {
         self.is(number.fd()) && self.number.load(Ordering::Acquire) == number.0
     }
 
-    /// A number for reads that a queue of the kernel's makes. Such a read waits for whatever
-    /// the number means, and takes bytes out of a pipe; so it is looked at before as well, and
-    /// a program that takes numbers away again and again has none.
+    /// A number for reads that a queue of the kernel's makes, which must not wait. Such a read
+    /// takes bytes even out of a pipe, so it is looked at before as well.
     fn number_for_queue(&self) -> Option<Number> {
-        if self.taken.load(Ordering::Relaxed) > OFTEN {
+        if self.waits.load(Ordering::Relaxed) {
             return None;
         }
         let number = self.number()?;
@@ -288,6 +287,11 @@ impl Descriptor {
         }
         self.forget(number);
         None
+    }
+
+    /// A queue has refused to read this file without waiting.
+    fn must_wait(&self) {
+        self.waits.store(true, Ordering::Relaxed);
     }
 
     fn forget(&self, number: Number) {
@@ -445,7 +449,25 @@ impl Source {
         self.is_none() || unsafe { self.file() }.is_still(number)
     }
 
-    fn is_none(self) -> bool {
+    /// The way to it in the table, if it is there.
+    ///
+    /// # Safety
+    /// The file lives.
+    pub(super) unsafe fn guarded<'a>(self) -> Option<&'a Guarded> {
+        // SAFETY: the caller's promise.
+        unsafe { self.file() }.guarded()
+    }
+
+    /// A queue has refused to read it without waiting.
+    ///
+    /// # Safety
+    /// The file lives.
+    pub(super) unsafe fn must_wait(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.file() }.must_wait();
+    }
+
+    pub(super) fn is_none(self) -> bool {
         self == Self::NONE
     }
 

@@ -11,7 +11,7 @@ use super::super::errno;
 use super::super::refusals::Refusals;
 use super::deadline::timespec;
 use super::idle;
-use super::queue::{BATCH, Done, Entry, pause};
+use super::queue::{BATCH, Done, Entry, Through, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
 
@@ -95,20 +95,25 @@ impl Aio {
         })
     }
 
-    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+    pub(super) fn submit(
+        &self,
+        through: Through<'_>,
+        count: usize,
+        entry: impl Fn(usize) -> Entry,
+    ) -> usize {
         let mut sheet = self.submitting.lock();
         for i in 0..count {
             let Entry {
                 slot,
-                fd,
                 offset,
                 buffer,
                 bytes,
             } = entry(i);
             sheet.entries[i] = Iocb {
                 data: u64::from(slot),
+                key_and_flags: key_and_flags(through.flags() as u32),
                 opcode: IOCB_CMD_PREAD,
-                fd: fd as u32,
+                fd: through.fd() as u32,
                 buffer: buffer.expose_provenance() as u64,
                 bytes: bytes as u64,
                 offset: offset as i64,
@@ -121,19 +126,25 @@ impl Aio {
         }
         let (mut taken, mut refusals) = (0, Refusals::default());
         while taken < count {
-            // SAFETY: the list's pointers from `taken` on are of entries just
-            // written, whose buffers are the reads' until their completion.
+            let list = sheet.list[taken..].as_mut_ptr();
+            let (context, left) = (self.context, count - taken);
+            // SAFETY: the list's pointers are of entries just written, whose buffers are the
+            // reads' until their completion.
             let answer = unsafe {
-                libc::syscall(
-                    libc::SYS_io_submit,
-                    self.context,
-                    count - taken,
-                    sheet.list.as_mut_ptr().add(taken),
-                )
+                match through {
+                    Through::Number(_) => {
+                        let answer = libc::syscall(libc::SYS_io_submit, context, left, list);
+                        errno::check_long(answer).map(|taken| taken as usize)
+                    }
+                    Through::Table(guarded) => {
+                        let args = [context as usize, left, list as usize, 0, 0, 0];
+                        guarded.run(libc::SYS_io_submit, args)
+                    }
+                }
             };
-            match errno::check_long(answer) {
+            match answer {
                 Ok(0) => break,
-                Ok(more) => taken += more as usize,
+                Ok(more) => taken += more,
                 Err(libc::EINTR) if refusals.again(libc::EINTR).is_ok() => {}
                 // Fewer, then: nothing of the rest was started.
                 Err(_) => break,
@@ -221,6 +232,14 @@ impl Aio {
             // SAFETY: no memory involved; waits for what is in flight.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         }
+    }
+}
+
+/// `aio_key`, which the kernel writes, and `aio_rw_flags`.
+fn key_and_flags(flags: u32) -> [u32; 2] {
+    match cfg!(target_endian = "little") {
+        true => [0, flags],
+        false => [flags, 0],
     }
 }
 

@@ -18,7 +18,7 @@ struct State {
     /// What was submitted and not answered.
     entries: VecDeque<Entry>,
     answers: VecDeque<Done>,
-    /// Submissions take no more than this.
+    /// Submissions take no more than this, together.
     room: Option<usize>,
     /// Threads in `collect`: one at most.
     collecting: usize,
@@ -37,6 +37,7 @@ impl Held {
     pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
         let mut state = self.state();
         let taken = count.min(state.room.unwrap_or(count));
+        state.room = state.room.map(|room| room - taken);
         state.entries.extend((0..taken).map(entry));
         taken
     }
@@ -63,7 +64,7 @@ impl Held {
         arrived
     }
 
-    /// From now on a submission takes at most so many.
+    /// From now on no more than so many are taken.
     pub(super) fn limit(&self, room: usize) {
         self.state().room = Some(room);
     }

@@ -55,7 +55,9 @@
 //!   another file (see [`Descriptor`](super::Descriptor)). It looks the number up while it
 //!   takes the read. So each submission is proven afterwards: the number means the file,
 //!   as it did before. What arrives of a submission that is not proven is discarded, and
-//!   the reaper reads it itself.
+//!   the reaper reads it itself. Nor may the kernel wait for whatever it means: such reads
+//!   never do, and what cannot be read so is submitted in the table that no close of the
+//!   program reaches.
 //! - Memory orderings: all of the table by its lock. The words are changed by
 //!   RMW with Relaxed; the kernel orders a change before its wake against the
 //!   sleeper's check.

@@ -6,6 +6,7 @@ use super::QueueKind;
 use super::aio::Aio;
 use super::table::Request;
 use super::uring::Uring;
+use crate::table::Guarded;
 
 /// Answers collected at once.
 pub(super) const BATCH: usize = 16;
@@ -13,11 +14,38 @@ pub(super) const BATCH: usize = 16;
 /// How long to wait where the kernel cannot be waited for.
 pub(super) const PAUSE_NS: u64 = 1_000_000;
 
+/// How the kernel finds the file that is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Through<'a> {
+    /// By this number of the calling thread's table, which may mean anything by now: by a pipe
+    /// or a userfaultfd a call would wait for what nobody gives. So nothing is waited for, and
+    /// what would be is refused (EAGAIN).
+    Number(RawFd),
+    /// In the table that no close of the program reaches.
+    Table(&'a Guarded),
+}
+
+impl Through<'_> {
+    pub(super) fn fd(self) -> RawFd {
+        match self {
+            Self::Number(fd) => fd,
+            Self::Table(guarded) => guarded.number(),
+        }
+    }
+
+    /// RWF_ flags of preadv2(2).
+    pub(super) fn flags(self) -> i32 {
+        match self {
+            Self::Number(_) => libc::RWF_NOWAIT,
+            Self::Table(_) => 0,
+        }
+    }
+}
+
 /// A read as the kernel gets it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) slot: u16,
-    pub(super) fd: RawFd,
     pub(super) offset: u64,
     pub(super) buffer: *mut u8,
     pub(super) bytes: usize,
@@ -25,10 +53,9 @@ pub(super) struct Entry {
 
 impl Entry {
     /// What is left of a read of which `done` bytes have arrived.
-    pub(super) fn new(slot: u16, request: &Request, done: usize, fd: RawFd) -> Self {
+    pub(super) fn new(slot: u16, request: &Request, done: usize) -> Self {
         Self {
             slot,
-            fd,
             offset: request.offset + done as u64,
             buffer: request.buffer.wrapping_add(done),
             bytes: request.bytes - done,
@@ -70,10 +97,15 @@ impl Queue {
     /// and returns how many, from the front, it took. Takes the queue's lock.
     /// At most as many reads as the ring has entries are in flight: the caller
     /// has a slot for each.
-    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+    pub(super) fn submit(
+        &self,
+        through: Through<'_>,
+        count: usize,
+        entry: impl Fn(usize) -> Entry,
+    ) -> usize {
         match self {
-            Self::Uring(uring) => uring.submit(count, entry),
-            Self::Aio(aio) => aio.submit(count, entry),
+            Self::Uring(uring) => uring.submit(through, count, entry),
+            Self::Aio(aio) => aio.submit(through, count, entry),
             #[cfg(test)]
             Self::Held(held) => held.submit(count, entry),
         }
@@ -121,4 +153,57 @@ pub(super) fn pause(ns: u64) {
     let time = super::deadline::timespec(ns.min(PAUSE_NS));
     // SAFETY: the time is valid; how much of it was left is not asked.
     unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    /// Files of which no read comes back by itself.
+    fn silent() -> Vec<OwnedFd> {
+        let mut ends = [0; 2];
+        // SAFETY: fills the array; the descriptors are new.
+        unsafe {
+            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+            let others = [
+                libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) as RawFd,
+                libc::eventfd(0, libc::EFD_CLOEXEC),
+            ];
+            let all = ends.into_iter().chain(others);
+            all.filter(|&fd| fd >= 0)
+                .map(|fd| OwnedFd::from_raw_fd(fd))
+                .collect()
+        }
+    }
+
+    /// The program has put one at our number a moment ago. Failed before: io_submit(2) did not
+    /// come back, and the fault held its VMA for ever.
+    #[test]
+    fn no_queue_waits_for_what_nobody_gives() {
+        for kind in [QueueKind::Aio, QueueKind::Uring] {
+            let Ok(mut queue) = Queue::new(kind, 8) else {
+                println!("{kind:?}: there is none here");
+                continue;
+            };
+            for file in silent() {
+                let mut page = vec![0u8; 4096];
+                let entry = Entry {
+                    slot: 3,
+                    offset: 0,
+                    buffer: page.as_mut_ptr(),
+                    bytes: page.len(),
+                };
+                let through = Through::Number(file.as_raw_fd());
+                if queue.submit(through, 1, |_| entry) == 0 {
+                    continue;
+                }
+                let mut done = [Done::NONE; BATCH];
+                assert_eq!(queue.collect(&mut done, 20_000_000_000), 1, "{kind:?}");
+                assert!(done[0].slot == 3 && done[0].answer < 0, "{:?}", done[0]);
+            }
+            // SAFETY: all was answered.
+            unsafe { queue.close() };
+        }
+    }
 }

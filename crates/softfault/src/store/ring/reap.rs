@@ -79,6 +79,13 @@ impl Ring {
     /// Takes one answer of the kernel in.
     fn deliver(&self, done: Done, complete: &dyn Complete) {
         let next = self.table.lock().answer(done.slot, done.answer);
+        if let Next::Again(request, _) = next
+            && done.answer == i64::from(-libc::EOPNOTSUPP)
+            && !request.source.is_none()
+        {
+            // SAFETY: a store outlives its reads.
+            unsafe { request.source.must_wait() };
+        }
         let (request, result) = match next {
             Next::Over(request, result) => (request, result),
             Next::Again(request, done_bytes)

@@ -1,7 +1,7 @@
 //! Submitting: a slot for each read, then one system call, then a look at what it read from.
 
 use super::Ring;
-use super::queue::Entry;
+use super::queue::{Entry, Through};
 use super::table::Request;
 
 /// Reads of one system call at most: the fault handler's stack has room for their slots.
@@ -25,14 +25,10 @@ impl Ring {
 
     /// The same, for one to [`AT_ONCE`] reads.
     fn submit_some(&self, count: usize, request: impl Fn(usize) -> Request) -> usize {
-        let source = request(0).source;
-        // SAFETY: a store outlives its reads.
-        let Some(number) = (unsafe { source.number() }) else {
-            return 0;
-        };
+        let first = request(0);
         let mut slots = [0u16; AT_ONCE];
         let mut taken = 0;
-        let submission = {
+        {
             let mut table = self.table.lock();
             for slot in slots.iter_mut().take(count) {
                 let Some(free) = table.take(request(taken)) else {
@@ -41,41 +37,70 @@ impl Ring {
                 *slot = free;
                 taken += 1;
             }
-            table.submits(&slots[..taken])
-        };
+        }
         if taken == 0 {
             return 0;
         }
-        let started = self
-            .queue
-            .submit(taken, |i| Entry::new(slots[i], &request(i), 0, number.fd()));
-        // SAFETY: as above.
-        if started > 0 && unsafe { source.is_still(number) } {
-            self.table.lock().proven(submission, &slots[..started]);
+        let slots = &slots[..taken];
+        let entry = |i| Entry::new(slots[i], &request(i), 0);
+        let mut started = self.submit_by_number(&first, slots, entry);
+        if started < taken {
+            started += self.submit_in_table(&first, taken - started, |i| entry(started + i));
         }
-        for &slot in &slots[started..taken] {
+        for &slot in &slots[started..] {
             self.give_back(slot);
         }
         started
     }
 
+    fn submit_by_number(
+        &self,
+        first: &Request,
+        slots: &[u16],
+        entry: impl Fn(usize) -> Entry,
+    ) -> usize {
+        // Of what is read through the page cache, all that is not there would be refused.
+        if first.drop_behind {
+            return 0;
+        }
+        let source = first.source;
+        // SAFETY: a store outlives its reads.
+        let Some(number) = (unsafe { source.number() }) else {
+            return 0;
+        };
+        let submission = self.table.lock().submits(slots);
+        let through = Through::Number(number.fd());
+        let started = self.queue.submit(through, slots.len(), entry);
+        // SAFETY: as above.
+        let is_still = unsafe { source.is_still(number) };
+        if started == 0 && is_still && !source.is_none() {
+            // SAFETY: as above.
+            unsafe { source.must_wait() };
+        }
+        // Of the rest the kernel has nothing.
+        let proven = if is_still { 0 } else { started };
+        self.table.lock().proven(submission, &slots[proven..]);
+        started
+    }
+
+    fn submit_in_table(
+        &self,
+        first: &Request,
+        count: usize,
+        entry: impl Fn(usize) -> Entry,
+    ) -> usize {
+        let through = match first.source.is_none() {
+            true => Some(Through::Number(0)),
+            // SAFETY: a store outlives its reads.
+            false => unsafe { first.source.guarded() }.map(Through::Table),
+        };
+        through.map_or(0, |through| self.queue.submit(through, count, entry))
+    }
+
     /// Submits what is left of a read, of which `done` bytes have arrived. False: it
     /// cannot be.
     pub(super) fn submit_rest(&self, slot: u16, request: &Request, done: usize) -> bool {
-        let source = request.source;
-        // SAFETY: a store outlives its reads.
-        let Some(number) = (unsafe { source.number() }) else {
-            return false;
-        };
-        let submission = self.table.lock().submits(&[slot]);
-        let entry = Entry::new(slot, request, done, number.fd());
-        if self.queue.submit(1, |_| entry) == 0 {
-            return false;
-        }
-        // SAFETY: as above. Nobody else collects answers.
-        if unsafe { source.is_still(number) } {
-            self.table.lock().proven(submission, &[slot]);
-        }
-        true
+        let entry = Entry::new(slot, request, done);
+        self.submit_in_table(request, 1, |_| entry) == 1
     }
 }

@@ -9,6 +9,10 @@ use super::super::descriptor::Source;
 use super::super::read::{Step, after};
 use super::then::Then;
 
+/// Answers of which nothing is to be concluded about the file: the submitter exited, there was
+/// no memory, it could not be read without waiting.
+const REFUSED: [i32; 4] = [libc::ECANCELED, libc::EINTR, libc::EAGAIN, libc::EOPNOTSUPP];
+
 /// How often the kernel may refuse a read (the submitter exited, no memory)
 /// before the reaper reads it itself.
 const REFUSALS: u8 = 8;
@@ -168,7 +172,7 @@ impl Table {
         }
         let over = match -answer {
             no @ 1.. => match no as i32 {
-                libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
+                no if REFUSED.contains(&no) => {
                     entry.refused += 1;
                     if entry.refused > REFUSALS {
                         return Next::Refused;
@@ -343,7 +347,7 @@ mod tests {
         let Next::Again(request, done) = table.answer(slot, 5000) else {
             panic!()
         };
-        let entry = Entry::new(slot, &request, done, 1);
+        let entry = Entry::new(slot, &request, done);
         assert_eq!((entry.offset, entry.bytes), (40960 + 4096, 16384 - 4096));
         assert_eq!(entry.buffer.addr(), 4096 + 4096);
         assert!(table.reads_from(Source::named(1)));
@@ -357,15 +361,11 @@ mod tests {
     fn a_refused_read_is_tried_again_but_not_for_ever() {
         let mut table = Table::new(4);
         let slot = table.take(request(1, 1)).unwrap();
-        for no in [libc::ECANCELED, libc::EINTR, libc::EAGAIN]
-            .iter()
-            .cycle()
-            .take(8)
-        {
+        for no in REFUSED.iter().cycle().take(8) {
             let Next::Again(request, done) = table.answer(slot, i64::from(-no)) else {
                 panic!()
             };
-            let entry = Entry::new(slot, &request, done, 1);
+            let entry = Entry::new(slot, &request, done);
             assert_eq!(
                 (entry.slot, entry.offset, entry.bytes),
                 (slot, 40960, 16384)
@@ -390,7 +390,7 @@ mod tests {
         let mut table = Table::new(1);
         for no in 1..4096 {
             let slot = table.take(request(1, 1)).unwrap();
-            let refusals = [libc::ECANCELED, libc::EINTR, libc::EAGAIN].contains(&no);
+            let refusals = REFUSED.contains(&no);
             let mut answers = 0;
             let end = loop {
                 answers += 1;

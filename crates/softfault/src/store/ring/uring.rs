@@ -11,7 +11,7 @@ use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use softfault_engine::lock::Mutex;
 
-use super::queue::{BATCH, Done, Entry, pause};
+use super::queue::{BATCH, Done, Entry, Through, pause};
 use crate::table::Working;
 
 /// How often in a row the kernel may refuse what was pushed: about a second, as each refusal is followed
@@ -25,9 +25,8 @@ pub(super) struct Uring {
     /// Its submission side is protected by `submitting`; its completion side
     /// by leading the ring.
     ring: ManuallyDrop<IoUring>,
-    /// The ring's descriptor, which the program may close: whoever enters asks for a number.
-    /// What it reads from is found in the table of who enters, so none of it is done in the
-    /// table of our own.
+    /// The ring's descriptor, which the program may close: whoever enters asks for a number,
+    /// or enters in the table of our own. What is read is found in the table of who enters.
     descriptor: ManuallyDrop<Working>,
     /// True once the kernel would not take what was pushed.
     submitting: Mutex<bool>,
@@ -78,7 +77,12 @@ impl Uring {
         })
     }
 
-    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+    pub(super) fn submit(
+        &self,
+        through: Through<'_>,
+        count: usize,
+        entry: impl Fn(usize) -> Entry,
+    ) -> usize {
         let mut broken = self.submitting.lock();
         if *broken || self.descriptor.here().is_none() {
             return 0;
@@ -89,13 +93,13 @@ impl Uring {
             for i in 0..count {
                 let Entry {
                     slot,
-                    fd,
                     offset,
                     buffer,
                     bytes,
                 } = entry(i);
-                let read = opcode::Read::new(Fd(fd), buffer, bytes as u32)
+                let read = opcode::Read::new(Fd(through.fd()), buffer, bytes as u32)
                     .offset(offset)
+                    .rw_flags(through.flags())
                     .build()
                     .user_data(u64::from(slot));
                 // SAFETY: the buffer is the read's until its completion.
@@ -103,7 +107,14 @@ impl Uring {
             }
         }
         let left = hand_over(count, |left| {
-            let taken = self.enter(left as u32, 0, 0, 0);
+            let taken = match through {
+                Through::Number(_) => self.enter(left as u32, 0, 0, 0),
+                // SAFETY: numbers only.
+                Through::Table(_) => unsafe {
+                    let args = |ring| [ring as usize, left, 0, 0, 0, 0];
+                    self.descriptor.run(libc::SYS_io_uring_enter, args)
+                },
+            };
             if let Err(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) = taken {
                 pause(u64::MAX);
             }
