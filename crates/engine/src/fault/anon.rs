@@ -52,10 +52,9 @@ pub(super) fn fault(
             Err(error) => return Fault::Error(error.into()),
         }
     }
-    // What changes a page, or makes one, has it locked. If it is another by now,
-    // the touch decides again.
+    // What changes a page, or makes one, has it locked.
     match anon.pages.try_lock(page, state) {
-        None => Fault::Mapped,
+        None => Fault::Again,
         Some(lock) if state.is_resident() => write(anon, addr, lock),
         Some(lock) => fill(anon, addr, lock, flags),
     }

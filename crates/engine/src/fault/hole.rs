@@ -53,12 +53,13 @@ pub(super) fn map(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>) -> Fa
     if count == 0 {
         return match cache.find(addr) {
             Some(folio) if folio.is(flag::LOCKED) => Fault::Retry(Wait::folio(cache, folio)),
-            Some(_) => Fault::Mapped,
+            Some(folio) if folio.is(flag::MAPPED) => Fault::Mapped,
+            Some(_) => Fault::Again,
             None if cache.neighbour_overlaps(start..(start + BLOCK_BYTES).min(end)) => {
                 single_zero(cache, addr)
             }
-            // Truncated, or evicted again, meanwhile: look again.
-            None => Fault::Mapped,
+            // Truncated, or evicted again, meanwhile.
+            None => Fault::Again,
         };
     }
     finish_hole(cache, start..next, &folios[..count])
@@ -116,7 +117,7 @@ fn single_zero(cache: &Arc<PageCache>, addr: usize) -> Fault {
         }
         None => {
             node.abandon(folio);
-            Fault::Mapped
+            Fault::Again
         }
     }
 }

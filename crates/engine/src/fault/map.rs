@@ -53,9 +53,12 @@ pub(super) fn one(
     }
     let state = folio.state();
     if state & (flag::DEAD | flag::MAPPED | flag::ERROR) != 0 {
-        // Changed since the look-up: the touch decides again.
+        // Changed since the look-up.
         release(cache, &folio);
-        return Err(Fault::Mapped);
+        return Err(match state & (flag::DEAD | flag::MAPPED) == flag::MAPPED {
+            true => Fault::Mapped,
+            false => Fault::Again,
+        });
     }
     let pages = folio.range();
     let touched = Touched {
@@ -73,8 +76,7 @@ pub(super) fn one(
                 // It was read, perhaps just now: reclaim is to take others.
                 Refused::Memory => Fault::Retry(Wait::memory(cache, MAPPING).keeping(folio)),
                 Refused::Zapping => Fault::Retry(Wait::table(cache, addr).keeping(folio)),
-                // The touch decides again.
-                Refused::Changed => Fault::Mapped,
+                Refused::Changed => Fault::Again,
                 Refused::Mmu(error) => Fault::Error(mmu_error(error)),
             })
         }

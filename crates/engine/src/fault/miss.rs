@@ -47,8 +47,8 @@ pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {
-        // Of private memory: the page is something else by now. Look again.
-        Ok(Part::Hole(_)) if cache.private().is_some() => return Err(Fault::Mapped),
+        // Of private memory: the page is something else by now.
+        Ok(Part::Hole(_)) if cache.private().is_some() => return Err(Fault::Again),
         Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
         Ok(Part::Data(range)) => range,
         Err(error) => return Err(Fault::Error(error.into())),
@@ -85,8 +85,8 @@ pub(super) fn demand(
         }
         node.abandon(folio);
         if pages == 1 {
-            // Somebody else inserted it, or it was truncated: look again.
-            return Err(Fault::Mapped);
+            // Somebody else inserted it, or it was truncated.
+            return Err(Fault::Again);
         }
         range = addr..addr + PAGE_SIZE;
     }

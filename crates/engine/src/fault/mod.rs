@@ -12,6 +12,9 @@
 //!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
 //! ```
 //!
+//! Whoever finds another at work on the page, or that it has become something else since it
+//! was looked up, says [`Fault::Again`], and `serve` makes another attempt.
+//!
 //! Needing I/O, or memory, is a value: [`Wait`]. The loop in `serve` drops the
 //! VMA lock, waits, and comes back under the VMA lock with
 //! [`FaultFlags::tried`] set (document 002); it never falls back to
@@ -68,6 +71,8 @@ pub struct FaultFlags {
 pub enum Fault {
     /// The page is there: touch it again.
     Mapped,
+    /// What the attempt saw has changed under its hands: make another.
+    Again,
     /// Wait for this, then come back.
     Retry(Wait),
     /// The touch cannot be served.
@@ -140,6 +145,13 @@ pub(crate) fn serve(
         flags.read = retry.has_read();
         match attempt(&vma, flags) {
             Fault::Mapped => return Outcome::Mapped,
+            // Whoever changes it may be about to go on, and a signal may be for the thread
+            // that keeps it from doing so.
+            Fault::Again if interrupt.pending() => return Outcome::Interrupted,
+            Fault::Again => {
+                retry.again(vma);
+                sync::thread::yield_now();
+            }
             Fault::Error(error) => return Outcome::Error(error),
             Fault::Retry(wait) if retry.gives_up(&wait) => {
                 return Outcome::Error(FaultError::NoMemory);

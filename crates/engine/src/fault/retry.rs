@@ -81,6 +81,13 @@ impl<'a> Retry<'a> {
         Ok(vma)
     }
 
+    /// The next attempt follows at once. Under `mmap_lock` it is one of the same locks.
+    pub(super) fn again(&mut self, vma: VmaRead<'a>) {
+        if self.mmap.is_some() {
+            self.vma = Some(vma);
+        }
+    }
+
     /// True once after a wait for a read that did its work.
     pub(super) fn has_read(&mut self) -> bool {
         core::mem::take(&mut self.read)

@@ -116,7 +116,7 @@ pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write
 pub(super) fn private(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fault {
     let node = &anon.node;
     let Some(mut page) = anon.pages.try_lock(anon.page(addr), state) else {
-        return Fault::Mapped;
+        return Fault::Again;
     };
     // Nobody maps it or takes it out while it is locked.
     if !node.mmu.is_missing(addr) {
@@ -126,7 +126,7 @@ pub(super) fn private(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> F
         // Somebody relies on it to be there, and to be counted.
         return stays(anon, addr, state);
     }
-    // As if it had been given up by advice: absent, and the touch decides again.
+    // As if it had been given up by advice: absent.
     anon.put_slot(page.slot());
     page.set_slot(None);
     (anon.window).leave_and_zap(addr, 1, &*node.mmu, &node.budget);
@@ -135,7 +135,7 @@ pub(super) fn private(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> F
         node.budget.uncharge(1);
     }
     page.set(PageState::ABSENT);
-    Fault::Mapped
+    Fault::Again
 }
 
 /// A page that is locked in memory, or kept for a system call, and is missing.
