@@ -50,7 +50,7 @@ impl World {
             let space = AddressSpace::new(machine.clone(), Arc::new(Still)).unwrap();
             let mapping = HugeMapping::new(&file, 0..LEAF, reserve).unwrap();
             let attributes = Attributes {
-                backing: Backing::Huge(mapping),
+                backing: Backing::from(mapping),
                 protection: Protection::ReadWrite,
                 ..Attributes::default()
             };

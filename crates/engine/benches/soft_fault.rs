@@ -125,7 +125,7 @@ fn map(rig: &Rig, pages: usize) -> Range<usize> {
     let anon = Anonymous::new(rig.node.clone(), pages * PAGE_SIZE).expect("a window");
     let range = START..START + pages * PAGE_SIZE;
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon),
+        backing: Backing::from(anon),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

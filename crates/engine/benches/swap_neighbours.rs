@@ -84,7 +84,7 @@ fn measure(name: &str, count: usize) {
     let rig = Rig::with_swap(BUDGET as u64, Policies::default(), &swap);
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon.clone()),
+        backing: Backing::from(anon.clone()),
         protection: Protection::ReadWrite,
         advice: Advice::Random,
         ..Attributes::default()

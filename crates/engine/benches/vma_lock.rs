@@ -10,9 +10,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine};
+use softfault_engine::mm::{AddressSpace, Attributes, Machine};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::Numbered;
 use sync::Arc;
 
 const KINDS: [VmaLockKind; 3] = [
@@ -40,7 +41,7 @@ fn space(kind: VmaLockKind) -> AddressSpace {
     let space = AddressSpace::with_lock(Machine::new(16), Arc::new(Still), kind).unwrap();
     for vma in 0..2 {
         let attributes = Attributes {
-            backing: Backing::Test(vma as u64),
+            backing: Numbered(vma as u64).into(),
             ..Attributes::default()
         };
         let range = address(vma)..address(vma) + 8 * PAGE_SIZE;

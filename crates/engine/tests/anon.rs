@@ -27,7 +27,7 @@ fn anonymous(rig: &Rig, pages: usize) -> Arc<Anonymous> {
 
 fn attributes(anon: &Arc<Anonymous>, pgoff: u64) -> Attributes {
     Attributes {
-        backing: Backing::Anonymous(anon.clone()),
+        backing: Backing::from(anon.clone()),
         pgoff,
         protection: Protection::ReadWrite,
         ..Attributes::default()

@@ -19,7 +19,7 @@ fn what_is_read_ahead_is_found_where_words_begin() {
     let copy = private_copy(rig.node.clone(), PAGES * PAGE_SIZE, &store, 0);
     let start = 0x1234_5000_0000;
     let attributes = Attributes {
-        backing: Backing::Anonymous(copy),
+        backing: Backing::from(copy),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

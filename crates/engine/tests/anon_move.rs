@@ -30,7 +30,7 @@ fn rig() -> Rig {
 fn map(rig: &Rig) -> Arc<Anonymous> {
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon.clone()),
+        backing: Backing::from(anon.clone()),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };
@@ -215,7 +215,7 @@ fn what_cannot_be_moved_goes_back() {
 
     let mut home = Anonymous::new(node.clone(), PAGES * PAGE_SIZE).unwrap();
     let attributes = Attributes {
-        backing: Backing::Anonymous(home.clone()),
+        backing: Backing::from(home.clone()),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

@@ -98,7 +98,7 @@ impl SoftWorld {
 
 fn attributes(anon: Arc<Anonymous>, pgoff: u64) -> Attributes {
     Attributes {
-        backing: Backing::Anonymous(anon),
+        backing: Backing::from(anon),
         pgoff,
         protection: Protection::ReadWrite,
         ..Attributes::default()
@@ -263,10 +263,10 @@ impl AnonWorld for SoftWorld {
         // Two VMAs may be of one memory.
         let mut memory: Vec<Arc<Anonymous>> = Vec::new();
         space.for_each_vma(&mmap, 0..usize::MAX, |vma| {
-            if let Backing::Anonymous(anon) = vma.attributes(&mmap).backing
-                && !memory.iter().any(|known| Arc::ptr_eq(known, &anon))
+            if let Some(anon) = Anonymous::shown(&vma.attributes(&mmap).backing)
+                && !memory.iter().any(|known| Arc::ptr_eq(known, anon))
             {
-                memory.push(anon);
+                memory.push(anon.clone());
             }
         });
         let resident: usize = memory.iter().map(|anon| anon.resident_pages()).sum();

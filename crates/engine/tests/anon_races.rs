@@ -31,7 +31,7 @@ fn map(rig: &Rig, pages: Range<usize>) {
 fn try_map(rig: &Rig, pages: Range<usize>) -> Result<(), MapError> {
     let anon = Anonymous::new(rig.node.clone(), pages.len() * PAGE_SIZE)?;
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon),
+        backing: Backing::from(anon),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

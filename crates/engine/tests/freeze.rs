@@ -25,7 +25,7 @@ fn private(rig: &Rig) -> Range<usize> {
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
     let range = anon.addresses();
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon),
+        backing: Backing::from(anon),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

@@ -79,7 +79,7 @@ fn range(indexes: Range<u64>) -> Range<usize> {
 
 fn attributes(mapping: &Arc<HugeMapping>, first: u64, protection: Protection) -> Attributes {
     Attributes {
-        backing: Backing::Huge(mapping.clone()),
+        backing: Backing::from(mapping.clone()),
         pgoff: first * (HUGE / PAGE_SIZE) as u64,
         protection,
         ..Attributes::default()

@@ -28,7 +28,7 @@ fn fault_in(space: &AddressSpace, index: u64) {
 fn map(space: &AddressSpace, file: &Arc<HugeFile>) -> Arc<HugeMapping> {
     let mapping = HugeMapping::new(file, 0..PAGES, Reserve::Yes).unwrap();
     let attributes = Attributes {
-        backing: Backing::Huge(mapping.clone()),
+        backing: Backing::from(mapping.clone()),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

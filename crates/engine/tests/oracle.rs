@@ -74,7 +74,7 @@ impl World for SoftWorld {
         self.rig.unmap(all.clone());
         let pages = map.pages(&(0..len));
         let attributes = Attributes {
-            backing: Backing::File(cache),
+            backing: Backing::from(cache),
             pgoff: ((pages.start - all.start) >> PAGE_SHIFT) as u64,
             protection: Protection::Read,
             ..Attributes::default()

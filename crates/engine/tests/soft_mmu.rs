@@ -443,7 +443,7 @@ fn a_file_is_shown_at_several_addresses_of_several_spaces() {
     let other = ManuallyDrop::new(rig.another_space());
     let show = |space: &AddressSpace, addr: usize, first: usize, count: usize| {
         let attributes = Attributes {
-            backing: Backing::File(cache.clone()),
+            backing: Backing::from(cache.clone()),
             pgoff: first as u64,
             protection: Protection::Read,
             ..Attributes::default()
@@ -545,7 +545,7 @@ fn a_write_goes_over_pages_and_mappings() {
     for (part, count) in [(0, 3), (3, 2), (5, 600)] {
         let anon = Anonymous::new(rig.node.clone(), count * PAGE_SIZE).unwrap();
         let attributes = Attributes {
-            backing: Backing::Anonymous(anon),
+            backing: Backing::from(anon),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

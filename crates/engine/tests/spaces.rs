@@ -94,7 +94,7 @@ fn count(seed: u64) {
     let rig = Rig::with_swap(2048, stage.policies, &swap);
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon),
+        backing: Backing::from(anon),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

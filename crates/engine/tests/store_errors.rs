@@ -266,7 +266,7 @@ fn a_touch_of_what_is_in_swap_ends_too() {
 
 fn map(rig: &Rig, anon: &Arc<Anonymous>, range: Range<usize>) {
     let attributes = Attributes {
-        backing: Backing::Anonymous(anon.clone()),
+        backing: Backing::from(anon.clone()),
         protection: Protection::ReadWrite,
         ..Attributes::default()
     };

@@ -6,11 +6,10 @@ use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::vma_lock::{
     MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
 };
-use softfault_engine::mm::{
-    Attributes, Backing, MmapLock, ReadError, VisibleReaders, Vma, VmaLock,
-};
+use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma, VmaLock};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::slab::{Slab, TypeStable};
+use softfault_oracle::Numbered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use sync::Arc;
@@ -72,7 +71,7 @@ fn panics(kind: VmaLockKind, expected: &str, misuse: impl Fn(VmaLockKind)) {
 
 fn attributes(mark: u64) -> Attributes {
     Attributes {
-        backing: Backing::Test(mark),
+        backing: Numbered(mark).into(),
         pgoff: mark,
         ..Attributes::default()
     }

@@ -4,8 +4,9 @@
 use softfault_engine::clock::Clock;
 use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::vma_lock::{start_read, start_read_locked};
-use softfault_engine::mm::{Attributes, Backing, MmapLock, ReadError, VisibleReaders, Vma};
+use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma};
 use softfault_engine::slab::TypeStable;
+use softfault_oracle::Numbered;
 use sync::Arc;
 use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::{Acquire, Release};
@@ -35,7 +36,7 @@ fn attached(lock: &MmapLock) -> Vma {
     let vma = Vma::new_slot(0);
     let mmap = lock.write();
     let attributes = Attributes {
-        backing: Backing::Test(1),
+        backing: Numbered(1).into(),
         ..Attributes::default()
     };
     vma.init(&mmap, 0x1000..0x3000, attributes).unwrap();

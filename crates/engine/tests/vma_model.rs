@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use softfault_engine::mm::{
-    AddressSpace, Advice, Attributes, Backing, Machine, MmError, NotMapped, Protection, VmaRead,
+    AddressSpace, Advice, Attributes, Machine, MmError, NotMapped, Protection, VmaRead,
 };
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::Numbered;
 use sync::Arc;
 
 const PAGES: usize = 64;
@@ -43,7 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
     // own number, or the one `jump` behind it.
     let attributes =
         (0..2_u64, 0..2_u64, protection.clone()).prop_map(|(backing, jump, p)| Attributes {
-            backing: Backing::Test(backing),
+            backing: Numbered(backing).into(),
             pgoff: jump * 1000,
             protection: p,
             advice: Advice::Normal,

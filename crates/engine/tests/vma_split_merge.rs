@@ -5,6 +5,7 @@ mod drawn;
 use drawn::{Drawn, VERBS, Verb, range};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{Attributes, Backing, Machine, MmError};
+use softfault_oracle::Numbered;
 
 #[test]
 fn unmap() {
@@ -157,8 +158,12 @@ fn map_between_all_neighbours() {
     let neighbours: [(&str, bool, Option<Change>); 7] = [
         ("hole", false, None),
         ("agrees", true, Some(|_| {})),
-        ("backing", false, Some(|a| a.backing = Backing::Test(0))),
-        ("no backing", false, Some(|a| a.backing = Backing::None)),
+        ("backing", false, Some(|a| a.backing = Numbered(0).into())),
+        (
+            "no backing",
+            false,
+            Some(|a| a.backing = Backing::default()),
+        ),
         ("pgoff", false, Some(|a| a.pgoff += 1)),
         (
             "protection",

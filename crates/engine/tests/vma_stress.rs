@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::tree::Walk;
-use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Machine, MmError, VmaRead};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, MmError, VmaRead};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::Numbered;
 use sync::Arc;
 
 const SPACES: usize = 3;
@@ -44,7 +45,7 @@ fn page(number: usize) -> usize {
 /// A mark that says to which space and page a mapping belongs.
 fn attributes(space: &AddressSpace, number: usize) -> Attributes {
     Attributes {
-        backing: Backing::Test(space.id()),
+        backing: Numbered(space.id()).into(),
         pgoff: number as u64,
         ..Attributes::default()
     }
@@ -59,7 +60,7 @@ fn verify(space: &AddressSpace, read: &VmaRead<'_>, address: usize) {
     let visible = space.mmap_lock().visible_readers(vma);
     assert!(vma.readers() + visible >= 1, "we are one");
     read.with(|attributes| {
-        assert_eq!(attributes.backing, Backing::Test(space.id()));
+        assert_eq!(attributes.backing, Numbered(space.id()).into());
         assert_eq!(page(attributes.pgoff as usize), vma.start());
     });
 }
@@ -117,7 +118,7 @@ fn round(space: &AddressSpace, which: usize, part: usize, random: &mut Random, a
 fn unmap(space: &AddressSpace, which: usize, pages: Range<usize>, all: &InProgress) {
     let addresses = page(pages.start)..page(pages.end);
     let unmapped = space.munmap(addresses, |piece, attributes| {
-        assert_eq!(attributes.backing, Backing::Test(space.id()));
+        assert_eq!(attributes.backing, Numbered(space.id()).into());
         for number in pages
             .clone()
             .filter(|&number| piece.contains(&page(number)))

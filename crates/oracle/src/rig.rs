@@ -237,7 +237,7 @@ impl Rig {
     /// Enters a mapping of a cache's whole window.
     pub fn map_window(&self, cache: &Arc<PageCache>) {
         let attributes = Attributes {
-            backing: Backing::File(cache.clone()),
+            backing: Backing::from(cache.clone()),
             protection: Protection::Read,
             ..Attributes::default()
         };

@@ -7,7 +7,7 @@ use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::cache::{Node, OnTruncate};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
-use softfault_engine::mm::{AddressSpace, Backing};
+use softfault_engine::mm::AddressSpace;
 use softfault_engine::swap::Origin;
 use sync::Arc;
 
@@ -70,13 +70,10 @@ pub fn is_resident(space: &AddressSpace, address: usize) -> bool {
         return false;
     };
     let attributes = vma.attributes(&mmap);
-    match &attributes.backing {
-        Backing::Anonymous(anon) => {
-            let start = anon.addresses().start + attributes.pgoff as usize * PAGE_SIZE;
-            anon.is_resident(start + (address - vma.start()))
-        }
-        _ => false,
-    }
+    Anonymous::shown(&attributes.backing).is_some_and(|anon| {
+        let start = anon.addresses().start + attributes.pgoff as usize * PAGE_SIZE;
+        anon.is_resident(start + (address - vma.start()))
+    })
 }
 
 /// A private copy of `bytes` of a file, from page `from` on.

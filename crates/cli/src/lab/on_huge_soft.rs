@@ -104,7 +104,7 @@ impl HugeSpace for Space<'_> {
         let file = &self.huge.file;
         let mapping = HugeMapping::new(file, 0..file.len(), Reserve::Yes);
         let attributes = Attributes {
-            backing: Backing::Huge(mapping.map_err(|e| format!("cannot map huge memory: {e}"))?),
+            backing: Backing::from(mapping.map_err(|e| format!("cannot map huge memory: {e}"))?),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

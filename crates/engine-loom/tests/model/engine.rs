@@ -324,7 +324,7 @@ impl Engine {
         let machine = Machine::with_max_nodes(4, 2);
         let space = AddressSpace::new(machine, Arc::new(Still)).unwrap();
         let attributes = Attributes {
-            backing: Backing::File(Arc::clone(&cache)),
+            backing: Backing::from(Arc::clone(&cache)),
             protection: Protection::Read,
             ..Attributes::default()
         };
@@ -364,7 +364,7 @@ impl Engine {
         for page in 0..2 {
             let addr = start + 2 * page * PAGE_SIZE;
             let attributes = Attributes {
-                backing: Backing::Anonymous(Arc::clone(&anon)),
+                backing: Backing::from(Arc::clone(&anon)),
                 protection: Protection::ReadWrite,
                 pgoff: page as u64,
                 ..Attributes::default()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use softfault_engine_loom::clock::Clock;
+use softfault_engine_loom::mm::backing::VmOps;
 use softfault_engine_loom::mm::{Attributes, Backing};
 use sync::model::Timeouts;
 
@@ -101,8 +102,18 @@ impl Clock for Still {
 /// Attributes whose parts must agree.
 pub fn attributes(mark: u64) -> Attributes {
     Attributes {
-        backing: Backing::Test(mark),
+        backing: Backing::new(Numbered(mark)),
         pgoff: mark,
         ..Attributes::default()
+    }
+}
+
+/// What shows nothing, and has a number.
+#[derive(Debug)]
+struct Numbered(u64);
+
+impl VmOps for Numbered {
+    fn object(&self) -> *const () {
+        core::ptr::without_provenance(self.0 as usize)
     }
 }

@@ -300,7 +300,7 @@ impl Private {
         let fixed = budget.charged();
         let anon = Anonymous::new(Arc::clone(&node), 2 * PAGE_SIZE).unwrap();
         let attributes = Attributes {
-            backing: Backing::Anonymous(Arc::clone(&anon)),
+            backing: Backing::from(Arc::clone(&anon)),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

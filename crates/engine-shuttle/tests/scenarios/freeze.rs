@@ -24,7 +24,7 @@ fn fork_against_file_fault() {
         let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
         let memory = anon.addresses();
         let attributes = Attributes {
-            backing: Backing::Anonymous(anon.clone()),
+            backing: Backing::from(anon.clone()),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

@@ -5,6 +5,7 @@ mod rig;
 use rig::{Rig, topology};
 use softfault_engine_sim::PAGE_SIZE;
 use softfault_engine_sim::lock::{Mutex, RwSem};
+use softfault_engine_sim::mm::backing::VmOps;
 use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine};
 use softfault_engine_sim::policy::VmaLockKind;
 use sync::Arc;
@@ -143,7 +144,7 @@ fn write_lock(kind: VmaLockKind, cores: usize) -> u64 {
     let clock = Arc::new(rig::VirtualClock);
     let space = AddressSpace::with_lock(Machine::new(16), clock, kind).expect("room for it");
     let attributes = Attributes {
-        backing: Backing::Test(1),
+        backing: Backing::new(Numbered(1)),
         ..Attributes::default()
     };
     space
@@ -168,4 +169,14 @@ fn write_lock(kind: VmaLockKind, cores: usize) -> u64 {
     drop(mmap);
     space.exit(|_, _| {});
     taken
+}
+
+/// What shows nothing, and has a number.
+#[derive(Debug)]
+struct Numbered(u64);
+
+impl VmOps for Numbered {
+    fn object(&self) -> *const () {
+        core::ptr::without_provenance(self.0 as usize)
+    }
 }

@@ -156,7 +156,7 @@ impl Rig {
         let anon = Anonymous::new(self.node.clone(), pages * PAGE_SIZE).expect("a window");
         let range = anon.addresses();
         let attributes = Attributes {
-            backing: Backing::Anonymous(anon),
+            backing: Backing::from(anon),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

@@ -5,7 +5,7 @@
 
 use super::Anonymous;
 use crate::fault::prefetch;
-use crate::mm::{AddressSpace, Backing, MmError};
+use crate::mm::{AddressSpace, MmError};
 use crate::reclaim::anonymous::Taken;
 use core::ops::Range;
 use sync::Arc;
@@ -85,12 +85,10 @@ impl AddressSpace {
             };
             let part = at..vma.vma().end().min(range.end);
             let distance = at - vma.vma().start();
-            let piece = vma.with(|attributes| match &attributes.backing {
-                Backing::Anonymous(anon) => {
-                    let start = anon.window.address(attributes.pgoff, distance);
-                    Some((anon.clone(), start..start + part.len()))
-                }
-                _ => None,
+            let piece = vma.with(|attributes| {
+                let anon = Anonymous::shown(&attributes.backing)?;
+                let start = anon.window.address(attributes.pgoff, distance);
+                Some((anon.clone(), start..start + part.len()))
             });
             // The VMA lock is not held over I/O: the reference keeps the memory.
             drop(vma);

@@ -57,11 +57,12 @@ pub mod pages;
 mod remove;
 mod restrict;
 pub mod state;
+pub mod vm_ops;
 
 pub use fork::ForkError;
 pub use move_to::MoveError;
 use pages::Pages;
-pub(crate) use remove::Removal;
+pub use remove::Removal;
 pub use state::PageState;
 
 /// Pages that must be free for a fault: the page, the page of words that it is in,

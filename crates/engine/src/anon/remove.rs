@@ -7,7 +7,6 @@
 
 use super::{Anonymous, PageState};
 use crate::PAGE_SIZE;
-use crate::mm::Backing;
 use crate::mmu::TABLE_SPAN;
 use core::ops::Range;
 use sync::Arc;
@@ -97,7 +96,7 @@ impl Anonymous {
 }
 
 /// Pieces of anonymous memory that are on their way out.
-pub(crate) struct Removal {
+pub struct Removal {
     pieces: [Option<(Arc<Anonymous>, Out)>; PIECES],
     count: usize,
 }
@@ -110,12 +109,8 @@ impl Removal {
         }
     }
 
-    /// Takes `bytes` of a backing out, from page `pgoff` on, if it is anonymous
-    /// memory. No VMA shows it, and none is going to until this is dropped.
-    pub(crate) fn add(&mut self, backing: &Backing, pgoff: u64, bytes: usize) {
-        let Backing::Anonymous(anon) = backing else {
-            return;
-        };
+    /// Takes `bytes` of memory out, from page `pgoff` on. No VMA shows it, and none is going to until this is dropped.
+    pub(crate) fn add(&mut self, anon: &Arc<Anonymous>, pgoff: u64, bytes: usize) {
         let start = anon.window.address(pgoff, 0);
         let Some(out) = anon.count_out(start..start + bytes) else {
             return;

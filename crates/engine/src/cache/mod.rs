@@ -44,6 +44,7 @@ pub mod node;
 mod pins;
 pub mod residency;
 pub mod truncate;
+pub mod vm_ops;
 pub mod window;
 
 use folio::Folio;

@@ -16,7 +16,8 @@
 
 use super::{Fault, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
 use crate::PAGE_SIZE;
-use crate::mm::{AddressSpace, Attributes, Backing, Protection, VmaRead};
+use crate::mm::backing::SoftPage;
+use crate::mm::{AddressSpace, Attributes, Protection, VmaRead};
 use crate::mmu::Core;
 use crate::mmu::soft::Way;
 use crate::mmu::soft::tlb::Place;
@@ -174,13 +175,20 @@ fn attempt(
     };
     let mut walk = || {
         let (place, bytes, way) = (access.place, access.bytes, access.way);
-        *done = match shown.place {
-            Where::Window(addr) => core.miss(place, bytes, way, addr, shown.may_write),
-            Where::Huge => vma.with(|attributes| walk_huge(core, attributes, start, access)),
+        *done = match shown.page {
+            SoftPage::Window { addr, .. } => core.miss(place, bytes, way, addr, shown.may_write),
+            SoftPage::Own => vma.with(|attributes| walk_own(core, attributes, start, access)),
         };
         *done
     };
-    if !shown.is_missing && walk() {
+    let is_missing = matches!(
+        shown.page,
+        SoftPage::Window {
+            is_missing: true,
+            ..
+        }
+    );
+    if !is_missing && walk() {
         return Fault::Mapped;
     }
     let fault = once(vma, addr, flags);
@@ -192,45 +200,26 @@ fn attempt(
 
 /// Where the tables have a page, and what may be done there.
 struct Shown {
-    place: Where,
+    page: SoftPage,
     may_write: bool,
-    /// Known to be missing a moment ago: not worth a walk.
-    is_missing: bool,
 }
 
-/// Which tables have it.
-#[derive(Clone, Copy)]
-enum Where {
-    /// Those of windows, at this address.
-    Window(usize),
-    /// Those of a huge mapping.
-    Huge,
-}
-
-/// An access to what a huge mapping shows, if it is there.
-fn walk_huge(core: &mut Core, attributes: &Attributes, start: usize, access: Access) -> bool {
-    let Backing::Huge(mapping) = &attributes.backing else {
+/// An access to what has page tables of its own, if it is there.
+fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: Access) -> bool {
+    let Some(ops) = attributes.backing.ops() else {
         return false;
     };
-    let page = attributes.pgoff + ((access.place.addr - start) / PAGE_SIZE) as u64;
+    let page = attributes.page_at(access.place.addr - start);
     let may_write = attributes.protection == Protection::ReadWrite;
     let (place, bytes, way) = (access.place, access.bytes, access.way);
-    let frame = || mapping.frame(page);
+    let frame = || ops.frame(page);
     core.miss_huge(place, bytes, way, may_write, frame)
 }
 
 /// What a VMA with these attributes shows, so many bytes after its start.
 fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
-    let pgoff = attributes.pgoff;
-    let (place, is_missing) = match &attributes.backing {
-        Backing::None | Backing::Test(_) => return Err(FaultError::NotMapped),
-        Backing::File(cache) => (Where::Window(cache.window.address(pgoff, distance)), false),
-        Backing::Anonymous(anon) => {
-            let addr = anon.window.address(pgoff, distance);
-            (Where::Window(addr), !anon.is_resident(addr))
-        }
-        Backing::Huge(_) => (Where::Huge, false),
-    };
+    let ops = attributes.backing.ops().ok_or(FaultError::NotMapped)?;
+    let page = ops.soft_page(attributes.pgoff, distance);
     let may_write = match (attributes.protection, way) {
         (Protection::ReadWrite, _) => true,
         (Protection::Read, Way::Load) => false,
@@ -238,9 +227,5 @@ fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, Fa
             return Err(FaultError::Protection);
         }
     };
-    Ok(Shown {
-        place,
-        may_write,
-        is_missing,
-    })
+    Ok(Shown { page, may_write })
 }

@@ -22,7 +22,7 @@ use crate::store::{Extent, Store, StoreError};
 use sync::Arc;
 
 /// Serves a fault at `addr` of the window.
-pub(super) fn fault(
+pub(crate) fn fault(
     anon: &Arc<Anonymous>,
     addr: usize,
     advice: Advice,

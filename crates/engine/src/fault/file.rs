@@ -8,7 +8,7 @@ use crate::mm::Advice;
 use crate::policy::MissAccounting;
 use sync::Arc;
 
-pub(super) fn fault(
+pub(crate) fn fault(
     cache: &Arc<PageCache>,
     addr: usize,
     advice: Advice,

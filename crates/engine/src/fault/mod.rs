@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
-//!      │
+//!      │  VmOps::fault, of what the VMA shows (`mm::backing`)
 //!      ├─ anon::fault ── absent: a page of zeros ─────────────► Mapped
 //!      ├─ huge::fault ── a leaf table, perhaps shared; a page ► Mapped
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
@@ -22,16 +22,16 @@
 //! next attempt has looked. What the policies that are not the default keep or
 //! drop instead is in `retry`.
 
-use crate::huge;
-use crate::mm::{AddressSpace, Backing, Protection, VmaRead};
+use crate::mm::backing::VmFault;
+use crate::mm::{AddressSpace, Protection, VmaRead};
 use crate::store::StoreError;
 use retry::Retry;
 
 mod access;
 mod ahead;
-mod anon;
+pub(crate) mod anon;
 mod around;
-mod file;
+pub(crate) mod file;
 mod filemap;
 mod hole;
 mod map;
@@ -166,29 +166,25 @@ pub(crate) fn serve(
     }
 }
 
-/// One attempt, under the VMA lock. The VMA shows pages of a window, from
-/// `pgoff` on; what serves the fault goes by the window's addresses.
+/// One attempt, under the VMA lock.
 fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
-    let offset = addr - vma.vma().start();
     vma.with(|attributes| {
         let allowed = match attributes.protection {
             Protection::None => false,
             Protection::Read => !flags.write,
             Protection::ReadWrite => true,
         };
-        match &attributes.backing {
-            Backing::None | Backing::Test(_) => Fault::Error(FaultError::NotMapped),
-            _ if !allowed => Fault::Error(FaultError::Protection),
-            Backing::File(_) if flags.write => Fault::Error(FaultError::Protection),
-            Backing::File(cache) => {
-                let addr = cache.window.address(attributes.pgoff, offset);
-                file::fault(cache, addr, attributes.advice, flags)
+        match attributes.backing.ops() {
+            None => Fault::Error(FaultError::NotMapped),
+            Some(ops) if !allowed || flags.write && !ops.is_writable() => {
+                Fault::Error(FaultError::Protection)
             }
-            Backing::Anonymous(anon) => {
-                let addr = anon.window.address(attributes.pgoff, offset);
-                anon::fault(anon, addr, attributes.advice, flags)
-            }
-            Backing::Huge(mapping) => huge::fault(vma, attributes, mapping, addr),
+            Some(ops) => ops.fault(&VmFault {
+                vma,
+                attributes,
+                addr,
+                flags,
+            }),
         }
     })
 }

@@ -5,7 +5,8 @@ use super::map::mmu_error;
 use super::{FaultError, FaultFlags, Interrupt, Outcome, handle};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
-use crate::mm::{AddressSpace, Backing};
+use crate::mm::AddressSpace;
+use crate::mm::backing::VmOps;
 use core::ops::Range;
 use sync::Arc;
 
@@ -122,21 +123,8 @@ fn is_in(space: &AddressSpace, addr: usize, write: bool) -> bool {
             true => attributes.protection == crate::mm::Protection::ReadWrite,
             false => attributes.protection != crate::mm::Protection::None,
         };
-        allowed
-            && match &attributes.backing {
-                Backing::File(cache) => {
-                    cache.is_mapped(cache.window.address(attributes.pgoff, distance))
-                }
-                Backing::Anonymous(anon) => {
-                    let addr = anon.window.address(attributes.pgoff, distance);
-                    let state = anon.pages.unlocked_state(anon.page(addr));
-                    state.is_some_and(|state| state.is_resident() && !(write && state.is_clean()))
-                }
-                Backing::Huge(mapping) => {
-                    mapping.is_mapped(attributes.pgoff + (distance / PAGE_SIZE) as u64)
-                }
-                Backing::None | Backing::Test(_) => false,
-            }
+        let is_present = |ops: &dyn VmOps| ops.is_present(attributes.pgoff, distance, write);
+        allowed && attributes.backing.ops().is_some_and(is_present)
     })
 }
 
@@ -144,11 +132,9 @@ fn is_in(space: &AddressSpace, addr: usize, write: bool) -> bool {
 fn private_page(space: &AddressSpace, addr: usize) -> Option<(Arc<Anonymous>, usize)> {
     let vma = space.lock_vma_or_mmap_lock(addr).ok()?;
     let distance = addr - vma.vma().start();
-    vma.with(|attributes| match &attributes.backing {
-        Backing::Anonymous(anon) => {
-            let addr = anon.window.address(attributes.pgoff, distance);
-            Some((anon.clone(), anon.page(addr)))
-        }
-        _ => None,
+    vma.with(|attributes| {
+        let anon = Anonymous::shown(&attributes.backing)?;
+        let addr = anon.window.address(attributes.pgoff, distance);
+        Some((anon.clone(), anon.page(addr)))
     })
 }

@@ -17,24 +17,20 @@ use super::share::Class;
 use super::stats::Waits;
 use super::tables::{Leaf, Tables};
 use crate::fault::{Fault, FaultError};
-use crate::mm::{Attributes, VmaRead};
+use crate::mm::Attributes;
+use crate::mm::backing::VmFault;
 use crate::policy::ShareSync;
 use core::ops::Range;
 use sync::Arc;
 
-/// Serves a fault at `addr` of a VMA that shows `mapping`, and is locked.
-pub(crate) fn fault(
-    vma: &VmaRead<'_>,
-    attributes: &Attributes,
-    mapping: &HugeMapping,
-    addr: usize,
-) -> Fault {
+/// Serves a fault on a VMA that shows `mapping`.
+pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
+    let (vma, attributes) = (fault.vma, fault.attributes);
     let (file, tables) = (&mapping.file, &mapping.tables);
     let pool = &file.pool;
     let pages = pool.size.pages() as u64;
     let shown = mapping.shown(attributes.pgoff, vma.vma().range().len());
-    let distance = ((addr - vma.vma().start()) / crate::PAGE_SIZE) as u64;
-    let index = (attributes.pgoff + distance) / pages;
+    let index = attributes.page_at(fault.distance()) / pages;
     let class = class_of(file, &shown, index, attributes);
 
     let mut waits = Waits::new(&pool.stats, &*pool.clock);

@@ -61,8 +61,8 @@ mod size;
 mod stats;
 mod tables;
 mod unshare;
+pub mod vm_ops;
 
-pub(crate) use fault::fault;
 pub use file::HugeFile;
 pub use mapping::{HugeMapping, Reserve};
 pub use pool::{HugePool, PoolCounts, Shape};

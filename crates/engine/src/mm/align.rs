@@ -11,7 +11,7 @@ impl Attributes {
         let ends = [0, range.len()];
         let aligned = |&distance: &usize| {
             let addr = range.start + distance;
-            self.backing.is_aligned(self.pgoff, distance, addr)
+            (self.backing.ops()).is_none_or(|ops| ops.is_aligned(self.pgoff, distance, addr))
         };
         match ends.iter().all(aligned) {
             true => Ok(()),
@@ -33,10 +33,8 @@ impl AddressSpace {
             };
             let attributes = vma.attributes(mmap);
             let distance = at - vma.start();
-            if !attributes
-                .backing
-                .is_aligned(attributes.pgoff, distance, at)
-            {
+            let ops = attributes.backing.ops();
+            if ops.is_some_and(|ops| !ops.is_aligned(attributes.pgoff, distance, at)) {
                 return Err(MmError::Misaligned);
             }
         }

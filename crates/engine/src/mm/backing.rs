@@ -1,93 +1,164 @@
-//! What a mapping shows.
+//! What a mapping shows: Linux's `vm_ops`.
+//!
+//! `mm` knows the trait only. Whoever has pages to show implements it in a file of its own:
+//! [`cache`](crate::cache) for files, [`anon`](crate::anon) for private memory,
+//! [`huge`](crate::huge) for huge pages.
 
-use crate::PAGE_SHIFT;
-use crate::anon::Anonymous;
-use crate::cache::PageCache;
-use crate::huge::HugeMapping;
+use super::vma::Attributes;
+use super::vma_lock::VmaRead;
+use crate::PAGE_SIZE;
+use crate::anon::{ForkError, Removal};
+use crate::fault::{Fault, FaultError, FaultFlags};
 use crate::mmu::Mmu;
+use core::any::Any;
 use core::fmt;
 use core::ops::Range;
 use sync::Arc;
 
-/// Where the pages of a VMA come from.
-#[derive(Clone, Default)]
-pub enum Backing {
-    /// Nothing: a touch is an error.
-    #[default]
-    None,
-    /// A number, for tests of everything above the page cache.
-    Test(u64),
-    /// A file, through its page cache. Whoever drops the last reference does
-    /// so outside the fault handler: the owner of the cache keeps one until no
-    /// mapping and no fault has another.
-    File(Arc<PageCache>),
-    /// Memory that begins as zeros, of one address space. The last reference
-    /// goes as that of a file does.
-    Anonymous(Arc<Anonymous>),
-    /// Huge pages of a file, of one address space.
-    Huge(Arc<HugeMapping>),
+/// A touch of a VMA that shows something, for whom shows it to serve. The VMA is locked, and
+/// allows the access.
+pub struct VmFault<'a, 'b> {
+    /// The VMA.
+    pub vma: &'a VmaRead<'b>,
+    /// What it is.
+    pub attributes: &'a Attributes,
+    /// The byte that was touched, as the program has it.
+    pub addr: usize,
+    /// How the fault came about.
+    pub flags: FaultFlags,
 }
 
-impl Backing {
+impl VmFault<'_, '_> {
+    /// Bytes from the VMA's start.
+    pub fn distance(&self) -> usize {
+        self.addr - self.vma.vma().start()
+    }
+}
+
+/// Which page tables of our own have a page, for an access that goes by them
+/// ([`SoftMmu`](crate::mmu::SoftMmu)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoftPage {
+    /// Those of windows.
+    Window {
+        /// The byte, as the window has it.
+        addr: usize,
+        /// Known to be missing a moment ago: not worth a walk.
+        is_missing: bool,
+    },
+    /// Those of the backing: [`VmOps::frame`] says.
+    Own,
+}
+
+/// What shows pages in VMAs. A VMA shows those from its `pgoff` on. What is not implemented
+/// is as for pages without end of which none is ever there.
+pub trait VmOps: Any + Send + Sync + fmt::Debug {
+    /// The address of what shows the pages: the same means the same pages.
+    fn object(&self) -> *const ();
+
+    /// Serves a touch. What it is asked to do is in [`fault`](crate::fault).
+    fn fault(&self, _fault: &VmFault<'_, '_>) -> Fault {
+        Fault::Error(FaultError::NotMapped)
+    }
+
+    /// True if a touch would find the page so many bytes after `pgoff`: a write of it, if
+    /// `write`.
+    fn is_present(&self, _pgoff: u64, _distance: usize, _write: bool) -> bool {
+        false
+    }
+
+    /// Where page tables of our own have that page.
+    fn soft_page(&self, _pgoff: u64, _distance: usize) -> SoftPage {
+        SoftPage::Own
+    }
+
+    /// The frame that has a page, of a backing with page tables of its own.
+    fn frame(&self, _page: u64) -> Option<u32> {
+        None
+    }
+
     /// The pages that there are to show; `None` if there is no end.
-    pub(super) fn pages(&self) -> Option<Range<u64>> {
-        let range = match self {
-            Self::None | Self::Test(_) => return None,
-            Self::File(cache) => cache.addresses(),
-            Self::Anonymous(anon) => anon.addresses(),
-            Self::Huge(mapping) => return Some(mapping.pages()),
-        };
-        Some(0..(range.len() >> PAGE_SHIFT) as u64)
+    fn pages(&self) -> Option<Range<u64>> {
+        None
+    }
+
+    /// The page tables that have its pages.
+    fn mmu(&self) -> Option<&Arc<dyn Mmu>> {
+        None
+    }
+
+    /// True if it may be written to.
+    fn is_writable(&self) -> bool {
+        true
     }
 
     /// Makes `space` the one that maps it, if only one may: false if it is already, and
     /// may show each page once only.
-    pub(super) fn claim(&self, space: u64) -> bool {
-        match self {
-            Self::None | Self::Test(_) | Self::File(_) => true,
-            Self::Anonymous(anon) => anon.claim(space),
-            Self::Huge(mapping) => mapping.claim(space),
-        }
+    fn claim(&self, _space: u64) -> bool {
+        true
     }
 
     /// True if a VMA with this `pgoff` may begin, end or be cut so many bytes on, which
     /// is at `addr`.
-    pub(super) fn is_aligned(&self, pgoff: u64, distance: usize, addr: usize) -> bool {
-        match self {
-            Self::Huge(mapping) => mapping.is_aligned(pgoff, distance, addr),
-            _ => true,
-        }
+    fn is_aligned(&self, _pgoff: u64, _distance: usize, _addr: usize) -> bool {
+        true
     }
 
     /// `bytes` from a `pgoff` on are about to be shown elsewhere, or to be used
     /// otherwise: nobody may share the tables that they are in.
-    pub(super) fn unshare(&self, pgoff: u64, bytes: usize) {
-        if let Self::Huge(mapping) = self {
-            mapping.unshare(pgoff, bytes);
-        }
+    fn unshare(&self, _pgoff: u64, _bytes: usize) {}
+
+    /// What a child of fork shows instead; `None` if it is the same.
+    fn fork(&self) -> Result<Option<Backing>, ForkError> {
+        Ok(None)
     }
 
-    /// The page tables that have its pages.
-    pub(super) fn mmu(&self) -> Option<&Arc<dyn Mmu>> {
-        match self {
-            Self::None | Self::Test(_) => None,
-            Self::File(cache) => Some(&cache.node().mmu),
-            Self::Anonymous(anon) => Some(&anon.node().mmu),
-            Self::Huge(mapping) => Some(&mapping.pool().tables),
-        }
+    /// True if nobody may change it while the process forks.
+    fn is_frozen_by_fork(&self) -> bool {
+        false
+    }
+
+    /// `bytes` from a `pgoff` on are shown no more, and no fault is under way. True if
+    /// `removal` will flush what translation buffers know of them.
+    fn removed(&self, _pgoff: u64, _bytes: usize, _removal: &mut Removal) -> bool {
+        false
+    }
+}
+
+/// Where the pages of a VMA come from; by default nowhere, and a touch is an error. Whoever
+/// drops the last reference does so outside the fault handler: the owner keeps one until no
+/// mapping and no fault has another.
+#[derive(Clone, Default)]
+pub struct Backing(Option<Arc<dyn VmOps>>);
+
+impl Backing {
+    /// What shows these pages.
+    pub fn new(ops: impl VmOps) -> Self {
+        Self(Some(Arc::new(ops)))
+    }
+
+    /// What shows the pages, if anything does.
+    pub fn ops(&self) -> Option<&dyn VmOps> {
+        self.0.as_deref()
+    }
+
+    /// The same, if it is of this kind.
+    pub fn of<T: VmOps>(&self) -> Option<&T> {
+        let ops: &dyn Any = self.ops()?;
+        ops.downcast_ref()
+    }
+}
+
+impl Attributes {
+    /// The page of the backing that lies so many bytes after the VMA's start.
+    pub fn page_at(&self, distance: usize) -> u64 {
+        self.pgoff + (distance / PAGE_SIZE) as u64
     }
 }
 
 impl PartialEq for Backing {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::None, Self::None) => true,
-            (Self::Test(one), Self::Test(other)) => one == other,
-            (Self::File(one), Self::File(other)) => Arc::ptr_eq(one, other),
-            (Self::Anonymous(one), Self::Anonymous(other)) => Arc::ptr_eq(one, other),
-            (Self::Huge(one), Self::Huge(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
+        self.ops().map(VmOps::object) == other.ops().map(VmOps::object)
     }
 }
 
@@ -95,12 +166,9 @@ impl Eq for Backing {}
 
 impl fmt::Debug for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Test(number) => write!(f, "Test({number})"),
-            Self::File(cache) => write!(f, "File({:#x?})", cache.addresses()),
-            Self::Anonymous(anon) => write!(f, "Anonymous({:#x?})", anon.addresses()),
-            Self::Huge(mapping) => write!(f, "Huge({:?})", mapping.pages()),
+        match self.ops() {
+            None => f.write_str("None"),
+            Some(ops) => ops.fmt(f),
         }
     }
 }

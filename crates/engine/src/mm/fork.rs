@@ -3,14 +3,12 @@
 use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::AddressSpace;
-use crate::anon::{Anonymous, ForkError};
-use crate::huge::HugeMapping;
-use sync::Arc;
+use crate::anon::ForkError;
 
 impl AddressSpace {
     /// Maps in `child`, which is empty, what is mapped here, at the same
     /// addresses. Files are shared; anonymous memory is copied when either
-    /// space writes to it, and the copies are charged now (see [`Anonymous`]).
+    /// space writes to it, and the copies are charged now (see [`anon`](crate::anon)).
     /// On failure `child` is empty again, and nothing of it is charged.
     ///
     /// Takes `mmap_lock` of both spaces and, as Linux's `dup_mmap` does,
@@ -39,37 +37,22 @@ impl AddressSpace {
         child_mmap: &MmapWriteGuard<'_>,
     ) -> Result<(), ForkError> {
         // Several VMAs may show one window.
-        let mut copies: Vec<(Arc<Anonymous>, Arc<Anonymous>)> = Vec::new();
-        let mut huge: Vec<(Arc<HugeMapping>, Arc<HugeMapping>)> = Vec::new();
+        let mut copies: Vec<(Backing, Backing)> = Vec::new();
         let mut address = 0;
         while let Some(vma) = self.find_from(mmap, address) {
             let mut attributes = vma.attributes(mmap);
-            if let Backing::Anonymous(anon) = &attributes.backing {
-                let known = copies.iter().find(|(of, _)| Arc::ptr_eq(of, anon));
-                let copy = match known {
-                    Some((_, copy)) => copy.clone(),
-                    None => {
-                        let copy = anon.fork()?;
-                        copy.claim(child.id());
-                        copies.push((anon.clone(), copy.clone()));
-                        copy
-                    }
-                };
-                attributes.backing = Backing::Anonymous(copy);
-            }
-            if let Backing::Huge(mapping) = &attributes.backing {
-                let known = huge.iter().find(|(of, _)| Arc::ptr_eq(of, mapping));
-                let copy = match known {
-                    Some((_, copy)) => copy.clone(),
-                    None => {
-                        // What the parent has reserved, the child may fault in.
-                        let copy = mapping.fork().map_err(|_| ForkError::Budget)?;
-                        copy.claim(child.id());
-                        huge.push((mapping.clone(), copy.clone()));
-                        copy
-                    }
-                };
-                attributes.backing = Backing::Huge(copy);
+            let shown = &attributes.backing;
+            let known = copies.iter().find(|(of, _)| of == shown);
+            let copy = match (known, shown.ops()) {
+                (Some((_, copy)), _) => Some(copy.clone()),
+                (None, Some(ops)) => ops.fork()?.inspect(|copy| {
+                    copy.ops().inspect(|ops| _ = ops.claim(child.id()));
+                    copies.push((shown.clone(), copy.clone()));
+                }),
+                (None, None) => None,
+            };
+            if let Some(copy) = copy {
+                attributes.backing = copy;
             }
             child.add(child_mmap, vma.range(), attributes)?;
             address = vma.end();

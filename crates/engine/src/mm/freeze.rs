@@ -20,7 +20,6 @@
 //! not in the range it asked for: [`AddressSpace::write_lock`] waits without it. Thawing
 //! takes no lock, so it waits for nobody.
 
-use super::backing::Backing;
 use super::mmap_lock::{MmapLock, MmapWriteGuard};
 use super::space::AddressSpace;
 use super::vma::{Attributes, Vma};
@@ -77,7 +76,8 @@ impl AddressSpace {
         for range in ranges {
             self.for_each_vma(&mmap, range, |vma| {
                 let attributes = vma.attributes(&mmap);
-                if matches!(attributes.backing, Backing::Anonymous(_)) {
+                let ops = attributes.backing.ops();
+                if ops.is_some_and(|ops| ops.is_frozen_by_fork()) {
                     vma.freeze(&mmap);
                     frozen.vmas.push(vma);
                     frozen.known.push((vma.range(), attributes));

@@ -23,13 +23,14 @@ impl AddressSpace {
         let count = pages(&range);
         let end = attributes.pgoff.checked_add(count);
         let end = end.ok_or(MmError::Overflow)?;
-        let pages_there = attributes.backing.pages();
+        let ops = attributes.backing.ops();
+        let pages_there = ops.and_then(|ops| ops.pages());
         if pages_there.is_some_and(|pages| attributes.pgoff < pages.start || end > pages.end) {
             return Err(MmError::Overflow);
         }
         attributes.check_alignment(&range)?;
         let mmap = self.write_lock(&range);
-        if !attributes.backing.claim(self.id())
+        if ops.is_some_and(|ops| !ops.claim(self.id()))
             && self.shows(&mmap, &attributes.backing, attributes.pgoff..end)
         {
             return Err(MmError::Overlap);

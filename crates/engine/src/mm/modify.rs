@@ -71,7 +71,9 @@ impl AddressSpace {
         }
         vma.start_write(mmap);
         let mut attributes = vma.attributes(mmap);
-        (attributes.backing).unshare(attributes.pgoff, vma.range().len());
+        if let Some(ops) = attributes.backing.ops() {
+            ops.unshare(attributes.pgoff, vma.range().len());
+        }
         change(&mut attributes);
         vma.set_attributes(mmap, attributes);
         Ok(())

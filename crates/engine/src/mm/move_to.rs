@@ -60,8 +60,9 @@ impl AddressSpace {
         range: &Range<usize>,
         anon: &Arc<Anonymous>,
     ) -> Result<(), MmError> {
+        let backing = Backing::from(anon.clone());
         let is_it = |attributes: &Attributes, start: usize| {
-            attributes.backing == Backing::Anonymous(anon.clone())
+            attributes.backing == backing
                 && attributes.pgoff == ((start - range.start) >> PAGE_SHIFT) as u64
         };
         let mut at = range.start;
@@ -89,7 +90,7 @@ impl AddressSpace {
         while at < old.end {
             let vma = self.find(mmap, at).ok_or(MmError::Unmapped)?;
             let mut attributes = vma.attributes(mmap);
-            attributes.backing = Backing::Anonymous(to.clone());
+            attributes.backing = to.clone().into();
             let start = new.start + (at - old.start);
             at = vma.end();
             let end = match at == old.end {

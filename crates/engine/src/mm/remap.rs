@@ -38,7 +38,9 @@ impl AddressSpace {
         let moved = self.copy_to(&mmap, &old, start).and_then(|()| {
             // Faults under the old VMAs are over when they are out.
             self.take_out_range(&mmap, old, |piece, attributes| {
-                (attributes.backing).unshare(attributes.pgoff, piece.len());
+                if let Some(ops) = attributes.backing.ops() {
+                    ops.unshare(attributes.pgoff, piece.len());
+                }
                 stale.add(&attributes.backing);
             })
         });

@@ -17,7 +17,7 @@ pub(super) struct Stale(Option<Arc<dyn Mmu>>);
 impl Stale {
     /// A VMA of this backing shows less than before, or elsewhere.
     pub(super) fn add(&mut self, backing: &Backing) {
-        let Some(mmu) = backing.mmu() else {
+        let Some(mmu) = backing.ops().and_then(|ops| ops.mmu()) else {
             return;
         };
         if !self.0.as_ref().is_some_and(|known| Arc::ptr_eq(known, mmu)) {

@@ -2,7 +2,6 @@
 
 use core::ops::Range;
 
-use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
@@ -63,13 +62,10 @@ impl AddressSpace {
         let mut removal = Removal::new();
         let mut stale = Stale::default();
         self.take_out_range(mmap, range, |piece, attributes| {
-            // The zap of what is removed flushes too.
-            if !matches!(attributes.backing, Backing::Anonymous(_)) {
+            if let Some(ops) = attributes.backing.ops()
+                && !ops.removed(attributes.pgoff, piece.len(), &mut removal)
+            {
                 stale.add(&attributes.backing);
-            }
-            removal.add(&attributes.backing, attributes.pgoff, piece.len());
-            if let Backing::Huge(mapping) = &attributes.backing {
-                mapping.unmap(attributes.pgoff, piece.len());
             }
             removed(piece, attributes);
         })

@@ -5,8 +5,9 @@
 //! (`A` becomes `a`). `|` separates two VMAs of the same letter that do not
 //! show the same part of their backing, and takes no page.
 
-use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, Protection};
 use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::Numbered;
 use std::ops::Range;
 use sync::Arc;
 
@@ -58,7 +59,7 @@ pub fn masked(mask: &str) -> Range<usize> {
 pub fn attributes(letter: char, page: usize, jumps: u64, verb: Verb) -> Attributes {
     let small = letter.is_ascii_lowercase();
     Attributes {
-        backing: Backing::Test(letter.to_ascii_uppercase() as u64),
+        backing: Numbered(letter.to_ascii_uppercase() as u64).into(),
         pgoff: page as u64 + jumps * JUMP,
         protection: if small && verb == Verb::Protect {
             Protection::None
@@ -75,10 +76,8 @@ pub fn attributes(letter: char, page: usize, jumps: u64, verb: Verb) -> Attribut
 
 /// The letter of a VMA that shows this.
 fn letter_of(attributes: &Attributes) -> char {
-    let Backing::Test(letter) = attributes.backing else {
-        panic!("a backing of nothing");
-    };
-    let letter = letter as u8 as char;
+    let numbered = attributes.backing.of::<Numbered>();
+    let letter = numbered.expect("a backing of a letter").0 as u8 as char;
     if attributes.protection == Protection::None || attributes.advice == Advice::Random {
         letter.to_ascii_lowercase()
     } else {

@@ -170,7 +170,7 @@ impl HugeWorld {
     ) -> Result<(), HugeRefusal> {
         let reserve = if reserve { Reserve::Yes } else { Reserve::No };
         let mapping = HugeMapping::new(file, indexes, reserve).map_err(HugeRefusal::Huge)?;
-        Self::show(space, mapping, &shown, slot, protection)
+        Self::show(space, mapping.into(), &shown, slot, protection)
     }
 
     /// A part of the mapping that is shown at `of`, with what may be done there.
@@ -190,25 +190,22 @@ impl HugeWorld {
         }
         let unmapped = HugeRefusal::Mm(MmError::Unmapped);
         let Attributes {
-            backing: Backing::Huge(mapping),
+            backing,
             protection,
             ..
-        } = known.ok_or(unmapped)?
-        else {
-            return Err(unmapped);
-        };
-        Self::show(space, mapping, shown, slot, protection)
+        } = known.ok_or(unmapped)?;
+        Self::show(space, backing, shown, slot, protection)
     }
 
     fn show(
         space: &AddressSpace,
-        mapping: Arc<HugeMapping>,
+        backing: Backing,
         shown: &Range<u64>,
         slot: usize,
         protection: Protection,
     ) -> Result<(), HugeRefusal> {
         let attributes = Attributes {
-            backing: Backing::Huge(mapping),
+            backing,
             pgoff: shown.start * HUGE_PAGES,
             protection,
             ..Attributes::default()

@@ -300,10 +300,10 @@ impl Player<'_> {
         {
             return;
         }
-        let anonymous = |anon| Backing::Anonymous(anon);
+        let anonymous = |anon| Backing::from(anon);
         let (node, bytes) = (self.world.rig.node.clone(), pages.len() * PAGE_SIZE);
         let (backing, pgoff, protection) = match shown {
-            Shown::File(from) => (Backing::File(cache), from as u64, Protection::Read),
+            Shown::File(from) => (Backing::from(cache), from as u64, Protection::Read),
             Shown::Copy(from) => {
                 let copy = verbs::private_copy(node, bytes, &self.world.store, from);
                 (anonymous(copy), 0, Protection::ReadWrite)

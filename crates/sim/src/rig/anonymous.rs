@@ -21,7 +21,7 @@ impl Rig {
         let no_room = || "no room for another mapping".to_owned();
         let anon = Anonymous::new(self.node.clone(), bytes as usize).map_err(|_| no_room())?;
         let attributes = Attributes {
-            backing: Backing::Anonymous(anon.clone()),
+            backing: Backing::from(anon.clone()),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

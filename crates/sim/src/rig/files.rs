@@ -118,7 +118,7 @@ impl Rig {
         };
         if open.users == 0 {
             let attributes = Attributes {
-                backing: Backing::File(cache.clone()),
+                backing: Backing::from(cache.clone()),
                 protection: Protection::Read,
                 ..Attributes::default()
             };

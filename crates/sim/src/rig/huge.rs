@@ -127,7 +127,7 @@ impl HugeSpace {
         let mapping = HugeMapping::new(&huge.file, 0..huge.pages(), Reserve::Yes);
         let mapping = mapping.map_err(|error| error.to_string())?;
         let attributes = Attributes {
-            backing: Backing::Huge(mapping.clone()),
+            backing: Backing::from(mapping.clone()),
             protection: Protection::ReadWrite,
             ..Attributes::default()
         };

@@ -253,7 +253,7 @@ fn find_and_open(
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     let attributes = Attributes {
-        backing: Backing::File(cache.clone()),
+        backing: Backing::from(cache.clone()),
         protection: Protection::Read,
         ..Attributes::default()
     };

@@ -88,15 +88,13 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
     let frozen = space.frozen.iter();
     frozen.for_each(|frozen| {
         frozen.for_each(|range, mut attributes| {
-            let own = match &attributes.backing {
-                Backing::Anonymous(anon) => adopted.get(&(Arc::as_ptr(anon) as usize)),
-                _ => None,
-            };
+            let shown = Anonymous::shown(&attributes.backing);
+            let own = shown.and_then(|anon| adopted.get(&(Arc::as_ptr(anon) as usize)));
             // Of the parent's count, which nobody looks at any more.
             let parents = core::mem::take(&mut attributes.backing);
             core::mem::forget(parents);
             if let Some(anon) = own {
-                attributes.backing = Backing::Anonymous(anon.clone());
+                attributes.backing = Backing::from(anon.clone());
                 let mapped = process.space().mmap(range, attributes);
                 assert!(mapped.is_ok(), "a space has room for what another had");
             }

@@ -108,7 +108,7 @@ impl Private {
     fn enter(&self, managed: &Managed, range: Range<usize>) -> io::Result<()> {
         let pgoff = (range.start - self.anon.addresses().start) / PAGE_SIZE;
         let attributes = Attributes {
-            backing: Backing::Anonymous(self.anon.clone()),
+            backing: Backing::from(self.anon.clone()),
             pgoff: pgoff as u64,
             protection: self.protection,
             ..Attributes::default()
