@@ -154,6 +154,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
         seconds: Some(args.seconds),
         touch: None,
         pattern: stop.patterns.iter().map(|name| name.to_string()).collect(),
+        read_ahead_kb: Vec::new(),
         shared: false,
         theta: None,
         writes: None,
