@@ -189,8 +189,8 @@ fn a_device_that_is_not_known_is_one_line() {
         eprintln!("skipped: no /dev/shm");
         return;
     };
-    let mut command = softfault(&["lab", "run", "sparse", "--read-ahead-kb", "128", "--dir"]);
-    refused(command.arg(memory.path()), "is not known");
+    let mut command = softfault(&["lab", "run", "sparse", "--read-ahead-kb", "128"]);
+    refused(command.arg("--dir").arg(memory.path()), "is not known");
     assert!(is_empty(memory.path()));
 }
 
