@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plan ─► files ─► for each pattern, number of threads, repeat, engine:
-//!                      drop caches ─► cgroup ─► child ─► supervise ─► row
+//!         drop caches ─► cgroup ─► read-ahead ─► child ─► supervise ─► row
 //!                                                 │ reads its job from stdin, once it is in the cgroup
 //!                                                 ▼
 //!                                     child ─► work::{sparse,random,...} over reader, engine

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+/// Starts the command with what it says held back.
 pub fn start(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())
@@ -27,6 +28,7 @@ pub fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Sends a signal to a child of ours.
 pub fn signal(process: u32, signal: i32) {
     // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
@@ -75,6 +77,7 @@ fn groups_of(lab: u32) -> Vec<PathBuf> {
     found
 }
 
+/// Waits for a lab that was told to end, and asserts that it left nothing behind and said nothing.
 pub fn assert_interrupted(lab: Child, code: i32, dir: &Path) {
     let process = lab.id();
     let output = lab.wait_with_output().unwrap();
