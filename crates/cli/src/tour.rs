@@ -183,7 +183,7 @@ fn told_read_ahead(settable: &Result<(), String>, device: Option<&Device>) -> St
             "Over files the kernel's mmap is shown reading {low} and {high} KiB ahead, and with MADV_RANDOM."
         ),
         (Err(why), Some(own)) => format!(
-            "The kernel reads {own} KiB ahead on this device, and is not shown at {low} and {high}: {why}."
+            "The kernel reads {own} KiB ahead on this device, and is shown at that alone: {why}."
         ),
         (Err(why), None) => format!("How far the kernel reads ahead here is not known: {why}."),
     }
