@@ -1,9 +1,13 @@
 //! `softfault tour`: small versions of the lab's workloads, kernel and softfault side by side, over a file
 //! four times larger than the budget. Ends with a table, and a page of charts.
+//!
+//! What the kernel's mmap does over a file is decided by how far its device reads ahead, so it is shown at two
+//! such settings, and with MADV_RANDOM, which switches read-ahead off.
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
+use crate::lab::read_ahead::Device;
 use crate::lab::row::Row;
 use crate::lab::{Lab, command, files, table};
 use crate::report::{self, About};
@@ -24,6 +28,9 @@ pub struct TourArgs {
     /// Length of a timed run; what has not ended after three times as long is given up
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
+    /// Runs of each row; figures are their medians
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: u32,
     /// The page to write at the end
     #[arg(long, value_name = "PATH", default_value = "softfault-tour.html")]
     report: PathBuf,
@@ -31,6 +38,9 @@ pub struct TourArgs {
     #[arg(long, conflicts_with = "report")]
     no_report: bool,
 }
+
+/// In KiB, what the kernel's rows are shown at: Linux's default, and what some clouds' disks come with.
+const READ_AHEADS: [u32; 2] = [128, 8192];
 
 /// One stop: what is run, and what to look at.
 struct Stop {
@@ -46,22 +56,29 @@ const STOPS: &[Stop] = &[
     Stop {
         workload: Workload::Sparse,
         say: "1 % of the file's pages is touched: read-ahead guesses wrong, and every guess is read",
-        on: "kernel,softfault",
+        on: "kernel,kernel-random,softfault",
         patterns: &["random", "stride1021", "sequential"],
         threads: 1,
     },
     Stop {
         workload: Workload::Random,
         say: "32 threads touch random pages: pread is what the device can give",
-        on: "kernel,pread,softfault",
+        on: "kernel,kernel-random,pread,softfault",
         patterns: &[],
         threads: 32,
     },
     Stop {
         workload: Workload::Scan,
-        say: "the whole file in order: what the kernel does well",
-        on: "kernel,softfault",
+        say: "the whole file in order: what the kernel does well, unless it was told MADV_RANDOM",
+        on: "kernel,kernel-random,kernel-sequential,softfault",
         patterns: &["cold"],
+        threads: 1,
+    },
+    Stop {
+        workload: Workload::Scan,
+        say: "the same once more, over the mapping that has just been read",
+        on: "kernel,kernel-sequential,softfault",
+        patterns: &["warm"],
         threads: 1,
     },
     Stop {
@@ -74,7 +91,7 @@ const STOPS: &[Stop] = &[
     Stop {
         workload: Workload::Thrash,
         say: "100 threads each map, touch and unmap a file of their own, of holes: only faults, no reading",
-        on: "kernel,softfault",
+        on: "kernel,kernel-random,softfault",
         patterns: &[],
         threads: 100,
     },
@@ -86,9 +103,21 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         report::can_write(&args.report)?;
     }
     let file_bytes = args.memory.saturating_mul(4);
+    let device = Device::of(&args.dir);
+    let settable = match &device {
+        Some(device) => device.may_set(),
+        None => Err(format!(
+            "the device that {} lies on is not known",
+            args.dir.display()
+        )),
+    };
+    let read_aheads = match settable {
+        Ok(()) => &READ_AHEADS[..],
+        Err(_) => &[],
+    };
     let plans = STOPS
         .iter()
-        .map(|stop| plan(stop, args, file_bytes))
+        .map(|stop| plan(stop, args, file_bytes, read_aheads))
         .collect::<Result<Vec<_>, _>>()?;
     let interrupt = Interrupt::catch()?;
     let lab = Lab::new(&interrupt);
@@ -100,6 +129,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         size::show(file_bytes),
         size::show(args.memory)
     );
+    eprintln!("{}", told_read_ahead(&settable, device.as_ref()));
     let made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
     for (stop, plan) in STOPS.iter().zip(&plans) {
@@ -113,6 +143,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         table::table(&rows),
         args.seconds * 3.0
     );
+    text.extend(table::read_ahead(&rows).map(|line| line + "\n"));
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
@@ -127,11 +158,14 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
 /// The page over the rows, read as it would read a result file.
 fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
     let rows = results::parse(&command::json(rows)).map_err(Error::failed)?;
-    let command = format!(
+    let mut command = format!(
         "softfault tour --memory {} --seconds {}",
         size::argument(args.memory),
         args.seconds
     );
+    if args.repeat > 1 {
+        command += &format!(" --repeat {}", args.repeat);
+    }
     let about = About {
         title: "A tour of softfault",
         command: Some(&command),
@@ -140,7 +174,22 @@ fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
     report::write(&rows, &about, &args.report)
 }
 
-fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
+/// At which read-ahead the kernel's rows are, and why at no other.
+fn told_read_ahead(settable: &Result<(), String>, device: Option<&Device>) -> String {
+    let [low, high] = READ_AHEADS;
+    let own = device.and_then(Device::read_ahead_kb);
+    match (settable, own) {
+        (Ok(()), _) => format!(
+            "Over files the kernel's mmap is shown reading {low} and {high} KiB ahead, and with MADV_RANDOM."
+        ),
+        (Err(why), Some(own)) => format!(
+            "The kernel reads {own} KiB ahead on this device, and is shown at that alone: {why}."
+        ),
+        (Err(why), None) => format!("How far the kernel reads ahead here is not known: {why}."),
+    }
+}
+
+fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> Result<Plan, Error> {
     let holes = stop.workload == Workload::Thrash;
     let on = stop.on.split(',');
     Plan::new(&RunArgs {
@@ -154,6 +203,10 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
         seconds: Some(args.seconds),
         touch: None,
         pattern: stop.patterns.iter().map(|name| name.to_string()).collect(),
+        read_ahead_kb: match stop.workload.reads_files() {
+            true => read_aheads.to_vec(),
+            false => Vec::new(),
+        },
         shared: false,
         theta: None,
         writes: None,
@@ -162,7 +215,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64) -> Result<Plan, Error> {
         } else {
             Vec::new()
         },
-        repeat: 1,
+        repeat: args.repeat,
         seed: 1,
         // What is populated first takes its time on any engine.
         give_up: (!stop.workload.swaps()).then_some(args.seconds * 3.0),

@@ -25,6 +25,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let interrupt = Interrupt::catch()?;
     let rows = Lab::new(&interrupt).run(&plan)?;
     let mut text = table::tables(&rows);
+    text.extend(table::read_ahead(&rows).map(|line| line + "\n"));
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }

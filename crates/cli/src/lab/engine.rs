@@ -152,9 +152,9 @@ pub trait Anonymous: Send + Sync {
 /// The error is the caller's to act on: a budget that is too small, a machine that does not allow it.
 pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn Engine>>, String> {
     Ok(match on {
-        On::Kernel => Some(on_kernel::build(None)),
-        On::KernelRandom => Some(on_kernel::build(Some(Advice::Random))),
-        On::KernelSequential => Some(on_kernel::build(Some(Advice::Sequential))),
+        On::Kernel(_) => Some(on_kernel::build(None)),
+        On::KernelRandom(_) => Some(on_kernel::build(Some(Advice::Random))),
+        On::KernelSequential(_) => Some(on_kernel::build(Some(Advice::Sequential))),
         On::Pread => None,
         On::Direct => Some(on_direct::build(swap)?),
         On::Softfault(policies) => Some(on_softfault::build(memory, policies, swap)?),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plan ─► files ─► for each pattern, number of threads, repeat, engine:
-//!                      drop caches ─► cgroup ─► child ─► supervise ─► row
+//!         drop caches ─► cgroup ─► read-ahead ─► child ─► supervise ─► row
 //!                                                 │ reads its job from stdin, once it is in the cgroup
 //!                                                 ▼
 //!                                     child ─► work::{sparse,random,...} over reader, engine
@@ -35,6 +35,7 @@ mod on_softfault;
 pub mod plan;
 mod progress;
 mod provide;
+pub mod read_ahead;
 mod reader;
 pub mod row;
 mod stats;
@@ -56,9 +57,11 @@ use group::{Group, Groups};
 use job::{Job, JobFile, Swap, Work};
 use memory::lru;
 use on::On;
-use plan::{Pattern, Plan, Workload};
+use plan::{FileFrom, Pattern, Plan, Workload};
+use read_ahead::Device;
 use row::{Circumstances, Row};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use swap_file::SwapFile;
@@ -101,6 +104,7 @@ impl<'a> Lab<'a> {
     pub fn run(&self, plan: &Plan) -> Result<Vec<Row>, Error> {
         // The caller's file is looked at before engines are tried, and those before files are made.
         let given = provide::given(plan)?;
+        can_set_read_ahead(plan)?;
         self.probe(plan)?;
         let shared = provide::shared(plan, given, self.interrupt)?;
         self.run_over(plan, &shared)
@@ -129,9 +133,10 @@ impl<'a> Lab<'a> {
             for &threads in &plan.threads {
                 let own = provide::own(plan, pattern, threads, self.interrupt)?;
                 let files = own.as_deref().unwrap_or(shared);
-                // Repeats outside, engines inside: a slow drift of the machine meets all engines alike.
+                // Repeats outside, engines inside: a slow drift of the machine meets all engines alike. Each
+                // repeat begins with the next engine: what one leaves behind meets another one each time.
                 for run in 1..=plan.repeat {
-                    for &on in &plan.on {
+                    for on in in_turn(&plan.on, run) {
                         let number = rows.len() + 1;
                         let place = Place {
                             pattern,
@@ -189,6 +194,14 @@ impl<'a> Lab<'a> {
             },
         };
         let limited = group.is_some() && limit.is_some();
+        let device = device(plan, files);
+        // Restored once the child has ended, however it and this function do.
+        let _changed = match (on.read_ahead_kb(), &device) {
+            (Some(kb), Some(device)) => Some(device.set(kb, self.interrupt)?),
+            (Some(_), None) => return Err(no_device(plan)),
+            (None, _) => None,
+        };
+        let read_ahead_kb = device.and_then(|device| device.read_ahead_kb());
         let counters = Counters::create(threads + work.bystanders()).map_err(Error::failed)?;
         let job = job(plan, work, threads, on, &counters, files);
         let bar = progress::bar(plan, place);
@@ -201,7 +214,8 @@ impl<'a> Lab<'a> {
             &|| progress::show(&bar, &counters, threads),
         )?;
         bar.finish_and_clear();
-        let at = circumstances(plan, place, files, limited, notes);
+        let mut at = circumstances(plan, place, files, limited, notes);
+        at.read_ahead_kb = read_ahead_kb;
         let mut row = Row::new(plan, pattern, on, at, outcome, counters.stats());
         row.child_peak_rss_bytes = counters.child_peak();
         if let Work::Anon(memory) = work {
@@ -255,6 +269,44 @@ impl<'a> Lab<'a> {
     }
 }
 
+/// The engines in the order of a repeat, which are numbered from 1.
+fn in_turn(on: &[On], run: u32) -> impl Iterator<Item = On> {
+    let first = (run - 1) as usize % on.len();
+    (on.iter().cycle()).skip(first).take(on.len()).copied()
+}
+
+/// The device that a plan's files lie on, or would.
+fn device(plan: &Plan, files: &[LabFile]) -> Option<Device> {
+    match files.first() {
+        Some(file) => Device::of_file(&file.file),
+        None => Device::of(place_of_files(plan)),
+    }
+}
+
+/// Where a plan's files are, or are made.
+fn place_of_files(plan: &Plan) -> &Path {
+    match &plan.file {
+        FileFrom::Path(path) => path,
+        FileFrom::Made(_) => &plan.dir,
+    }
+}
+
+/// Fails if a row needs a read-ahead that this process cannot set.
+pub fn can_set_read_ahead(plan: &Plan) -> Result<(), Error> {
+    if plan.on.iter().all(|on| on.read_ahead_kb().is_none()) {
+        return Ok(());
+    }
+    let device = device(plan, &[]).ok_or_else(|| no_device(plan))?;
+    device.may_set().map_err(Error::input)
+}
+
+fn no_device(plan: &Plan) -> Error {
+    let place = place_of_files(plan).display();
+    Error::input(format_args!(
+        "cannot set a read-ahead: the device that {place} lies on is not known"
+    ))
+}
+
 fn circumstances(
     plan: &Plan,
     place: Place,
@@ -271,6 +323,7 @@ fn circumstances(
         run: place.run,
         threads: place.threads,
         file_bytes: plan.anonymous_bytes(place.threads).unwrap_or(file_bytes),
+        read_ahead_kb: device(plan, files).and_then(|device| device.read_ahead_kb()),
         limited,
         checked: files.iter().all(|file| file.contents != Contents::Unknown),
         notes,

@@ -2,25 +2,29 @@
 //! its policies.
 //!
 //! ```text
-//!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no
-//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘
+//!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no    kernel:read_ahead_kb=128
+//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘        └ what its device is set to
 //! ```
 
+use super::read_ahead;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use softfault::policy::Policies;
 use std::fmt;
 use std::str::FromStr;
 
+/// What the file's device is set to for the row, in KiB; `None` leaves it as it is.
+pub type ReadAheadKb = Option<u32>;
+
 /// What a row was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// Kernel mmap as it is.
-    Kernel,
+    Kernel(ReadAheadKb),
     /// Kernel mmap with MADV_RANDOM.
-    KernelRandom,
+    KernelRandom(ReadAheadKb),
     /// Kernel mmap with MADV_SEQUENTIAL.
-    KernelSequential,
+    KernelSequential(ReadAheadKb),
     /// O_DIRECT reads by as many threads: what the device can give.
     Pread,
     /// O_DIRECT reads and writes of a file in place of memory, a page each.
@@ -35,14 +39,41 @@ pub enum On {
 const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
+/// What stands behind a kernel's name, before the number.
+const READ_AHEAD: &str = "read_ahead_kb=";
 
 impl On {
     /// Whether it is one of the kernel's own mmaps.
     pub fn is_kernel(self) -> bool {
-        matches!(
-            self,
-            Self::Kernel | Self::KernelRandom | Self::KernelSequential
-        )
+        self.read_ahead().is_some()
+    }
+
+    /// What its file's device is set to for the row; `None` of what is not the kernel's.
+    fn read_ahead(self) -> Option<ReadAheadKb> {
+        match self {
+            Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
+            Self::Pread | Self::Direct | Self::Softfault(_) | Self::Soft(_) => None,
+        }
+    }
+
+    /// What its file's device is set to for the row, if it is not left as it is.
+    pub fn read_ahead_kb(self) -> ReadAheadKb {
+        self.read_ahead().flatten()
+    }
+
+    /// The same engine with its file's device set to `kb`; `None` of what such a setting does not reach:
+    /// MADV_RANDOM switches read-ahead off, and only the kernel's own mmap goes by the device.
+    pub fn at_read_ahead(self, kb: u32) -> Option<Self> {
+        match self {
+            Self::Kernel(_) => Some(Self::Kernel(Some(kb))),
+            Self::KernelSequential(_) => Some(Self::KernelSequential(Some(kb))),
+            _ => None,
+        }
+    }
+
+    /// Whether how much it reads ahead is the device's to say.
+    pub fn reads_ahead(self) -> bool {
+        self.at_read_ahead(0).is_some()
     }
 
     /// Whether nothing of it stays in memory.
@@ -55,7 +86,7 @@ impl On {
     /// where it does not; pread has no cache to bound.
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
-            Self::Kernel | Self::KernelRandom | Self::KernelSequential => Some(memory),
+            Self::Kernel(_) | Self::KernelRandom(_) | Self::KernelSequential(_) => Some(memory),
             Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
             Self::Pread | Self::Direct => None,
         }
@@ -70,10 +101,19 @@ impl FromStr for On {
             Some((engine, policies)) => (engine, Some(policies)),
             None => (text, None),
         };
+        let kernel = |on: fn(ReadAheadKb) -> Self| match policies {
+            None => Ok(on(None)),
+            Some(setting) => match setting.strip_prefix(READ_AHEAD) {
+                Some(kb) => Ok(on(Some(read_ahead::parse(kb)?))),
+                None => Err(format!(
+                    "{engine} has no policies, only softfault and soft have; it has {READ_AHEAD}N"
+                )),
+            },
+        };
         let on = match engine {
-            "kernel" => Self::Kernel,
-            "kernel-random" => Self::KernelRandom,
-            "kernel-sequential" => Self::KernelSequential,
+            "kernel" => return kernel(Self::Kernel),
+            "kernel-random" => return kernel(Self::KernelRandom),
+            "kernel-sequential" => return kernel(Self::KernelSequential),
             "pread" => Self::Pread,
             "direct" => Self::Direct,
             "softfault" | "soft" => {
@@ -100,9 +140,9 @@ impl fmt::Display for On {
     /// The name in arguments, tables and JSON; policies that are the default are not said.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (engine, policies) = match self {
-            Self::Kernel => return f.write_str("kernel"),
-            Self::KernelRandom => return f.write_str("kernel-random"),
-            Self::KernelSequential => return f.write_str("kernel-sequential"),
+            Self::Kernel(kb) => return kernel(f, "kernel", *kb),
+            Self::KernelRandom(kb) => return kernel(f, "kernel-random", *kb),
+            Self::KernelSequential(kb) => return kernel(f, "kernel-sequential", *kb),
             Self::Pread => return f.write_str("pread"),
             Self::Direct => return f.write_str("direct"),
             Self::Softfault(policies) => ("softfault", policies),
@@ -112,6 +152,13 @@ impl fmt::Display for On {
             true => f.write_str(engine),
             false => write!(f, "{engine}:{policies}"),
         }
+    }
+}
+
+fn kernel(f: &mut fmt::Formatter<'_>, name: &str, kb: ReadAheadKb) -> fmt::Result {
+    match kb {
+        None => f.write_str(name),
+        Some(kb) => write!(f, "{name}:{READ_AHEAD}{kb}"),
     }
 }
 
@@ -138,6 +185,9 @@ mod tests {
             "kernel",
             "kernel-random",
             "kernel-sequential",
+            "kernel:read_ahead_kb=128",
+            "kernel-random:read_ahead_kb=0",
+            "kernel-sequential:read_ahead_kb=8192",
             "pread",
             "direct",
             "softfault",
@@ -156,6 +206,18 @@ mod tests {
     }
 
     #[test]
+    fn a_read_ahead_is_for_what_reads_ahead() {
+        let at = |name: &str| name.parse::<On>().unwrap().at_read_ahead(128);
+        let name = |name: &str| at(name).unwrap().to_string();
+        assert_eq!(name("kernel"), "kernel:read_ahead_kb=128");
+        let other = "kernel-sequential:read_ahead_kb=64";
+        assert_eq!(name(other), "kernel-sequential:read_ahead_kb=128");
+        for on in ["kernel-random", "pread", "direct", "softfault", "soft"] {
+            assert_eq!(at(on), None);
+        }
+    }
+
+    #[test]
     fn policies_that_are_the_default_are_no_other_engine() {
         for name in ["softfault:", "softfault:lock=refcount+pin=yes"] {
             assert_eq!(name.parse(), "softfault".parse::<On>());
@@ -169,6 +231,9 @@ mod tests {
             assert!(error("windows").contains(word), "{}", error("windows"));
         }
         assert!(error("kernel:pin=no").contains("no policies"));
+        assert!(error("kernel:pin=no").contains("read_ahead_kb=N"));
+        assert!(error("kernel:read_ahead_kb=1").contains("whole pages"));
+        assert!(error("pread:read_ahead_kb=128").contains("no policies"));
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
         assert!(error("softfault:sync=x").contains("lock, retry, pin, miss and share"));
     }

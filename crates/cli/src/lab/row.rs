@@ -32,6 +32,9 @@ pub struct Row {
     pub file_bytes: u64,
     /// The budget.
     pub memory_bytes: u64,
+    /// Read-ahead in KiB of the device that the file lies on (or, without a file, the directory for files),
+    /// as it was while the run was under way.
+    pub read_ahead_kb: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     pub limited: bool,
     /// Whether the run did not end in time and was killed; the figures are what it had done.
@@ -104,6 +107,9 @@ pub struct Row {
     /// Whether the workload needs swap.
     #[serde(skip)]
     pub swaps: bool,
+    /// Whether the kernel read ahead, as far as the device says.
+    #[serde(skip)]
+    pub kernel_read_ahead: bool,
     /// Why there was no run, if the machine does not allow it.
     pub skipped: Option<String>,
     /// Why the run failed, if it did.
@@ -118,6 +124,8 @@ pub struct Circumstances {
     pub threads: usize,
     /// Length of what they touched.
     pub file_bytes: u64,
+    /// What its device was set to.
+    pub read_ahead_kb: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     pub limited: bool,
     /// Whether the files' contents are known.
@@ -191,6 +199,7 @@ impl Row {
             seed: plan.seed,
             file_bytes: at.file_bytes,
             memory_bytes: plan.memory,
+            read_ahead_kb: at.read_ahead_kb,
             limited: at.limited,
             gave_up: outcome.gave_up,
             checked: at.checked,
@@ -244,6 +253,7 @@ impl Row {
                 )
             }),
             swaps: plan.workload.swaps(),
+            kernel_read_ahead: on.reads_ahead() && plan.workload.reads_files(),
             skipped: None,
             error: outcome.error,
         }

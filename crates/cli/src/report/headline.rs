@@ -23,11 +23,13 @@ struct Duel<'a> {
 /// The cards; nothing where one engine was measured alone.
 pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     let ours = ours(engines);
-    let base = match engines.names().any(|name| name == "kernel") {
-        true => "kernel",
-        false => engines.names().next().expect("a page has rows"),
+    let base = engines.names().next().expect("a page has rows");
+    let kernels: Vec<&str> = engines.names().filter(|name| is_kernel(name)).collect();
+    let against_base = match kernels.is_empty() {
+        true => duels(groups, ours, base),
+        false => duels_with_first(groups, ours, &kernels),
     };
-    let against_base = duels(groups, ours, base);
+    let base = kernels.first().copied().unwrap_or(base);
     let mut cards = Vec::new();
     cards.extend(ended(&against_base));
     cards.extend(fastest(&against_base));
@@ -68,6 +70,24 @@ fn ours(engines: &Engines) -> &str {
         .last();
     let last = engines.names().last();
     plain.or(policy).or(last).expect("a page has rows")
+}
+
+/// Whether it is the kernel's mmap without advice, whatever its device was set to.
+fn is_kernel(name: &str) -> bool {
+    name == "kernel" || name.starts_with("kernel:")
+}
+
+/// The duels with that one of `theirs` which comes first of those that did the same work.
+fn duels_with_first<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &[&str]) -> Vec<Duel<'a>> {
+    let mut all: Vec<Duel> = Vec::new();
+    for theirs in theirs {
+        for duel in duels(groups, ours, theirs) {
+            if all.iter().all(|other| other.ours.key != duel.ours.key) {
+                all.push(duel);
+            }
+        }
+    }
+    all
 }
 
 fn duels<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &str) -> Vec<Duel<'a>> {

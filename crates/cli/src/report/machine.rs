@@ -1,5 +1,6 @@
 //! The machine: processor, kernel, memory, disk.
 
+use crate::lab::read_ahead::Device;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -52,11 +53,12 @@ fn of_disk(path: &Path) -> Option<String> {
         .find(|line| line.split(' ').nth(2) == Some(&number))?;
     let mut after = mount.split(" - ").nth(1)?.split(' ');
     let (kind, source) = (after.next()?, after.next()?);
-    let read_ahead = fs::read_to_string(format!("/sys/class/bdi/{number}/read_ahead_kb"));
-    Some(match read_ahead {
-        Ok(kib) => format!("{source}, {kind}, read_ahead_kb {}", kib.trim()),
-        Err(_) => format!("{source}, {kind}"),
-    })
+    Some(
+        match Device::numbered(device).and_then(|device| device.read_ahead_kb()) {
+            Some(kb) => format!("{source}, {kind}, read_ahead_kb {kb}"),
+            None => format!("{source}, {kind}"),
+        },
+    )
 }
 
 /// The value of the first line `name : value`.

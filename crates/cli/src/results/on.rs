@@ -86,8 +86,13 @@ pub fn words(on: &str) -> String {
         "miss=adaptive" => "read-ahead follows strides and measures its use",
         _ => "",
     };
+    let read_ahead = policies
+        .strip_prefix("read_ahead_kb=")
+        .map(|kb| format!("its device set to {kb} KiB of read-ahead"));
     let policies = policies.split('+').map(policy);
-    let said = std::iter::once(engine).chain(policies);
+    let said = std::iter::once(engine)
+        .chain(policies)
+        .chain(read_ahead.as_deref());
     let said: Vec<&str> = said.filter(|words| !words.is_empty()).collect();
     said.join("; ")
 }
@@ -138,6 +143,10 @@ mod tests {
         let words_of = words("softfault:lock=rwsem+retry=held+pin=no+miss=p1");
         assert_eq!(words_of.split("; ").count(), 4, "{words_of}");
         assert_eq!(words("kernel (later)"), "mmap as it is");
+        assert_eq!(
+            words("kernel:read_ahead_kb=128"),
+            "mmap as it is; its device set to 128 KiB of read-ahead"
+        );
         assert_eq!(words("<script>"), "");
     }
 }

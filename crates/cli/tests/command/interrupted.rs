@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-fn start(command: &mut Command) -> Child {
+/// Starts the command with what it says held back.
+pub fn start(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -17,7 +18,7 @@ fn start(command: &mut Command) -> Child {
 }
 
 /// Waits until `event` gives something; a test that waits in vain is stopped from outside.
-fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = event() {
             return found;
@@ -27,13 +28,14 @@ fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn signal(process: u32, signal: i32) {
+/// Sends a signal to a child of ours.
+pub fn signal(process: u32, signal: i32) {
     // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
 /// The command's child that is at work: it has threads, which a probe has not.
-fn worker(lab: u32) -> Option<u32> {
+pub fn worker(lab: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     children.split_whitespace().find_map(|child| {
         let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
@@ -75,7 +77,8 @@ fn groups_of(lab: u32) -> Vec<PathBuf> {
     found
 }
 
-fn assert_interrupted(lab: Child, code: i32, dir: &Path) {
+/// Waits for a lab that was told to end, and asserts that it left nothing behind and said nothing.
+pub fn assert_interrupted(lab: Child, code: i32, dir: &Path) {
     let process = lab.id();
     let output = lab.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(code));
@@ -278,7 +281,7 @@ fn has_read(process: u32) -> bool {
 }
 
 /// A run that nothing but a signal ends, in a memory that keeps its threads in reclaim.
-fn thrash(dir: &Path) -> Command {
+pub fn thrash(dir: &Path) -> Command {
     let mut command = softfault(&["lab", "run", "thrash", "--on", "kernel", "--memory", "24M"]);
     command.args([
         "--threads",

@@ -9,6 +9,7 @@ mod full_disk;
 mod hugetlb;
 mod interrupted;
 mod made_files;
+mod read_ahead;
 mod report;
 mod report_in_browser;
 mod rows;

@@ -2,6 +2,7 @@
 
 use super::compare::stored;
 use super::{directory, finish, refused, softfault};
+use serde_json::Value;
 use std::path::Path;
 
 /// The page over stored results.
@@ -48,6 +49,35 @@ fn the_page_needs_nothing_beside_itself() {
         assert!(!page.contains(outside), "{outside} is on the page");
     }
     assert!(page.contains("default-src 'none'"));
+}
+
+/// Of a kernel at two read-aheads, the one that was measured first is what the cards compare with.
+#[test]
+fn cards_are_against_the_first_read_ahead() {
+    let dir = directory();
+    let text = std::fs::read_to_string(stored("sparse.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let at_both = |row: &Value| {
+        if row["on"] != "kernel" {
+            return vec![row.clone()];
+        }
+        let (mut low, mut high) = (row.clone(), row.clone());
+        low["on"] = "kernel:read_ahead_kb=128".into();
+        low["accesses_per_s"] = (2.0 * row["accesses_per_s"].as_f64().unwrap()).into();
+        high["on"] = "kernel:read_ahead_kb=8192".into();
+        vec![low, high]
+    };
+    let rows: Vec<Value> = rows.iter().flat_map(at_both).collect();
+    let path = dir.path().join("rows.json");
+    std::fs::write(&path, serde_json::to_string(&rows).unwrap()).unwrap();
+    let page = page(dir.path(), &[path.to_str().unwrap().into()]);
+    let (_, cards) = page.split_once("The most telling ratios").unwrap();
+    let (cards, _) = cards.split_once("</section>").unwrap();
+    assert!(
+        cards.contains("33.3 ×") && !cards.contains("66.6 ×"),
+        "{cards}"
+    );
+    assert!(page.contains("its device set to 8192 KiB of read-ahead"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What rows hold.
 
+use super::read_ahead::bdi;
 use super::{directory, finish, is_empty, rows, softfault};
 use serde_json::Value;
 use std::path::Path;
@@ -14,6 +15,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("seed", false),
     ("file_bytes", false),
     ("memory_bytes", false),
+    ("read_ahead_kb", true),
     ("limited", false),
     ("gave_up", false),
     ("checked", false),
@@ -293,6 +295,58 @@ fn repeats_are_single_rows_and_the_same_work() {
     for row in &rows {
         assert_eq!((&row["seed"], &row["accesses"]), (&7.into(), &10.into()));
     }
+}
+
+/// Files without a device (tmpfs) have no read-ahead, all others on Linux have one.
+#[test]
+fn rows_say_how_far_their_device_reads_ahead() {
+    let dir = directory();
+    let small = [
+        "--file-size",
+        "1M",
+        "--memory",
+        "16M",
+        "--on",
+        "kernel,pread",
+    ];
+    for row in lab(
+        "sparse",
+        dir.path(),
+        &[&small[..], &["--touch", "10"]].concat(),
+    ) {
+        let known = bdi(dir.path()).exists();
+        assert!(row["read_ahead_kb"].is_u64() || !known, "{row}");
+    }
+    if let Ok(memory) = tempfile::tempdir_in("/dev/shm") {
+        for row in lab("sparse", memory.path(), &small) {
+            assert!(row["read_ahead_kb"].is_null(), "{row}");
+        }
+    }
+}
+
+/// The order of the JSON is the one in which the rows were run.
+#[test]
+fn each_repeat_begins_with_the_next_engine() {
+    let dir = directory();
+    let small = [
+        "--file-size",
+        "1M",
+        "--memory",
+        "16M",
+        "--pattern",
+        "random",
+    ];
+    let on = ["--on", "kernel,pread,softfault", "--repeat", "4"];
+    let rows = lab("sparse", dir.path(), &[&small[..], &on].concat());
+    let order: Vec<&str> = rows.iter().map(|row| row["on"].as_str().unwrap()).collect();
+    let (kernel, pread, softfault) = ("kernel", "pread", "softfault");
+    let expected = [
+        [kernel, pread, softfault],
+        [pread, softfault, kernel],
+        [softfault, kernel, pread],
+        [kernel, pread, softfault],
+    ];
+    assert_eq!(order, expected.concat());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! An ordinary user: no cgroup, no dropping of the system's caches; the rows say so and are measured all
 //! the same.
 
+use super::read_ahead::bdi;
 use super::{finish, is_empty};
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -10,6 +11,31 @@ use std::process::Command;
 
 /// Nobody's, on every Linux.
 const NOBODY: u32 = 65534;
+
+#[test]
+fn a_tour_that_cannot_set_the_read_ahead_says_which_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+    let program = dir.path().join("softfault");
+    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    let mut command = Command::new(&program);
+    let arguments = "tour --memory 16M --seconds 0.1 --no-report --dir";
+    command.args(arguments.split(' ')).arg(dir.path());
+    // SAFETY: asks for a number only.
+    if unsafe { libc::geteuid() } == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let (code, out, err) = finish(&mut command);
+    assert_eq!(code, 0, "{err}");
+    assert!(!out.contains("read_ahead_kb=") && out.contains(" kernel "));
+    match bdi(dir.path()).exists() {
+        true => {
+            assert!(err.contains("and is shown at that alone: cannot set"));
+            assert!(out.contains("\nthe kernel reads ") && out.contains(" KiB ahead"));
+        }
+        false => assert!(err.contains("KiB ahead") || err.contains("is not known")),
+    }
+}
 
 #[test]
 fn rows_without_a_cgroup_say_so() {

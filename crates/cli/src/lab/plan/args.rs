@@ -3,6 +3,7 @@
 use super::pattern::Files;
 use super::workload::Workload;
 use crate::lab::on::On;
+use crate::lab::read_ahead;
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -23,6 +24,9 @@ Policies, the default first:
   pin=yes|no                       whether it holds the page that it waited for
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
   share=vma-lock|i-mmap-rwsem      hugetlb on soft: what keeps a shared page table from going under a fault
+Read-ahead:
+  kernel:read_ahead_kb=N  kernel with its file's device set to N KiB, kernel-random and kernel-sequential likewise;
+  --read-ahead-kb 128,8192 names kernel and kernel-sequential so, once for each
 Swap:
   anon, swap-retry and snapshot touch anonymous memory four times the budget. softfault has a swap file in --dir;
   kernel gets one there, and a memory cgroup of the size of the budget, where it is root. Pages are populated
@@ -42,6 +46,15 @@ pub struct RunArgs {
         default_value = "kernel,softfault"
     )]
     pub on: Vec<On>,
+    /// Run kernel and kernel-sequential once at each of these read-aheads (KiB) of the device that the file lies
+    /// on, which takes root; it is restored after each row. kernel-random reads nothing ahead at any
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = read_ahead::parse
+    )]
+    pub read_ahead_kb: Vec<u32>,
     /// A file to read; what is read is checked if `lab make` made it
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,

@@ -86,7 +86,8 @@ impl Plan {
             )));
         }
         workload.refuse_strangers(args)?;
-        check_engines(workload, &args.on)?;
+        let on = at_read_aheads(&args.on, &args.read_ahead_kb)?;
+        check_engines(workload, &on)?;
         let touch = args.touch.unwrap_or(1.0);
         if !(touch > 0.0 && touch <= 100.0) {
             return refuse("--touch must be above 0 and at most 100");
@@ -150,7 +151,7 @@ impl Plan {
         Ok(Self {
             workload,
             patterns: pattern::patterns(args)?,
-            on: args.on.clone(),
+            on,
             file,
             dir: args.dir.clone(),
             memory: args.memory,
@@ -202,6 +203,32 @@ impl Plan {
             _ => None,
         }
     }
+}
+
+/// The engines of which those that read ahead are there once for each read-ahead. One that was given a
+/// read-ahead of its own keeps it.
+fn at_read_aheads(on: &[On], all_kb: &[u32]) -> Result<Vec<On>, Error> {
+    if all_kb.is_empty() {
+        return Ok(on.to_vec());
+    }
+    if let Some(twice) = twice(all_kb) {
+        return Err(Error::input(format_args!(
+            "--read-ahead-kb has {twice} twice"
+        )));
+    }
+    let reached = |on: &On| on.reads_ahead() && on.read_ahead_kb().is_none();
+    if !on.iter().any(reached) {
+        return Err(Error::input(
+            "--read-ahead-kb is for kernel and kernel-sequential, and --on has neither",
+        ));
+    }
+    let at_each = |&on: &On| match reached(&on) {
+        true => (all_kb.iter())
+            .filter_map(|&kb| on.at_read_ahead(kb))
+            .collect(),
+        false => vec![on],
+    };
+    Ok(on.iter().flat_map(at_each).collect())
 }
 
 fn check_engines(workload: Workload, on: &[On]) -> Result<(), Error> {

@@ -93,6 +93,11 @@ impl Workload {
         matches!(self, Self::Anon | Self::SwapRetry | Self::Snapshot)
     }
 
+    /// Whether it reads files, through the page cache where that is what it runs on.
+    pub fn reads_files(self) -> bool {
+        !self.is_anonymous() && !self.swaps() && self != Self::Hugetlb
+    }
+
     /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since what is back
     /// in memory may keep its place: what is written after a fork is there twice.
     pub fn swap_bytes(self, bytes: u64) -> u64 {
@@ -165,6 +170,10 @@ impl Workload {
                 args.file.is_some() && of(&[Self::Hugetlb]),
                 "--file is not for hugetlb: it makes one of huge pages",
             ),
+            (
+                !args.read_ahead_kb.is_empty() && !self.reads_files(),
+                "--read-ahead-kb is for sparse, random, scan, thrash, warm-start and storm: they read files",
+            ),
             (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
             (
                 args.file.is_some() && of(&[Self::Thrash]),
@@ -196,14 +205,19 @@ impl Workload {
             On::Direct if self != Self::Anon => {
                 "is nothing to direct reads and writes: they are for anon"
             }
-            On::Pread | On::KernelRandom | On::KernelSequential if self == Self::Hugetlb => {
+            On::Pread | On::KernelRandom(_) | On::KernelSequential(_) if self == Self::Hugetlb => {
                 "maps huge pages: kernel, softfault and soft do"
             }
             On::Soft(_) if self == Self::Snapshot => {
                 "forks the process, and soft page tables are not its own"
             }
-            On::KernelRandom | On::KernelSequential if self.is_anonymous() || self.swaps() => {
+            On::KernelRandom(_) | On::KernelSequential(_)
+                if self.is_anonymous() || self.swaps() =>
+            {
                 "touches anonymous memory, for which no advice about reading means anything"
+            }
+            _ if on.read_ahead_kb().is_some() && !self.reads_files() => {
+                "reads no file, and the read-ahead of a device is for files"
             }
             _ => return Ok(()),
         };

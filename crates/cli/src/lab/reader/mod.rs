@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_way_reads_what_was_made() {
-        let kernel = engine::build(On::Kernel, 1, None).unwrap();
+        let kernel = engine::build(On::Kernel(None), 1, None).unwrap();
         for engine in [None, kernel.as_deref()] {
             let mut source = source(&made());
             source.map(engine).unwrap();

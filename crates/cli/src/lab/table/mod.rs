@@ -65,6 +65,25 @@ fn align_right(table: &mut Table, columns: Range<usize>) {
     }
 }
 
+/// How far the kernel's rows read ahead, which decides most of what they show; `None` where there are none.
+pub fn read_ahead(rows: &[Row]) -> Option<String> {
+    let all = rows.iter().filter(|row| row.kernel_read_ahead);
+    let mut all: Vec<u32> = all.filter_map(|row| row.read_ahead_kb).collect();
+    all.sort_unstable();
+    all.dedup();
+    match &all[..] {
+        [] => None,
+        [kb] => Some(format!("the kernel reads {kb} KiB ahead on this device")),
+        [most @ .., last] => {
+            let most: Vec<String> = most.iter().map(u32::to_string).collect();
+            Some(format!(
+                "the kernel reads {} and {last} KiB ahead on this device, as its rows say",
+                most.join(", ")
+            ))
+        }
+    }
+}
+
 /// The notes of all rows, each once.
 pub fn notes(rows: &[Row]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();

@@ -61,7 +61,7 @@ fn line(rows: &Group, all: &[&Group], threads_differ: bool) -> Vec<Cell> {
         percent(of(|row| row.hit_rate)),
         percent(of(|row| row.lru_hit_rate)),
         against(On::Direct),
-        against(On::Kernel),
+        against(On::Kernel(None)),
         bytes(of(|row| row.bytes_read.map(|bytes| bytes as f64))),
         bytes(of(|row| row.bytes_written.map(|bytes| bytes as f64))),
         bytes(of(|row| row.over_budget_bytes.map(|bytes| bytes as f64))),
