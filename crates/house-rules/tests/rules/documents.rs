@@ -26,7 +26,7 @@ pub const PATHS: Rule = Rule {
         (
             "A.md",
             "`crates/a/src/b.rs`, b.rs, `a/src/`, `src/b`, [this](docs/c.md#what-is-it-a-b), `faults/sec`, `/proc/self/io`, \
-             [web](https://example.org/a.md), `mm/filemap.c`, `a/*.rs`, 1/2, `int/out`",
+             [web](https://example.org/a.md), `mm/filemap.c`, `a/*.rs`, 1/2, `int/out`, a `.patch`",
         ),
         ("docs/c.md", "# What is it: `a`, b?\n[up](../A.md), b.rs."),
         ("crates/a/src/b.rs", ""),
@@ -55,7 +55,7 @@ fn paths(sources: &Sources) -> Vec<Broken> {
             let mut missing = |name: &str| broken.push(format!("{path}:{number} names {name}"));
             for word in line.split(|c: char| !(c.is_alphanumeric() || "_./{}*:-".contains(c))) {
                 let word = word.trim_end_matches(['.', ':']).trim_start_matches("../");
-                let is_path = OURS.iter().any(|ending| word.ends_with(ending));
+                let is_path = OURS.iter().any(|end| word.ends_with(end) && word != *end);
                 if is_path && !word.contains([':', '*', '{']) && !is_there(word) {
                     missing(word);
                 }
