@@ -19,6 +19,8 @@ pub const RULE: Rule = Rule {
             ("Cargo.toml", "[workspace.package]\nrepository = \"x\""),
             ("crates/a/Cargo.toml", WHOLE),
         ],
+        // A licence whose text is not in the package.
+        &[("LICENSE-MIT", ""), ("crates/a/Cargo.toml", WHOLE)],
         &[("crates/a/Cargo.toml", NEEDS_A_PATH)],
         &[
             (
@@ -52,6 +54,9 @@ pub const RULE: Rule = Rule {
         ),
         ("crates/a/Cargo.toml", NEEDS_OF_WORKSPACE),
         ("crates/b/Cargo.toml", WHOLE_B),
+        ("LICENSE-MIT", ""),
+        ("crates/a/LICENSE-MIT", ""),
+        ("crates/b/LICENSE-MIT", ""),
         (
             "crates/c/Cargo.toml",
             "[package]\nname = \"c\"\npublish = false\n[dependencies]\nd = { path = \"../d\" }",
@@ -110,6 +115,12 @@ fn check(sources: &Sources) -> Vec<Broken> {
         for field in FIELDS.into_iter().chain(address.then_some("repository")) {
             if manifest.value("package", field).is_none() {
                 broken.push(format!("{path} has no {field}"));
+            }
+        }
+        for licence in sources.paths().filter(|path| path.starts_with("LICENSE")) {
+            let copy = path.replace("Cargo.toml", licence);
+            if !sources.paths().any(|path| path == copy) {
+                broken.push(format!("{copy} is not there: a link to the workspace's"));
             }
         }
         for (key, value) in manifest.section("dependencies") {
