@@ -188,6 +188,14 @@ pub const COUNTS: Rule = Rule {
             ("docs/proof.md", "2 models"),
             ("crates/engine-loom/tests/a.rs", "#[test]\nfn one() {}"),
         ],
+        // A scenario more than the text says.
+        &[
+            ("docs/proof.md", "1 scenarios"),
+            (
+                "crates/engine-shuttle/tests/scenarios/a.rs",
+                "#[test]\nfn one() {}\n#[test]\nfn two() {}",
+            ),
+        ],
     ],
     good: &[
         (
@@ -199,7 +207,15 @@ pub const COUNTS: Rule = Rule {
             "docs/proof-loom.md",
             "| `a` | x | 1 |\n| `a::one` | 3 |\n| | | **1** |",
         ),
-        ("docs/proof.md", "1 models, many schedules"),
+        ("docs/proof.md", "1 models, many schedules; 1 scenarios"),
+        (
+            "crates/engine-shuttle/tests/scenarios/a.rs",
+            "#[test]\nfn one() {}",
+        ),
+        (
+            "crates/engine-shuttle/tests/scenarios/found.rs",
+            "#[test]\nfn one() {}",
+        ),
         ("crates/engine-loom/tests/a.rs", "#[test]\nfn one() {}"),
         (
             "crates/engine-loom/tests/completeness.rs",
@@ -211,6 +227,7 @@ pub const COUNTS: Rule = Rule {
 fn counts(sources: &Sources) -> Vec<Broken> {
     let mut broken = mutations(sources);
     broken.extend(models(sources));
+    broken.extend(scenarios(sources));
     broken
 }
 
@@ -273,6 +290,19 @@ fn models(sources: &Sources) -> Vec<Broken> {
         &format!("{count} models"),
         &mut broken,
     );
+    broken
+}
+
+fn scenarios(sources: &Sources) -> Vec<Broken> {
+    // What is in `found` is a look at the seeds of others.
+    let files = (sources.rust_below("crates/engine-shuttle/tests/scenarios/"))
+        .filter(|(path, _)| !path.ends_with("/found.rs"));
+    let count = files.flat_map(|(_, text)| tests(text)).count();
+    let mut broken = Vec::new();
+    if count > 0 {
+        let figure = format!("{count} scenarios");
+        says(sources, "docs/proof.md", &figure, &mut broken);
+    }
     broken
 }
 
