@@ -388,12 +388,12 @@ fn errors_become_sigbus() {
             );
             install(libc::SIGBUS, libc::SA_SIGINFO, cure as *const () as usize);
             // SAFETY: only asks.
-            let main = unsafe { libc::pthread_self() };
+            let main = unsafe { libc::pthread_self() } as usize;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for sent in 1..=20 {
                         // SAFETY: that thread waits for this one.
-                        unsafe { libc::pthread_kill(main, libc::SIGUSR1) };
+                        unsafe { libc::pthread_kill(main as libc::pthread_t, libc::SIGUSR1) };
                         while SEEN.load(SeqCst) < sent {
                             std::thread::yield_now();
                         }

@@ -28,7 +28,13 @@ fn mlockall(flags: i32) -> bool {
     done
 }
 
-fn limit(resource: libc::__rlimit_resource_t, bytes: usize) {
+/// What names a limit, which is signed with musl.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
+fn limit(resource: Resource, bytes: usize) {
     // SAFETY: fills the structure, and reads it.
     unsafe {
         let mut limit: libc::rlimit = core::mem::zeroed();

@@ -175,13 +175,13 @@ fn a_thread_that_waits_for_a_page_gets_its_signals_first() {
         let (tell, told) = std::sync::mpsc::channel();
         scope.spawn(move || {
             // SAFETY: only asks.
-            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            tell.send(unsafe { libc::pthread_self() } as usize).unwrap();
             check(map, 20);
         });
         let waiter = told.recv().unwrap();
         for expected in 1..=3 {
             // SAFETY: the thread lives: it waits for the page.
-            unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(waiter as libc::pthread_t, libc::SIGUSR1) };
             while DELIVERED.load(SeqCst) < expected {
                 std::thread::yield_now();
             }
@@ -237,12 +237,12 @@ fn sigint_ends_a_thread_that_waits_in_a_pin() {
     let (tell, told) = std::sync::mpsc::channel();
     let waiter = std::thread::spawn(move || {
         // SAFETY: only asks.
-        tell.send(unsafe { libc::pthread_self() }).unwrap();
+        tell.send(unsafe { libc::pthread_self() } as usize).unwrap();
         let _ = map.pin(0..100);
         unreachable!("the page never comes");
     });
     // SAFETY: the thread lives: it waits for the page.
-    unsafe { libc::pthread_kill(told.recv().unwrap(), libc::SIGINT) };
+    unsafe { libc::pthread_kill(told.recv().unwrap() as libc::pthread_t, libc::SIGINT) };
     let _ = waiter.join();
 }
 
@@ -274,7 +274,7 @@ fn disturb(touches: usize, work: impl Fn(usize) + Send) {
         let (stop, started) = (&stop, &started);
         scope.spawn(move || {
             // SAFETY: only asks.
-            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            tell.send(unsafe { libc::pthread_self() } as usize).unwrap();
             started.wait();
             let mut round = 0;
             loop {
@@ -291,7 +291,7 @@ fn disturb(touches: usize, work: impl Fn(usize) + Send) {
         let end = sent + touches;
         while sent < end {
             // SAFETY: the thread lives: it has not been told to stop.
-            unsafe { libc::pthread_kill(worker, libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(worker as libc::pthread_t, libc::SIGUSR1) };
             // The handler of the last signal has run, so none is merged.
             while TOUCHED.load(SeqCst) <= sent {
                 std::thread::yield_now();

@@ -7,7 +7,7 @@ mod store_scene;
 mod swap_scene;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use softfault::soft::{SoftEngine, SoftMapMut};
 use softfault::{Engine, FaultError, MmapMut};
@@ -347,18 +347,19 @@ fn signals_of_who_waits_for_a_read_come_when_it_ends() {
         let page = scene.swapped();
         let before = SIGNALS.load(SeqCst);
         scene.device.reads.hang();
-        let thread = AtomicU64::new(0);
+        let thread = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 // SAFETY: no arguments.
-                thread.store(unsafe { libc::pthread_self() }, SeqCst);
+                thread.store(unsafe { libc::pthread_self() } as usize, SeqCst);
                 // SAFETY: a handler that counts, and a signal that nobody else uses.
                 unsafe { libc::signal(libc::SIGUSR1, count as *const () as usize) };
                 scene.check(page).unwrap();
             });
             scene.device.reads.wait_for_one();
+            let thread = thread.load(SeqCst) as libc::pthread_t;
             // SAFETY: a thread that is not joined yet.
-            let sent = unsafe { libc::pthread_kill(thread.load(SeqCst), libc::SIGUSR1) };
+            let sent = unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             assert_eq!(sent, 0);
             scene.device.reads.release();
             waiter.join().unwrap();

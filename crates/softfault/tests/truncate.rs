@@ -76,6 +76,7 @@ fn past_the_new_end_a_touch_dies_of_sigbus() {
 }
 
 /// Handlers of the user's, from before the engine.
+#[cfg(target_arch = "x86_64")]
 mod handler {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 

@@ -22,7 +22,7 @@ impl WaitWord {
     /// else, and may return early for no reason: callers look again.
     pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
         let timeout = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (ns / 1_000_000_000) as _,
             tv_nsec: (ns % 1_000_000_000) as libc::c_long,
         });
         let timeout: *const libc::timespec = match &timeout {

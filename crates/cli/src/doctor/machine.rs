@@ -68,8 +68,14 @@ pub fn open_call(call: &str) -> String {
     }
 }
 
+/// What names a limit, which is signed with musl.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
 /// A limit of this process: soft and hard; `None` is unlimited.
-pub fn limit(which: libc::__rlimit_resource_t) -> (Option<u64>, Option<u64>) {
+pub fn limit(which: Resource) -> (Option<u64>, Option<u64>) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -77,7 +77,13 @@ fn try_it() -> io::Result<()> {
         ..Scan::default()
     };
     // SAFETY: the structure is what the request takes; it names our regions and our memory.
-    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
+    let found = unsafe {
+        libc::ioctl(
+            pagemap.as_raw_fd(),
+            PAGEMAP_SCAN as libc::Ioctl,
+            &raw mut scan,
+        )
+    };
     if found < 0 {
         return Err(io::Error::last_os_error());
     }

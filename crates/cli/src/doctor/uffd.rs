@@ -67,7 +67,7 @@ unsafe fn ioctl<const N: usize>(
     words: &mut [u64; N],
 ) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), request, words.as_mut_ptr()) } {
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::Ioctl, words.as_mut_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -16,21 +16,24 @@
 //!
 //! | file | a fault against | schedules | points each |
 //! |---|---|---|---|
-//! | `unmap` | `munmap` of its VMA and of a part, and what is mapped there next; a slot that another space takes, a frame that another page takes | 18,000 | 626 |
-//! | `remap` | `mremap`, at the old place and at the new one | 9,000 | 871 |
-//! | `protect` | `mprotect`, and what cores have buffered | 9,000 | 755 |
-//! | `advise` | `madvise`, which splits and merges; prefetch | 8,000 | 1,434 |
-//! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,638 |
-//! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 495 |
-//! | `fork` | `fork`, and parent, child and grandchild afterwards | 16,000 | 740 |
-//! | `freeze` | a fork of the process, which faults on files do not wait for | 3,000 | |
-//! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,228 |
-//! | `reads` | verbs that end before the read does | 8,000 | 346 |
-//! | `huge` | unshare by others, truncate, hole punch, another fault, who begins to share, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 49,500 | |
-//! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks | 21,000 | 1,613 |
-//! | | | **133,000** | 1,025 |
+//! | `unmap` | `munmap` of its VMA and of a part, and what is mapped there next; a slot that another space takes, a frame that another page takes | 18,000 | 667 |
+//! | `remap` | `mremap`, at the old place and at the new one | 9,000 | 918 |
+//! | `protect` | `mprotect`, and what cores have buffered | 9,000 | 840 |
+//! | `advise` | `madvise`, which splits and merges; prefetch | 8,000 | 1,476 |
+//! | `reclaim` | reclaim, too little memory, invalidate; pins against all of them | 18,000 | 1,340 |
+//! | `truncate` | a file that becomes shorter and longer; reclaim against that; the first fault in a hole | 15,000 | 490 |
+//! | `fork` | `fork`, and parent, child and grandchild afterwards | 16,000 | 780 |
+//! | `freeze` | a fork of the process, which faults on files do not wait for | 3,000 | 1,012 |
+//! | `budget` | a budget that changes; memory given back once; none left | 11,000 | 1,070 |
+//! | `reads` | verbs that end before the read does | 8,000 | 376 |
+//! | `huge` | unshare by others, truncate, hole punch, another fault, who begins to share, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 49,500 | 514 |
+//! | `swap` | eviction, swap-in and clean drop of private memory, against each other and the verbs | 27,400 | 1,164 |
+//! | `swap_fails` | a swap device that fails | 5,300 | 1,278 |
+//! | `swap_fork` | slots that two sides of a fork have | 9,600 | 1,695 |
+//! | `drawn` | all of it: lists of 3 to 6 operations, 2 to 4 threads, 1 or 2 spaces and their forks, with swap too | 26,000 | 1,768 |
+//! | | | **232,800** | 978 |
 //!
-//! All of them took 31 to 122 s on two cores that other builds shared. A point is
+//! All of them took 343 s on two cores that other builds shared. A point is
 //! an access where somebody else could have run. Each run asserts how many
 //! schedules it was.
 //!

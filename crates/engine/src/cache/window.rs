@@ -9,7 +9,7 @@
 //! being zapped whole: nothing may be mapped into it until that is over, and
 //! nothing is, since a mapper counts itself in before it maps.
 //!
-//! Small windows share a reservation ([`arena`](super::arena)): its ranges count the
+//! Small windows share a reservation (`arena`): its ranges count the
 //! residents of all of them. So the last to leave a range may zap addresses of other
 //! windows, where nothing is mapped.
 //!

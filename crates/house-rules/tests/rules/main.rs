@@ -5,7 +5,9 @@
 //! before it is committed.
 
 mod dead_files;
+mod documents;
 mod facade;
+mod manifests;
 mod orderings;
 mod shared_bytes;
 mod source;
@@ -42,6 +44,9 @@ const RULES: &[Rule] = &[
     text::SMALL_FILES,
     text::FINISHED,
     text::TELLING_NAMES,
+    manifests::RULE,
+    documents::PATHS,
+    documents::COUNTS,
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct Sources(BTreeMap<String, String>);
 
 impl Sources {
-    /// The workspace's Rust sources and manifests.
+    /// The workspace's files. Only of Rust sources, manifests and documents there is a text.
     pub fn of_workspace() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = BTreeMap::new();
@@ -32,6 +32,23 @@ impl Sources {
         all.filter(|(path, _)| path.ends_with(".rs"))
     }
 
+    /// All manifests, as path and text.
+    pub fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter().map(|(path, text)| (&path[..], &text[..]));
+        all.filter(|(path, _)| path.ends_with("Cargo.toml"))
+    }
+
+    /// All documents, as path and text.
+    pub fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter().map(|(path, text)| (&path[..], &text[..]));
+        all.filter(|(path, _)| path.ends_with(".md"))
+    }
+
+    /// The paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|path| &path[..])
+    }
+
     /// Rust files below `folder`, as path and text.
     pub fn rust_below(&self, folder: &'static str) -> impl Iterator<Item = (&str, &str)> {
         self.rust()
@@ -45,11 +62,15 @@ fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
         let name = entry.file_name().into_string().expect("a UTF-8 name");
         let path = format!("{prefix}{name}");
         if entry.file_type().expect("a file type").is_dir() {
-            if !name.starts_with('.') && name != "target" {
+            if name == ".ci" || !name.starts_with('.') && name != "target" {
                 collect(&entry.path(), &format!("{path}/"), files);
             }
-        } else if name.ends_with(".rs") || name == "Cargo.toml" {
-            let text = std::fs::read_to_string(entry.path()).expect("UTF-8 text");
+        } else {
+            let has_text = name.ends_with(".rs") || name.ends_with(".md") || name == "Cargo.toml";
+            let text = match has_text {
+                true => std::fs::read_to_string(entry.path()).expect("UTF-8 text"),
+                false => String::new(),
+            };
             files.insert(path, text);
         }
     }

@@ -53,7 +53,7 @@ pub unsafe fn copy(fd: RawFd, to: usize, from: usize, bytes: usize) -> io::Resul
 /// `request` takes a structure of N words, and what they name is the caller's.
 unsafe fn ioctl<const N: usize>(fd: RawFd, request: u64, words: &mut [u64; N]) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    match unsafe { libc::ioctl(fd, request, words.as_mut_ptr()) } {
+    match unsafe { libc::ioctl(fd, request as libc::Ioctl, words.as_mut_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

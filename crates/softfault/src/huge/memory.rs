@@ -61,8 +61,8 @@ impl HugeMemory {
     /// Memory that another process made. What it is made of and how large its pages are is seen.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
-        const HUGETLBFS: i64 = 0x958_458f6;
-        const TMPFS: i64 = 0x0102_1994;
+        const HUGETLBFS: u64 = 0x958_458f6;
+        const TMPFS: u64 = 0x0102_1994;
         let mut about = MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: fills the structure.
         let about = unsafe {
@@ -71,7 +71,8 @@ impl HugeMemory {
             }
             about.assume_init()
         };
-        let (backing, size) = match about.f_type {
+        // Signed with glibc, unsigned with musl.
+        let (backing, size) = match about.f_type as u64 {
             HUGETLBFS => (HugeBacking::Hugetlb, HugeSize::of(about.f_bsize as u64)),
             TMPFS => (HugeBacking::without_pool(), Some(HugeSize::TwoMiB)),
             _ => {

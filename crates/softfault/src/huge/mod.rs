@@ -53,5 +53,7 @@ pub use create::HugeMemoryBuilder;
 pub use map::HugeMap;
 pub use memory::HugeMemory;
 pub use options::HugeMapOptions;
-pub(crate) use serve::{fork_child, has, serve};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use serve::has;
+pub(crate) use serve::{fork_child, serve};
 pub use size::HugeSize;

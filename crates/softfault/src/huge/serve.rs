@@ -16,7 +16,8 @@ pub(crate) fn serve(addr: usize) -> Option<bool> {
     Some(served)
 }
 
-/// True if a huge map has the address.
+/// True if a huge map has the address. Asked for where a raised signal is understood.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn has(addr: usize) -> bool {
     table::find(addr).is_some()
 }

@@ -15,7 +15,10 @@ fn userfaultfd() -> OwnedFd {
         );
         assert!(fd >= 0);
         let mut api = [0xAA_u64, 0, 0];
-        assert_eq!(libc::ioctl(fd as i32, 0xc018_aa3f, &mut api), 0);
+        assert_eq!(
+            libc::ioctl(fd as i32, 0xc018_aa3f_u32 as libc::Ioctl, &mut api),
+            0
+        );
         OwnedFd::from_raw_fd(fd as i32)
     }
 }

@@ -100,7 +100,7 @@ pub fn start(
         assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
         let set = libc::pthread_attr_setstack(&mut attributes, stack.low().cast(), stack.bytes());
         assert_eq!(set, 0, "a stack of {} bytes", stack.bytes());
-        let mut thread = 0;
+        let mut thread = core::mem::zeroed();
         assert_eq!(libc::pthread_create(&mut thread, &attributes, run, job), 0);
         libc::pthread_attr_destroy(&mut attributes);
         thread

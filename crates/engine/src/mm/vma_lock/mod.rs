@@ -21,7 +21,7 @@ pub mod visible;
 use sync::atomic::Ordering::Relaxed;
 
 /// The `lock_seq` of a VMA that stays write-locked when `mmap_lock` is let go. No space
-/// comes to this sequence; see [`freeze`](super::freeze).
+/// comes to this sequence; see `mm::freeze`.
 pub const FROZEN: u64 = u64::MAX;
 
 pub use self::refcount::{MAX_READERS, WRITER};

@@ -27,7 +27,7 @@
 //! the `lock_seq` of w2 and a `seq` no older than the writer's own. If those
 //! are equal the reader leaves; if `seq` is greater it has seen w4, and with it
 //! everything that was changed. (`lock_seq` is greater than any `seq` in a VMA
-//! that is frozen: see [`freeze`](super::super::freeze).) It never has `lock_seq` of one space and `seq` of another,
+//! that is frozen: see `mm::freeze`.) It never has `lock_seq` of one space and `seq` of another,
 //! for r2 comes before.
 //!
 //! **The last put.** A reader's `refcnt -= 1` may let a writer go on that

@@ -29,7 +29,7 @@ impl Deadline {
 /// A time in the kernel's shape.
 pub(super) fn timespec(ns: u64) -> libc::timespec {
     libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     }
 }

@@ -4,6 +4,7 @@
 use super::draw::Draw;
 use super::world::{Which, World, file};
 use crate::call::{self, madvise, mlock, mlock_on_fault, mlockall, mprotect, munlock};
+use crate::rows::advice::MADV_COLLAPSE;
 use crate::rows::locking::may_lock_all;
 use crate::scene::PAGE;
 use softfault::{Advice, Engine, LEAST_MEMORY};
@@ -72,7 +73,7 @@ acts! {
             libc::MADV_NORMAL, libc::MADV_RANDOM, libc::MADV_SEQUENTIAL, libc::MADV_WILLNEED,
             libc::MADV_COLD, libc::MADV_PAGEOUT, libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE,
             libc::MADV_MERGEABLE, libc::MADV_UNMERGEABLE, libc::MADV_DONTDUMP, libc::MADV_DODUMP,
-            libc::MADV_POPULATE_READ, libc::MADV_COLLAPSE,
+            libc::MADV_POPULATE_READ, MADV_COLLAPSE,
         ]));
     }
     "madvise, a file's pages dropped" => |world, draw| {
@@ -272,9 +273,9 @@ acts! {
     }
     "another scheduling" => |_world, draw| {
         let policy = draw.one_of(&[libc::SCHED_BATCH, libc::SCHED_OTHER, libc::SCHED_IDLE]);
-        let none = libc::sched_param { sched_priority: 0 };
-        // SAFETY: attributes of this thread.
+        // SAFETY: attributes of this thread; all zeros are valid ones.
         unsafe {
+            let none: libc::sched_param = core::mem::zeroed();
             libc::sched_setscheduler(0, policy, &none);
             let mut one: libc::cpu_set_t = core::mem::zeroed();
             (0..64).filter(|cpu| draw.below(2) == cpu % 2).for_each(|cpu| libc::CPU_SET(cpu, &mut one));

@@ -5,6 +5,8 @@ use crate::call::{errno, madvise, part};
 use crate::row::{Row, Verdict};
 use crate::scene::{Kind, PAGE, Scene};
 
+/// Linux 6.1; libc has it for glibc only.
+pub const MADV_COLLAPSE: i32 = 25;
 /// Guard pages (Linux 6.13).
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
@@ -56,7 +58,7 @@ pub const ROWS: &[Row] = &[
             for advice in [
                 libc::MADV_POPULATE_READ,
                 libc::MADV_POPULATE_WRITE,
-                libc::MADV_COLLAPSE,
+                MADV_COLLAPSE,
             ] {
                 let answer = errno(madvise(&scene.addresses(), advice));
                 if kind != Kind::Huge {

@@ -104,7 +104,13 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-fn limit(what: libc::__rlimit_resource_t, bytes: u64) {
+/// What names a limit, which is signed with musl.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
+fn limit(what: Resource, bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,

@@ -285,17 +285,20 @@ pub fn peek(addr: usize) -> Option<[u64; PAGE / 8]> {
 /// What registering memory with another userfaultfd says.
 fn register(range: &Range<usize>) -> i32 {
     const USER_MODE_ONLY: i32 = 1;
-    const UFFDIO_API: u64 = 0xc018_aa3f;
-    const UFFDIO_REGISTER: u64 = 0xc020_aa00;
+    const UFFDIO_API: u32 = 0xc018_aa3f;
+    const UFFDIO_REGISTER: u32 = 0xc020_aa00;
     // SAFETY: the structures are those of the calls.
     unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) as i32;
         let mut api = [0xAA_u64, 0, 0];
-        assert_eq!(libc::ioctl(fd, UFFDIO_API, api.as_mut_ptr()), 0);
+        assert_eq!(
+            libc::ioctl(fd, UFFDIO_API as libc::Ioctl, api.as_mut_ptr()),
+            0
+        );
         let mut register = [range.start as u64, range.len() as u64, 1, 0];
         let said = errno(answer(libc::ioctl(
             fd,
-            UFFDIO_REGISTER,
+            UFFDIO_REGISTER as libc::Ioctl,
             register.as_mut_ptr(),
         )));
         libc::close(fd);

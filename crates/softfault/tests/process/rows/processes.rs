@@ -275,10 +275,8 @@ pub const ROWS: &[Row] = &[
                 libc::CPU_SET(0, &mut one);
                 libc::sched_setaffinity(0, size_of_val(&one), &one);
                 for policy in [libc::SCHED_BATCH, libc::SCHED_FIFO, libc::SCHED_IDLE] {
-                    let priority = i32::from(policy == libc::SCHED_FIFO);
-                    let parameter = libc::sched_param {
-                        sched_priority: priority,
-                    };
+                    let mut parameter: libc::sched_param = core::mem::zeroed();
+                    parameter.sched_priority = i32::from(policy == libc::SCHED_FIFO);
                     libc::sched_setscheduler(0, policy, &parameter);
                     scene.check_all();
                 }

@@ -121,14 +121,14 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::new(kind);
             install(libc::SIGUSR1, jump as *const () as usize, libc::SA_RESTART);
             // SAFETY: only asks.
-            let this = unsafe { libc::pthread_self() };
+            let this = unsafe { libc::pthread_self() } as usize;
             let stop = std::sync::Arc::new(AtomicUsize::new(0));
             let stopped = stop.clone();
             let sender = std::thread::spawn(move || {
                 while stopped.load(SeqCst) == 0 {
                     pause(50);
                     // SAFETY: that thread lives: it waits for this one.
-                    unsafe { libc::pthread_kill(this, libc::SIGUSR1) };
+                    unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
                 }
             });
             let mut jumps = 0;
@@ -417,7 +417,7 @@ pub fn start_toucher(start: usize, pages: usize, from: usize, how: i32) -> libc:
             extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void,
             Run,
         >(run);
-        let mut thread = 0;
+        let mut thread = core::mem::zeroed();
         let made = libc::pthread_create(
             &mut thread,
             core::ptr::null(),

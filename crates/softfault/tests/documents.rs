@@ -1,0 +1,107 @@
+//! The code of the documents, compiled. Each block of Rust that they show is a part of this file, line by line;
+//! what it takes for granted is around it.
+
+#![allow(
+    dead_code,
+    unused_variables,
+    unused_mut,
+    clippy::undocumented_unsafe_blocks
+)]
+
+use std::error::Error;
+use std::fs::File;
+use std::net::TcpStream;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+const THIS: &str = include_str!("documents.rs");
+const DOCUMENTS: [(&str, &str); 3] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("docs/huge.md", include_str!("../../../docs/huge.md")),
+    ("docs/swap.md", include_str!("../../../docs/swap.md")),
+];
+
+#[test]
+fn every_block_of_code_is_compiled_here() {
+    let packed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let here = packed(THIS);
+    let mut blocks = 0;
+    for (name, text) in DOCUMENTS {
+        for block in text.split("```rust\n").skip(1) {
+            let block = block.split("```").next().expect("a block has an end");
+            assert!(
+                here.contains(&packed(block)),
+                "{name}, not as here:\n{block}"
+            );
+            blocks += 1;
+        }
+    }
+    assert!(blocks >= 5, "only {blocks} blocks");
+}
+
+#[rustfmt::skip]
+async fn use_it(file: File, mut socket: TcpStream) -> Result<(), Box<dyn Error>> {
+    use softfault::{Advice, Engine, Swap};
+
+    let swap = Swap::in_dir("/var/tmp").bytes(8 << 30);
+    let engine = Engine::builder().memory(1 << 30).swap(swap).build()?;
+    // SAFETY: nobody writes to the file meanwhile.
+    let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
+    let mut table = engine.map_anon(4 << 30)?;      // zeros; what does not fit goes to swap
+    let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes are nobody else's
+    let pinned = map.pin(0..4096)?;                 // an I/O error is a value, never a signal
+    map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor
+    map.write_to(.., &mut socket)?;                 // system calls on cold memory
+    map.advise(Advice::Random)?;
+    engine.set_memory(512 << 20)?;
+    println!("{:#?}", engine.stats());
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn huge(fd: OwnedFd) -> Result<(), Box<dyn Error>> {
+    use softfault::{HugeMemory, HugeSize};
+
+    let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
+    let map = buffers.map()?;                       // reserved in the pool, or an error that says what to do
+    let same = HugeMemory::from_fd(fd)?;            // in another process
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn soft(file: File, mut buffer: [u8; 64], offset: usize) -> Result<(), Box<dyn Error>> {
+    use softfault::Engine;
+
+    let engine = Engine::builder().memory(1 << 30).build_soft()?;
+    let map = engine.map(&file)?;
+    map.read_at(&mut buffer, offset)?;              // safe: bytes are copied
+    let snapshot = engine.fork()?;                  // all anonymous memory at one moment
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn of_huge() -> Result<(), Box<dyn Error>> {
+    use softfault::{HugeMapOptions, HugeMemory, HugeSize};
+
+    let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
+    let map = buffers.map()?;                       // reserved here, or an error that says what to do
+    map.write_at(b"page 0", 0)?;                    // copies; as_ptr, as_mut_ptr, as_slice (unsafe) as well
+    map.populate(0..1 << 30)?;                      // errors are values
+    let reader = HugeMapOptions::new().read_only(true).map(&buffers)?;
+
+    let fd = buffers.as_fd();                       // to another process: inherited, or over a socket
+    let same = HugeMemory::from_fd(fd.try_clone_to_owned()?)?;
+
+    buffers.punch(2 << 20..6 << 20)?;               // given back, for all who have it
+    buffers.truncate(4 << 30)?;
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn of_swap() -> Result<(), Box<dyn Error>> {
+    use softfault::{Compression, Engine, Swap};
+
+    let swap = Swap::in_dir("/var/tmp").bytes(8 << 30).compression(Compression::Lz4);
+    let engine = Engine::builder().memory(1 << 30).swap(swap).build()?;
+    println!("{:#?}", engine.stats().swap);
+    Ok(())
+}
