@@ -28,7 +28,7 @@
 //! *and then the copy back*, while a read is under way.
 
 use super::errno;
-use super::identity::{self, Inode};
+use super::identity::{self, Alignment, Inode};
 use super::kept;
 use super::mark::Mark;
 use super::read::read_with;
@@ -59,6 +59,8 @@ pub(crate) struct Descriptor {
     mark: Mark,
     /// Immutable. What the system said of it when it was opened.
     opened: libc::stat,
+    /// Immutable. What direct I/O wants, where the file system tells.
+    alignment: Option<Alignment>,
     /// Immutable. The program may have locks on it.
     locks: bool,
     /// A [`Number`].
@@ -133,6 +135,7 @@ impl Descriptor {
             // SAFETY: numbers, of which zeros are valid ones.
             opened: unsafe { core::mem::zeroed() },
             guarded: AtomicPtr::new(guarded.unwrap_or(core::ptr::null_mut())),
+            alignment: None,
             inode: Inode::default(),
             mark: Mark::Inode(Inode::default()),
             locks,
@@ -143,17 +146,34 @@ impl Descriptor {
             waits: AtomicBool::new(false),
             lent: AtomicI32::new(NONE),
         };
-        let stat = match made.guarded() {
-            Some(_) => made.stat_by(|args| {
+        // SAFETY: an empty path means the descriptor; fills the structure.
+        let told = identity::statx(|args| unsafe { made.by_any(first, libc::SYS_statx, args) });
+        (made.opened, made.alignment) = match told {
+            Ok(told) => told,
+            // Not there, or denied.
+            Err(_) => {
                 // SAFETY: fills the structure.
-                unsafe { made.call(libc::SYS_fstat, args) }
-            }),
-            None => identity::stat_of(first),
+                let fstat = |args| unsafe { made.by_any(first, libc::SYS_fstat, args) };
+                (made.stat_by(fstat)?, None)
+            }
         };
-        made.opened = stat?;
         made.inode = Inode::of(&made.opened);
         made.mark = Mark::Inode(made.inode);
         Ok(made)
+    }
+
+    /// A system call while it is being made: in the table, or by the first number.
+    ///
+    /// # Safety
+    /// As of [`call`](Self::call).
+    unsafe fn by_any(&self, first: RawFd, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.guarded() {
+                Some(guarded) => guarded.call(number, args),
+                None => plain(first, number, args),
+            }
+        }
     }
 
     fn guarded(&self) -> Option<&Guarded> {
@@ -173,10 +193,8 @@ impl Descriptor {
             return unsafe { guarded.call(number, args) };
         }
         let fd = self.known().filter(|&fd| self.is(fd)).ok_or(libc::EBADF)?;
-        let [a, b, c, d, e] = args;
         // SAFETY: the caller's promise.
-        let answer = unsafe { libc::syscall(number, fd, a, b, c, d, e) };
-        errno::check_long(answer).map(|answer| answer as usize)
+        unsafe { plain(fd, number, args) }
     }
 
     /// What the system says of the file.
@@ -206,6 +224,11 @@ impl Descriptor {
     /// What the system said of the file when it was opened.
     pub(super) fn opened(&self) -> &libc::stat {
         &self.opened
+    }
+
+    /// What the file system says of direct I/O, if it does.
+    pub(crate) fn alignment(&self) -> Option<Alignment> {
+        self.alignment
     }
 
     /// True if it is the one that this was said of.
@@ -383,6 +406,17 @@ impl Descriptor {
             self.guarded.store(own, Ordering::Release);
         }
     }
+}
+
+/// A system call by a number of the calling thread's table.
+///
+/// # Safety
+/// The call takes these arguments behind a descriptor.
+unsafe fn plain(fd: RawFd, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+    let [a, b, c, d, e] = args;
+    // SAFETY: the caller's promise.
+    let answer = unsafe { libc::syscall(number, fd, a, b, c, d, e) };
+    errno::check_long(answer).map(|answer| answer as usize)
 }
 
 impl Drop for Descriptor {

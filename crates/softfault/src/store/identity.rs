@@ -90,6 +90,50 @@ impl Inode {
     }
 }
 
+/// What direct I/O wants of buffers and of offsets, in bytes. Zeros: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alignment {
+    pub(crate) memory: u32,
+    pub(crate) offset: u32,
+}
+
+/// What the system says of a file that is being opened, by one call: also of direct I/O, if the
+/// file system tells. `call` is given all arguments of statx(2) behind the descriptor.
+pub(super) fn statx(
+    call: impl FnOnce([usize; 5]) -> Result<usize, i32>,
+) -> Result<(libc::stat, Option<Alignment>), i32> {
+    let mut statx = MaybeUninit::<libc::statx>::zeroed();
+    let mask = libc::STATX_BASIC_STATS | libc::STATX_DIOALIGN;
+    call([
+        c"".as_ptr() as usize,
+        libc::AT_EMPTY_PATH as usize,
+        mask as usize,
+        statx.as_mut_ptr() as usize,
+        0,
+    ])?;
+    // SAFETY: all zeros are a valid `statx`, and so is what the kernel has put there.
+    let statx = unsafe { statx.assume_init() };
+    if statx.stx_mask & libc::STATX_BASIC_STATS != libc::STATX_BASIC_STATS {
+        return Err(libc::EOPNOTSUPP);
+    }
+    // SAFETY: numbers, of which zeros are valid ones.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    stat.st_dev = libc::makedev(statx.stx_dev_major, statx.stx_dev_minor);
+    stat.st_ino = statx.stx_ino;
+    stat.st_mode = statx.stx_mode.into();
+    stat.st_nlink = statx.stx_nlink.into();
+    stat.st_size = statx.stx_size as i64;
+    stat.st_blocks = statx.stx_blocks as i64;
+    (stat.st_mtime, stat.st_mtime_nsec) = (statx.stx_mtime.tv_sec, statx.stx_mtime.tv_nsec.into());
+    (stat.st_ctime, stat.st_ctime_nsec) = (statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec.into());
+    let told = statx.stx_mask & libc::STATX_DIOALIGN != 0;
+    let alignment = told.then_some(Alignment {
+        memory: statx.stx_dio_mem_align,
+        offset: statx.stx_dio_offset_align,
+    });
+    Ok((stat, alignment))
+}
+
 /// What the system says of an open file.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> Result<libc::stat, i32> {
     stat_of(fd.as_raw_fd())

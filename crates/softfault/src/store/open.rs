@@ -13,14 +13,13 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use softfault_engine::PAGE_SIZE;
 
 use super::descriptor::Descriptor;
 use super::errno;
-use super::identity::stat;
+use super::identity::{Alignment, stat};
 use crate::table;
 
 /// How a store reads.
@@ -246,37 +245,9 @@ fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<Descriptor
     }
 }
 
-/// What direct I/O wants of buffers and of offsets, in bytes. Zeros: there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Alignment {
-    pub(crate) memory: u32,
-    pub(crate) offset: u32,
-}
-
-/// What the file system says of direct I/O, if it does.
-pub(crate) fn alignment(file: &Descriptor) -> Option<Alignment> {
-    let mut statx = MaybeUninit::<libc::statx>::zeroed();
-    let args = [
-        c"".as_ptr() as usize,
-        libc::AT_EMPTY_PATH as usize,
-        libc::STATX_DIOALIGN as usize,
-        statx.as_mut_ptr() as usize,
-        0,
-    ];
-    // SAFETY: an empty path means the descriptor; the buffer is a `statx`.
-    let answer = unsafe { file.call(libc::SYS_statx, args) };
-    // SAFETY: all zeros are a valid `statx` too.
-    let statx = unsafe { statx.assume_init() };
-    let told = answer.is_ok() && statx.stx_mask & libc::STATX_DIOALIGN != 0;
-    told.then_some(Alignment {
-        memory: statx.stx_dio_mem_align,
-        offset: statx.stx_dio_offset_align,
-    })
-}
-
 /// Why page-aligned direct reads of `file`, which is open for them, do not work.
 pub(crate) fn why_not_direct(file: &Descriptor) -> Option<WhyBuffered> {
-    let Some(Alignment { memory, offset }) = alignment(file) else {
+    let Some(Alignment { memory, offset }) = file.alignment() else {
         return try_direct(file);
     };
     if memory == 0 || offset == 0 {

@@ -8,7 +8,7 @@
 
 use crate::error;
 use crate::signal::without_file_size_signal;
-use crate::store::{Alignment, Descriptor, Mode, alignment, check, why_not_direct};
+use crate::store::{Alignment, Descriptor, Mode, check, why_not_direct};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use softfault_engine::PAGE_SIZE;
 use std::ffi::{CString, OsStr};
@@ -78,7 +78,7 @@ fn sized(fd: OwnedFd, bytes: u64) -> io::Result<Created> {
         let _ = unsafe { file.call(libc::SYS_fadvise64, advice) };
     }
     // Where nothing is told, and in the page cache: whole pages.
-    let align = match alignment(&file) {
+    let align = match file.alignment() {
         Some(Alignment { memory, offset }) if why.is_none() => memory.max(offset).max(512) as usize,
         _ => PAGE_SIZE,
     };
