@@ -109,7 +109,8 @@ impl Removal {
         }
     }
 
-    /// Takes `bytes` of memory out, from page `pgoff` on. No VMA shows it, and none is going to until this is dropped.
+    /// Takes `bytes` of memory out, from page `pgoff` on. No VMA shows it, and none is going
+    /// to until this is dropped.
     pub(crate) fn add(&mut self, anon: &Arc<Anonymous>, pgoff: u64, bytes: usize) {
         let start = anon.window.address(pgoff, 0);
         let Some(out) = anon.count_out(start..start + bytes) else {

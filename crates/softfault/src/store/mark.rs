@@ -2,9 +2,10 @@
 //!
 //! fstat(2) after a read names the file, and that is not enough: a program that does not know
 //! our number may have had another file there while it was read, and by now its own
-//! descriptor of ours. So what we open ourselves carries a mark, which it has in common with
-//! no other open file: its position (lseek(2)), which no read of ours uses. Whatever has the
-//! mark is ours, and was all the time, for the program has no other descriptor of it that it
+//! descriptor of ours. So what we open ourselves carries a mark, which no other open file of
+//! ours has, and another has by chance only (one of 2^41; of 2^31 where files end before, of
+//! 2^12 on a device that small): its position (lseek(2)), which no read of ours uses. Whatever
+//! has the mark is ours, and was all the time, for the program has no other descriptor of it that it
 //! could have put back. Asking for a position costs half of an fstat(2).
 //!
 //! An open file that the program shares with us keeps its position, and has no mark.

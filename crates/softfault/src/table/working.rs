@@ -212,10 +212,15 @@ impl Working {
         Some(fd)
     }
 
-    /// True if no close of the program takes it away.
-    #[cfg(test)]
-    pub(super) fn is_guarded(&self) -> bool {
+    /// True if no close of the program takes it away: it is in the table.
+    pub(crate) fn is_guarded(&self) -> bool {
         self.guarded.is_some()
+    }
+
+    /// What a number means that the kernel would not let into the table.
+    #[cfg(test)]
+    pub(crate) fn unguarded(fd: i32) -> Result<Self, i32> {
+        Self::of(None, fd)
     }
 
     /// In a child, whichever way it was made, an inherited number acts on the parent.

@@ -87,6 +87,11 @@ impl Uring {
         if *broken || self.descriptor.here().is_none() {
             return 0;
         }
+        // A ring that the kernel would not let into the table is entered here, where the
+        // file's number in the table is another file's.
+        if matches!(through, Through::Table(_)) && !self.descriptor.is_guarded() {
+            return 0;
+        }
         {
             // SAFETY: the only one, for we hold `submitting`.
             let mut queue = unsafe { self.ring.submission_shared() };
@@ -209,6 +214,36 @@ impl Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Guarded;
+
+    /// Without pidfd_getfd(2) a file may be opened in the table, and a ring is not in it.
+    /// Failed before: the ring read what the file's number means in the process.
+    #[test]
+    fn a_number_of_the_table_is_not_read_from_here() {
+        let Ok(mut ring) = Uring::new(8) else {
+            println!("there is no io_uring here");
+            return;
+        };
+        let name = c"file".as_ptr() as usize;
+        // SAFETY: a string that ends in zero; the descriptor is new.
+        let file = unsafe { Guarded::open(libc::SYS_memfd_create, [name, 0, 0, 0, 0, 0]) };
+        let file = file.expect("a table");
+        let mut page = vec![0u8; 4096];
+        let entry = Entry {
+            slot: 0,
+            offset: 0,
+            buffer: page.as_mut_ptr(),
+            bytes: page.len(),
+        };
+        let submit = |ring: &Uring| ring.submit(Through::Table(&file), 1, |_| entry);
+        let collect = |ring: &Uring| ring.collect(&mut [Done::NONE; BATCH], 20_000_000_000);
+        assert_eq!((submit(&ring), collect(&ring)), (1, 1));
+        let number = Working::unguarded(ring.ring.as_raw_fd()).expect("a ring");
+        ring.descriptor = ManuallyDrop::new(number);
+        assert_eq!(submit(&ring), 0);
+        // SAFETY: all was answered.
+        unsafe { ring.close() };
+    }
 
     #[test]
     fn handing_over_ends_whatever_the_kernel_answers() {
