@@ -28,6 +28,20 @@ use sync::wait::WaitWord;
 mod stock;
 use stock::{SMALL, Stocks};
 
+/// What there is not enough of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// This many pages of the budget.
+    Pages(usize),
+    /// A frame of the pool.
+    Frame,
+    /// A folio.
+    Folio,
+}
+
+/// How long a thread sleeps before it looks again.
+pub(crate) const SLICE_NS: u64 = 10_000_000;
+
 /// Pages that charges which reclaim cannot take back leave to those that it can: several
 /// times what a fault takes.
 pub const FLOOR: u64 = 64;

@@ -17,6 +17,7 @@ pub mod huge;
 pub mod lock;
 pub mod mm;
 pub mod mmu;
+pub mod page;
 pub mod policy;
 pub mod readahead;
 pub mod reclaim;
@@ -25,12 +26,9 @@ pub mod stats;
 pub mod store;
 pub mod swap;
 mod table;
+pub mod wait;
 
 pub use clock::Clock;
 pub use mmu::Mmu;
+pub use page::{PAGE_SHIFT, PAGE_SIZE};
 pub use store::Store;
-
-/// Bytes of a base page as a shift. x86-64; the engine takes it from here only.
-pub const PAGE_SHIFT: u32 = 12;
-/// Bytes of a base page.
-pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;

@@ -6,9 +6,10 @@
 //! of the same page is the folio lock's business, and of the same page table
 //! the range word's (`cache::window`).
 
-use crate::mm::Protection;
+use crate::page::Protection;
 use core::ops::Range;
 
+pub mod gather;
 pub mod soft;
 pub use soft::{Core, SoftMmu};
 

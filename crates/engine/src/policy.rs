@@ -13,7 +13,7 @@
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
 //! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `vma-lock` | 001 |
 
-use crate::reclaim::Order;
+use crate::page::Order;
 use core::fmt;
 use core::str::FromStr;
 

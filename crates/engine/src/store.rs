@@ -1,6 +1,7 @@
 //! Where pages come from, as a trait: a file, a simulated disk, a store whose
 //! completions a test releases.
 
+use crate::page::FaultError;
 use core::ops::Range;
 
 /// A read or write that failed.
@@ -108,4 +109,13 @@ pub trait Store: Send + Sync {
 
     /// In the child, which has one thread, before anything is read.
     fn after_fork(&self) {}
+}
+
+impl From<StoreError> for FaultError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io(errno) => Self::Io(errno),
+            StoreError::Short => Self::Short,
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Anonymous memory over the soft page tables, verb by verb.
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::anon::{Anonymous, ForkError};
+use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::{Budget, FLOOR};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop};
+use softfault_engine::mm::ForkError;
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::TABLE_SPAN;
 use softfault_oracle::{Rig, TestStore};

@@ -4,12 +4,12 @@
 mod failing;
 
 use failing::{Failing, NEVER};
-use softfault_engine::anon::{Anonymous, MoveError, PageState};
+use softfault_engine::anon::{Anonymous, PageState};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeOptions};
 use softfault_engine::fault::{self, NeverInterrupted, Populated};
 use softfault_engine::mm::{
-    AddressSpace, Advice, Attributes, Backing, Machine, MmError, Protection,
+    AddressSpace, Advice, Attributes, Backing, Machine, MmError, MoveError, Protection,
 };
 use softfault_engine::mmu::{MmuError, SoftMmu};
 use softfault_engine::policy::Policies;
@@ -102,6 +102,18 @@ fn unlock_all(rig: &Rig, anon: &Anonymous) {
     fault::unlock(&rig.space, at(anon, 0..PAGES));
 }
 
+/// Moves what `from` shows up to an address.
+fn move_to(
+    space: &AddressSpace,
+    (from, end): (&Arc<Anonymous>, usize),
+    to: &Arc<Anonymous>,
+    bytes: usize,
+) -> Result<(), MoveError> {
+    let (old, new) = (from.addresses().start, to.addresses().start);
+    let (from, to) = (from.clone().into(), to.clone().into());
+    space.move_to((&from, old..end), (&to, new..new + bytes))
+}
+
 #[test]
 fn each_page_is_what_it_was() {
     let rig = rig();
@@ -121,7 +133,7 @@ fn each_page_is_what_it_was() {
     let new = old.longer(2 * PAGES * PAGE_SIZE).unwrap();
     let moved = (2 * PAGES - 5) * PAGE_SIZE;
     let end = old.addresses().end;
-    rig.space.move_to(&old, end, &new, moved).unwrap();
+    move_to(&rig.space, (&old, end), &new, moved).unwrap();
     assert_eq!(states(&new), was);
     assert_eq!(states(&old), [PageState::ABSENT; PAGES]);
     assert_eq!((old.resident_pages(), new.resident_pages()), (0, residents));
@@ -167,7 +179,7 @@ fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
     while rig.node.budget.try_charge(1, 0) {
         taken += 1;
     }
-    let refused = rig.space.move_to(&old, end, &new, PAGES * PAGE_SIZE);
+    let refused = move_to(&rig.space, (&old, end), &new, PAGES * PAGE_SIZE);
     assert_eq!(refused, Err(MoveError::Budget));
     assert_eq!(states(&old), was);
     assert_eq!(new.resident_pages(), 0);
@@ -180,7 +192,7 @@ fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
         (end, (PAGES + 1) * PAGE_SIZE, MmError::Overflow),
         (end - 10 * PAGE_SIZE, PAGES * PAGE_SIZE, MmError::Unmapped),
     ] {
-        let refused = rig.space.move_to(&old, end, &beyond, bytes);
+        let refused = move_to(&rig.space, (&old, end), &beyond, bytes);
         assert_eq!(refused, Err(MoveError::Mappings(error)));
     }
     check(&rig, &old, &bytes);
@@ -236,7 +248,7 @@ fn what_cannot_be_moved_goes_back() {
         let new = home.longer(2 * PAGES * PAGE_SIZE).unwrap();
         failing.left.store(left, Ordering::Relaxed);
         let end = home.addresses().start + PAGES * PAGE_SIZE;
-        let moved = space.move_to(&home, end, &new, PAGES * PAGE_SIZE);
+        let moved = move_to(&space, (&home, end), &new, PAGES * PAGE_SIZE);
         match moved {
             Ok(()) => {
                 went += 1;
@@ -294,7 +306,7 @@ fn others_evict_and_advise_meanwhile() {
             for _ in 0..60 {
                 let new = anon.longer(PAGES * PAGE_SIZE).unwrap();
                 let end = anon.addresses().end;
-                let moved = rig.space.move_to(&anon, end, &new, PAGES * PAGE_SIZE);
+                let moved = move_to(&rig.space, (&anon, end), &new, PAGES * PAGE_SIZE);
                 moved.unwrap();
                 let old = core::mem::replace(&mut anon, new);
                 while !Anonymous::is_unused(&old) {

@@ -8,8 +8,9 @@
 
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::anon::{Anonymous, ForkError};
+use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
+use softfault_engine::mm::ForkError;
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::Core;
 use softfault_engine::policy::Policies;

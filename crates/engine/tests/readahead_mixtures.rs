@@ -4,7 +4,7 @@ mod readahead_model;
 
 use proptest::prelude::*;
 use readahead_model::{Met, Model, Reader, Reclaim, Rng};
-use softfault_engine::mm::vma::Advice;
+use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Limits, ReadAhead, Touch};
 
 const FILE: u64 = 1 << 20;

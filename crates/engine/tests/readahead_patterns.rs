@@ -3,7 +3,7 @@
 mod readahead_model;
 
 use readahead_model::{Met, Model, Reader, Rng, limits};
-use softfault_engine::mm::vma::Advice;
+use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Ahead, ReadAhead, Touch};
 
 /// Pages of 4 GiB, and one hundredth of them.

@@ -3,11 +3,12 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::anon::Origin;
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin, Populated};
 use softfault_engine::mm::{Advice, Attributes, Backing, Protection};
 use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
-use softfault_engine::swap::{Origin, SwapDevice};
+use softfault_engine::swap::SwapDevice;
 use softfault_oracle::{Rig, TestSwap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -5,10 +5,10 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::anon::Origin;
 use softfault_engine::cache::{Node, OnTruncate};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
 use softfault_engine::mm::AddressSpace;
-use softfault_engine::swap::Origin;
 use sync::Arc;
 
 /// What a verb came to.

@@ -1,12 +1,12 @@
 //! Taking over what a process inherited at its fork.
 
 use super::pages::Pages;
-use super::{Anonymous, ForkError};
+use super::view::Origin;
+use super::{Anonymous, NotShown};
 use crate::PAGE_SIZE;
 use crate::cache::window::Enter;
 use crate::cache::{Node, OnTruncate};
 use crate::mmu::Reservation;
-use crate::swap::Origin;
 use core::ops::Range;
 use sync::Arc;
 
@@ -32,12 +32,12 @@ impl Anonymous {
         reservation: Reservation,
         origin: Option<Origin>,
         on_truncate: OnTruncate,
-    ) -> Result<Arc<Self>, ForkError> {
+    ) -> Result<Arc<Self>, NotShown> {
         let pages: Arc<Pages> = parent.pages.clone();
         let anon = Self::over(node, reservation, pages, origin, on_truncate);
         let anon = anon?;
         if !anon.node.budget.try_charge(anon.pages.paid_pages(), 0) {
-            return Err(ForkError::Budget);
+            return Err(NotShown::Budget);
         }
         if parent.node.pinned_pages() > 0 {
             anon.let_all_go();
@@ -77,7 +77,7 @@ impl Anonymous {
         &self,
         span: Range<usize>,
         clean: &mut Option<Range<usize>>,
-    ) -> Result<(), ForkError> {
+    ) -> Result<(), NotShown> {
         let (mut residents, mut charged) = (0, 0);
         for page in self.page_range(&span) {
             let state = self.pages.state(page);
@@ -99,7 +99,7 @@ impl Anonymous {
         }
         let budget = &self.node.budget;
         if !budget.try_charge(charged, 0) {
-            return Err(ForkError::Budget);
+            return Err(NotShown::Budget);
         }
         match self.window.enter(span.start, residents, budget, 0) {
             Enter::Entered => {
@@ -108,7 +108,7 @@ impl Anonymous {
             }
             Enter::NoMemory | Enter::Zapping => {
                 budget.uncharge(charged);
-                Err(ForkError::Budget)
+                Err(NotShown::Budget)
             }
         }
     }

@@ -1,44 +1,12 @@
 //! A second window that shows the same pages, copied when either is written.
 
-use super::Anonymous;
-use crate::budget::FLOOR;
-use crate::cache::MapError;
+use super::view::Origin;
+use super::{Anonymous, NotShown};
+use crate::budget::{FLOOR, Need};
 use crate::cache::window::Enter;
-use crate::mm::MmError;
 use crate::mmu::{MmuError, TABLE_SPAN};
-use crate::reclaim::Need;
-use crate::swap::Origin;
 use core::ops::Range;
 use sync::Arc;
-
-/// Why a space was not forked. Nothing is left of the attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ForkError {
-    /// The budget has no room for the copy of a resident page, or for a table
-    /// of it, and nothing can be evicted. See [`Anonymous`]: copies are paid
-    /// for at the fork.
-    Budget,
-    /// The page tables cannot show the copy.
-    Mmu(MmuError),
-    /// The machine has no VMA or tree node left.
-    Mappings,
-}
-
-impl From<MapError> for ForkError {
-    fn from(error: MapError) -> Self {
-        match error {
-            MapError::Mmu(error) => Self::Mmu(error),
-            MapError::Budget(_) => Self::Budget,
-        }
-    }
-}
-
-impl From<MmError> for ForkError {
-    fn from(error: MmError) -> Self {
-        assert!(error == MmError::NoMemory, "a copy of a mapping: {error:?}");
-        Self::Mappings
-    }
-}
 
 /// Why a span was not copied.
 enum Refused {
@@ -55,7 +23,7 @@ impl Anonymous {
     ///
     /// The caller has write-locked every VMA that shows a page of this one. Reclaim goes
     /// on: a span's pages are locked while they are copied.
-    pub(crate) fn fork(&self) -> Result<Arc<Self>, ForkError> {
+    pub(crate) fn fork(&self) -> Result<Arc<Self>, NotShown> {
         let node = &self.node;
         let origin = self.origin().map(|origin| Origin {
             store: origin.store.clone(),
@@ -76,9 +44,9 @@ impl Anonymous {
             let end = ((next & !(TABLE_SPAN - 1)) + TABLE_SPAN).min(window.end);
             match child.copy_span(self, &(next..end)) {
                 Ok(()) => next = end,
-                Err(Refused::Mmu(error)) => return Err(ForkError::Mmu(error)),
+                Err(Refused::Mmu(error)) => return Err(NotShown::Mmu(error)),
                 Err(Refused::Budget(pages)) if node.make_room(Need::Pages(pages)) => {}
-                Err(Refused::Budget(_)) => return Err(ForkError::Budget),
+                Err(Refused::Budget(_)) => return Err(NotShown::Budget),
             }
         }
         Ok(child)

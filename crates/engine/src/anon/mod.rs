@@ -6,7 +6,7 @@
 //!      │      ── window  where the pages are, and the page tables under them
 //!      │      ── pages   what each page is (`pages`, `state`)
 //!      └──────── cache   what is being read back, or was read ahead: Linux's swap
-//!                        cache, as a page cache whose store is `swap::View`
+//!                        cache, as a page cache whose store is [`View`]
 //! ```
 //!
 //! The window's addresses name the pages; a VMA shows them wherever it is, by
@@ -39,9 +39,9 @@
 use crate::budget::FLOOR;
 use crate::cache::window::{TABLE_PAGES, Window};
 use crate::cache::{MapError, Node, OnTruncate, PageCache};
-use crate::mm::Protection;
+use crate::mmu::gather::Gathered;
 use crate::mmu::{MmuError, Reservation};
-use crate::swap::{Origin, View};
+use crate::page::Protection;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
@@ -57,17 +57,35 @@ pub mod pages;
 mod remove;
 mod restrict;
 pub mod state;
-pub mod vm_ops;
+mod view;
 
-pub use fork::ForkError;
-pub use move_to::MoveError;
 use pages::Pages;
-pub use remove::Removal;
 pub use state::PageState;
+pub use view::Origin;
+pub(crate) use view::{NotRead, View};
 
 /// Pages that must be free for a fault: the page, the page of words that it is in,
 /// what comes with a page table, and what private memory leaves.
 pub(crate) const FAULT_PAGES: usize = 2 + (TABLE_PAGES + FLOOR) as usize;
+
+/// Why pages were not shown in another window as well, or instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotShown {
+    /// The budget has no room for them, or for tables and words of the new window, and
+    /// nothing can be evicted.
+    Budget,
+    /// The page tables refuse.
+    Mmu(MmuError),
+}
+
+impl From<MapError> for NotShown {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::Mmu(error) => Self::Mmu(error),
+            MapError::Budget(_) => Self::Budget,
+        }
+    }
+}
 
 /// The number of no space.
 const NO_SPACE: u64 = 0;

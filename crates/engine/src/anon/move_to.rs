@@ -11,35 +11,15 @@
 //! No fault is in progress: the VMAs are write-locked. Nothing is evicted from 1 to 4,
 //! so what was counted stays true. Pages stay charged throughout.
 
-use super::{Anonymous, PageState};
-use crate::budget::FLOOR;
+use super::view::Origin;
+use super::{Anonymous, NotShown, PageState};
+use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
 use crate::cache::window::Enter;
-use crate::mm::MmError;
 use crate::mmu::MmuError;
-use crate::reclaim::Need;
-use crate::swap::Origin;
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::Ordering;
-
-/// Why memory was not moved. It is where it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoveError {
-    /// The budget has no room for page tables and words of the new window, and
-    /// nothing can be evicted.
-    Budget,
-    /// The page tables cannot be changed.
-    Mmu(MmuError),
-    /// The range is not mapped as asked, or no VMA is left.
-    Mappings(MmError),
-}
-
-impl From<MmError> for MoveError {
-    fn from(error: MmError) -> Self {
-        Self::Mappings(error)
-    }
-}
 
 /// Times that pages are moved back before there is no hope: the tables are still
 /// there, so it needs next to nothing.
@@ -63,7 +43,7 @@ impl Anonymous {
 
     /// Moves all that this window has to the same places of `to`, which has nothing
     /// yet, and no fewer pages. The caller has write-locked every VMA of both.
-    pub(crate) fn move_to(&self, to: &Self) -> Result<(), MoveError> {
+    pub(crate) fn move_to(&self, to: &Self) -> Result<(), NotShown> {
         let node = &self.node;
         assert!(Arc::ptr_eq(node, &to.node), "pages of another node");
         assert!(self.pages.count() <= to.pages.count(), "a shorter window");
@@ -77,7 +57,7 @@ impl Anonymous {
             };
             drop(stopped);
             if !node.make_room(Need::Pages(pages)) {
-                return Err(MoveError::Budget);
+                return Err(NotShown::Budget);
             }
         };
         self.for_used(self.addresses(), |page| {
@@ -92,7 +72,7 @@ impl Anonymous {
                 self.pages.unlock(page, self.pages.state(page));
             });
             self.count_out_of(to, self.addresses().end);
-            return Err(MoveError::Mmu(error));
+            return Err(NotShown::Mmu(error));
         }
         self.hand_over(to);
         Ok(())

@@ -7,22 +7,10 @@
 
 use super::{Anonymous, PageState};
 use crate::PAGE_SIZE;
-use crate::mmu::TABLE_SPAN;
+use crate::mmu::gather::{Gathered, MmuGather, Out};
+use crate::mmu::{Mmu, TABLE_SPAN};
 use core::ops::Range;
 use sync::Arc;
-
-/// Pieces a batch.
-const PIECES: usize = 32;
-
-/// What was counted out of a window.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Out {
-    /// What to zap. A page table's whole range is in it if and only if the
-    /// range was not empty and is now.
-    pub(super) zap: Range<usize>,
-    /// Pages that were charged.
-    pages: u64,
-}
 
 impl Anonymous {
     /// Counts the residents of `range`, in the window, out, and gives up all slots of
@@ -83,70 +71,32 @@ impl Anonymous {
         let table = self.window.leave(span.start, residents);
         Some((table.unwrap_or(span), charged))
     }
+}
+
+impl Anonymous {
+    /// Takes `bytes` of memory out, from page `pgoff` on. No VMA shows it, and none is going
+    /// to until `gather` is dropped.
+    pub(crate) fn remove(self: &Arc<Self>, pgoff: u64, bytes: usize, gather: &mut MmuGather) {
+        let start = self.window.address(pgoff, 0);
+        if let Some(out) = self.count_out(start..start + bytes) {
+            gather.add(self.clone(), out);
+        }
+    }
+}
+
+impl Gathered for Anonymous {
+    fn mmu(&self) -> &Arc<dyn Mmu> {
+        &self.node.mmu
+    }
 
     /// What was counted out has been zapped: pays it back.
-    pub(super) fn zapped(&self, out: &Out) {
+    fn zapped(&self, out: &Out) {
         let budget = &self.node.budget;
         for span in self.window.spans(out.zap.clone()) {
             self.window.zapped_if_out(&span, budget);
         }
         self.node.anonymous_out.add(out.pages);
         budget.uncharge(out.pages);
-    }
-}
-
-/// Pieces of anonymous memory that are on their way out.
-pub struct Removal {
-    pieces: [Option<(Arc<Anonymous>, Out)>; PIECES],
-    count: usize,
-}
-
-impl Removal {
-    pub(crate) fn new() -> Self {
-        Self {
-            pieces: [const { None }; PIECES],
-            count: 0,
-        }
-    }
-
-    /// Takes `bytes` of memory out, from page `pgoff` on. No VMA shows it, and none is going
-    /// to until this is dropped.
-    pub(crate) fn add(&mut self, anon: &Arc<Anonymous>, pgoff: u64, bytes: usize) {
-        let start = anon.window.address(pgoff, 0);
-        let Some(out) = anon.count_out(start..start + bytes) else {
-            return;
-        };
-        // One batch is of one page tables.
-        let other = self.pieces[..self.count].first().and_then(Option::as_ref);
-        if other.is_some_and(|(other, _)| !Arc::ptr_eq(&other.node.mmu, &anon.node.mmu)) {
-            self.flush();
-        }
-        self.pieces[self.count] = Some((anon.clone(), out));
-        self.count += 1;
-        if self.count == PIECES {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        let pieces = &mut self.pieces[..self.count];
-        let mut ranges = [const { 0..0 }; PIECES];
-        for (range, piece) in ranges.iter_mut().zip(pieces.iter().flatten()) {
-            *range = piece.1.zap.clone();
-        }
-        if let Some((anon, _)) = pieces.first().and_then(Option::as_ref) {
-            anon.node.mmu.zap(&ranges[..pieces.len()]);
-        }
-        for (anon, out) in pieces.iter_mut().filter_map(Option::take) {
-            anon.zapped(&out);
-        }
-        self.count = 0;
-    }
-}
-
-impl Drop for Removal {
-    fn drop(&mut self) {
-        self.flush();
     }
 }
 

@@ -1,8 +1,8 @@
 //! `mprotect(2)` for the processor's own accesses; what faults may do, VMAs say.
 
 use super::Anonymous;
-use crate::mm::Protection;
 use crate::mmu::MmuError;
+use crate::page::Protection;
 
 impl Anonymous {
     /// Lets the whole window be used for this. It stays readable: its pages are

@@ -31,8 +31,8 @@ use super::window::{Spans, Window};
 use super::{MapError, Node};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
-use crate::mm::Protection;
 use crate::mmu::{MmuError, Reservation, TABLE_SPAN};
+use crate::page::Protection;
 use std::collections::{BTreeMap, BTreeSet};
 use sync::Arc;
 

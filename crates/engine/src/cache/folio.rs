@@ -21,7 +21,7 @@
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
-use crate::fault::FaultError;
+use crate::page::FaultError;
 use crate::slab::TypeStable;
 use core::ops::Range;
 use sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};

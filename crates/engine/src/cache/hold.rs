@@ -1,8 +1,7 @@
 //! What is held as long as a map is: paid for when it is made, or there is no map.
 
 use super::{MapError, Node};
-use crate::budget::FLOOR;
-use crate::reclaim::Need;
+use crate::budget::{FLOOR, Need};
 use crate::reclaim::patience::Patience;
 
 /// Why a budget cannot hold a map. All are pages.

@@ -24,17 +24,18 @@
 //! | **truncate** | | | | the caller |
 
 use crate::PAGE_SIZE;
+use crate::anon::View;
 use crate::lock::Mutex;
 use crate::mmu::MmuError;
 use crate::readahead::{MmapMiss, ReadAhead};
 use crate::store::Store;
-use crate::swap::{Swap, View};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use sync::stat::Counter;
 
 pub(crate) mod arena;
+pub(crate) mod believed;
+mod contents;
 pub mod folio;
 pub mod folio_ref;
 pub mod frames;
@@ -42,11 +43,12 @@ mod hold;
 pub mod index;
 pub mod node;
 mod pins;
+pub mod reads;
 pub mod residency;
 pub mod truncate;
-pub mod vm_ops;
 pub mod window;
 
+use contents::Contents;
 use folio::Folio;
 pub use folio_ref::FolioRef;
 pub use frames::FrameMemory;
@@ -88,9 +90,8 @@ pub struct PageCache {
     pub(crate) store: Arc<dyn Store>,
     /// Immutable; its words are atomics.
     pub(crate) window: Arc<Window>,
-    /// What the store is, of private memory: pages of it are mapped as the memory's
-    /// own and not as folios. Immutable.
-    private: Option<Arc<View>>,
+    /// Whose pages they are. Immutable.
+    contents: Contents,
     /// Bytes of the backing that may be shown. Changed by `truncate`, and by
     /// a read that finds the backing shorter.
     pub(crate) end: AtomicU64,
@@ -137,7 +138,7 @@ impl PageCache {
         let bytes = window.reservation().bytes as u64;
         let store = view.clone();
         let mut cache = Self::over(node, store, window, bytes, on_truncate);
-        cache.private = Some(view);
+        cache.contents = Contents::Private(view);
         Arc::new(cache)
     }
 
@@ -151,7 +152,7 @@ impl PageCache {
         Self {
             store,
             window,
-            private: None,
+            contents: Contents::File,
             end: AtomicU64::new(bytes),
             on_truncate,
             pinned: AtomicU64::new(0),
@@ -159,40 +160,6 @@ impl PageCache {
             mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
             node,
-        }
-    }
-
-    /// Where the pages are, if they are those of private memory.
-    pub(crate) fn private(&self) -> Option<&View> {
-        self.private.as_deref()
-    }
-
-    /// Counts faults that gave their lock up to wait for I/O.
-    pub(crate) fn retry_mmap_drop(&self) -> &Counter {
-        match self.swap() {
-            Some(swap) => &swap.stats.retry_mmap_drop,
-            None => &self.node.stats.retry_mmap_drop,
-        }
-    }
-
-    /// Counts retries that found their folio gone.
-    pub(crate) fn retry_io_miss(&self) -> &Counter {
-        match self.swap() {
-            Some(swap) => &swap.stats.retry_io_miss,
-            None => &self.node.stats.retry_io_miss,
-        }
-    }
-
-    /// The swap that pages are read from.
-    fn swap(&self) -> Option<&Swap> {
-        self.private()?.swap.as_deref()
-    }
-
-    /// True if `addr`'s page is in the window.
-    pub(crate) fn is_mapped(&self, addr: usize) -> bool {
-        match self.private() {
-            Some(view) => view.pages.state(self.page(addr) as usize).is_resident(),
-            None => (self.find(addr)).is_some_and(|folio| folio.is(folio::flag::MAPPED)),
         }
     }
 
@@ -306,9 +273,9 @@ impl Drop for PageCache {
     fn drop(&mut self) {
         self.forget_pins();
         self.evict_all();
-        if self.private.is_some() {
-            return; // The window is the memory's.
+        // That of private memory is the memory's.
+        if self.private().is_none() {
+            self.node.give_window(&self.window);
         }
-        self.node.give_window(&self.window);
     }
 }

@@ -2,18 +2,19 @@
 //! `pglist_data` is the memory that one allocator and one reclaim serve.
 
 use super::arena::Arenas;
+use super::believed::Believed;
 use super::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
 use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use crate::PAGE_SIZE;
+use crate::budget::Need;
 use crate::budget::{Budget, FLOOR};
-use crate::fault::Believed;
 use crate::lock::Mutex;
 use crate::policy::Policies;
 use crate::reclaim::anonymous::{AnonymousBatches, Balance};
 use crate::reclaim::patience::Patience;
 use crate::reclaim::windows::Windows;
-use crate::reclaim::{Batches, Ghosts, Lists, Need};
+use crate::reclaim::{Batches, Ghosts, Lists};
 use crate::slab::Slab;
 use crate::stats::{NodeStats, PerCpuCounter};
 use crate::swap::Swap;

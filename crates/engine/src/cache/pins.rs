@@ -3,8 +3,9 @@
 use super::PageCache;
 use super::folio::{BLOCK_PAGES, flag};
 use crate::PAGE_SIZE;
-use crate::fault::{NeverInterrupted, unlocked};
+use crate::cache::reads::unlocked;
 use crate::mmu::TABLE_SPAN;
+use crate::page::NeverInterrupted;
 use core::ops::Range;
 use sync::atomic::Ordering;
 

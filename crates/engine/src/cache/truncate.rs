@@ -5,7 +5,8 @@
 use super::folio::{BLOCK_BYTES, flag};
 use super::{FolioRef, PageCache};
 use crate::PAGE_SIZE;
-use crate::fault::{NeverInterrupted, unlocked};
+use crate::cache::reads::unlocked;
+use crate::page::NeverInterrupted;
 use crate::reclaim::Sweep;
 use core::ops::Range;
 use sync::atomic::Ordering;

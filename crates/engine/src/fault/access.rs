@@ -14,13 +14,14 @@
 //! from is the core's own buffer: the caller's memory may be missing, and is
 //! touched with nothing in hand.
 
-use super::{Fault, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
+use super::{Fault, FaultAddress, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
 use crate::PAGE_SIZE;
 use crate::mm::backing::SoftPage;
-use crate::mm::{AddressSpace, Attributes, Protection, VmaRead};
+use crate::mm::{AddressSpace, Attributes, VmaRead};
 use crate::mmu::Core;
 use crate::mmu::soft::Way;
 use crate::mmu::soft::tlb::Place;
+use crate::page::Protection;
 
 /// An access that did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +146,7 @@ fn miss(
     };
     let mut done = false;
     while !done {
-        let addr = access.place.addr;
+        let addr = FaultAddress::new(access.place.addr);
         let outcome = serve(space, addr, flags, interrupt, |vma, flags| {
             attempt(core, vma, access, flags, &mut done)
         });
@@ -191,7 +192,7 @@ fn attempt(
     if !is_missing && walk() {
         return Fault::Mapped;
     }
-    let fault = once(vma, addr, flags);
+    let fault = once(vma, FaultAddress::new(addr), flags);
     if matches!(fault, Fault::Mapped) {
         walk();
     }

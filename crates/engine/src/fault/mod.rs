@@ -23,87 +23,22 @@
 //! drop instead is in `retry`.
 
 use crate::mm::backing::VmFault;
-use crate::mm::{AddressSpace, Protection, VmaRead};
-use crate::store::StoreError;
+use crate::mm::{AddressSpace, VmaRead};
+use crate::mmu::MmuError;
 use retry::Retry;
 
 mod access;
-mod ahead;
-pub(crate) mod anon;
-mod around;
-pub(crate) mod file;
-mod filemap;
-mod hole;
-mod map;
-mod miss;
-mod pin;
+mod anon;
+mod file;
 mod populate;
-mod prefetch;
-mod private;
-mod read;
-mod read_around;
 mod retry;
-mod vanished;
-mod wait;
 
+pub use crate::cache::reads::{Completion, prefetch};
+pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInterrupted};
+pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
-pub use pin::{Pin, pin, unpin};
+pub use file::{Pin, pin, unpin};
 pub use populate::{Populated, lock, populate, unlock};
-pub use prefetch::prefetch;
-pub use read::Completion;
-pub(crate) use vanished::Believed;
-pub(crate) use wait::unlocked;
-pub use wait::{Interrupt, NeverInterrupted, Wait, Waited};
-
-/// How a fault came about, and how far it got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FaultFlags {
-    /// The touch was a write.
-    pub write: bool,
-    /// The fault has waited for I/O: what it finds now is its own work, no hit.
-    pub tried: bool,
-    /// The last wait was for a read, which did its work: the folio should be
-    /// there.
-    pub read: bool,
-}
-
-/// Where a fault stands.
-pub enum Fault {
-    /// The page is there: touch it again.
-    Mapped,
-    /// What the attempt saw has changed under its hands: make another.
-    Again,
-    /// Wait for this, then come back.
-    Retry(Wait),
-    /// The touch cannot be served.
-    Error(FaultError),
-}
-
-/// Why a touch cannot be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultError {
-    /// No mapping of ours at the address.
-    NotMapped,
-    /// The mapping does not allow this kind of access.
-    Protection,
-    /// Past the end of the file.
-    BeyondEnd,
-    /// The read failed: the store's errno.
-    Io(i32),
-    /// The read brought fewer bytes than were written there.
-    Short,
-    /// The budget or the machine cannot hold the page.
-    NoMemory,
-}
-
-impl From<StoreError> for FaultError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Io(errno) => Self::Io(errno),
-            StoreError::Short => Self::Short,
-        }
-    }
-}
 
 /// How a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +58,7 @@ pub fn handle(
     flags: FaultFlags,
     interrupt: &dyn Interrupt,
 ) -> Outcome {
+    let addr = FaultAddress::new(addr);
     serve(space, addr, flags, interrupt, |vma, flags| {
         once(vma, addr, flags)
     })
@@ -132,7 +68,7 @@ pub fn handle(
 /// last; waits in between for what they ask, with no lock.
 pub(crate) fn serve(
     space: &AddressSpace,
-    addr: usize,
+    addr: FaultAddress,
     mut flags: FaultFlags,
     interrupt: &dyn Interrupt,
     mut attempt: impl FnMut(&VmaRead<'_>, FaultFlags) -> Fault,
@@ -167,13 +103,9 @@ pub(crate) fn serve(
 }
 
 /// One attempt, under the VMA lock.
-fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
+fn once(vma: &VmaRead<'_>, addr: FaultAddress, flags: FaultFlags) -> Fault {
     vma.with(|attributes| {
-        let allowed = match attributes.protection {
-            Protection::None => false,
-            Protection::Read => !flags.write,
-            Protection::ReadWrite => true,
-        };
+        let allowed = attributes.protection.allows(flags.write);
         match attributes.backing.ops() {
             None => Fault::Error(FaultError::NotMapped),
             Some(ops) if !allowed || flags.write && !ops.is_writable() => {
@@ -187,4 +119,13 @@ fn once(vma: &VmaRead<'_>, addr: usize, flags: FaultFlags) -> Fault {
             }),
         }
     })
+}
+
+/// What a touch is told when the page tables refuse.
+pub(super) fn mmu_error(error: MmuError) -> FaultError {
+    match error {
+        MmuError::NoMemory => FaultError::NoMemory,
+        MmuError::Gone => FaultError::NotMapped,
+        MmuError::Closed(errno) | MmuError::System(errno) => FaultError::Io(errno),
+    }
 }

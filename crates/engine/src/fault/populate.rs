@@ -1,8 +1,7 @@
 //! Bringing pages in because the caller says so, with errors as values: `madvise`'s
 //! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
 
-use super::map::mmu_error;
-use super::{FaultError, FaultFlags, Interrupt, Outcome, handle};
+use super::{FaultError, FaultFlags, Interrupt, Outcome, handle, mmu_error};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::mm::AddressSpace;
@@ -119,10 +118,7 @@ fn is_in(space: &AddressSpace, addr: usize, write: bool) -> bool {
     };
     let distance = addr - vma.vma().start();
     vma.with(|attributes| {
-        let allowed = match write {
-            true => attributes.protection == crate::mm::Protection::ReadWrite,
-            false => attributes.protection != crate::mm::Protection::None,
-        };
+        let allowed = attributes.protection.allows(write);
         let is_present = |ops: &dyn VmOps| ops.is_present(attributes.pgoff, distance, write);
         allowed && attributes.backing.ops().is_some_and(is_present)
     })

@@ -33,8 +33,7 @@
 //! lock for writing. One case is the caller's: a thread that unmaps before it
 //! unpins, where pins hold all memory, waits for a fault that waits for it.
 
-use super::Interrupt;
-use super::wait::{Wait, Waited};
+use super::{FaultAddress, Interrupt, Wait, Waited};
 use crate::mm::{AddressSpace, MmapReadGuard, NotMapped, VmaRead};
 use crate::policy::{RetryLock, RetryPin};
 
@@ -68,15 +67,15 @@ impl<'a> Retry<'a> {
     pub(super) fn lock(
         &mut self,
         space: &'a AddressSpace,
-        addr: usize,
+        addr: FaultAddress,
     ) -> Result<VmaRead<'a>, NotMapped> {
         if let Some(vma) = self.vma.take() {
             return Ok(vma);
         }
         if !self.under_mmap_lock {
-            return space.lock_vma_or_mmap_lock(addr);
+            return space.lock_vma_or_mmap_lock(addr.in_space());
         }
-        let (vma, mmap) = space.lock_vma_and_mmap_lock(addr)?;
+        let (vma, mmap) = space.lock_vma_and_mmap_lock(addr.in_space())?;
         self.mmap = Some(mmap);
         Ok(vma)
     }

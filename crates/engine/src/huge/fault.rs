@@ -16,10 +16,11 @@ use super::mapping::HugeMapping;
 use super::share::Class;
 use super::stats::Waits;
 use super::tables::{Leaf, Tables};
-use crate::fault::{Fault, FaultError};
 use crate::mm::Attributes;
 use crate::mm::backing::VmFault;
+use crate::page::FaultError;
 use crate::policy::ShareSync;
+use crate::wait::Fault;
 use core::ops::Range;
 use sync::Arc;
 

@@ -4,7 +4,7 @@ use super::file::HugeFile;
 use super::stats::Waits;
 use super::tables::{Leaf, Slot, Tables};
 use crate::lock::Mutex;
-use crate::mm::Protection;
+use crate::page::Protection;
 use sync::Arc;
 
 /// Mappings of one class share: they may do the same.

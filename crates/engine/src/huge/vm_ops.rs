@@ -3,11 +3,11 @@
 use super::HugeMapping;
 use super::fault;
 use crate::PAGE_SIZE;
-use crate::anon::{ForkError, Removal};
-use crate::fault::Fault;
-use crate::mm::Backing;
 use crate::mm::backing::{SoftPage, VmFault, VmOps};
+use crate::mm::{Backing, ForkError};
 use crate::mmu::Mmu;
+use crate::mmu::gather::MmuGather;
+use crate::wait::Fault;
 use core::fmt;
 use core::ops::Range;
 use sync::Arc;
@@ -62,7 +62,7 @@ impl VmOps for HugeVmOps {
         Ok(Some(copy.into()))
     }
 
-    fn removed(&self, pgoff: u64, bytes: usize, _removal: &mut Removal) -> bool {
+    fn removed(&self, pgoff: u64, bytes: usize, _gather: &mut MmuGather) -> bool {
         self.0.unmap(pgoff, bytes);
         false
     }

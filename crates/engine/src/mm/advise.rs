@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::space::{AddressSpace, MmError};
-use super::vma::Advice;
+use crate::page::Advice;
 
 impl AddressSpace {
     /// Gives `range` this advice, which faults obey from now on.

@@ -1,15 +1,19 @@
 //! What a mapping shows: Linux's `vm_ops`.
 //!
 //! `mm` knows the trait only. Whoever has pages to show implements it in a file of its own:
-//! [`cache`](crate::cache) for files, [`anon`](crate::anon) for private memory,
-//! [`huge`](crate::huge) for huge pages.
+//! [`fault`](crate::fault) for files and for private memory, [`huge`](crate::huge) for huge
+//! pages.
 
+use super::fork::ForkError;
+use super::move_to::MoveError;
+use super::space::MmError;
 use super::vma::Attributes;
 use super::vma_lock::VmaRead;
 use crate::PAGE_SIZE;
-use crate::anon::{ForkError, Removal};
-use crate::fault::{Fault, FaultError, FaultFlags};
 use crate::mmu::Mmu;
+use crate::mmu::gather::MmuGather;
+use crate::page::{FaultAddress, FaultError, FaultFlags};
+use crate::wait::Fault;
 use core::any::Any;
 use core::fmt;
 use core::ops::Range;
@@ -22,8 +26,8 @@ pub struct VmFault<'a, 'b> {
     pub vma: &'a VmaRead<'b>,
     /// What it is.
     pub attributes: &'a Attributes,
-    /// The byte that was touched, as the program has it.
-    pub addr: usize,
+    /// The byte that was touched.
+    pub addr: FaultAddress,
     /// How the fault came about.
     pub flags: FaultFlags,
 }
@@ -31,7 +35,7 @@ pub struct VmFault<'a, 'b> {
 impl VmFault<'_, '_> {
     /// Bytes from the VMA's start.
     pub fn distance(&self) -> usize {
-        self.addr - self.vma.vma().start()
+        self.addr.in_space() - self.vma.vma().start()
     }
 }
 
@@ -113,14 +117,20 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Moves all of its pages to the same places of `to`, which has nothing yet. No fault is
+    /// in progress on either.
+    fn move_to(&self, _to: &Backing) -> Result<(), MoveError> {
+        Err(MmError::NotAnonymous.into())
+    }
+
     /// True if nobody may change it while the process forks.
     fn is_frozen_by_fork(&self) -> bool {
         false
     }
 
     /// `bytes` from a `pgoff` on are shown no more, and no fault is under way. True if
-    /// `removal` will flush what translation buffers know of them.
-    fn removed(&self, _pgoff: u64, _bytes: usize, _removal: &mut Removal) -> bool {
+    /// `gather` will flush what translation buffers know of them.
+    fn removed(&self, _pgoff: u64, _bytes: usize, _gather: &mut MmuGather) -> bool {
         false
     }
 }

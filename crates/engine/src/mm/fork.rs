@@ -2,8 +2,28 @@
 
 use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
-use super::space::AddressSpace;
-use crate::anon::ForkError;
+use super::space::{AddressSpace, MmError};
+use crate::mmu::MmuError;
+
+/// Why a space was not forked. Nothing is left of the attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkError {
+    /// The budget has no room for the copy of a resident page, or for a table
+    /// of it, and nothing can be evicted. Copies are paid for at the
+    /// fork (see [`anon`](crate::anon)).
+    Budget,
+    /// The page tables cannot show the copy.
+    Mmu(MmuError),
+    /// The machine has no VMA or tree node left.
+    Mappings,
+}
+
+impl From<MmError> for ForkError {
+    fn from(error: MmError) -> Self {
+        assert!(error == MmError::NoMemory, "a copy of a mapping: {error:?}");
+        Self::Mappings
+    }
+}
 
 impl AddressSpace {
     /// Maps in `child`, which is empty, what is mapped here, at the same

@@ -33,11 +33,14 @@ mod unmap;
 pub mod vma;
 pub mod vma_lock;
 
+pub use crate::page::{Advice, Protection};
 pub use backing::Backing;
 pub use find::NotMapped;
+pub use fork::ForkError;
 pub use freeze::Frozen;
 pub use machine::Machine;
 pub use mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
+pub use move_to::MoveError;
 pub use space::{AddressSpace, LockStats, LookupSnapshot, MmError};
-pub use vma::{AddressRange, Advice, Attributes, Protection, Vma};
+pub use vma::{AddressRange, Attributes, Vma};
 pub use vma_lock::{ReadError, VisibleReaders, VmaLock, VmaRead};

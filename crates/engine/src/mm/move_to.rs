@@ -8,40 +8,58 @@ use super::space::{AddressSpace, MmError, check_range};
 use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SHIFT;
-use crate::anon::{Anonymous, MoveError};
-use sync::Arc;
+use crate::mmu::MmuError;
+
+/// Why memory was not moved. It is where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveError {
+    /// The budget has no room for page tables and words of the new window, and
+    /// nothing can be evicted.
+    Budget,
+    /// The page tables cannot be changed.
+    Mmu(MmuError),
+    /// The range is not mapped as asked, or no VMA is left.
+    Mappings(MmError),
+}
+
+impl From<MmError> for MoveError {
+    fn from(error: MmError) -> Self {
+        Self::Mappings(error)
+    }
+}
 
 impl AddressSpace {
-    /// Moves all that `from` is mapped as, from its window's first address to `end`, to
-    /// the window of `to`, pages, slots and attributes, and maps `bytes` there: the last
-    /// VMA is as much longer. `to` has been mapped nowhere. After an error all is as it
-    /// was.
+    /// Moves all that is mapped in `old`, which begins with the first page that `from` has,
+    /// to where `to` shows its first page: pages, slots and attributes. Maps `new` there,
+    /// which may be longer: the last VMA is as much longer. `to` has been mapped nowhere.
+    /// After an error all is as it was.
     ///
     /// Unlike [`mremap`](Self::mremap) it copies page tables, and so it is for all of
     /// them.
     pub fn move_to(
         &self,
-        from: &Arc<Anonymous>,
-        end: usize,
-        to: &Arc<Anonymous>,
-        bytes: usize,
+        (from, old): (&Backing, Range<usize>),
+        (to, new): (&Backing, Range<usize>),
     ) -> Result<(), MoveError> {
-        let old = from.addresses().start..end;
-        let new = to.addresses().start..to.addresses().start + bytes;
         check_range(&old)?;
         check_range(&new)?;
-        if new.end > to.addresses().end || new.len() < old.len() {
+        let (Some(source), Some(target)) = (from.ops(), to.ops()) else {
+            return Err(MmError::Unmapped.into());
+        };
+        let pages = (new.len() >> PAGE_SHIFT) as u64;
+        let has_room = target.pages().is_none_or(|has| pages <= has.end);
+        if !has_room || new.len() < old.len() {
             return Err(MmError::Overflow.into());
         }
         let mmap = self.write_lock(&old);
         self.check_mapped(&mmap, &old, from)?;
-        assert!(to.claim(self.id()), "memory that was mapped before");
+        assert!(target.claim(self.id()), "memory that was mapped before");
         let mut stale = Stale::default();
         let moved = self.map_moved(&mmap, &old, to, &new).and_then(|()| {
             // Faults in progress are over, and no other begins. The new VMAs were
             // write-locked from birth.
             self.for_each_vma(&mmap, old.clone(), |vma| vma.start_write(&mmap));
-            from.move_to(to)
+            source.move_to(to)
         });
         let goes = match moved {
             Ok(()) => old,
@@ -58,11 +76,10 @@ impl AddressSpace {
         &self,
         mmap: &MmapWriteGuard<'_>,
         range: &Range<usize>,
-        anon: &Arc<Anonymous>,
+        backing: &Backing,
     ) -> Result<(), MmError> {
-        let backing = Backing::from(anon.clone());
         let is_it = |attributes: &Attributes, start: usize| {
-            attributes.backing == backing
+            attributes.backing == *backing
                 && attributes.pgoff == ((start - range.start) >> PAGE_SHIFT) as u64
         };
         let mut at = range.start;
@@ -83,14 +100,14 @@ impl AddressSpace {
         &self,
         mmap: &MmapWriteGuard<'_>,
         old: &Range<usize>,
-        to: &Arc<Anonymous>,
+        to: &Backing,
         new: &Range<usize>,
     ) -> Result<(), MoveError> {
         let mut at = old.start;
         while at < old.end {
             let vma = self.find(mmap, at).ok_or(MmError::Unmapped)?;
             let mut attributes = vma.attributes(mmap);
-            attributes.backing = to.clone().into();
+            attributes.backing = to.clone();
             let start = new.start + (at - old.start);
             at = vma.end();
             let end = match at == old.end {

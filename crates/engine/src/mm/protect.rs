@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::space::{AddressSpace, MmError};
-use super::vma::Protection;
+use crate::page::Protection;
 
 impl AddressSpace {
     /// Gives `range` this protection. When it returns, no fault is in progress

@@ -50,7 +50,8 @@ pub enum MmError {
     Unmapped,
     /// `dont_need`: a page is locked in memory. That VMA's part was left as it was.
     Locked,
-    /// `free`: a part is a private mapping of a file. It was left as it was.
+    /// `free`: a part is a private mapping of a file. It was left as it was. `move_to`: it
+    /// is for private memory alone.
     NotAnonymous,
     /// No VMA or no tree node is left. `mmap`, `munmap` and `mremap` have done
     /// nothing; `mprotect` and `madvise` have changed the range up to some VMA.

@@ -8,7 +8,7 @@ use super::split::attributes_of_part;
 use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SIZE;
-use crate::anon::Removal;
+use crate::mmu::gather::MmuGather;
 
 impl AddressSpace {
     /// Unmaps `range`; holes in it are no error.
@@ -59,11 +59,11 @@ impl AddressSpace {
         mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
         self.check_cuts(mmap, &range)?;
-        let mut removal = Removal::new();
+        let mut gather = MmuGather::new();
         let mut stale = Stale::default();
         self.take_out_range(mmap, range, |piece, attributes| {
             if let Some(ops) = attributes.backing.ops()
-                && !ops.removed(attributes.pgoff, piece.len(), &mut removal)
+                && !ops.removed(attributes.pgoff, piece.len(), &mut gather)
             {
                 stale.add(&attributes.backing);
             }

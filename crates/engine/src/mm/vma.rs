@@ -28,32 +28,8 @@ use sync::wait::WaitWord;
 use super::backing::Backing;
 use super::mmap_lock::{MmapHeld, MmapWriteGuard};
 use super::vma_lock::{NoVmaLock, VmaLock};
+use crate::page::{Advice, Protection};
 use crate::slab::TypeStable;
-
-/// What a caller of `advise` expects of its accesses. The names are those of
-/// `madvise(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Advice {
-    /// No particular pattern: the engine finds it out.
-    #[default]
-    Normal,
-    /// Random: no read-ahead.
-    Random,
-    /// Sequential: read far ahead.
-    Sequential,
-}
-
-/// What a mapping may be used for. What is greater allows more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub enum Protection {
-    /// Nothing.
-    #[default]
-    None,
-    /// Reading.
-    Read,
-    /// Reading and writing.
-    ReadWrite,
-}
 
 /// Everything of a VMA except its range: two neighbours merge if these agree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

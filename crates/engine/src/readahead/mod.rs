@@ -33,25 +33,25 @@
 //!
 //! Source of the problem, and of the rule that only a touch of the page itself
 //! counts as a hit: the mmap_miss series (document 003). The accounting of
-//! that series, as policies to compare with, is in `mmap_miss.rs`.
+//! that series, as policies to compare with, is in `readahead/baseline.rs`.
 //!
 //! Locks: none here. `ReadAhead` is protected by the lock of the page cache
 //! that owns it. No heap, no I/O, fixed size: it runs in the fault handler.
 
 mod accuracy;
+mod baseline;
 mod fit;
 mod history;
-mod mmap_miss;
 mod stream;
 mod window;
 
 use core::ops::Range;
 
-use crate::mm::vma::Advice;
+use crate::page::Advice;
 use accuracy::Accuracy;
+pub use baseline::{Found, LOTS, MOST, MmapMiss, Window};
 use fit::Fit;
 use history::{History, Proof};
-pub use mmap_miss::{Found, LOTS, MOST, MmapMiss, Window};
 use stream::Stream;
 
 /// Pages of the largest folio, and its alignment. A folio never crosses a

@@ -14,6 +14,7 @@
 
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::lock::Mutex;
+use crate::page::Order;
 use crate::slab::Slab;
 use sync::atomic::Ordering;
 
@@ -72,17 +73,6 @@ pub struct ListPages {
     pub inactive: usize,
     /// Mapped and refaulted.
     pub active: usize,
-}
-
-/// In which order folios go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// What is read ahead goes first once it is stale, and last before.
-    StaleFirst,
-    /// Whatever came first goes first, mapped or not, as on Linux's one list
-    /// of inactive pages. For the baselines of read-ahead, whose hits depend
-    /// on what is left of older windows.
-    Arrival,
 }
 
 /// What reclaim is after.

@@ -26,21 +26,11 @@ pub use anonymous::Stopped;
 pub use evict::Batches;
 pub(crate) use evict::Sweep;
 pub use ghost::Ghosts;
-pub use lists::{ListPages, Lists, Order, Want};
+pub use lists::{ListPages, Lists, Want};
 
+use crate::budget::Need;
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
-
-/// What there is not enough of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// This many pages of the budget.
-    Pages(usize),
-    /// A frame of the pool.
-    Frame,
-    /// A folio.
-    Folio,
-}
 
 impl Node {
     /// Makes the budget at least `pages` pages freer if that is possible;

@@ -3,11 +3,9 @@
 //! Sleeps are counted, not time alone: on a busy machine a thread that waits may run once
 //! in seconds, and so may those that are about to give the memory back.
 
-use crate::budget::Subscription;
+use crate::budget::{SLICE_NS, Subscription};
 use crate::clock::Clock;
 
-/// How long a thread sleeps before it looks again.
-pub(crate) const SLICE_NS: u64 = 10_000_000;
 /// Slices in a row in which no memory came back to anybody, after which it is
 /// not to be had: a second.
 pub(crate) const STANDSTILL: u32 = 100;

@@ -8,7 +8,7 @@
 //! A [`SwapDevice`] is a store of slots, each a page long, that can be written.
 //! Which slots are in use, and how often, [`Slots`] knows. What is being read back,
 //! or was read ahead, is a folio of the anonymous memory's own page cache, whose
-//! store is a `View`: it says where each page is. So a swap-in waits, retries and
+//! store is a [`View`](crate::anon): it says where each page is. So a swap-in waits, retries and
 //! reads ahead as a fault on a file does.
 
 use crate::budget::Budget;
@@ -19,12 +19,9 @@ use sync::Arc;
 
 mod slots;
 mod stats;
-mod view;
 
 pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
-pub use view::Origin;
-pub(crate) use view::{NotRead, View};
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
 /// not written has no bytes that anybody asks for. As for all of [`Store`],

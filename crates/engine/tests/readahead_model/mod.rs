@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use softfault_engine::mm::vma::Advice;
+use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Ahead, FOLIO, Limits, Plan, ReadAhead, Touch};
 
 /// What the reader of a page met.

@@ -73,12 +73,12 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mm/vma.rs",
     "crates/engine/src/mm/vma_lock/mod.rs",
     // A VMA's lock where it is apart: a slot that outlives the VMA.
-    "crates/engine/src/mm/vma_lock/rwsem.rs",
+    "crates/engine/src/mm/vma_lock/baseline.rs",
     // Visible readers: a table that outlives the VMA.
     "crates/engine/src/mm/vma_lock/biased.rs",
     "crates/engine/src/mm/mmap_lock.rs",
     // Frames that a page is read into again.
-    "crates/engine/src/fault/vanished.rs",
+    "crates/engine/src/fault/file/vanished.rs",
     "crates/engine/src/mm/machine.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",
@@ -98,12 +98,13 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mmu/soft/mod.rs",
     "crates/engine/src/mmu/soft/map.rs",
     "crates/engine/src/store.rs",
-    "crates/engine/src/fault/ahead.rs",
-    "crates/engine/src/fault/map.rs",
-    "crates/engine/src/fault/read.rs",
-    "crates/engine/src/fault/private.rs",
+    "crates/engine/src/cache/reads/batch.rs",
+    "crates/engine/src/fault/file/map.rs",
+    "crates/engine/src/cache/reads/read.rs",
+    "crates/engine/src/cache/contents.rs",
+    "crates/engine/src/fault/anon/install.rs",
     "crates/engine/src/swap/mod.rs",
-    "crates/engine/src/swap/view.rs",
+    "crates/engine/src/anon/view.rs",
     "crates/engine/src/reclaim/anonymous/write.rs",
     // The private memory that reclaim goes over, which its owners take out first.
     "crates/engine/src/reclaim/windows.rs",

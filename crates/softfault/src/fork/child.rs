@@ -6,9 +6,9 @@ use crate::engine::Inner;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::anon::Origin;
 use softfault_engine::budget::FLOOR;
 use softfault_engine::mm::Backing;
-use softfault_engine::swap::Origin;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::{Private, give_up, pages_for, too_large};
 use crate::engine::Managed;
 use crate::fork::Memory;
 use crate::{UncheckedAdvice, error};
-use softfault_engine::anon::{Anonymous, MoveError};
-use softfault_engine::mm::Protection;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::mm::{MoveError, Protection};
 use softfault_engine::mmu::{MmuError, TABLE_SPAN};
 use std::io;
 use std::sync::Arc;
@@ -63,7 +63,12 @@ impl Private {
             allowed.map_err(error::mmu)?;
         }
         let end = self.window().end;
-        if let Err(error) = managed.space.move_to(&self.anon, end, &longer, bytes) {
+        let (old, new) = (self.window().start, longer.addresses().start);
+        let (from, to) = (Arc::clone(&self.anon).into(), longer.clone().into());
+        let moved = (managed.space).move_to((&from, old..end), (&to, new..new + bytes));
+        // The last references are this map's.
+        drop((from, to));
+        if let Err(error) = moved {
             if read_only {
                 let _ = self.anon.restrict(Protection::Read);
             }

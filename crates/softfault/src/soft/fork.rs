@@ -3,8 +3,8 @@
 use super::{SoftEngine, SoftMap, SoftMapMut, clip};
 use crate::FaultError;
 use core::mem::ManuallyDrop;
-use softfault_engine::anon::ForkError;
 use softfault_engine::mm::AddressSpace;
+use softfault_engine::mm::ForkError;
 use std::io;
 
 /// All maps of an engine as they were at one moment. Anonymous memory is

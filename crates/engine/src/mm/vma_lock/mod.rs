@@ -4,7 +4,7 @@
 //! | file | the lock is |
 //! |---|---|
 //! | [`refcount`] | one count in the VMA (document 004); the default |
-//! | [`rwsem`] | a semaphore in an allocation of its own, and a flag: its baseline |
+//! | [`baseline`] | a semaphore in an allocation of its own, and a flag: its baseline |
 //! | [`biased`] | the count, and for VMAs that many processors read a word of each |
 //!
 //! Lock rules are the same. **Readers** are faults and never wait: for reading a
@@ -13,9 +13,9 @@
 //! `mmap_lock` is let go. Whoever holds a VMA for reading must not wait for
 //! `mmap_lock`.
 
+pub mod baseline;
 pub mod biased;
 pub mod refcount;
-pub mod rwsem;
 pub mod visible;
 
 use sync::atomic::Ordering::Relaxed;
@@ -24,8 +24,8 @@ use sync::atomic::Ordering::Relaxed;
 /// comes to this sequence; see `mm::freeze`.
 pub const FROZEN: u64 = u64::MAX;
 
+pub use self::baseline::{NoVmaLock, VmaLock};
 pub use self::refcount::{MAX_READERS, WRITER};
-pub use self::rwsem::{NoVmaLock, VmaLock};
 use self::visible::Visible;
 pub use self::visible::VisibleReaders;
 use super::mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
@@ -113,7 +113,7 @@ impl Drop for VmaRead<'_> {
 pub fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRead<'a>, ReadError> {
     match mmap_lock.kind() {
         Refcount => refcount::start_read(vma, mmap_lock),
-        Rwsem => rwsem::start_read(vma, mmap_lock),
+        Rwsem => baseline::start_read(vma, mmap_lock),
         Biased => biased::start_read(vma, mmap_lock),
     }
 }
@@ -129,7 +129,7 @@ pub fn start_read_locked<'a>(
     let mmap_lock = mmap.mmap_lock();
     let read = match mmap_lock.kind() {
         Refcount | Biased => refcount::start_read_locked(vma, mmap_lock),
-        Rwsem => rwsem::start_read_locked(vma, mmap_lock),
+        Rwsem => baseline::start_read_locked(vma, mmap_lock),
     };
     if let Err(error) = read {
         let expected = matches!(error, ReadError::Limit | ReadError::Frozen);
@@ -145,7 +145,7 @@ impl Vma {
         self.assert_write_locked(mmap);
         match mmap.mmap_lock().kind() {
             Refcount | Biased => refcount::attach(self),
-            Rwsem => rwsem::attach(self),
+            Rwsem => baseline::attach(self),
         }
     }
 
@@ -155,7 +155,7 @@ impl Vma {
         self.assert_write_locked(mmap);
         match mmap.mmap_lock().kind() {
             Refcount | Biased => refcount::detach(self, mmap.mmap_lock()),
-            Rwsem => rwsem::detach(self, mmap.mmap_lock()),
+            Rwsem => baseline::detach(self, mmap.mmap_lock()),
         }
     }
 
@@ -177,7 +177,7 @@ impl Vma {
     pub(super) fn start_write_as(&self, mmap: &MmapWriteGuard<'_>, seq: u64) {
         match mmap.mmap_lock().kind() {
             Refcount => refcount::start_write(self, mmap, seq),
-            Rwsem => rwsem::start_write(self, mmap, seq),
+            Rwsem => baseline::start_write(self, mmap, seq),
             Biased => biased::start_write(self, mmap, seq),
         }
     }
@@ -186,7 +186,7 @@ impl Vma {
     pub(super) fn init_lock(&self, mmap: &MmapWriteGuard<'_>) -> Result<(), NoVmaLock> {
         match mmap.mmap_lock().kind() {
             Refcount | Biased => Ok(()),
-            Rwsem => rwsem::init(self, mmap.mmap_lock()),
+            Rwsem => baseline::init(self, mmap.mmap_lock()),
         }
     }
 
@@ -194,14 +194,14 @@ impl Vma {
     pub(super) fn clear_lock(&self, mmap: &MmapWriteGuard<'_>) {
         match mmap.mmap_lock().kind() {
             Refcount => {}
-            Rwsem => rwsem::clear(self, mmap.mmap_lock()),
+            Rwsem => baseline::clear(self, mmap.mmap_lock()),
             Biased => biased::clear(self),
         }
     }
 
     /// One of the two says so: the other never attaches the VMA.
     fn is_attached(&self) -> bool {
-        self.refcount() != 0 || rwsem::is_attached(self)
+        self.refcount() != 0 || baseline::is_attached(self)
     }
 
     /// Panics unless the VMA is attached. For a holder of `mmap_lock` or of a
@@ -238,7 +238,7 @@ impl Vma {
     /// [`MmapLock::visible_readers`] has them.
     pub fn readers(&self) -> u32 {
         match self.refcount() & !WRITER {
-            0 => rwsem::readers(self),
+            0 => baseline::readers(self),
             count => count - 1,
         }
     }

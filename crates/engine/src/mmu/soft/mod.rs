@@ -32,7 +32,7 @@
 use super::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
-use crate::mm::Protection;
+use crate::page::Protection;
 use core::ops::Range;
 
 pub mod cores;

@@ -9,25 +9,24 @@
 //!   swapped, or absent and in a file ── file::fault, with a cache of its own
 //! ```
 
-use super::map::mmu_error;
-use super::{Fault, FaultFlags, Wait, file, vanished};
+use super::{Fault, FaultFlags, Wait, file, mmu_error};
 use crate::PAGE_SIZE;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, PageState};
 use crate::budget::FLOOR;
 use crate::cache::window::Enter;
-use crate::mm::Advice;
 use crate::mmu::Zeroed;
+use crate::page::Advice;
 use crate::store::{Extent, Store, StoreError};
 use sync::Arc;
 
+mod advise;
+pub(super) mod install;
+mod vanished;
+mod vm_ops;
+
 /// Serves a fault at `addr` of the window.
-pub(crate) fn fault(
-    anon: &Arc<Anonymous>,
-    addr: usize,
-    advice: Advice,
-    flags: FaultFlags,
-) -> Fault {
+fn fault(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
     let page = anon.page(addr);
     let state = match anon.pages.find(page, &anon.node.budget) {
@@ -36,7 +35,7 @@ pub(crate) fn fault(
         Found::NoMemory => return Fault::Retry(Wait::anonymous_memory(anon)),
     };
     if vanished::is_doubtful(anon, addr, state, flags.write) {
-        return vanished::private(anon, addr, state);
+        return vanished::fault(anon, addr, state);
     }
     if state.is_resident() && !flags.write {
         anon.node.stats.spurious.add(1);

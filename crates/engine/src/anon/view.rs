@@ -8,10 +8,10 @@
 //! the read is over; and where the words have changed before the read began, it ends
 //! as [`NotRead::Changed`] and is forgotten.
 
-use super::{Swap, SwapDevice};
+use super::pages::Pages;
 use crate::PAGE_SIZE;
-use crate::anon::pages::Pages;
 use crate::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
+use crate::swap::{Swap, SwapDevice};
 use core::ops::Range;
 use sync::Arc;
 

@@ -24,7 +24,7 @@
 
 use core::ops::Range;
 
-use crate::mm::Advice;
+use crate::page::Advice;
 use crate::policy::MissAccounting;
 
 /// `MMAP_LOTSAMISS`: more misses than this, and read-ahead stops.

@@ -1,25 +1,21 @@
 //! Reading a folio, and what happens when the read is over.
 
-use super::FaultError;
 use crate::PAGE_SIZE;
+use crate::anon::NotRead;
+use crate::budget::SLICE_NS;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
-use crate::store::{Complete, StoreError};
-use crate::swap::NotRead;
+use crate::page::{FaultError, Interrupt};
+use crate::store::{Complete, Reap, StoreError};
 
 /// Reads a folio in the calling thread, which holds its lock.
-pub(super) fn demand(cache: &PageCache, folio: &Folio) {
+pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
     let before = cache.node.clock.now_ns();
     let offset = cache.offset(folio.range().start);
     let bytes = folio.pages() * PAGE_SIZE;
     let buffer = cache.node.frame_address(folio);
     // SAFETY: the frames are the folio's, whose lock we hold.
-    let result = unsafe {
-        match cache.private() {
-            Some(view) => view.read_now(offset, buffer, bytes),
-            None => (cache.store.read(offset, buffer, bytes)).map_err(NotRead::Failed),
-        }
-    };
+    let result = unsafe { cache.read_now(offset, buffer, bytes) };
     finish(&cache.node, cache, folio, result);
     let stats = &cache.node.stats;
     stats.read_waits.record(cache.node.clock.now_ns() - before);
@@ -48,7 +44,7 @@ impl Complete for Completion<'_> {
 fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, NotRead>) {
     let asked = folio.pages() * PAGE_SIZE;
     let state = folio.state();
-    let result = whole(cache, folio, result);
+    let result = cache.whole(folio, result);
     if result == Err(NotRead::Changed) {
         // Private memory that is elsewhere by now: whoever wants it looks again.
         discard(node, cache, folio);
@@ -92,30 +88,31 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
     folio.unlock();
 }
 
-/// A swap device that has less than was written to it has failed: half a page is
-/// shown to nobody.
-fn whole(
-    cache: &PageCache,
-    folio: &Folio,
-    result: Result<usize, NotRead>,
-) -> Result<usize, NotRead> {
-    let Some(view) = cache.private() else {
-        return result;
-    };
-    let is_short = result.is_ok_and(|bytes| bytes < folio.pages() * PAGE_SIZE);
-    let page = cache.page(folio.range().start) as usize;
-    match is_short && view.pages.state(page).is_swapped() {
-        true => Err(StoreError::Short.into()),
-        false => result,
-    }
-}
-
 /// Takes a folio that is not mapped out of the cache. The caller holds its
 /// lock, which is released, and a reference of its own. The cache may be gone
 /// afterwards: only the folio kept it.
-pub(super) fn discard(node: &Node, cache: &PageCache, folio: &Folio) {
+pub(crate) fn discard(node: &Node, cache: &PageCache, folio: &Folio) {
     node.free_frames(folio);
     cache.remove(folio);
     folio.unlock();
     node.put(folio);
+}
+
+/// Waits until the folio lock is free: reaps the ring that reads it, or sleeps
+/// until another reaper has unlocked it. `false` if interrupted.
+pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
+    let completion = Completion(&cache.node);
+    // Announced before the ring is asked: a read that is submitted after that
+    // changes the bits, and the sleep ends.
+    while let Some(announced) = folio.announce_waiter() {
+        if interrupt.pending() {
+            return false;
+        }
+        let in_flight = announced & flag::ASYNC != 0
+            && cache.store.reap(folio.read_cookie(), &completion, SLICE_NS) == Reap::TimedOut;
+        if !in_flight {
+            folio.sleep(announced, SLICE_NS);
+        }
+    }
+    true
 }

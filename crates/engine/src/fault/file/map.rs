@@ -1,15 +1,16 @@
 //! Mapping a folio that is cached.
 
-use super::wait::Wait;
-use super::{Fault, FaultError, FaultFlags, ahead, around, private, read};
+use super::{Fault, FaultFlags, Wait, around, mmu_error};
 use crate::PAGE_SIZE;
+use crate::budget::Need;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
+use crate::cache::reads::{ahead, read};
 use crate::cache::window::{Enter, TABLE_PAGES};
 use crate::cache::{FolioRef, PageCache};
-use crate::mm::Advice;
+use crate::fault::anon::install as private;
 use crate::mmu::{Access, MmuError};
+use crate::page::Advice;
 use crate::readahead::Touch;
-use crate::reclaim::Need;
 use core::ops::Range;
 use sync::Arc;
 
@@ -98,15 +99,15 @@ pub(super) fn release(cache: &PageCache, folio: &Folio) {
 
 /// The touch that a fault is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Touched {
+pub(in crate::fault) struct Touched {
     /// The page's address.
-    pub(super) addr: usize,
+    pub(in crate::fault) addr: usize,
     /// It is a write.
-    pub(super) write: bool,
+    pub(in crate::fault) write: bool,
 }
 
 /// Why a folio was not mapped.
-pub(super) enum Refused {
+pub(in crate::fault) enum Refused {
     /// The budget has no room.
     Memory,
     /// Its page table is being zapped.
@@ -115,14 +116,6 @@ pub(super) enum Refused {
     Changed,
     /// The page tables refused.
     Mmu(MmuError),
-}
-
-pub(super) fn mmu_error(error: MmuError) -> FaultError {
-    match error {
-        MmuError::NoMemory => FaultError::NoMemory,
-        MmuError::Gone => FaultError::NotMapped,
-        MmuError::Closed(errno) | MmuError::System(errno) => FaultError::Io(errno),
-    }
 }
 
 /// Copies a folio into the window, and frees its frames. The caller holds the
@@ -186,7 +179,12 @@ fn refaulted(cache: &PageCache, addr: usize) -> u32 {
 
 impl PageCache {
     /// Pays for pages that are about to be mapped, and counts them into the window.
-    pub(super) fn enter(&self, addr: usize, pages: usize, reserve: u64) -> Result<(), Refused> {
+    pub(in crate::fault) fn enter(
+        &self,
+        addr: usize,
+        pages: usize,
+        reserve: u64,
+    ) -> Result<(), Refused> {
         let budget = &self.node.budget;
         if !budget.try_charge(pages as u64, reserve) {
             return Err(Refused::Memory);
@@ -202,7 +200,7 @@ impl PageCache {
 
     /// Counts residents out of the window; if they were the last of a page
     /// table's span, zaps it. For a mapping that failed half-way.
-    pub(super) fn leave(&self, addr: usize, pages: usize) {
+    pub(in crate::fault) fn leave(&self, addr: usize, pages: usize) {
         let node = &self.node;
         (self.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);
     }

@@ -1,27 +1,34 @@
 //! A fault on a file mapping: look the page up, and branch.
 
-use super::{Fault, FaultError, FaultFlags, Wait, filemap, map, miss, read, vanished};
+use super::{Fault, FaultError, FaultFlags, Wait, mmu_error};
 use crate::PAGE_SIZE;
 use crate::cache::folio::flag;
+use crate::cache::reads::read;
 use crate::cache::{FolioRef, OnTruncate, PageCache};
-use crate::mm::Advice;
-use crate::policy::MissAccounting;
+use crate::page::Advice;
 use sync::Arc;
 
-pub(crate) fn fault(
+mod around;
+mod baseline;
+mod hole;
+pub(super) mod map;
+mod miss;
+mod pin;
+mod vanished;
+mod vm_ops;
+
+pub use pin::{Pin, pin, unpin};
+
+/// Serves a fault at `addr` of the window; as in swap, so in a file.
+pub(super) fn fault(
     cache: &Arc<PageCache>,
     addr: usize,
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
-    if cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error {
+    if is_beyond_end(cache, addr) {
         return Fault::Error(FaultError::BeyondEnd);
-    }
-    // Linux's rules for files are not those that it has for swap.
-    if cache.node.policies.miss_accounting != MissAccounting::Adaptive && cache.private().is_none()
-    {
-        return filemap::fault(cache, addr, advice, flags);
     }
     let Some(folio) = cache.find(addr) else {
         if flags.read {
@@ -38,13 +45,17 @@ pub(crate) fn fault(
     }
     if state & flag::MAPPED != 0 {
         // Somebody else's fault was faster, as a rule.
-        return vanished::file(cache, folio, addr);
+        return vanished::fault(cache, folio, addr);
     }
     map::folio(cache, folio, addr, advice, flags)
 }
 
+fn is_beyond_end(cache: &PageCache, addr: usize) -> bool {
+    cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error
+}
+
 /// Reports a failed read and forgets it, so that the next touch tries again.
-pub(super) fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
+fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
     let error = folio.read_error();
     if folio.try_lock() {
         if folio.is(flag::DEAD) {

@@ -1,11 +1,12 @@
 //! A file as a VMA shows it.
 
-use super::PageCache;
+use super::{Fault, baseline};
 use crate::PAGE_SHIFT;
-use crate::fault::{Fault, file};
+use crate::cache::PageCache;
 use crate::mm::Backing;
 use crate::mm::backing::{SoftPage, VmFault, VmOps};
 use crate::mmu::Mmu;
+use crate::policy::MissAccounting;
 use core::fmt;
 use core::ops::Range;
 use sync::Arc;
@@ -26,7 +27,11 @@ impl VmOps for FileVmOps {
 
     fn fault(&self, fault: &VmFault<'_, '_>) -> Fault {
         let addr = self.address(fault.attributes.pgoff, fault.distance());
-        file::fault(&self.0, addr, fault.attributes.advice, fault.flags)
+        let (advice, flags) = (fault.attributes.advice, fault.flags);
+        match self.0.node.policies.miss_accounting {
+            MissAccounting::Adaptive => super::fault(&self.0, addr, advice, flags),
+            _ => baseline::fault(&self.0, addr, advice, flags),
+        }
     }
 
     fn is_present(&self, pgoff: u64, distance: usize, _write: bool) -> bool {

@@ -1,11 +1,13 @@
 //! Pinning: pages that stay until they are let go, with errors as values.
 
-use super::{FaultError, FaultFlags, Interrupt, NeverInterrupted, Outcome};
-use super::{handle, prefetch, unlocked};
+use super::{FaultError, FaultFlags};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
+use crate::cache::reads::{prefetch, unlocked};
+use crate::fault::{Outcome, handle};
 use crate::mm::AddressSpace;
+use crate::page::{Interrupt, NeverInterrupted};
 use core::ops::Range;
 use sync::Arc;
 

@@ -1,16 +1,15 @@
 //! A fault on a page that is not cached: what to read for it.
 
-use super::wait::Wait;
-use super::{Fault, ahead, hole};
+use super::{Fault, Wait, hole};
 use crate::PAGE_SIZE;
-use crate::budget::FLOOR;
+use crate::budget::Need;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
+use crate::cache::reads::ahead;
+use crate::cache::reads::extent::{Part, extent};
 use crate::cache::{FolioRef, PageCache};
-use crate::mm::Advice;
+use crate::page::Advice;
 use crate::readahead::Touch;
-use crate::reclaim::Need;
-use crate::store::{Extent, StoreError};
 use core::ops::Range;
 use sync::Arc;
 
@@ -39,11 +38,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
 /// The pages around `addr`, in its block, that are data and not cached. Or how
 /// the fault goes on: it is short of memory, or in a hole, which is mapped.
 pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {
-    let floor = match cache.private() {
-        Some(_) => FLOOR,
-        None => 0,
-    };
-    if !cache.node.budget.has_free(HEADROOM as u64 + floor) {
+    if !cache.node.budget.has_free(HEADROOM as u64 + cache.floor()) {
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {
@@ -90,32 +85,4 @@ pub(super) fn demand(
         }
         range = addr..addr + PAGE_SIZE;
     }
-}
-
-/// The part of the window around an address that is all data or all hole.
-pub(super) enum Part {
-    Data(Range<usize>),
-    Hole(Range<usize>),
-}
-
-/// Asks the store what is at `addr`.
-pub(super) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError> {
-    let window = cache.addresses();
-    let page = PAGE_SIZE as u64;
-    let last = (window.end - window.start) as u64;
-    let end = cache.end().next_multiple_of(page);
-    let offset = cache.offset(addr);
-    if offset >= end {
-        // Past a truncated end that is to show zeros.
-        return Ok(Part::Hole(addr..addr + PAGE_SIZE));
-    }
-    let clip = |range: Range<u64>| {
-        let end = range.end.next_multiple_of(page).clamp(offset + page, last);
-        cache.address(range.start.min(offset))..cache.address(end)
-    };
-    Ok(match cache.store.extent(offset)? {
-        Extent::Data(range) => Part::Data(clip(range)),
-        // What is past the end of the store is no hole of it.
-        Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),
-    })
 }

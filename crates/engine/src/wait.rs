@@ -1,37 +1,31 @@
-//! What a fault waits for, as a value, and the waiting.
+//! How an attempt at a fault ends, and what it waits for: a value, and the waiting.
 //!
 //! A wait takes no lock of the address space. It holds the page cache and a
 //! reference to the folio it is for: what is read, or what was read and finds
 //! no memory to be mapped with. Whoever waited keeps it until the retry has
 //! looked (`retry`), so that reclaim cannot take the folio in between.
 
-use super::read::{self, Completion};
-use super::read_around;
 use crate::anon::{Anonymous, FAULT_PAGES};
-use crate::budget::FLOOR;
-use crate::cache::folio::{Folio, NO_FOLIO, flag};
+use crate::budget::{Need, SLICE_NS};
+use crate::cache::folio::{NO_FOLIO, flag};
+use crate::cache::reads::{Completion, baseline, read, unlocked};
 use crate::cache::{FolioRef, Node, PageCache};
+use crate::page::{FaultError, Interrupt};
 use crate::readahead::Window;
-use crate::reclaim::Need;
-use crate::reclaim::patience::{LONGEST_NS, SLICE_NS, STANDSTILL};
-use crate::store::{NO_COOKIE, Reap};
+use crate::reclaim::patience::{LONGEST_NS, STANDSTILL};
+use crate::store::NO_COOKIE;
 use sync::Arc;
 
-/// Tells a waiting fault that something else wants its thread: a pending
-/// signal, say.
-pub trait Interrupt {
-    /// True if the fault should give up now and be raised again later.
-    fn pending(&self) -> bool;
-}
-
-/// For those whom nothing interrupts.
-#[derive(Debug, Clone, Copy)]
-pub struct NeverInterrupted;
-
-impl Interrupt for NeverInterrupted {
-    fn pending(&self) -> bool {
-        false
-    }
+/// Where a fault stands.
+pub enum Fault {
+    /// The page is there: touch it again.
+    Mapped,
+    /// What the attempt saw has changed under its hands: make another.
+    Again,
+    /// Wait for this, then come back.
+    Retry(Wait),
+    /// The touch cannot be served.
+    Error(FaultError),
 }
 
 /// What a fault waits for. Holds a reference to the folio it names.
@@ -84,22 +78,22 @@ pub enum Waited {
 
 impl Wait {
     /// The folio is locked by the caller, who is to read it.
-    pub(super) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+    pub(crate) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         Self::new(cache, Reason::Read).keeping(folio)
     }
 
     /// As `read`, and a window around the folio.
-    pub(super) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
+    pub(crate) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
         Self::new(cache, Reason::ReadAround(window)).keeping(folio)
     }
 
     /// A window is to be read ahead.
-    pub(super) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
+    pub(crate) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
         Self::new(cache, Reason::Ahead(window))
     }
 
     /// The folio is locked by somebody else.
-    pub(super) fn folio(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+    pub(crate) fn folio(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         let reason = match folio.is(flag::UPTODATE) {
             true => Reason::Busy,
             false => Reason::Folio,
@@ -108,31 +102,31 @@ impl Wait {
     }
 
     /// There is no memory. Private memory leaves some to files, and so needs more.
-    pub(super) fn memory(cache: &Arc<PageCache>, need: Need) -> Self {
+    pub(crate) fn memory(cache: &Arc<PageCache>, need: Need) -> Self {
         let need = match need {
-            Need::Pages(pages) if cache.private().is_some() => Need::Pages(pages + FLOOR as usize),
+            Need::Pages(pages) => Need::Pages(pages + cache.floor() as usize),
             need => need,
         };
         Self::new(cache, Reason::Memory(need))
     }
 
     /// A page table is being zapped.
-    pub(super) fn table(cache: &Arc<PageCache>, addr: usize) -> Self {
+    pub(crate) fn table(cache: &Arc<PageCache>, addr: usize) -> Self {
         Self::new(cache, Reason::Table(addr))
     }
 
     /// There is no memory for a page of anonymous memory.
-    pub(super) fn anonymous_memory(anon: &Arc<Anonymous>) -> Self {
+    pub(crate) fn anonymous_memory(anon: &Arc<Anonymous>) -> Self {
         Self::of(anon, Reason::Memory(Need::Pages(FAULT_PAGES)))
     }
 
     /// A page table of anonymous memory is being zapped.
-    pub(super) fn anonymous_table(anon: &Arc<Anonymous>, addr: usize) -> Self {
+    pub(crate) fn anonymous_table(anon: &Arc<Anonymous>, addr: usize) -> Self {
         Self::of(anon, Reason::Table(addr))
     }
 
     /// Another fault fills the page.
-    pub(super) fn anonymous_page(anon: &Arc<Anonymous>, addr: usize) -> Self {
+    pub(crate) fn anonymous_page(anon: &Arc<Anonymous>, addr: usize) -> Self {
         Self::of(anon, Reason::Page(anon.page(addr)))
     }
 
@@ -153,7 +147,7 @@ impl Wait {
     }
 
     /// Lets `folio`, which nobody has to be waited for, stay meanwhile.
-    pub(super) fn keeping(mut self, folio: FolioRef<'_>) -> Self {
+    pub(crate) fn keeping(mut self, folio: FolioRef<'_>) -> Self {
         debug_assert_eq!(self.folio, NO_FOLIO);
         self.folio = folio.leak().id();
         self
@@ -161,7 +155,7 @@ impl Wait {
 
     /// For a wait for memory: lets go of what `keeping` kept, which reclaim
     /// could not take.
-    pub(super) fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         if let Reason::Memory(_) = self.reason
             && self.folio != NO_FOLIO
         {
@@ -171,7 +165,7 @@ impl Wait {
     }
 
     /// The node whose folio or memory is waited for.
-    pub(super) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         match &self.owner {
             Owner::File(cache) => &cache.node,
             Owner::Anonymous(anon) => &anon.node,
@@ -179,7 +173,7 @@ impl Wait {
     }
 
     /// Counts that the lock was dropped for this.
-    pub(super) fn count_lock_drop(&self) {
+    pub(crate) fn count_lock_drop(&self) {
         match &self.owner {
             Owner::File(cache) => cache.retry_mmap_drop().add(1),
             Owner::Anonymous(anon) => anon.node.stats.retry_mmap_drop.add(1),
@@ -194,7 +188,7 @@ impl Wait {
     }
 
     /// True if what is waited for is memory.
-    pub(super) fn is_memory(&self) -> bool {
+    pub(crate) fn is_memory(&self) -> bool {
         matches!(self.reason, Reason::Memory(_))
     }
 
@@ -209,7 +203,7 @@ impl Wait {
     /// *A page of a file* finds room at last: what cannot be evicted leaves
     /// [`FLOOR`]. It may wait for reads under way, which take as long as the device does.
     /// Where there are none, the system itself has no memory.
-    pub(super) fn is_hopeless(&self, futile: u32, standstill: u32, short_ns: u64) -> bool {
+    pub(crate) fn is_hopeless(&self, futile: u32, standstill: u32, short_ns: u64) -> bool {
         let Reason::Memory(need) = self.reason else {
             return false;
         };
@@ -237,7 +231,7 @@ impl Wait {
 
     /// True if the folio was read since, well or not. One that was given up
     /// unread, because the store could not take the read, was not.
-    pub(super) fn has_read(&self) -> bool {
+    pub(crate) fn has_read(&self) -> bool {
         self.is_io()
             && self.node().folios.get(self.folio).state() & (flag::UPTODATE | flag::ERROR) != 0
     }
@@ -252,13 +246,13 @@ impl Wait {
             }
             Reason::ReadAround(window) => {
                 let folio = node.folios.get(self.folio);
-                match read_around::read(self.cache(), folio, &window, interrupt) {
+                match baseline::read(self.cache(), folio, &window, interrupt) {
                     true => Waited::Ready,
                     false => Waited::Interrupted,
                 }
             }
             Reason::Ahead(window) => {
-                read_around::begin(self.cache(), &window);
+                baseline::begin(self.cache(), &window);
                 Waited::Ready
             }
             Reason::Folio | Reason::Busy => {
@@ -322,23 +316,4 @@ impl Drop for Wait {
             node.put(node.folios.get(self.folio));
         }
     }
-}
-
-/// Waits until the folio lock is free: reaps the ring that reads it, or sleeps
-/// until another reaper has unlocked it. `false` if interrupted.
-pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
-    let completion = Completion(&cache.node);
-    // Announced before the ring is asked: a read that is submitted after that
-    // changes the bits, and the sleep ends.
-    while let Some(announced) = folio.announce_waiter() {
-        if interrupt.pending() {
-            return false;
-        }
-        let in_flight = announced & flag::ASYNC != 0
-            && cache.store.reap(folio.read_cookie(), &completion, SLICE_NS) == Reap::TimedOut;
-        if !in_flight {
-            folio.sleep(announced, SLICE_NS);
-        }
-    }
-    true
 }

@@ -1,11 +1,11 @@
 //! Mapping holes: zeros that cost no I/O, no frames and no memory.
 
-use super::Fault;
-use super::map::mmu_error;
-use super::wait::Wait;
+use super::map::MAPPING;
+use super::{Fault, Wait, mmu_error};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
 use crate::cache::node::FrameUse;
+use crate::cache::reads::read;
 use crate::cache::window::Enter;
 use crate::cache::{FolioRef, PageCache};
 use crate::mmu::TABLE_SPAN;
@@ -88,14 +88,14 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
             node.lists.add(&node.folios, &folio);
             folio.unlock();
         } else {
-            super::read::discard(node, cache, &folio);
+            read::discard(node, cache, &folio);
         }
     }
     if done {
         node.stats.zero_pages.add(pages as u64);
     }
     match (entered, mapped) {
-        (Enter::NoMemory, _) => Fault::Retry(Wait::memory(cache, super::map::MAPPING)),
+        (Enter::NoMemory, _) => Fault::Retry(Wait::memory(cache, MAPPING)),
         (Enter::Zapping, _) => Fault::Retry(Wait::table(cache, run.start)),
         (Enter::Entered, Err(error)) => Fault::Error(mmu_error(error)),
         (Enter::Entered, Ok(())) => Fault::Mapped,

@@ -1,108 +1,31 @@
-//! Read-ahead: asks the policy, and submits what it plans.
+//! Reads for the store, put together from folios.
 
-use super::miss::{self, Part};
-use super::read::{self, Completion};
+use super::extent::{Part, extent};
+use super::read;
 use crate::PAGE_SIZE;
+use crate::budget::Need;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
 use crate::cache::frames::CHUNK_PAGES;
-use crate::cache::node::{FrameUse, MAX_WINDOW};
-use crate::mm::Advice;
-use crate::readahead::{Ahead, Limits, Plan, Touch};
-use crate::reclaim::Need;
-use crate::store::{NO_COOKIE, Read};
+use crate::cache::node::FrameUse;
+use crate::store::Read;
 use core::ops::Range;
 use sync::Arc;
 
-/// Random reads that keep a device busy.
-const QUEUE_DEPTH: u32 = 32;
 /// Reads handed to the store at a time; bounds the handler's stack.
 const READS: usize = 8;
 /// Folios that a read may have.
 const READ_FOLIOS: usize = 4;
 
-/// Tells the policy of a touch and asks what to read. `folio` is what becomes
-/// mapped with it.
-pub(super) fn plan(
-    cache: &PageCache,
-    addr: usize,
-    folio: Range<usize>,
-    touch: Touch,
-    advice: Advice,
-) -> Plan {
-    let node = &cache.node;
-    let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
-    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
-    let limits = Limits {
-        max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
-        max_ahead: (room / 2) as u32,
-        // The file may be truncated at this moment, the page not.
-        file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
-        queue_depth: QUEUE_DEPTH,
-    };
-    cache
-        .readahead
-        .lock()
-        .touch(addr, folio, touch, advice, &limits)
-}
-
-/// A touch that needs no read of its own.
-pub(super) fn touched(
-    cache: &Arc<PageCache>,
-    addr: usize,
-    folio: Range<usize>,
-    touch: Touch,
-    advice: Advice,
-) {
-    let plan = plan(cache, addr, folio, touch, advice);
-    issue(cache, &plan.ahead);
-}
-
-/// Submits the reads of a plan. What finds no frame or no place in a queue is
-/// left for the fault that needs it.
-pub(super) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
-    if ahead.is_empty() {
-        return;
-    }
-    // Reads that are over and that nobody waited for give their places back.
-    cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-    let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
-    let mut batch = Batch::new(cache, flag::READAHEAD);
-    match ahead {
-        Ahead::None => {}
-        Ahead::Run { pages } => {
-            run(&mut batch, pages.clone());
-        }
-        Ahead::Strided {
-            first,
-            stride,
-            count,
-        } => {
-            for step in 0..i64::from(*count) {
-                // A stride goes on at the front where the file ends.
-                let page = *first as i64 + stride * step;
-                let page = page.rem_euclid(file_pages as i64) as u64;
-                if !run(&mut batch, page..page + 1) {
-                    break;
-                }
-            }
-        }
-    }
-    batch.submit();
-    // None is an answer too: the policy learns that it is short of room.
-    cache.readahead.lock().submitted(batch.started);
-}
-
 /// Reads a run of pages, a folio a block. `false` when there is no more room.
-pub(super) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
+pub(crate) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
     let cache = batch.cache;
     let end = cache.end().div_ceil(PAGE_SIZE as u64);
     let mut next = cache.address(pages.start.min(end) * PAGE_SIZE as u64);
     let stop = cache.address(pages.end.min(end) * PAGE_SIZE as u64);
     while next < stop {
         let block = ((next & !(BLOCK_BYTES - 1)) + BLOCK_BYTES).min(stop);
-        next = match miss::extent(cache, next) {
+        next = match extent(cache, next) {
             // Holes cost nothing when they are touched.
             Ok(Part::Hole(hole)) => hole.end,
             Ok(Part::Data(data)) => {
@@ -120,7 +43,7 @@ pub(super) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
 
 /// Reads that were prepared and not yet submitted. Folios that are neighbours
 /// in the file and in memory share a read: a request costs more than its bytes.
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     cache: &'a Arc<PageCache>,
     /// What marks the folios: `READAHEAD` if the policy is to learn of their
     /// use, nothing if the caller of `prefetch` wants them.
@@ -137,11 +60,11 @@ pub(super) struct Batch<'a> {
     /// The store takes no more.
     full: bool,
     /// Pages whose reads were started.
-    started: u32,
+    pub(super) started: u32,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(cache: &'a Arc<PageCache>, mark: u32) -> Self {
+    pub(crate) fn new(cache: &'a Arc<PageCache>, mark: u32) -> Self {
         let empty = Read {
             cookie: 0,
             offset: 0,
@@ -165,12 +88,12 @@ impl<'a> Batch<'a> {
     /// From now on all that is added is read: what finds no frame takes one
     /// that was read ahead before, and what the store does not take is read
     /// by this thread.
-    pub(super) fn reads_all(&mut self) {
+    pub(crate) fn reads_all(&mut self) {
         self.reads_all = true;
     }
 
     /// `add`, with a mark of its own.
-    pub(super) fn add_marked(&mut self, range: Range<usize>, mark: u32) -> bool {
+    pub(crate) fn add_marked(&mut self, range: Range<usize>, mark: u32) -> bool {
         self.mark = mark;
         self.add(range)
     }
@@ -244,15 +167,14 @@ impl<'a> Batch<'a> {
         let Some(last) = self.reads[..self.count].last() else {
             return false;
         };
-        // What is next to each other in a window need not be in swap.
-        self.cache.private().is_none()
+        self.cache.is_in_a_row()
             && usize::from(self.lengths[self.count - 1]) < READ_FOLIOS
             && last.offset + last.bytes as u64 == read.offset
             && last.buffer.wrapping_add(last.bytes) == read.buffer
     }
 
     /// Submits what was added.
-    pub(super) fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         let (cache, node) = (self.cache, &self.cache.node);
         if self.count == 0 {
             return;

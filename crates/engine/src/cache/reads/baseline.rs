@@ -13,13 +13,13 @@
 //! its page read. (Met in flight, it would be TRIED, and no hit under the
 //! second patch.)
 
-use super::ahead::Batch;
-use super::miss::{self, Part};
-use super::read::{self, Completion};
-use super::wait::{Interrupt, unlocked};
+use super::batch::Batch;
+use super::extent::{Part, extent};
+use super::read::{self, Completion, unlocked};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
+use crate::page::Interrupt;
 use crate::readahead::Window;
 use crate::store::NO_COOKIE;
 use core::ops::Range;
@@ -28,7 +28,7 @@ use sync::Arc;
 /// The part of a window that one folio can have: within `most`, which is
 /// absent and has `addr`, in one block; up to the marker, which is a folio of
 /// its own.
-pub(super) fn part(
+pub(crate) fn part(
     cache: &PageCache,
     window: &Window,
     addr: usize,
@@ -49,7 +49,7 @@ pub(super) fn part(
 
 /// Reads the folio, whose lock the caller has, and the window around it; waits
 /// for all of that. `false` if interrupted: then the folio has been read.
-pub(super) fn read(
+pub(crate) fn read(
     cache: &Arc<PageCache>,
     folio: &Folio,
     window: &Window,
@@ -73,7 +73,7 @@ pub(super) fn read(
 }
 
 /// Starts to read what is absent of a window.
-pub(super) fn begin(cache: &Arc<PageCache>, window: &Window) {
+pub(crate) fn begin(cache: &Arc<PageCache>, window: &Window) {
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
     let mut batch = Batch::new(cache, flag::READAHEAD);
@@ -86,7 +86,7 @@ pub(super) fn begin(cache: &Arc<PageCache>, window: &Window) {
             next = folio.range().end.max(next + PAGE_SIZE);
             continue;
         }
-        let data = match miss::extent(cache, next) {
+        let data = match extent(cache, next) {
             Ok(Part::Data(data)) => data,
             // Holes cost nothing when they are touched.
             Ok(Part::Hole(hole)) => {
@@ -112,7 +112,7 @@ pub(super) fn begin(cache: &Arc<PageCache>, window: &Window) {
 
 /// The first page from `page` on that is not cached, of `most`; the page behind
 /// them if there is none.
-pub(super) fn next_miss(cache: &PageCache, page: u64, most: u32) -> u64 {
+pub(crate) fn next_miss(cache: &PageCache, page: u64, most: u32) -> u64 {
     let end = cache.pages().min(page + u64::from(most));
     let mut next = page;
     while next < end {

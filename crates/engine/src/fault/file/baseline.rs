@@ -1,5 +1,5 @@
 //! A fault on a file mapping as Linux's `mm/filemap.c` serves it: for the
-//! baselines of document 003, which `readahead::mmap_miss` counts. The default
+//! baselines of document 003, which `readahead::baseline` counts. The default
 //! does not come here.
 //!
 //! ```text
@@ -14,12 +14,12 @@
 //! Each time, what is cached of the fault's 64 KiB is mapped, read ahead or not,
 //! but for the marker; in Linux too that comes before anything else.
 
-use super::read_around;
-use super::{Fault, FaultFlags, Wait, around, file, map, miss, vanished};
+use super::{Fault, FaultError, FaultFlags, Wait, around, map, miss, vanished};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, flag};
+use crate::cache::reads::baseline as read_around;
 use crate::cache::{FolioRef, PageCache};
-use crate::mm::Advice;
+use crate::page::Advice;
 use crate::readahead::Found;
 use sync::Arc;
 
@@ -29,6 +29,10 @@ pub(super) fn fault(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
+    let addr = addr & !(PAGE_SIZE - 1);
+    if super::is_beyond_end(cache, addr) {
+        return Fault::Error(FaultError::BeyondEnd);
+    }
     let stats = &cache.node.stats;
     let Some(folio) = cache.find(addr) else {
         if flags.read {
@@ -39,7 +43,7 @@ pub(super) fn fault(
     let state = folio.state();
     if state & flag::MAPPED != 0 {
         // Somebody else's fault was faster, as a rule.
-        return vanished::file(cache, folio, addr);
+        return vanished::fault(cache, folio, addr);
     }
     if state & flag::MARKER != 0
         && !flags.tried
@@ -52,7 +56,7 @@ pub(super) fn fault(
         return Fault::Retry(Wait::folio(cache, folio));
     }
     if state & flag::ERROR != 0 {
-        return file::failed(cache, &folio);
+        return super::failed(cache, &folio);
     }
     if let Err(fault) = map::one(cache, folio, addr, flags) {
         return fault;

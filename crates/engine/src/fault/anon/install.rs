@@ -1,18 +1,17 @@
 //! Mapping what was read of private memory: its pages become the memory's own, and
 //! the folio goes.
 
-use super::map::{Refused, Touched};
-use crate::anon::PageState;
 use crate::anon::pages::PageLock;
+use crate::anon::{PageState, View};
 use crate::budget::FLOOR;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_PAGES, Folio};
+use crate::fault::file::map::{Refused, Touched};
 use crate::mmu::Access;
-use crate::swap::View;
 
 /// Copies a folio into the window, protected, but for what is `touched` by a write.
 /// The caller holds the folio lock, and discards the folio afterwards.
-pub(super) fn install(
+pub(in crate::fault) fn install(
     cache: &PageCache,
     view: &View,
     folio: &Folio,

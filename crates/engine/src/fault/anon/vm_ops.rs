@@ -1,11 +1,12 @@
 //! Private memory as a VMA shows it.
 
-use super::{Anonymous, ForkError, Removal};
+use super::Fault;
 use crate::PAGE_SHIFT;
-use crate::fault::{Fault, anon};
-use crate::mm::Backing;
+use crate::anon::{Anonymous, NotShown};
 use crate::mm::backing::{SoftPage, VmFault, VmOps};
+use crate::mm::{Backing, ForkError, MmError, MoveError};
 use crate::mmu::Mmu;
+use crate::mmu::gather::MmuGather;
 use core::fmt;
 use core::ops::Range;
 use sync::Arc;
@@ -26,7 +27,7 @@ impl VmOps for AnonVmOps {
 
     fn fault(&self, fault: &VmFault<'_, '_>) -> Fault {
         let addr = self.address(fault.attributes.pgoff, fault.distance());
-        anon::fault(&self.0, addr, fault.attributes.advice, fault.flags)
+        super::fault(&self.0, addr, fault.attributes.advice, fault.flags)
     }
 
     fn is_present(&self, pgoff: u64, distance: usize, write: bool) -> bool {
@@ -61,9 +62,32 @@ impl VmOps for AnonVmOps {
         true
     }
 
-    fn removed(&self, pgoff: u64, bytes: usize, removal: &mut Removal) -> bool {
-        removal.add(&self.0, pgoff, bytes);
+    fn move_to(&self, to: &Backing) -> Result<(), MoveError> {
+        let to = Anonymous::shown(to).ok_or(MmError::NotAnonymous)?;
+        Ok(self.0.move_to(to)?)
+    }
+
+    fn removed(&self, pgoff: u64, bytes: usize, gather: &mut MmuGather) -> bool {
+        self.0.remove(pgoff, bytes, gather);
         true
+    }
+}
+
+impl From<NotShown> for ForkError {
+    fn from(error: NotShown) -> Self {
+        match error {
+            NotShown::Budget => Self::Budget,
+            NotShown::Mmu(error) => Self::Mmu(error),
+        }
+    }
+}
+
+impl From<NotShown> for MoveError {
+    fn from(error: NotShown) -> Self {
+        match error {
+            NotShown::Budget => Self::Budget,
+            NotShown::Mmu(error) => Self::Mmu(error),
+        }
     }
 }
 

@@ -1,0 +1,40 @@
+//! Which spurious faults were believed a moment ago.
+//!
+//! As a rule somebody else's fault was faster, and the touch finds the page. But the
+//! program may have thrown it away behind our back: `madvise(2)` with `MADV_DONTNEED`,
+//! say, on the addresses of a map. Then the touch faults again, for ever, with all signals
+//! masked. So a spurious fault is believed once. If the same page comes again, the page
+//! tables are asked, with the page locked; and a page that is missing is filled again, with
+//! what the kernel would show: a file's bytes, and zeros for private memory
+//! (`vanished` of the faults on each).
+
+use crate::PAGE_SIZE;
+use sync::PROCESSORS;
+use sync::atomic::{AtomicUsize, Ordering};
+
+/// Pages that are remembered.
+const PLACES: usize = if PROCESSORS < 8 { 1 } else { 64 };
+
+/// The pages whose spurious faults were believed last. Relaxed throughout: one that is
+/// lost is believed once more, and one too many is asked for.
+pub(crate) struct Believed([AtomicUsize; PLACES]);
+
+impl Default for Believed {
+    fn default() -> Self {
+        Self(core::array::from_fn(|_| AtomicUsize::new(0)))
+    }
+}
+
+impl Believed {
+    /// True if the page's last spurious fault was believed, and none of another page
+    /// at its place since.
+    pub(crate) fn was(&self, addr: usize) -> bool {
+        let place = &self.0[addr / PAGE_SIZE % self.0.len()];
+        if place.load(Ordering::Relaxed) == addr {
+            place.store(0, Ordering::Relaxed);
+            return true;
+        }
+        place.store(addr, Ordering::Relaxed);
+        false
+    }
+}

@@ -1,0 +1,110 @@
+//! Whose pages a cache has, and all that differs by that.
+
+use super::{PageCache, folio::Folio, folio::flag};
+use crate::PAGE_SIZE;
+use crate::anon::{NotRead, View};
+use crate::budget::FLOOR;
+use crate::store::StoreError;
+use crate::swap::Swap;
+use sync::Arc;
+use sync::stat::Counter;
+
+/// Whose pages they are.
+pub(super) enum Contents {
+    /// A file's: mapped as folios, and evicted as such.
+    File,
+    /// Private memory's, which this says where to read: mapped, they are the memory's own,
+    /// and their folio goes. So a folio of private memory is never mapped.
+    Private(Arc<View>),
+}
+
+impl PageCache {
+    /// Where the pages are, if they are those of private memory.
+    pub(crate) fn private(&self) -> Option<&View> {
+        match &self.contents {
+            Contents::File => None,
+            Contents::Private(view) => Some(view),
+        }
+    }
+
+    /// Pages of the budget that faults on these pages leave to others: private memory does
+    /// to files, which can always be evicted again.
+    pub(crate) fn floor(&self) -> u64 {
+        match self.contents {
+            Contents::File => 0,
+            Contents::Private(_) => FLOOR,
+        }
+    }
+
+    /// Reads pages from where they are at this moment, in the calling thread.
+    ///
+    /// # Safety
+    /// As for [`Store::read`](crate::store::Store::read).
+    pub(super) unsafe fn read_now(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, NotRead> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &self.contents {
+                Contents::File => Ok(self.store.read(offset, buffer, bytes)?),
+                Contents::Private(view) => view.read_now(offset, buffer, bytes),
+            }
+        }
+    }
+
+    /// What a read of a folio came to. A swap device that has less than was written to it has
+    /// failed: half a page is shown to nobody.
+    pub(super) fn whole(
+        &self,
+        folio: &Folio,
+        result: Result<usize, NotRead>,
+    ) -> Result<usize, NotRead> {
+        let Contents::Private(view) = &self.contents else {
+            return result;
+        };
+        let is_short = result.is_ok_and(|bytes| bytes < folio.pages() * PAGE_SIZE);
+        let page = self.page(folio.range().start) as usize;
+        match is_short && view.pages.state(page).is_swapped() {
+            true => Err(StoreError::Short.into()),
+            false => result,
+        }
+    }
+
+    /// True if what is next to each other in the window is so where it is read from: in a
+    /// file, but not in swap.
+    pub(super) fn is_in_a_row(&self) -> bool {
+        matches!(self.contents, Contents::File)
+    }
+
+    /// Counts faults that gave their lock up to wait for I/O.
+    pub(crate) fn retry_mmap_drop(&self) -> &Counter {
+        match self.swap() {
+            Some(swap) => &swap.stats.retry_mmap_drop,
+            None => &self.node.stats.retry_mmap_drop,
+        }
+    }
+
+    /// Counts retries that found their folio gone.
+    pub(crate) fn retry_io_miss(&self) -> &Counter {
+        match self.swap() {
+            Some(swap) => &swap.stats.retry_io_miss,
+            None => &self.node.stats.retry_io_miss,
+        }
+    }
+
+    /// The swap that pages are read from.
+    fn swap(&self) -> Option<&Swap> {
+        self.private()?.swap.as_deref()
+    }
+
+    /// True if `addr`'s page is in the window.
+    pub(crate) fn is_mapped(&self, addr: usize) -> bool {
+        match &self.contents {
+            Contents::File => (self.find(addr)).is_some_and(|folio| folio.is(flag::MAPPED)),
+            Contents::Private(view) => view.pages.state(self.page(addr) as usize).is_resident(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Read-ahead: asks the policy, and submits what it plans.
+
+use super::batch::{Batch, run};
+use super::read::Completion;
+use crate::PAGE_SIZE;
+use crate::cache::PageCache;
+use crate::cache::folio::flag;
+use crate::cache::node::MAX_WINDOW;
+use crate::page::Advice;
+use crate::readahead::{Ahead, Limits, Plan, Touch};
+use crate::store::NO_COOKIE;
+use core::ops::Range;
+use sync::Arc;
+
+/// Random reads that keep a device busy.
+const QUEUE_DEPTH: u32 = 32;
+
+/// Tells the policy of a touch and asks what to read. `folio` is what becomes
+/// mapped with it.
+pub(crate) fn plan(
+    cache: &PageCache,
+    addr: usize,
+    folio: Range<usize>,
+    touch: Touch,
+    advice: Advice,
+) -> Plan {
+    let node = &cache.node;
+    let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
+    let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
+    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
+    let limits = Limits {
+        max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
+        max_ahead: (room / 2) as u32,
+        // The file may be truncated at this moment, the page not.
+        file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
+        queue_depth: QUEUE_DEPTH,
+    };
+    cache
+        .readahead
+        .lock()
+        .touch(addr, folio, touch, advice, &limits)
+}
+
+/// A touch that needs no read of its own.
+pub(crate) fn touched(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    folio: Range<usize>,
+    touch: Touch,
+    advice: Advice,
+) {
+    let plan = plan(cache, addr, folio, touch, advice);
+    issue(cache, &plan.ahead);
+}
+
+/// Submits the reads of a plan. What finds no frame or no place in a queue is
+/// left for the fault that needs it.
+pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
+    if ahead.is_empty() {
+        return;
+    }
+    // Reads that are over and that nobody waited for give their places back.
+    cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
+    let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
+    let mut batch = Batch::new(cache, flag::READAHEAD);
+    match ahead {
+        Ahead::None => {}
+        Ahead::Run { pages } => {
+            run(&mut batch, pages.clone());
+        }
+        Ahead::Strided {
+            first,
+            stride,
+            count,
+        } => {
+            for step in 0..i64::from(*count) {
+                // A stride goes on at the front where the file ends.
+                let page = *first as i64 + stride * step;
+                let page = page.rem_euclid(file_pages as i64) as u64;
+                if !run(&mut batch, page..page + 1) {
+                    break;
+                }
+            }
+        }
+    }
+    batch.submit();
+    // None is an answer too: the policy learns that it is short of room.
+    cache.readahead.lock().submitted(batch.started);
+}
+
+/// Starts to read the pages of `range` that are not cached, as far as spare
+/// frames and the store's queue allow; waits for nothing. Returns the address
+/// it got to.
+pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
+    let window = cache.addresses();
+    let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
+    let mut batch = Batch::new(cache, 0);
+    let mut next = range.start.max(window.start) & !(PAGE_SIZE - 1);
+    let end = range.end.min(window.end);
+    /// Pages between two looks at the room there is.
+    const STEP: usize = 64 * PAGE_SIZE;
+    while next < end {
+        let stop = (next + STEP).min(end.next_multiple_of(PAGE_SIZE));
+        if !run(&mut batch, page(next)..page(stop)) {
+            break;
+        }
+        next = stop;
+    }
+    batch.submit();
+    next.min(end)
+}

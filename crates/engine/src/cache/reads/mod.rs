@@ -1,0 +1,19 @@
+//! Reading into folios: at once, or ahead of need.
+//!
+//! ```text
+//!   read      a folio, by the thread that needs it; and the end of every read
+//!   extent    what there is to read
+//!   batch     reads for the store, put together from folios
+//!   ahead     what the policy plans (`readahead`), and what a caller asks for
+//!   baseline  a whole window, as Linux reads it
+//! ```
+
+pub(crate) mod ahead;
+pub(crate) mod baseline;
+mod batch;
+pub(crate) mod extent;
+pub(crate) mod read;
+
+pub use ahead::prefetch;
+pub use read::Completion;
+pub(crate) use read::unlocked;

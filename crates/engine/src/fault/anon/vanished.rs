@@ -1,0 +1,52 @@
+//! A fault on a page of private memory that is taken for resident: somebody's was faster,
+//! or the program threw the page away ([`believed`](crate::cache::believed)).
+
+use super::{Fault, mmu_error};
+use crate::PAGE_SIZE;
+use crate::anon::{Anonymous, PageState};
+use crate::page::FaultError;
+use sync::Arc;
+
+/// EFAULT: the page was to stay, and nobody has its bytes.
+const LOST: FaultError = FaultError::Io(14);
+/// True if a fault on a resident page of private memory is one that the page tables
+/// are to be asked about. A write to a page that is clean has something to do first.
+pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write: bool) -> bool {
+    let spurious = state.is_resident() && !(write && (state.is_clean() || state.is_zero()));
+    spurious && anon.node.believed.was(addr)
+}
+
+/// A fault at `addr`, a page of private memory that is resident in this state.
+pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fault {
+    let node = &anon.node;
+    let Some(mut page) = anon.pages.try_lock(anon.page(addr), state) else {
+        return Fault::Again;
+    };
+    // Nobody maps it or takes it out while it is locked.
+    if !node.mmu.is_missing(addr) {
+        return Fault::Mapped;
+    }
+    if state.stays() {
+        // Somebody relies on it to be there, and to be counted.
+        return stays(anon, addr, state);
+    }
+    // As if it had been given up by advice: absent.
+    anon.put_slot(page.slot());
+    page.set_slot(None);
+    (anon.window).leave_and_zap(addr, 1, &*node.mmu, &node.budget);
+    if !state.is_zero() {
+        node.anonymous_out.add(1);
+        node.budget.uncharge(1);
+    }
+    page.set(PageState::ABSENT);
+    Fault::Again
+}
+
+/// A page that is locked in memory, or kept for a system call, and is missing.
+fn stays(anon: &Anonymous, addr: usize, state: PageState) -> Fault {
+    if anon.origin().is_some() || state.is_zero() {
+        return Fault::Error(LOST);
+    }
+    let filled = (anon.node.mmu).fill(anon.window.reservation(), addr, PAGE_SIZE);
+    filled.map_or_else(|error| Fault::Error(mmu_error(error)), |()| Fault::Mapped)
+}

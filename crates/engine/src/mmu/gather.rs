@@ -1,0 +1,80 @@
+//! Zapping many pieces at once: Linux's `mmu_gather`.
+//!
+//! With a second thread running each zap costs a TLB shootdown. So what goes is counted out
+//! piece by piece, zapped in one call, and paid back after it.
+
+use super::Mmu;
+use core::ops::Range;
+use sync::Arc;
+
+/// Pieces a batch.
+const PIECES: usize = 32;
+
+/// What was counted out of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// What to zap. A page table's whole range is in it if and only if the
+    /// range was not empty and is now.
+    pub zap: Range<usize>,
+    /// Pages that were charged.
+    pub pages: u64,
+}
+
+/// Whose pages are gathered.
+pub trait Gathered: Send + Sync {
+    /// The page tables that have them.
+    fn mmu(&self) -> &Arc<dyn Mmu>;
+
+    /// What was counted out has been zapped.
+    fn zapped(&self, out: &Out);
+}
+
+/// Pieces that are on their way out: zapped at the latest when this is dropped.
+pub struct MmuGather {
+    pieces: [Option<(Arc<dyn Gathered>, Out)>; PIECES],
+    count: usize,
+}
+
+impl MmuGather {
+    pub(crate) fn new() -> Self {
+        Self {
+            pieces: [const { None }; PIECES],
+            count: 0,
+        }
+    }
+
+    /// Adds what was counted out, and is shown by nobody.
+    pub(crate) fn add(&mut self, of: Arc<dyn Gathered>, out: Out) {
+        // One batch is of one page tables.
+        let other = self.pieces[..self.count].first().and_then(Option::as_ref);
+        if other.is_some_and(|(other, _)| !Arc::ptr_eq(other.mmu(), of.mmu())) {
+            self.flush();
+        }
+        self.pieces[self.count] = Some((of, out));
+        self.count += 1;
+        if self.count == PIECES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let pieces = &mut self.pieces[..self.count];
+        let mut ranges = [const { 0..0 }; PIECES];
+        for (range, piece) in ranges.iter_mut().zip(pieces.iter().flatten()) {
+            *range = piece.1.zap.clone();
+        }
+        if let Some((of, _)) = pieces.first().and_then(Option::as_ref) {
+            of.mmu().zap(&ranges[..pieces.len()]);
+        }
+        for (of, out) in pieces.iter_mut().filter_map(Option::take) {
+            of.zapped(&out);
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for MmuGather {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
