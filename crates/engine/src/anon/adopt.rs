@@ -53,12 +53,6 @@ impl Anonymous {
         Ok(anon)
     }
 
-    /// What a truncated file's pages are.
-    pub fn on_truncate(&self) -> OnTruncate {
-        let cache = self.cache.as_ref();
-        cache.map_or_else(OnTruncate::default, |cache| cache.on_truncate)
-    }
-
     /// No page stays.
     fn let_all_go(&self) {
         let mut page = self.pages.next_used(0);
@@ -103,7 +97,7 @@ impl Anonymous {
         }
         match self.window.enter(span.start, residents, budget, 0) {
             Enter::Entered => {
-                self.node.anonymous_in.add(charged);
+                self.node.private.charged(charged);
                 Ok(())
             }
             Enter::NoMemory | Enter::Zapping => {

@@ -22,7 +22,7 @@ impl Anonymous {
         }
         for span in self.window.spans(range) {
             // As reclaim has pages locked: who forks waits for it.
-            let _batch = node.anonymous_batches.take();
+            let _batch = node.private.batches.take();
             let pages = self.page_range(&span);
             // Locked pages next to each other: one call protects them.
             let mut run = 0..0;

@@ -1,6 +1,5 @@
 //! A second window that shows the same pages, copied when either is written.
 
-use super::view::Origin;
 use super::{Anonymous, NotShown};
 use crate::budget::{FLOOR, Need};
 use crate::cache::window::Enter;
@@ -25,14 +24,7 @@ impl Anonymous {
     /// on: a span's pages are locked while they are copied.
     pub(crate) fn fork(&self) -> Result<Arc<Self>, NotShown> {
         let node = &self.node;
-        let origin = self.origin().map(|origin| Origin {
-            store: origin.store.clone(),
-            offset: origin.offset,
-        });
-        let bytes = self.addresses().len();
-        let on_truncate = (self.cache.as_ref()).map(|cache| cache.on_truncate);
-        let child = Self::make(node.clone(), bytes, origin, on_truncate.unwrap_or_default());
-        let child = child?;
+        let child = self.empty(self.addresses().len())?;
         let window = self.addresses();
         let mut next = window.start;
         while next < window.end {
@@ -112,7 +104,7 @@ impl Anonymous {
             // that a page stays, as with mlock(2).
             self.pages.enter(page, state.with_stays(false), slot);
         }
-        node.anonymous_in.add(charge);
+        node.private.charged(charge);
         Ok(())
     }
 }

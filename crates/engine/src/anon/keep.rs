@@ -9,37 +9,53 @@
 use super::Anonymous;
 use super::pages::SLICE_NS;
 use crate::PAGE_SIZE;
+use crate::cache::Node;
 use crate::mmu::MmuError;
-use sync::atomic::Ordering;
+use sync::atomic::{AtomicU32, Ordering};
 
 /// Reclaim goes round pages of this window.
 const SAID: u32 = 1;
 /// And everybody who might not have known is done.
 const KNOWN: u32 = 2;
 
-impl Anonymous {
-    /// True if only pages that are victims themselves may be protected.
-    pub(crate) fn keeps(&self) -> bool {
+/// Whether pages of a window may stay.
+#[derive(Default)]
+pub(super) struct Keeps(AtomicU32);
+
+impl Keeps {
+    fn is_said(&self) -> bool {
         // Relaxed: who has set it takes all batches afterwards, and who holds one
         // that was taken then sees it.
-        self.keeps.load(Ordering::Relaxed) != 0
+        self.0.load(Ordering::Relaxed) != 0
     }
 
     /// From now on pages that are no victims are not protected.
-    fn begin_to_keep(&self) {
+    fn begin(&self, node: &Node) {
         // Acquire pairs with the Release below: no batch goes over pages any more.
-        if self.keeps.load(Ordering::Acquire) == KNOWN {
+        if self.0.load(Ordering::Acquire) == KNOWN {
             return;
         }
-        self.keeps.fetch_max(SAID, Ordering::Relaxed);
-        drop(self.node.stop_eviction());
+        self.0.fetch_max(SAID, Ordering::Relaxed);
+        drop(node.stop_eviction());
         // Release pairs with the Acquire above.
-        self.keeps.fetch_max(KNOWN, Ordering::Release);
+        self.0.fetch_max(KNOWN, Ordering::Release);
+    }
+
+    /// What is true of a window is true of the one that its pages move to.
+    pub(super) fn take_over(&self, from: &Self) {
+        (self.0).fetch_max(from.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Anonymous {
+    /// True if only pages that are victims themselves may be protected.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps.is_said()
     }
 
     /// Lets a page stay; true if that is new.
     pub(crate) fn let_stay(&self, page: usize) -> bool {
-        self.begin_to_keep();
+        self.keeps.begin(&self.node);
         self.set_stays(page, true)
     }
 
@@ -66,7 +82,7 @@ impl Anonymous {
     /// Makes a written page, which may have been protected by the way, writable.
     pub(crate) fn make_writable(&self, page: usize) -> Result<(), MmuError> {
         // As reclaim has pages locked: who forks waits for it.
-        let _batch = self.node.anonymous_batches.take();
+        let _batch = self.node.private.batches.take();
         self.make_writable_alone(page)
     }
 

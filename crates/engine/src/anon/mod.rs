@@ -5,8 +5,8 @@
 //!   Anonymous ── node    who pays
 //!      │      ── window  where the pages are, and the page tables under them
 //!      │      ── pages   what each page is (`pages`, `state`)
-//!      └──────── cache   what is being read back, or was read ahead: Linux's swap
-//!                        cache, as a page cache whose store is [`View`]
+//!      │      ── swap_cache  what is being read back, or was read ahead
+//!      └──────── keeps   whether pages of it may stay (`keep`)
 //! ```
 //!
 //! The window's addresses name the pages; a VMA shows them wherever it is, by
@@ -38,14 +38,14 @@
 
 use crate::budget::FLOOR;
 use crate::cache::window::{TABLE_PAGES, Window};
-use crate::cache::{MapError, Node, OnTruncate, PageCache};
+use crate::cache::{MapError, Node, OnTruncate};
 use crate::mmu::gather::Gathered;
 use crate::mmu::{MmuError, Reservation};
 use crate::page::Protection;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering};
 
 mod adopt;
 mod advise;
@@ -57,10 +57,13 @@ pub mod pages;
 mod remove;
 mod restrict;
 pub mod state;
+mod swap_cache;
 mod view;
 
+use keep::Keeps;
 use pages::Pages;
 pub use state::PageState;
+use swap_cache::SwapCache;
 pub use view::Origin;
 pub(crate) use view::{NotRead, View};
 
@@ -106,11 +109,10 @@ pub struct Anonymous {
     /// Immutable; its words are atomics.
     pub(crate) pages: Arc<Pages>,
     /// What is read from swap or from the file; `None` where there is neither.
-    pub(crate) cache: Option<Arc<PageCache>>,
+    pub(crate) swap_cache: Option<SwapCache>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
-    /// Whether pages of it may stay ([`keep`]).
-    keeps: AtomicU32,
+    keeps: Keeps,
 }
 
 impl Anonymous {
@@ -148,6 +150,15 @@ impl Anonymous {
         Self::over(node, reservation, Arc::new(pages), origin, on_truncate)
     }
 
+    /// An empty window of so many bytes, whose untouched pages are as this one's.
+    fn empty(&self, bytes: usize) -> Result<Arc<Self>, MapError> {
+        let origin = self.origin().map(|origin| Origin {
+            store: origin.store.clone(),
+            offset: origin.offset,
+        });
+        Self::make(self.node.clone(), bytes, origin, self.on_truncate())
+    }
+
     /// Over a window that has no pages, and words that are its own.
     fn over(
         node: Arc<Node>,
@@ -172,25 +183,24 @@ impl Anonymous {
         // Where writes cannot be seen, nothing that may be written can be evicted.
         let evicts = node.mmu.can_protect();
         let swap = node.swap.clone().filter(|_| evicts);
-        let cache = (swap.is_some() || origin.is_some()).then(|| {
-            let view = Arc::new(View {
+        let swap_cache = (swap.is_some() || origin.is_some()).then(|| {
+            let view = View {
                 pages: pages.clone(),
                 swap,
                 origin,
-            });
-            PageCache::private_of(node.clone(), view, window.clone(), on_truncate)
+            };
+            SwapCache::new(node.clone(), view, window.clone(), on_truncate)
         });
-        node.anonymous.fetch_add(1, Ordering::Relaxed);
         let anon = Arc::new(Self {
             node,
             window,
             pages,
-            cache,
+            swap_cache,
             space: AtomicU64::new(NO_SPACE),
-            keeps: AtomicU32::new(0),
+            keeps: Keeps::default(),
         });
         if anon.evicts() {
-            anon.node.windows.register(&anon);
+            anon.node.private.windows.register(&anon);
         }
         Ok(anon)
     }
@@ -208,20 +218,26 @@ impl Anonymous {
 
     /// Where untouched pages come from; `None`: from nowhere, they are zeros.
     pub fn origin(&self) -> Option<&Origin> {
-        self.cache.as_ref()?.private()?.origin.as_ref()
+        self.swap_cache.as_ref()?.origin()
+    }
+
+    /// What a truncated file's pages are.
+    pub fn on_truncate(&self) -> OnTruncate {
+        let cache = self.swap_cache.as_ref();
+        cache.map_or_else(OnTruncate::default, SwapCache::on_truncate)
     }
 
     /// True if `anon` is the only reference, and nobody waits for one of its pages.
     /// Whoever ends a mapping waits for this, so that the last reference is not
     /// dropped in a fault handler.
     pub fn is_unused(anon: &Arc<Self>) -> bool {
-        let cache = anon.cache.as_ref();
-        Arc::strong_count(anon) == 1 && cache.is_none_or(|cache| Arc::strong_count(cache) == 1)
+        let cache = anon.swap_cache.as_ref();
+        Arc::strong_count(anon) == 1 && cache.is_none_or(SwapCache::is_unused)
     }
 
     /// True if its pages may be evicted.
     fn evicts(&self) -> bool {
-        self.cache.is_some() && self.node.mmu.can_protect()
+        self.swap_cache.is_some() && self.node.mmu.can_protect()
     }
 
     /// Number of the page that is at `addr` in the window.
@@ -247,9 +263,9 @@ impl Anonymous {
     pub(crate) fn forget_read(&self, page: usize) {
         // That there is no folio at all is seen by a read-modify-write, there: who has
         // put one in later sees that the page is locked.
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = &self.swap_cache {
             let addr = self.window.address(page as u64, 0);
-            cache.invalidate(addr..addr + PAGE_SIZE);
+            cache.forget(addr..addr + PAGE_SIZE);
         }
     }
 
@@ -274,7 +290,7 @@ impl Drop for Anonymous {
     fn drop(&mut self) {
         if self.evicts() {
             // Reclaim does not come here any more.
-            self.node.windows.deregister(self);
+            self.node.private.windows.deregister(self);
         }
         // What is still there was never mapped (a fork that failed), or its
         // space was not emptied by the verbs.
@@ -283,14 +299,13 @@ impl Drop for Anonymous {
             self.node.mmu.zap(core::slice::from_ref(&out.zap));
             self.zapped(&out);
         }
-        if let Some(cache) = self.cache.take() {
+        if let Some(cache) = self.swap_cache.take() {
             // Before its addresses are another's.
-            cache.evict_all();
+            cache.forget_all();
         }
         let budget = &self.node.budget;
         self.pages.uncharge(budget);
         self.node.mmu.release(self.window.reservation().clone());
         self.node.let_go(self.window.table_pages());
-        self.node.anonymous.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -11,7 +11,6 @@
 //! No fault is in progress: the VMAs are write-locked. Nothing is evicted from 1 to 4,
 //! so what was counted stays true. Pages stay charged throughout.
 
-use super::view::Origin;
 use super::{Anonymous, NotShown, PageState};
 use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
@@ -19,7 +18,6 @@ use crate::cache::window::Enter;
 use crate::mmu::MmuError;
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::Ordering;
 
 /// Times that pages are moved back before there is no hope: the tables are still
 /// there, so it needs next to nothing.
@@ -28,54 +26,15 @@ const TRIES: usize = 1000;
 impl Anonymous {
     /// An empty window of so many bytes, for what is here to move to.
     pub fn longer(&self, bytes: usize) -> Result<Arc<Self>, MapError> {
-        let origin = self.origin().map(|origin| Origin {
-            store: origin.store.clone(),
-            offset: origin.offset,
-        });
-        let on_truncate = self.cache.as_ref().map(|cache| cache.on_truncate);
-        Self::make(
-            self.node.clone(),
-            bytes,
-            origin,
-            on_truncate.unwrap_or_default(),
-        )
+        self.empty(bytes)
     }
 
     /// Moves all that this window has to the same places of `to`, which has nothing
     /// yet, and no fewer pages. The caller has write-locked every VMA of both.
     pub(crate) fn move_to(&self, to: &Self) -> Result<(), NotShown> {
-        let node = &self.node;
-        assert!(Arc::ptr_eq(node, &to.node), "pages of another node");
+        assert!(Arc::ptr_eq(&self.node, &to.node), "pages of another node");
         assert!(self.pages.count() <= to.pages.count(), "a shorter window");
-        // Before `to` has pages that stay.
-        to.keeps
-            .fetch_max(self.keeps.load(Ordering::Relaxed), Ordering::Relaxed);
-        let _stopped = loop {
-            let stopped = node.stop_eviction();
-            let Err(pages) = self.count_into(to) else {
-                break stopped;
-            };
-            drop(stopped);
-            if !node.make_room(Need::Pages(pages)) {
-                return Err(NotShown::Budget);
-            }
-        };
-        self.for_used(self.addresses(), |page| {
-            self.pages.lock_bare(page);
-        });
-        if let Some(cache) = &self.cache {
-            cache.invalidate(self.addresses());
-        }
-        let moved = self.move_tables(to);
-        if let Err(error) = moved {
-            self.for_used(self.addresses(), |page| {
-                self.pages.unlock(page, self.pages.state(page));
-            });
-            self.count_out_of(to, self.addresses().end);
-            return Err(NotShown::Mmu(error));
-        }
-        self.hand_over(to);
-        Ok(())
+        Move { from: self, to }.run()
     }
 
     /// Calls `each` with the pages of a range of addresses that may be something.
@@ -87,35 +46,77 @@ impl Anonymous {
             next = self.pages.next_used(next + 1);
         }
     }
+}
+
+/// The pages of one window on their way to another.
+struct Move<'a> {
+    from: &'a Anonymous,
+    to: &'a Anonymous,
+}
+
+impl Move<'_> {
+    fn run(&self) -> Result<(), NotShown> {
+        let Self { from, to } = *self;
+        let node = &from.node;
+        // Before `to` has pages that stay.
+        to.keeps.take_over(&from.keeps);
+        let _stopped = loop {
+            let stopped = node.stop_eviction();
+            let Err(pages) = self.count_in() else {
+                break stopped;
+            };
+            drop(stopped);
+            if !node.make_room(Need::Pages(pages)) {
+                return Err(NotShown::Budget);
+            }
+        };
+        from.for_used(from.addresses(), |page| {
+            from.pages.lock_bare(page);
+        });
+        if let Some(cache) = &from.swap_cache {
+            cache.forget(from.addresses());
+        }
+        if let Err(error) = self.move_tables() {
+            from.for_used(from.addresses(), |page| {
+                from.pages.unlock(page, from.pages.state(page));
+            });
+            self.count_out(from.addresses().end);
+            return Err(NotShown::Mmu(error));
+        }
+        self.hand_over();
+        Ok(())
+    }
 
     /// The spans that have residents, and how many.
     fn resident_spans(&self, end: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
-        let spans = self.window.spans(self.addresses().start..end);
-        let counted = spans.map(|span| (span.clone(), self.window.residents(span.start)));
+        let window = &self.from.window;
+        let spans = window.spans(self.from.addresses().start..end);
+        let counted = spans.map(|span| (span.clone(), window.residents(span.start)));
         counted.filter(|&(_, residents)| residents > 0)
     }
 
-    /// Where `to` shows what this window shows at `addr`.
-    fn place_in(&self, to: &Self, addr: usize) -> usize {
-        to.addresses().start + (addr - self.addresses().start)
+    /// Where the new window shows what the old one shows at `addr`.
+    fn place(&self, addr: usize) -> usize {
+        self.to.addresses().start + (addr - self.from.addresses().start)
     }
 
-    /// Pays for what comes with the pages in `to`; or says how many pages are wanted.
-    fn count_into(&self, to: &Self) -> Result<(), usize> {
-        let budget = &self.node.budget;
+    /// Pays for what comes with the pages in the new window; or says how many pages are wanted.
+    fn count_in(&self) -> Result<(), usize> {
+        let Self { from, to } = *self;
+        let budget = &from.node.budget;
         let mut paid = true;
-        self.for_used(self.addresses(), |page| {
+        from.for_used(from.addresses(), |page| {
             paid = paid && to.pages.pay_for(page, budget);
         });
         if !paid {
             return Err(super::FAULT_PAGES);
         }
-        for (span, residents) in self.resident_spans(self.addresses().end) {
-            let place = self.place_in(to, span.start);
+        for (span, residents) in self.resident_spans(from.addresses().end) {
+            let place = self.place(span.start);
             match to.window.enter(place, residents, budget, FLOOR) {
                 Enter::Entered => {}
                 Enter::NoMemory => {
-                    self.count_out_of(to, span.start);
+                    self.count_out(span.start);
                     return Err(super::FAULT_PAGES);
                 }
                 Enter::Zapping => unreachable!("nobody else has the window"),
@@ -124,26 +125,27 @@ impl Anonymous {
         Ok(())
     }
 
-    /// Takes back what was counted into `to` of the spans below `end`.
-    fn count_out_of(&self, to: &Self, end: usize) {
+    /// Takes back what was counted into the new window of the spans below `end`.
+    fn count_out(&self, end: usize) {
+        let node = &self.from.node;
         for (span, residents) in self.resident_spans(end) {
-            let place = self.place_in(to, span.start);
-            to.window
-                .leave_and_zap(place, residents, &*self.node.mmu, &self.node.budget);
+            let place = self.place(span.start);
+            (self.to.window).leave_and_zap(place, residents, &*node.mmu, &node.budget);
         }
     }
 
-    /// Moves what is resident. After an error all of it is here.
-    fn move_tables(&self, to: &Self) -> Result<(), MmuError> {
-        let (here, there) = (self.window.reservation(), to.window.reservation());
-        let mmu = &self.node.mmu;
-        for (span, _) in self.resident_spans(self.addresses().end) {
-            let place = self.place_in(to, span.start);
+    /// Moves what is resident. After an error all of it is where it was.
+    fn move_tables(&self) -> Result<(), MmuError> {
+        let Self { from, to } = *self;
+        let (here, there) = (from.window.reservation(), to.window.reservation());
+        let mmu = &from.node.mmu;
+        for (span, _) in self.resident_spans(from.addresses().end) {
+            let place = self.place(span.start);
             let moved = mmu.move_pages((here, span.start), (there, place), span.len());
             let Err(error) = moved else { continue };
             // Of the last span, some have moved.
             for (span, _) in self.resident_spans(span.end) {
-                let place = self.place_in(to, span.start);
+                let place = self.place(span.start);
                 let back = || mmu.move_pages((there, place), (here, span.start), span.len());
                 let done = (0..TRIES).any(|_| back().is_ok() || yielded());
                 assert!(done, "pages that were moved cannot go back");
@@ -153,23 +155,25 @@ impl Anonymous {
         Ok(())
     }
 
-    /// Gives words and slots to `to`, and counts this window out.
-    fn hand_over(&self, to: &Self) {
-        self.for_used(self.addresses(), |page| {
-            let (state, slot) = (self.pages.state(page), self.pages.slot(page));
+    /// Gives words and slots to the new window, and counts the old one out.
+    fn hand_over(&self) {
+        let Self { from, to } = *self;
+        from.for_used(from.addresses(), |page| {
+            let (state, slot) = (from.pages.state(page), from.pages.slot(page));
             if state != PageState::ABSENT || slot.is_some() {
                 to.pages.enter(page, state, slot);
-                self.pages.set_slot(page, None);
+                from.pages.set_slot(page, None);
             }
-            self.pages.unlock(page, PageState::ABSENT);
+            from.pages.unlock(page, PageState::ABSENT);
             if state.stays() && state.is_resident() {
                 // Moved pages are protected.
                 let done = to.make_writable_alone(page);
                 debug_assert!(done.is_ok(), "a page that was moved: {done:?}");
             }
         });
-        for (span, residents) in self.resident_spans(self.addresses().end) {
-            (self.window).leave_and_zap(span.start, residents, &*self.node.mmu, &self.node.budget);
+        let node = &from.node;
+        for (span, residents) in self.resident_spans(from.addresses().end) {
+            (from.window).leave_and_zap(span.start, residents, &*node.mmu, &node.budget);
         }
     }
 }

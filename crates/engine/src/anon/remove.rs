@@ -16,9 +16,9 @@ impl Anonymous {
     /// Counts the residents of `range`, in the window, out, and gives up all slots of
     /// it. `None` if there are no residents: there is nothing to zap.
     pub(super) fn count_out(&self, range: Range<usize>) -> Option<Out> {
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = &self.swap_cache {
             // Most of what is being read goes here at once.
-            cache.invalidate(range.clone());
+            cache.forget(range.clone());
         }
         let mut out: Option<Out> = None;
         let used = |addr: usize| {
@@ -95,7 +95,7 @@ impl Gathered for Anonymous {
         for span in self.window.spans(out.zap.clone()) {
             self.window.zapped_if_out(&span, budget);
         }
-        self.node.anonymous_out.add(out.pages);
+        self.node.private.uncharged(out.pages);
         budget.uncharge(out.pages);
     }
 }

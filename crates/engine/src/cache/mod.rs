@@ -264,7 +264,7 @@ impl PageCache {
         let mut bucket = self.node.index.lock(folio.range().start, &self.node.folios);
         bucket.remove(folio);
         drop(bucket);
-        self.node.lists.remove(&self.node.folios, folio);
+        self.node.lru.lists.remove(&self.node.folios, folio);
         self.folios.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,13 +1,44 @@
-//! How many pages of a cache may be pinned.
+//! How many pages may be pinned.
 
-use super::PageCache;
 use super::folio::{BLOCK_PAGES, flag};
+use super::{Node, PageCache};
 use crate::PAGE_SIZE;
+use crate::budget::FLOOR;
 use crate::cache::reads::unlocked;
 use crate::mmu::TABLE_SPAN;
 use crate::page::NeverInterrupted;
 use core::ops::Range;
-use sync::atomic::Ordering;
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Pages of a node that are pinned: never more than half of the budget.
+#[derive(Default)]
+pub(crate) struct Pins(AtomicU64);
+
+impl Node {
+    /// Counts `pages` as pinned if at most half of the budget is then, and if faults keep
+    /// their floor beside what maps hold. Decided once for all pages of a pin: one that had
+    /// got some of them and waited for the others could wait for one that does the same.
+    pub fn try_pin(&self, pages: u64) -> bool {
+        let limit = self.budget.limit();
+        let most = (limit / 2).min(limit.saturating_sub(self.budget.held() + FLOOR));
+        let add = |pinned: u64| (pinned + pages <= most).then_some(pinned + pages);
+        (self.pins.0)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
+    }
+
+    /// Pages counted as pinned.
+    pub(crate) fn pinned_pages(&self) -> u64 {
+        // Relaxed: a hint to everybody else.
+        self.pins.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what [`try_pin`](Self::try_pin) counted.
+    pub fn unpin_pages(&self, pages: u64) {
+        let before = self.pins.0.fetch_sub(pages, Ordering::Relaxed);
+        assert!(before >= pages, "more unpinned than pinned");
+    }
+}
 
 impl PageCache {
     /// Admits a pin of the addresses `range`: decided once for all of its pages, and before

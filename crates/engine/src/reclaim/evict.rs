@@ -83,7 +83,7 @@ impl Node {
     /// that is more. Does nothing if there is `enough` once it is this
     /// thread's turn: others have evicted meanwhile.
     pub(super) fn evict(&self, want: Want, target: usize, enough: impl Fn() -> bool) -> Evicted {
-        let mut batch = self.batches.take();
+        let mut batch = self.lru.batches.take();
         if enough() {
             return Evicted::default();
         }
@@ -91,6 +91,7 @@ impl Node {
         // Read ahead, and a quarter of all memory was mapped since.
         let stale = self.budget.limit() as u32 / 4;
         let isolated = self
+            .lru
             .lists
             .isolate(&self.folios, want, stale, target, &mut batch.folios);
         let mut claimed = 0;
@@ -124,7 +125,7 @@ impl Node {
         }
         if bucket.try_claim(folio) {
             drop(bucket);
-            self.lists.remove(&self.folios, folio);
+            self.lru.lists.remove(&self.folios, folio);
             return true;
         }
         // Pinned, waited for, being mapped or evicted: to the end of its list.
@@ -132,7 +133,7 @@ impl Node {
         // its list. One that is being read is on no list yet: another folio's
         // slot was isolated.
         if folio.state() & (flag::UPTODATE | flag::ERROR) != 0 {
-            self.lists.add(&self.folios, folio);
+            self.lru.lists.add(&self.folios, folio);
         }
         false
     }
@@ -182,13 +183,13 @@ impl Node {
                     tables += 1;
                 }
                 if !folio.is(flag::HOLE) {
-                    self.ghosts.remember(folio.range().start, folio.pages());
+                    self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
                 self.stats.evicted.add(folio.pages() as u64);
             } else {
                 self.stats.readahead_dropped.add(folio.pages() as u64);
                 if self.policies.miss_accounting.remembers_unused() {
-                    self.ghosts.remember(folio.range().start, folio.pages());
+                    self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
                 if folio.is(flag::READAHEAD) {
                     cache.readahead.lock().unused(folio.pages() as u32);
@@ -208,7 +209,7 @@ impl Node {
     pub(crate) fn sweep(&self) -> Sweep<'_> {
         Sweep {
             node: self,
-            batch: self.batches.take(),
+            batch: self.lru.batches.take(),
             count: 0,
         }
     }

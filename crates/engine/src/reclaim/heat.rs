@@ -30,8 +30,7 @@ const UNITS: u64 = 4096;
 impl Node {
     /// Pages of private memory that are resident and charged, about.
     pub(crate) fn anonymous_pages(&self) -> usize {
-        let filled = self.stats.anonymous_faults.get() + self.anonymous_in.get();
-        filled.saturating_sub(self.anonymous_out.get()) as usize
+        (self.private).resident_pages(self.stats.anonymous_faults.get())
     }
 
     fn age_unit(&self) -> u64 {
@@ -41,15 +40,14 @@ impl Node {
     /// The age of what is evicted now, which are `pages`.
     pub(super) fn next_age(&self, pages: usize) -> u32 {
         // Relaxed: a clock that orders nothing.
-        let clock = &self.anonymous_clock;
-        let now = clock.fetch_add(pages as u64, Ordering::Relaxed);
+        let now = (self.private.clock).fetch_add(pages as u64, Ordering::Relaxed);
         (now / self.age_unit()) as u32 & AGE_MASK
     }
 
     /// The level of a page that comes back by a touch.
     pub(crate) fn level_after(&self, before: PageState) -> u32 {
         // Relaxed, as above.
-        let now = self.anonymous_clock.load(Ordering::Relaxed) / self.age_unit();
+        let now = self.private.clock.load(Ordering::Relaxed) / self.age_unit();
         let distance = (now as u32).wrapping_sub(before.age()) & AGE_MASK;
         // Counting the residents would look at a line of every processor; what they
         // may be is near enough where memory is short.

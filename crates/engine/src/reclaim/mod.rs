@@ -31,6 +31,31 @@ pub use lists::{ListPages, Lists, Want};
 use crate::budget::Need;
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
+use crate::page::Order;
+
+/// What reclaim knows of a node's files.
+pub(crate) struct Lru {
+    pub(crate) lists: Lists,
+    /// What was evicted of late.
+    pub(crate) ghosts: Ghosts,
+    batches: Batches,
+}
+
+impl Lru {
+    /// Of a node with a budget of so many pages; `None` where the machine has no memory for it.
+    pub(crate) fn new(order: Order, pages: usize) -> Option<Self> {
+        Some(Self {
+            lists: Lists::new(order),
+            ghosts: Ghosts::new(pages)?,
+            batches: Batches::new(),
+        })
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ghosts.bytes() + self.batches.bytes()
+    }
+}
 
 impl Node {
     /// Makes the budget at least `pages` pages freer if that is possible;
@@ -79,7 +104,7 @@ impl Node {
         // Where private memory can be evicted, none of it for a moment is no answer: it
         // is counted after it was paid for, and paid back after it was counted out.
         self.folios_in_use() == 0
-            && self.windows.is_empty()
+            && self.private.windows.is_empty()
             && short.is_some_and(|budget| !budget.is_shared())
     }
 
@@ -92,7 +117,7 @@ impl Node {
                 counts.used < counts.present
                     || (self.pool_may_grow() && self.budget.free() >= growth)
             }
-            Need::Folio => self.has_folio(),
+            Need::Folio => self.folios.used() < self.budget.limit() as usize,
         }
     }
 
@@ -109,7 +134,7 @@ impl Node {
         // round, and all that can go has gone. A list of nothing else must not keep
         // the round to itself.
         let mut want = Want::Any;
-        let mut left = self.lists.folios() + 1;
+        let mut left = self.lru.lists.folios() + 1;
         let mut anonymous_left = self.anonymous_pages();
         while !enough(made) && (left > 0 || anonymous_left > 0) {
             let wanted = pages.saturating_sub(made);
@@ -143,7 +168,7 @@ impl Node {
     /// Evicts folios that nobody has mapped, however fresh, and gives all spare
     /// chunks back; returns how many pages the budget got.
     fn evict_read(&self, enough: impl Fn(usize) -> bool) -> usize {
-        let mut left = self.lists.pages().readahead;
+        let mut left = self.lru.lists.pages().readahead;
         let mut made = 0;
         while !enough(made) {
             let evicted = self.evict(Want::Frames, 0, || enough(made));

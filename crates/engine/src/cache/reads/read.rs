@@ -84,7 +84,7 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
         }
     }
     // Whoever asked for it may never come back: the mapping may be gone.
-    node.lists.add(&node.folios, folio);
+    node.lru.lists.add(&node.folios, folio);
     folio.unlock();
 }
 

@@ -57,8 +57,8 @@ impl AddressSpace {
     /// as spare frames allow.
     pub fn will_need(&self, range: Range<usize>) -> Result<(), MmError> {
         self.for_private(&range, |anon, part| {
-            if let Some(cache) = &anon.cache {
-                prefetch(cache, part);
+            if let Some(cache) = &anon.swap_cache {
+                prefetch(cache.cache(), part);
             }
             Ok(())
         })

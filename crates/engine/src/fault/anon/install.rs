@@ -68,7 +68,7 @@ pub(in crate::fault) fn install(
         let arrival = touched.filter(|touched| cache.page(touched.addr) as usize == page);
         enter(view, lock, arrival, protects);
     }
-    node.anonymous_in.add(pages as u64);
+    node.private.charged(pages as u64);
     if let Some(swap) = &view.swap {
         swap.stats.pages_in.add(from_swap);
     }

@@ -17,7 +17,6 @@ use crate::budget::FLOOR;
 use crate::cache::window::Enter;
 use crate::mmu::Zeroed;
 use crate::page::Advice;
-use crate::store::{Extent, Store, StoreError};
 use sync::Arc;
 
 mod advise;
@@ -45,7 +44,8 @@ fn fault(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) 
         return read_back(anon, addr, advice, flags);
     }
     if state.is_absent() {
-        match is_of_file(anon, page) {
+        let cache = anon.swap_cache.as_ref();
+        match cache.map_or(Ok(false), |cache| cache.is_of_file(page)) {
             Ok(true) => return read_back(anon, addr, advice, flags),
             Ok(false) => {}
             Err(error) => return Fault::Error(error.into()),
@@ -59,25 +59,10 @@ fn fault(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) 
     }
 }
 
-/// True if the bytes of an absent page are to be read from a file.
-#[inline]
-fn is_of_file(anon: &Anonymous, page: usize) -> Result<bool, StoreError> {
-    let Some(cache) = &anon.cache else {
-        return Ok(false);
-    };
-    let Some(view) = cache.private().filter(|view| view.origin.is_some()) else {
-        return Ok(false);
-    };
-    let extent = view.extent((page * PAGE_SIZE) as u64)?;
-    // A page that was read while the file had it is in the cache until it is mapped.
-    let addr = anon.window.address(page as u64, 0);
-    Ok(matches!(extent, Extent::Data(_)) || cache.find(addr).is_some())
-}
-
 /// The page is in swap or in a file: as a fault on a file is served.
 fn read_back(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
-    let cache = anon.cache.as_ref().expect("a page was swapped out");
-    file::fault(cache, addr, advice, flags)
+    let cache = anon.swap_cache.as_ref().expect("a page was swapped out");
+    file::fault(cache.cache(), addr, advice, flags)
 }
 
 /// A write to a page that is there, and locked: protected since it came, by

@@ -35,7 +35,7 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fau
     page.set_slot(None);
     (anon.window).leave_and_zap(addr, 1, &*node.mmu, &node.budget);
     if !state.is_zero() {
-        node.anonymous_out.add(1);
+        node.private.uncharged(1);
         node.budget.uncharge(1);
     }
     page.set(PageState::ABSENT);

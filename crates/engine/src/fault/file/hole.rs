@@ -85,7 +85,7 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
         let folio = FolioRef::new(node, node.folios.get(id));
         if done {
             folio.change(flag::MAPPED, 0);
-            node.lists.add(&node.folios, &folio);
+            node.lru.lists.add(&node.folios, &folio);
             folio.unlock();
         } else {
             read::discard(node, cache, &folio);

@@ -92,7 +92,7 @@ const _: () = assert!((TABLE_PAGES as usize) < BLOCK_PAGES);
 /// Unlocks a folio that was not mapped.
 pub(super) fn release(cache: &PageCache, folio: &Folio) {
     if !folio.is(flag::DEAD) {
-        cache.node.lists.add(&cache.node.folios, folio);
+        cache.node.lru.lists.add(&cache.node.folios, folio);
     }
     folio.unlock();
 }
@@ -156,7 +156,7 @@ fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), R
     }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
     node.free_frames(folio);
-    node.lists.add(&node.folios, folio);
+    node.lru.lists.add(&node.folios, folio);
     Ok(())
 }
 
@@ -164,10 +164,10 @@ fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), R
 /// set.
 fn refaulted(cache: &PageCache, addr: usize) -> u32 {
     let node = &cache.node;
-    match node.ghosts.recall(addr) {
+    match node.lru.ghosts.recall(addr) {
         Some(distance) => {
             node.stats.refaults.add(1);
-            let near = distance as usize <= node.lists.mapped_pages();
+            let near = distance as usize <= node.lru.lists.mapped_pages();
             if near {
                 node.balance.file_came_back(node.budget.limit());
             }

@@ -36,10 +36,10 @@ impl Balance {
 impl Node {
     /// True if the next batch is to be of private memory, where both have something.
     pub(crate) fn takes_anonymous_first(&self) -> bool {
-        if self.windows.is_empty() {
+        if self.private.windows.is_empty() {
             return false;
         }
-        let lists = self.lists.pages();
+        let lists = self.lru.lists.pages();
         let files = (lists.readahead + lists.inactive + lists.active) as u64;
         let anonymous = self.anonymous_pages() as u64;
         let cost = |refaults: &AtomicU64| refaults.load(Ordering::Relaxed) + 64;

@@ -17,12 +17,12 @@ impl Node {
         target: usize,
         enough: impl Fn() -> bool,
     ) -> Evicted {
-        let mut batch = self.anonymous_batches.take();
+        let mut batch = self.private.batches.take();
         if enough() {
             return Evicted::default();
         }
         let target = target.max(self.anonymous_batch_pages());
-        if !batch.choose(&self.windows, target) {
+        if !batch.choose(&self.private.windows, target) {
             self.end(&mut batch);
             return Evicted::default();
         }
@@ -43,7 +43,7 @@ impl Node {
     }
 
     fn end(&self, batch: &mut Batch) {
-        self.windows.done(&batch.windows);
+        self.private.windows.done(&batch.windows);
         batch.windows.clear();
     }
 
@@ -59,7 +59,7 @@ impl Node {
         let mut from = range.start;
         let mut pages = 0;
         while from < range.end {
-            let mut batch = self.anonymous_batches.take();
+            let mut batch = self.private.batches.take();
             from = batch.take(Busy::of(anon), from..range.end, taken);
             if taken == Taken::Evicted {
                 batch.protect(&*self.mmu);
@@ -102,7 +102,7 @@ impl Node {
             settle(self, anon, &victim, taken, age);
         }
         self.stats.evicted.add(gone as u64);
-        self.anonymous_out.add(charged);
+        self.private.uncharged(charged);
         // The next slots' words: when they are wanted, the budget is full.
         let kept = match &self.swap {
             Some(swap) => swap.slots.prepare_from(charged),

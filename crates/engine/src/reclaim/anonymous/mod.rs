@@ -15,13 +15,15 @@
 //!
 //! The verbs that take pages out on purpose (`madvise`) use the same steps.
 
-use super::windows::Busy;
+use super::windows::{Busy, Windows};
 use crate::anon::PageState;
 use crate::cache::Node;
 use crate::lock::{Mutex, MutexGuard};
+use crate::stats::PerCpuCounter;
 use core::ops::Range;
-use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::Relaxed;
+use sync::atomic::{AtomicU32, AtomicU64};
+use sync::stat::Counter;
 use write::Source;
 
 mod balance;
@@ -95,6 +97,48 @@ impl Batch {
     }
 }
 
+/// What reclaim knows of a node's private memory.
+pub(crate) struct PrivateMemory {
+    /// The windows that can be evicted.
+    pub(crate) windows: Windows,
+    pub(crate) batches: AnonymousBatches,
+    /// Pages evicted so far.
+    pub(super) clock: AtomicU64,
+    /// Pages charged so far, but for those that faults filled with zeros.
+    charged: PerCpuCounter,
+    /// Pages uncharged so far.
+    uncharged: Counter,
+}
+
+impl PrivateMemory {
+    /// Of a node that has none yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            windows: Windows::default(),
+            batches: AnonymousBatches::new(),
+            clock: AtomicU64::new(0),
+            charged: PerCpuCounter::default(),
+            uncharged: Counter::new(),
+        }
+    }
+
+    /// Pages have come that the node's budget was charged for.
+    pub(crate) fn charged(&self, pages: u64) {
+        self.charged.add(pages);
+    }
+
+    /// Pages have gone that had been charged.
+    pub(crate) fn uncharged(&self, pages: u64) {
+        self.uncharged.add(pages);
+    }
+
+    /// Pages that are resident and charged, about; faults have `filled` so many.
+    pub(super) fn resident_pages(&self, filled: u64) -> usize {
+        let came = filled + self.charged.get();
+        came.saturating_sub(self.uncharged.get()) as usize
+    }
+}
+
 /// The batches of a node, made once.
 pub(crate) struct AnonymousBatches {
     batches: [Mutex<Batch>; CONCURRENT],
@@ -141,7 +185,7 @@ impl Node {
     /// Waits until nothing is being evicted of private memory, and keeps it so. Who
     /// needs memory meanwhile has it from files first, and waits if they have none.
     pub fn stop_eviction(&self) -> Stopped<'_> {
-        let AnonymousBatches { batches, stops } = &self.anonymous_batches;
+        let AnonymousBatches { batches, stops } = &self.private.batches;
         // Relaxed, all of it: a hint.
         stops.fetch_add(1, Relaxed);
         Stopped {
@@ -152,6 +196,6 @@ impl Node {
 
     /// True while [`stop_eviction`](Self::stop_eviction) is in force.
     pub(super) fn is_eviction_stopped(&self) -> bool {
-        self.anonymous_batches.stops.load(Relaxed) > 0
+        self.private.batches.stops.load(Relaxed) > 0
     }
 }

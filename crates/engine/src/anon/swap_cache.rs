@@ -1,0 +1,70 @@
+//! What is being read back of private memory, or was read ahead: Linux's swap cache.
+
+use super::view::{Origin, View};
+use crate::PAGE_SIZE;
+use crate::cache::window::Window;
+use crate::cache::{Node, OnTruncate, PageCache};
+use crate::store::{Extent, Store, StoreError};
+use core::ops::Range;
+use sync::Arc;
+
+/// A page cache whose store says where each page is: in which slot, or where in a file.
+pub(crate) struct SwapCache {
+    cache: Arc<PageCache>,
+    view: Arc<View>,
+}
+
+impl SwapCache {
+    /// Of the memory that this window shows.
+    pub(super) fn new(
+        node: Arc<Node>,
+        view: View,
+        window: Arc<Window>,
+        on_truncate: OnTruncate,
+    ) -> Self {
+        let view = Arc::new(view);
+        let cache = PageCache::private_of(node, view.clone(), window, on_truncate);
+        Self { cache, view }
+    }
+
+    /// Serves faults as a file's does.
+    pub(crate) fn cache(&self) -> &Arc<PageCache> {
+        &self.cache
+    }
+
+    /// Where pages come from that were never touched.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.view.origin.as_ref()
+    }
+
+    pub(super) fn on_truncate(&self) -> OnTruncate {
+        self.cache.on_truncate
+    }
+
+    /// True if nobody waits for a page.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.cache) == 1
+    }
+
+    /// Takes what was read of a range of addresses, or is being read, out.
+    pub(super) fn forget(&self, range: Range<usize>) {
+        self.cache.invalidate(range);
+    }
+
+    /// The same of all, for good.
+    pub(super) fn forget_all(&self) {
+        self.cache.evict_all();
+    }
+
+    /// True if the bytes of an absent page are to be read from a file.
+    pub(crate) fn is_of_file(&self, page: usize) -> Result<bool, StoreError> {
+        if self.origin().is_none() {
+            return Ok(false);
+        }
+        let offset = (page * PAGE_SIZE) as u64;
+        let extent = self.view.extent(offset)?;
+        // A page that was read while the file had it is in the cache until it is mapped.
+        let is_cached = || self.cache.find(self.cache.address(offset)).is_some();
+        Ok(matches!(extent, Extent::Data(_)) || is_cached())
+    }
+}

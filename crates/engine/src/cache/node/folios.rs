@@ -1,0 +1,190 @@
+//! Folios and their frames: had from the node, and given back.
+
+use super::{MAX_WINDOW, Node};
+use crate::budget::Need;
+use crate::cache::PageCache;
+use crate::cache::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
+use crate::page::PAGE_SIZE;
+use crate::slab::Slab;
+use core::ops::Deref;
+use sync::atomic::{AtomicUsize, Ordering};
+
+/// All folios of a node.
+pub(crate) struct Folios {
+    slab: Slab<Folio>,
+    /// Slots in use: as many as the budget has pages, at most. Relaxed: a bound, not a
+    /// hand-over.
+    used: AtomicUsize,
+}
+
+/// Why there is no folio.
+enum NoFolio {
+    /// There are as many as there may be.
+    Bound,
+    /// The system has no memory for another.
+    Slot,
+}
+
+impl Folios {
+    pub(super) fn new(most: u32) -> Self {
+        Self {
+            slab: Slab::new(most),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Those that are not free, in the index or not.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, most: usize) -> Result<&Folio, NoFolio> {
+        if self.used.fetch_add(1, Ordering::Relaxed) >= most {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+            return Err(NoFolio::Bound);
+        }
+        match self.slab.alloc() {
+            Some(id) => Ok(self.slab.get(id)),
+            None => {
+                self.used.fetch_sub(1, Ordering::Relaxed);
+                Err(NoFolio::Slot)
+            }
+        }
+    }
+
+    fn give_back(&self, folio: &Folio) {
+        self.slab.free(folio.id());
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Folios {
+    type Target = Slab<Folio>;
+
+    fn deref(&self) -> &Slab<Folio> {
+        &self.slab
+    }
+}
+
+/// What a folio's frames are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameUse {
+    /// A fault waits.
+    Demand,
+    /// Nobody waits: only spare frames.
+    Readahead,
+    /// No frames.
+    Hole,
+}
+
+impl Node {
+    /// Folios that are not free, in the index or not.
+    pub fn folios_in_use(&self) -> usize {
+        self.folios.used()
+    }
+
+    /// Pages of frames that folios hold.
+    pub fn frames_in_use(&self) -> usize {
+        self.frames.counts().used
+    }
+
+    /// Pages that frames may take for demand faults.
+    pub(crate) fn demand_frames(&self) -> usize {
+        self.budget.limit() as usize / 2
+    }
+
+    /// Pages that frames may take for read-ahead.
+    pub(crate) fn readahead_frames(&self) -> usize {
+        let quarters = self.policies.miss_accounting.frame_quarters();
+        self.budget.limit() as usize / 4 * quarters
+    }
+
+    /// Pages of a window, where read-ahead is as Linux has it.
+    pub(crate) fn linux_window(&self) -> u32 {
+        (self.readahead_frames() as u32 / 4).min(MAX_WINDOW)
+    }
+
+    /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a
+    /// hole), in nobody's sight. Or what there is not enough of.
+    pub(crate) fn alloc_folio(
+        &self,
+        cache: &PageCache,
+        addr: usize,
+        pages: usize,
+        frames: FrameUse,
+    ) -> Result<&Folio, Need> {
+        debug_assert!(pages <= BLOCK_PAGES);
+        let folio = match self.folios.take(self.budget.limit() as usize) {
+            Ok(folio) => folio,
+            Err(NoFolio::Bound) => return Err(Need::Folio),
+            // The system has no memory for more slots: evict, and use those.
+            Err(NoFolio::Slot) => {
+                let more = self.budget.free() as usize + BLOCK_PAGES;
+                return Err(Need::Pages(more));
+            }
+        };
+        folio.init(cache, addr, pages);
+        let frame = match frames {
+            FrameUse::Hole => return Ok(folio),
+            FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
+            FrameUse::Readahead => {
+                // Demand faults keep an eighth of the pool to themselves.
+                let most = self.readahead_frames();
+                let room = self.frames.counts().used + pages <= most / 8 * 7;
+                room.then(|| self.frames.alloc(pages, most, most as u64 / 16))
+                    .flatten()
+            }
+        };
+        match frame {
+            Some(frame) => {
+                folio.frame.store(frame, Ordering::Relaxed);
+                folio.frame_pages.store(pages as u8, Ordering::Relaxed);
+                Ok(folio)
+            }
+            None => {
+                self.abandon(folio);
+                Err(Need::Frame)
+            }
+        }
+    }
+
+    /// Gives a folio back that was never in the index.
+    pub(crate) fn abandon(&self, folio: &Folio) {
+        self.free_frames(folio);
+        folio.change(flag::DEAD, 0);
+        folio.unlock();
+        self.put(folio);
+    }
+
+    /// Gives a folio's frames back to the pool; the caller holds its lock.
+    pub(crate) fn free_frames(&self, folio: &Folio) {
+        let frame = folio.frame.swap(NO_FRAME, Ordering::Relaxed);
+        if frame != NO_FRAME {
+            let pages = folio.frame_pages.load(Ordering::Relaxed) as usize;
+            self.frames.free(frame, pages);
+            self.budget.notify_release();
+        }
+    }
+
+    /// The bytes of a folio that is in frames; the caller holds its lock.
+    pub(crate) fn frame_address(&self, folio: &Folio) -> *mut u8 {
+        self.frames.address(folio.frame.load(Ordering::Relaxed))
+    }
+
+    /// All of a folio's bytes; as above.
+    pub(crate) fn bytes_of(&self, folio: &Folio) -> *const [u8] {
+        let start = self.frame_address(folio).cast_const();
+        core::ptr::slice_from_raw_parts(start, folio.pages() * PAGE_SIZE)
+    }
+
+    /// Drops a reference; the last one frees a folio that left the index.
+    pub(crate) fn put(&self, folio: &Folio) {
+        // AcqRel: all that others did with the folio comes before its reuse.
+        let refs = folio.refs.fetch_sub(1, Ordering::AcqRel);
+        assert!(refs > 0, "folio reference count");
+        if refs == 1 {
+            debug_assert!(folio.is(flag::DEAD));
+            self.folios.give_back(folio);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A node: the frames, folios, lists and ghosts under one budget, as Linux's
+//! `pglist_data` is the memory that one allocator and one reclaim serve.
+
+use super::arena::Arenas;
+use super::believed::Believed;
+use super::frames::{FrameMemory, Frames};
+use super::index::Index;
+use super::pins::Pins;
+use crate::budget::Budget;
+use crate::page::PAGE_SIZE;
+use crate::policy::Policies;
+use crate::reclaim::Lru;
+use crate::reclaim::anonymous::{Balance, PrivateMemory};
+use crate::stats::NodeStats;
+use crate::swap::Swap;
+use crate::{Clock, Mmu};
+use folios::Folios;
+use size::Size;
+use sync::Arc;
+
+mod folios;
+mod size;
+
+pub(crate) use folios::FrameUse;
+
+/// The least budget that a node can work with, in bytes.
+pub const LEAST_BYTES: usize = 8 << 20;
+/// The largest window of read-ahead: 8 MiB, in pages.
+pub(crate) const MAX_WINDOW: u32 = 2048;
+/// The largest budget, in pages: folios and frames have numbers of 32 bits.
+const MOST_PAGES: usize = 1 << 31;
+
+/// Why a node could not be made or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeError {
+    /// Fewer bytes than [`LEAST_BYTES`].
+    BudgetTooSmall,
+    /// More than the node was made for (see [`NodeOptions::most_bytes`]).
+    BudgetTooLarge,
+    /// The enclosing budget has not that much, or the system has no memory for the
+    /// tables of so large a budget.
+    NoMemory,
+    /// Maps, pins and private memory hold more than that leaves to faults.
+    Held,
+}
+
+/// What a node may be made with; by default nothing special.
+#[derive(Default)]
+pub struct NodeOptions {
+    /// What the budget may later be raised to. Less than it is: nothing.
+    pub most_bytes: usize,
+    /// How faults retry and what read-ahead counts. That of the VMA lock is the
+    /// address space's, and not looked at here.
+    pub policies: Policies,
+    /// Where anonymous memory goes that is evicted.
+    pub swap: Option<Arc<Swap>>,
+}
+
+/// Everything under one budget.
+pub struct Node {
+    /// What may be resident.
+    pub budget: Arc<Budget>,
+    /// Page tables of the space that shows this node's pages.
+    pub mmu: Arc<dyn Mmu>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What happened so far.
+    pub stats: NodeStats,
+    /// Where anonymous memory goes that is evicted. Immutable.
+    pub swap: Option<Arc<Swap>>,
+    /// How faults retry and what read-ahead counts. Immutable.
+    pub policies: Policies,
+    /// All folios.
+    pub(crate) folios: Folios,
+    /// Folios by address.
+    pub(crate) index: Index,
+    pub(crate) frames: Frames,
+    /// Which folios go next.
+    pub(crate) lru: Lru,
+    /// Where windows of files are.
+    pub(crate) arenas: Arenas,
+    /// What goes next of private memory.
+    pub(crate) private: PrivateMemory,
+    /// Which of the two goes first.
+    pub(crate) balance: Balance,
+    /// What its faults took for mapped a moment ago.
+    pub(crate) believed: Believed,
+    pub(crate) pins: Pins,
+    size: Size,
+}
+
+impl Node {
+    /// A node over `budget`.
+    pub fn new(
+        budget: Arc<Budget>,
+        mmu: Arc<dyn Mmu>,
+        frames: Arc<dyn FrameMemory>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+    ) -> Result<Arc<Self>, NodeError> {
+        let NodeOptions {
+            most_bytes,
+            policies,
+            swap,
+        } = options;
+        let pages = budget.limit() as usize;
+        if pages * PAGE_SIZE < LEAST_BYTES {
+            return Err(NodeError::BudgetTooSmall);
+        }
+        if pages > MOST_PAGES {
+            return Err(NodeError::NoMemory);
+        }
+        let no_memory = NodeError::NoMemory;
+        let most = (most_bytes / PAGE_SIZE).clamp(pages, MOST_PAGES);
+        let order = policies.miss_accounting.eviction_order();
+        let index = Index::new(pages).ok_or(no_memory)?;
+        let lru = Lru::new(order, pages).ok_or(no_memory)?;
+        let private = PrivateMemory::new();
+        let frames = Frames::new(frames, budget.clone()).ok_or(no_memory)?;
+        let tables = index.bytes() + lru.bytes() + private.batches.bytes() + frames.table_bytes();
+        let size = Size::charge(&budget, pages, most, tables)?;
+        if let Some(swap) = &swap {
+            // The words of the first slots; those of others come with evictions.
+            swap.slots.prepare();
+        }
+        Ok(Arc::new(Self {
+            folios: Folios::new(most as u32),
+            index,
+            frames,
+            lru,
+            arenas: Arenas::default(),
+            private,
+            balance: Balance::default(),
+            believed: Believed::default(),
+            stats: NodeStats::default(),
+            pins: Pins::default(),
+            policies,
+            size,
+            budget,
+            mmu,
+            clock,
+            swap,
+        }))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // The pool gives its chunks back; only the charges are left.
+        self.size.give_back(&self.budget, &self.frames);
+    }
+}

@@ -1,0 +1,144 @@
+//! What a node's own memory costs, and how large its budget may be made.
+
+use super::{LEAST_BYTES, Node, NodeError};
+use crate::budget::{Budget, FLOOR, Need};
+use crate::cache::folio::Folio;
+use crate::cache::frames::{CHUNK_PAGES, Frames};
+use crate::lock::Mutex;
+use crate::page::PAGE_SIZE;
+use crate::reclaim::patience::Patience;
+
+/// A folio's metadata, as a share of the page that it is at least.
+const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
+
+/// What is charged as long as a node lives.
+pub(super) struct Size {
+    /// Pages that the budget may be raised to. Immutable.
+    most: usize,
+    /// Pages of metadata charged for the whole life. Immutable.
+    fixed: u64,
+    /// Pages charged for folios; [`set_memory`](Node::set_memory) changes it.
+    /// Taken outside of all other locks.
+    shares: Mutex<u64>,
+}
+
+impl Size {
+    /// Charges what a node over a budget of `pages` has at once, with `tables` bytes of tables.
+    pub(super) fn charge(
+        budget: &Budget,
+        pages: usize,
+        most: usize,
+        tables: usize,
+    ) -> Result<Self, NodeError> {
+        // The first chunk of frames is paid for here, for good: a demand fault
+        // always has frames to turn to.
+        let fixed = (tables.div_ceil(PAGE_SIZE) + CHUNK_PAGES + 1) as u64;
+        let shares = (pages / FOLIO_SHARE) as u64;
+        let charge = fixed + shares;
+        if !budget.hold(charge) {
+            return Err(NodeError::NoMemory);
+        }
+        while !budget.try_charge(charge, FLOOR) {
+            // Those who share an enclosing budget make room for a newcomer.
+            // None are short if something was given back meanwhile.
+            if let Some(short) = budget.short_of(charge + FLOOR) {
+                let made = short.squeeze((charge + FLOOR) as usize);
+                if made == 0 && short.short_of(charge + FLOOR).is_some() {
+                    budget.let_go(charge);
+                    return Err(NodeError::NoMemory);
+                }
+            }
+        }
+        Ok(Self {
+            most,
+            fixed,
+            shares: Mutex::new(shares),
+        })
+    }
+
+    /// Gives all of it back, and what was charged for chunks of frames.
+    pub(super) fn give_back(&self, budget: &Budget, frames: &Frames) {
+        let held = self.held();
+        budget.let_go(held);
+        budget.uncharge(held + frame_charges(frames));
+    }
+
+    fn held(&self) -> u64 {
+        self.fixed + *self.shares.lock()
+    }
+}
+
+/// Pages charged for chunks of frames, but for the first, which is `fixed`.
+fn frame_charges(frames: &Frames) -> u64 {
+    let chunks = frames.counts().present / CHUNK_PAGES;
+    (chunks.saturating_sub(1) * (CHUNK_PAGES + 1)) as u64
+}
+
+impl Node {
+    /// Changes the budget to `bytes` and reclaims down to it. Where maps, pins or
+    /// private memory hold so much that faults could not go on, and where an enclosing
+    /// budget cannot spare what a larger one costs, the budget stays as it was.
+    pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
+        let pages = bytes / PAGE_SIZE;
+        if pages * PAGE_SIZE < LEAST_BYTES {
+            return Err(NodeError::BudgetTooSmall);
+        }
+        if pages > self.size.most {
+            return Err(NodeError::BudgetTooLarge);
+        }
+        let mut shares = self.size.shares.lock();
+        let after = (pages / FOLIO_SHARE) as u64;
+        let before = self.budget.limit();
+        self.budget.set_limit(pages as u64);
+        let less = shares.saturating_sub(after);
+        if self.budget.held() - less > self.budget.most_held() || !self.reclaim_down(less) {
+            self.budget.set_limit(before);
+            return Err(NodeError::Held);
+        }
+        self.let_go(less);
+        *shares -= less;
+        if after > *shares {
+            let more = after - *shares;
+            if self.hold(more).is_err() {
+                self.budget.set_limit(before);
+                return Err(NodeError::NoMemory);
+            }
+            *shares = after;
+        }
+        Ok(())
+    }
+
+    /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
+    /// have been given back; false if what is there cannot be evicted.
+    fn reclaim_down(&self, less: u64) -> bool {
+        let mut patience = Patience::new(&*self.clock);
+        loop {
+            let subscription = self.budget.subscribe();
+            let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
+            let excess = charged.saturating_sub(self.budget.limit()) as usize;
+            // What was evicted and taken again at once could be evicted again.
+            if excess == 0 || self.reclaim(excess) >= excess {
+                return true;
+            }
+            if self.squeeze(excess) == 0 {
+                if self.has_nothing_left(Need::Pages(excess)) {
+                    return false;
+                }
+                // Reads under way, and folios in the hands of others.
+                patience.wait(subscription);
+            }
+            if patience.is_over() {
+                return false;
+            }
+        }
+    }
+
+    /// Pages that are charged for what the node itself has, and for private memory that
+    /// can be evicted, by counting: all that the budget has been charged with, where no
+    /// page of a file is mapped. Exact while nobody uses the node.
+    pub fn charged_pages(&self) -> u64 {
+        let slots = (self.swap.as_ref()).map_or(0, |swap| swap.slots.charged_pages());
+        let held = self.size.held() + frame_charges(&self.frames);
+        held + slots + self.private.windows.charged_pages()
+    }
+}
