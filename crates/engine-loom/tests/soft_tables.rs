@@ -15,7 +15,7 @@ use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::mmu::soft::cores::{Cores, Seat};
 use softfault_engine_loom::mmu::soft::frames::Frames;
 use softfault_engine_loom::mmu::soft::tables::Tables;
-use softfault_engine_loom::mmu::soft::tlb::{Place, Tlb, Transfer};
+use softfault_engine_loom::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
 
 const SPAN: usize = Tables::<2>::SPAN;
 
@@ -59,7 +59,7 @@ impl Soft {
     /// Reads as an access does: by the buffer, or by the tables.
     fn read(&self, core: &mut Core, addr: usize) -> Option<u8> {
         let Core { seat, tlb } = core;
-        let place = Place { space: 1, addr };
+        let place = TlbKey { space: 1, addr };
         let mut byte = [0];
         let hit = self.0.hit(seat, tlb, place, Transfer::Load(&mut byte));
         let load = Transfer::Load(&mut byte);
@@ -69,7 +69,7 @@ impl Soft {
     /// Writes likewise; `false` if the page may not be written to.
     fn write(&self, core: &mut Core, addr: usize, byte: u8) -> bool {
         let Core { seat, tlb } = core;
-        let place = Place { space: 1, addr };
+        let place = TlbKey { space: 1, addr };
         let byte = [byte];
         self.0.hit(seat, tlb, place, Transfer::Store(&byte))
             || (self.0).miss(seat, tlb, place, addr, true, Transfer::Store(&byte))

@@ -17,7 +17,7 @@ use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protectio
 use softfault_engine::mmu::soft::cores::Cores;
 use softfault_engine::mmu::soft::frames::{Chain, Frames};
 use softfault_engine::mmu::soft::tables::Tables;
-use softfault_engine::mmu::soft::tlb::{Place, Tlb, Transfer};
+use softfault_engine::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
 use softfault_engine::mmu::{Core, Reservation, SoftMmu};
 use softfault_engine::{Clock, PAGE_SIZE};
 use softfault_oracle::TestFrames;
@@ -266,13 +266,13 @@ fn tables(pages: usize) {
         walked.of(pages, |page| {
             let (addr, space) = (addr(page), 1);
             let load = Transfer::Load(&mut byte);
-            let place = Place { space, addr };
+            let place = TlbKey { space, addr };
             assert!(tables.miss(&mut seat, &mut tlb, place, addr, false, load));
         });
         let (addr, space) = (addr(pages - 1), 1);
         hit.of(pages, |_| {
             let load = Transfer::Load(&mut byte);
-            assert!(tables.hit(&mut seat, &tlb, Place { space, addr }, load));
+            assert!(tables.hit(&mut seat, &tlb, TlbKey { space, addr }, load));
         });
         zapped.of_all(pages, || tables.zap(core::slice::from_ref(&range)));
     });

@@ -11,7 +11,7 @@ use crate::cache::folio::{NO_FOLIO, flag};
 use crate::cache::reads::{Completion, baseline, read, unlocked};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::page::{FaultError, Interrupt};
-use crate::readahead::Window;
+use crate::readahead::RaWindow;
 use crate::reclaim::patience::{LONGEST_NS, STANDSTILL};
 use crate::store::NO_COOKIE;
 use sync::Arc;
@@ -48,7 +48,7 @@ enum Reason {
     /// The folio is ours to read, by this thread.
     Read,
     /// The folio is ours to read, and this window around it.
-    ReadAround(Window),
+    ReadAround(RaWindow),
     /// Somebody else reads the folio.
     Folio,
     /// Somebody else maps or evicts the folio.
@@ -60,7 +60,7 @@ enum Reason {
     /// Another fault fills this page of anonymous memory.
     Page(usize),
     /// Nothing: this window is to be begun, with no lock in hand.
-    Ahead(Window),
+    Ahead(RaWindow),
 }
 
 /// How a wait ended.
@@ -83,12 +83,16 @@ impl Wait {
     }
 
     /// As `read`, and a window around the folio.
-    pub(crate) fn read_around(cache: &Arc<PageCache>, folio: FolioRef<'_>, window: Window) -> Self {
+    pub(crate) fn read_around(
+        cache: &Arc<PageCache>,
+        folio: FolioRef<'_>,
+        window: RaWindow,
+    ) -> Self {
         Self::new(cache, Reason::ReadAround(window)).keeping(folio)
     }
 
     /// A window is to be read ahead.
-    pub(crate) fn ahead(cache: &Arc<PageCache>, window: Window) -> Self {
+    pub(crate) fn ahead(cache: &Arc<PageCache>, window: RaWindow) -> Self {
         Self::new(cache, Reason::Ahead(window))
     }
 

@@ -4,7 +4,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::soft::cores::{Cores, Seat};
 use softfault_engine::mmu::soft::frames::Frames;
 use softfault_engine::mmu::soft::tables::{ENTRIES, Tables};
-use softfault_engine::mmu::soft::tlb::{Place, Tlb, Transfer};
+use softfault_engine::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
 use softfault_oracle::Finally;
 use std::cell::UnsafeCell;
 use std::slice::from_ref;
@@ -78,7 +78,7 @@ impl Counters {
     /// One load or store of a core's; faults until it is done.
     fn access(&self, core: &mut Core, addr: usize, word: &mut [u8; 8], store: bool) {
         let Core { seat, tlb } = core;
-        let place = Place { space: 1, addr };
+        let place = TlbKey { space: 1, addr };
         while !self.tables.hit(seat, tlb, place, transfer(word, store))
             && !(self.tables).miss(seat, tlb, place, addr, true, transfer(word, store))
         {

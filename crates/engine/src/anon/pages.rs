@@ -30,7 +30,7 @@ const WAITED: u32 = 1 << 31;
 pub(super) const SLICE_NS: u64 = 10_000_000;
 
 /// A page's words.
-struct Entry {
+struct PageWords {
     /// A [`PageState`], [`LOCKED`] and [`WAITED`].
     word: WaitWord,
     /// 0, or the number of the page's slot and 1. Protected by the page lock. A
@@ -39,12 +39,12 @@ struct Entry {
 }
 
 /// Entries a page of the table; the first says whether the page is paid for.
-const ENTRIES: usize = PAGE_SIZE / size_of::<Entry>();
+const ENTRIES: usize = PAGE_SIZE / size_of::<PageWords>();
 
 /// The words of all pages of a window.
 pub struct Pages {
     /// [`ENTRIES`] - 1 of them a page; zeroed, and resident only where touched.
-    entries: NonNull<Entry>,
+    entries: NonNull<PageWords>,
     bytes: usize,
     count: usize,
     /// Pages of this table that are paid for.
@@ -97,7 +97,7 @@ impl Pages {
         self.bytes
     }
 
-    fn entry(&self, page: usize) -> (&Entry, &Entry) {
+    fn entry(&self, page: usize) -> (&PageWords, &PageWords) {
         assert!(page < self.count, "page {page} is past the end");
         let first = page / (ENTRIES - 1) * ENTRIES;
         let entry = first + 1 + page % (ENTRIES - 1);

@@ -53,14 +53,14 @@ pub(crate) struct View {
 
 /// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Whereabouts {
     /// At this byte of the swap device.
     Slot(u64),
     /// At this byte of the file.
     File(u64),
 }
 
-impl Place {
+impl Whereabouts {
     fn plus(self, bytes: u64) -> Self {
         match self {
             Self::Slot(offset) => Self::Slot(offset + bytes),
@@ -76,19 +76,19 @@ impl View {
     }
 
     /// Where a page has to be read from, if it has to.
-    fn place(&self, page: usize) -> Option<Place> {
+    fn place(&self, page: usize) -> Option<Whereabouts> {
         let state = self.pages.unlocked_state(page)?;
         if state.is_swapped() {
             let slot = self.pages.slot(page)?;
-            return Some(Place::Slot(u64::from(slot) * PAGE_SIZE as u64));
+            return Some(Whereabouts::Slot(u64::from(slot) * PAGE_SIZE as u64));
         }
         let origin = self.origin.as_ref()?;
         let offset = origin.offset + (page * PAGE_SIZE) as u64;
-        state.is_absent().then_some(Place::File(offset))
+        state.is_absent().then_some(Whereabouts::File(offset))
     }
 
     /// How many pages from `page` on lie in a row from `place` on, of `most`.
-    fn run(&self, page: usize, place: Place, most: usize) -> usize {
+    fn run(&self, page: usize, place: Whereabouts, most: usize) -> usize {
         let most = most.min(self.pages.count() - page);
         let follows = |&ahead: &usize| {
             self.place(page + ahead) == Some(place.plus((ahead * PAGE_SIZE) as u64))
@@ -117,10 +117,10 @@ impl View {
             // SAFETY: a part of the caller's buffer.
             let read = unsafe {
                 match (place, &self.origin) {
-                    (Place::File(offset), Some(origin)) => {
+                    (Whereabouts::File(offset), Some(origin)) => {
                         origin.store.read(offset, buffer, part)?
                     }
-                    (Place::Slot(offset) | Place::File(offset), _) => {
+                    (Whereabouts::Slot(offset) | Whereabouts::File(offset), _) => {
                         match self.device().read(offset, buffer, part)? {
                             all if all == part => all,
                             _ => return Err(StoreError::Short.into()),
@@ -151,7 +151,7 @@ impl Store for View {
             return Ok(alone);
         };
         let run = bytes(page..page + self.run(page, place, MOST));
-        let (Place::File(start), Some(origin)) = (place, &self.origin) else {
+        let (Whereabouts::File(start), Some(origin)) = (place, &self.origin) else {
             return Ok(Extent::Data(run));
         };
         if start >= origin.store.len()? {
@@ -190,8 +190,8 @@ impl Store for View {
                 let pages = read.bytes / PAGE_SIZE;
                 let Some(place) = self.place(page) else { break };
                 let (offset, is_file) = match place {
-                    Place::Slot(offset) => (offset, false),
-                    Place::File(offset) => (offset, true),
+                    Whereabouts::Slot(offset) => (offset, false),
+                    Whereabouts::File(offset) => (offset, true),
                 };
                 if self.run(page, place, pages) < pages || of_file.is_some_and(|of| of != is_file) {
                     break;

@@ -20,7 +20,7 @@ use crate::mm::backing::SoftPage;
 use crate::mm::{AddressSpace, Attributes, VmaRead};
 use crate::mmu::Core;
 use crate::mmu::soft::Way;
-use crate::mmu::soft::tlb::Place;
+use crate::mmu::soft::tlb::TlbKey;
 use crate::page::Protection;
 
 /// An access that did not come to its end.
@@ -112,8 +112,8 @@ fn page(
     way: Way,
     interrupt: &dyn Interrupt,
 ) -> Result<(), Stop> {
-    let access = Access {
-        place: Place {
+    let access = PageAccess {
+        place: TlbKey {
             space: space.id(),
             addr,
         },
@@ -128,8 +128,8 @@ fn page(
 
 /// An access to bytes of one page.
 #[derive(Clone, Copy)]
-struct Access {
-    place: Place,
+struct PageAccess {
+    place: TlbKey,
     bytes: usize,
     way: Way,
 }
@@ -137,7 +137,7 @@ struct Access {
 fn miss(
     core: &mut Core,
     space: &AddressSpace,
-    access: Access,
+    access: PageAccess,
     interrupt: &dyn Interrupt,
 ) -> Result<(), Stop> {
     let flags = FaultFlags {
@@ -164,7 +164,7 @@ fn miss(
 fn attempt(
     core: &mut Core,
     vma: &VmaRead<'_>,
-    access: Access,
+    access: PageAccess,
     flags: FaultFlags,
     done: &mut bool,
 ) -> Fault {
@@ -206,7 +206,7 @@ struct Shown {
 }
 
 /// An access to what has page tables of its own, if it is there.
-fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: Access) -> bool {
+fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: PageAccess) -> bool {
     let Some(ops) = attributes.backing.ops() else {
         return false;
     };

@@ -35,7 +35,7 @@ pub const MOST: u16 = 10 * LOTS;
 
 /// Pages to read: Linux's `page_cache_ra_order` is asked for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct RaWindow {
     /// First page.
     pub start: u64,
     /// First page past the end; at most the file's.
@@ -44,7 +44,7 @@ pub struct Window {
     pub marker: u64,
 }
 
-impl Window {
+impl RaWindow {
     /// The pages.
     pub fn pages(&self) -> Range<u64> {
         self.start..self.end
@@ -101,7 +101,7 @@ impl MmapMiss {
 
     /// A fault did not find page `index` of a file of `file_pages`. What to
     /// read around it; none: the page alone. (`do_sync_mmap_readahead`)
-    pub fn miss(&mut self, index: u64, advice: Advice, file_pages: u64) -> Option<Window> {
+    pub fn miss(&mut self, index: u64, advice: Advice, file_pages: u64) -> Option<RaWindow> {
         let size = self.ra_pages;
         match advice {
             Advice::Random => return None,
@@ -146,7 +146,7 @@ impl MmapMiss {
     /// to be one: behind the last, or at `next_miss`, the first page after
     /// `index` that is not cached, where the marker is of a window before.
     /// (`page_cache_async_ra`)
-    pub fn marker(&mut self, index: u64, next_miss: u64, file_pages: u64) -> Option<Window> {
+    pub fn marker(&mut self, index: u64, next_miss: u64, file_pages: u64) -> Option<RaWindow> {
         let most = self.ra_pages;
         let (start, size) = if self.expects(index) {
             (self.start + u64::from(self.size), self.size)
@@ -161,10 +161,10 @@ impl MmapMiss {
         Some(self.begin(start, size, size, file_pages)).filter(|window| window.start < window.end)
     }
 
-    fn begin(&mut self, start: u64, size: u32, async_size: u32, file_pages: u64) -> Window {
+    fn begin(&mut self, start: u64, size: u32, async_size: u32, file_pages: u64) -> RaWindow {
         (self.start, self.size, self.async_size) = (start, size, async_size);
         let end = start + u64::from(size);
-        Window {
+        RaWindow {
             start: start.min(file_pages),
             end: end.min(file_pages),
             marker: end - u64::from(async_size),

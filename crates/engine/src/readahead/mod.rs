@@ -49,7 +49,7 @@ use core::ops::Range;
 
 use crate::page::Advice;
 use accuracy::Accuracy;
-pub use baseline::{Found, LOTS, MOST, MmapMiss, Window};
+pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
 use fit::Fit;
 use history::{History, Proof};
 use stream::Stream;

@@ -13,7 +13,7 @@ pub const BATCH: usize = 512;
 const CONCURRENT: usize = 4;
 
 /// The arrays of a batch: too large for the handler's stack.
-struct Batch {
+struct FolioBatch {
     folios: [u32; BATCH],
     ranges: [Range<usize>; BATCH],
     /// True where the folio was the last resident of a page table, which is
@@ -34,7 +34,7 @@ pub(super) struct Evicted {
 
 /// The batches of a node, made once.
 pub struct Batches {
-    batches: [Mutex<Box<Batch>>; CONCURRENT],
+    batches: [Mutex<Box<FolioBatch>>; CONCURRENT],
 }
 
 impl Default for Batches {
@@ -47,7 +47,7 @@ impl Batches {
     /// Empty batches.
     pub fn new() -> Self {
         let batch = || {
-            Box::new(Batch {
+            Box::new(FolioBatch {
                 folios: [0; BATCH],
                 ranges: [const { 0..0 }; BATCH],
                 last_of_table: [false; BATCH],
@@ -60,10 +60,10 @@ impl Batches {
 
     /// Bytes of the arrays.
     pub fn bytes(&self) -> usize {
-        CONCURRENT * size_of::<Batch>()
+        CONCURRENT * size_of::<FolioBatch>()
     }
 
-    fn take(&self) -> MutexGuard<'_, Box<Batch>> {
+    fn take(&self) -> MutexGuard<'_, Box<FolioBatch>> {
         self.batches
             .iter()
             .find_map(|batch| batch.try_lock())
@@ -140,7 +140,7 @@ impl Node {
 
     /// Evicts the first `count` folios of the batch, which the caller has
     /// locked; returns how many pages the budget got back.
-    fn evict_claimed(&self, batch: &mut Batch, count: usize) -> usize {
+    fn evict_claimed(&self, batch: &mut FolioBatch, count: usize) -> usize {
         let (mut ranges, mut tables) = (0, 0);
         let mut charged = 0;
         for place in 0..count {
@@ -219,7 +219,7 @@ impl Node {
 /// while it lives: it holds a batch and the locks of what is in it.
 pub(crate) struct Sweep<'a> {
     node: &'a Node,
-    batch: MutexGuard<'a, Box<Batch>>,
+    batch: MutexGuard<'a, Box<FolioBatch>>,
     count: usize,
 }
 

@@ -18,12 +18,12 @@ pub struct Windows {
 }
 
 struct Inner {
-    entries: Vec<Entry>,
+    entries: Vec<Registered>,
     /// The window that the hand is in, and the page.
     hand: (usize, usize),
 }
 
-struct Entry {
+struct Registered {
     /// Alive while it is registered.
     anon: NonNull<Anonymous>,
     /// Batches that have pages of it.
@@ -32,7 +32,7 @@ struct Entry {
 
 // SAFETY: memory that is shared by its owners anyway; whoever drops it takes it
 // out first.
-unsafe impl Send for Entry {}
+unsafe impl Send for Registered {}
 
 /// The windows, while pages are chosen.
 pub(super) struct Choosing<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Choosing<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Busy(NonNull<Anonymous>);
 
-// SAFETY: as for `Entry`.
+// SAFETY: as for `Registered`.
 unsafe impl Send for Busy {}
 
 impl Busy {
@@ -73,7 +73,7 @@ impl Default for Windows {
 impl Windows {
     /// Lets reclaim take pages of `anon` until it is deregistered.
     pub(crate) fn register(&self, anon: &Anonymous) {
-        let entry = Entry {
+        let entry = Registered {
             anon: NonNull::from(anon),
             busy: 0,
         };
@@ -130,7 +130,7 @@ impl Windows {
 
 impl Inner {
     fn place(&self, anon: &Anonymous) -> Option<usize> {
-        let is = |entry: &Entry| core::ptr::eq(entry.anon.as_ptr(), anon);
+        let is = |entry: &Registered| core::ptr::eq(entry.anon.as_ptr(), anon);
         self.entries.iter().position(is)
     }
 }

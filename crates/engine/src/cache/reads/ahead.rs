@@ -1,6 +1,6 @@
 //! Read-ahead: asks the policy, and submits what it plans.
 
-use super::batch::{Batch, run};
+use super::batch::{ReadBatch, run};
 use super::read::Completion;
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
@@ -62,7 +62,7 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
     let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
-    let mut batch = Batch::new(cache, flag::READAHEAD);
+    let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     match ahead {
         Ahead::None => {}
         Ahead::Run { pages } => {
@@ -94,7 +94,7 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
 pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
     let window = cache.addresses();
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let mut batch = Batch::new(cache, 0);
+    let mut batch = ReadBatch::new(cache, 0);
     let mut next = range.start.max(window.start) & !(PAGE_SIZE - 1);
     let end = range.end.min(window.end);
     /// Pages between two looks at the room there is.

@@ -13,14 +13,14 @@
 //! its page read. (Met in flight, it would be TRIED, and no hit under the
 //! second patch.)
 
-use super::batch::Batch;
+use super::batch::ReadBatch;
 use super::extent::{Part, extent};
 use super::read::{self, Completion, unlocked};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
 use crate::page::Interrupt;
-use crate::readahead::Window;
+use crate::readahead::RaWindow;
 use crate::store::NO_COOKIE;
 use core::ops::Range;
 use sync::Arc;
@@ -30,7 +30,7 @@ use sync::Arc;
 /// its own.
 pub(crate) fn part(
     cache: &PageCache,
-    window: &Window,
+    window: &RaWindow,
     addr: usize,
     most: Range<usize>,
 ) -> Range<usize> {
@@ -52,7 +52,7 @@ pub(crate) fn part(
 pub(crate) fn read(
     cache: &Arc<PageCache>,
     folio: &Folio,
-    window: &Window,
+    window: &RaWindow,
     interrupt: &dyn Interrupt,
 ) -> bool {
     begin(cache, window);
@@ -73,10 +73,10 @@ pub(crate) fn read(
 }
 
 /// Starts to read what is absent of a window.
-pub(crate) fn begin(cache: &Arc<PageCache>, window: &Window) {
+pub(crate) fn begin(cache: &Arc<PageCache>, window: &RaWindow) {
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-    let mut batch = Batch::new(cache, flag::READAHEAD);
+    let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     batch.reads_all();
     let marker = cache.address(window.marker * PAGE_SIZE as u64);
     let end = cache.address(window.end.min(cache.pages()) * PAGE_SIZE as u64);

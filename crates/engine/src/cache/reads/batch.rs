@@ -18,7 +18,7 @@ const READS: usize = 8;
 const READ_FOLIOS: usize = 4;
 
 /// Reads a run of pages, a folio a block. `false` when there is no more room.
-pub(crate) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
+pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>) -> bool {
     let cache = batch.cache;
     let end = cache.end().div_ceil(PAGE_SIZE as u64);
     let mut next = cache.address(pages.start.min(end) * PAGE_SIZE as u64);
@@ -43,7 +43,7 @@ pub(crate) fn run(batch: &mut Batch<'_>, pages: Range<u64>) -> bool {
 
 /// Reads that were prepared and not yet submitted. Folios that are neighbours
 /// in the file and in memory share a read: a request costs more than its bytes.
-pub(crate) struct Batch<'a> {
+pub(crate) struct ReadBatch<'a> {
     cache: &'a Arc<PageCache>,
     /// What marks the folios: `READAHEAD` if the policy is to learn of their
     /// use, nothing if the caller of `prefetch` wants them.
@@ -63,7 +63,7 @@ pub(crate) struct Batch<'a> {
     pub(super) started: u32,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> ReadBatch<'a> {
     pub(crate) fn new(cache: &'a Arc<PageCache>, mark: u32) -> Self {
         let empty = Read {
             cookie: 0,

@@ -13,7 +13,7 @@ pub struct Contended;
 struct Changed;
 
 /// A leaf and the version it was reached at.
-struct Leaf<'a, const FANOUT: usize> {
+struct LeafNode<'a, const FANOUT: usize> {
     node: &'a Node<FANOUT>,
     version: u64,
     /// The leaf has all the tree's keys from here on ..
@@ -22,7 +22,7 @@ struct Leaf<'a, const FANOUT: usize> {
     upper: Option<usize>,
 }
 
-impl<const FANOUT: usize> Leaf<'_, FANOUT> {
+impl<const FANOUT: usize> LeafNode<'_, FANOUT> {
     fn check(&self) -> Result<(), Changed> {
         check(self.node.unchanged(self.version))
     }
@@ -87,7 +87,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     }
 
     /// Goes down to the leaf for `key`.
-    fn descend(&self, key: usize, walk: &mut Walk) -> Result<Leaf<'_, FANOUT>, Changed> {
+    fn descend(&self, key: usize, walk: &mut Walk) -> Result<LeafNode<'_, FANOUT>, Changed> {
         let mut node = self.node(self.root);
         let mut version = node.begin().ok_or(Changed)?;
         let (mut lower, mut upper) = (0, None);
@@ -99,7 +99,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             check(level.is_none_or(|above| depth + 1 == above))?;
             level = Some(depth);
             if depth == 0 {
-                return Ok(Leaf {
+                return Ok(LeafNode {
                     node,
                     version,
                     lower,

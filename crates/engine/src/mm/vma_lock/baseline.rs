@@ -52,7 +52,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{FROZEN, Held, ReadError, VmaRead};
+use super::{FROZEN, ReadBy, ReadError, VmaRead};
 use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
@@ -129,7 +129,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
     }
     let sem = vm_lock(vma).ok_or(ReadError::Detached)?;
     sem.try_read(mmap_lock)?;
-    let held = Held::Sem(sem);
+    let held = ReadBy::Sem(sem);
     let read = VmaRead { vma, held };
     // Acquire pairs with the Release in `attach`: `vm_lock`, space, range and
     // attributes of the VMA that the slot is now.
@@ -161,7 +161,7 @@ pub(super) fn start_read_locked<'a>(
     }
     let sem = vm_lock(vma).expect("an attached VMA has a lock");
     sem.try_read(mmap_lock)?;
-    let held = Held::Sem(sem);
+    let held = ReadBy::Sem(sem);
     let read = VmaRead { vma, held };
     // As above. Any other sequence is that of a write lock that has ended.
     if vma.lock_seq.load(Relaxed) == FROZEN {

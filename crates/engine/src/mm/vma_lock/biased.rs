@@ -75,7 +75,7 @@ use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
 use super::refcount::{self, counted, get_unless_zero};
 use super::visible::{Visible, VisibleReaders};
-use super::{Held, ReadError, VmaRead};
+use super::{ReadBy, ReadError, VmaRead};
 
 /// Failed exchanges of the count for each line that ending the bias will visit,
 /// before there is one.
@@ -98,7 +98,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
 fn start_visible<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Result<VmaRead<'a>, ReadError>> {
     let read = VmaRead {
         vma,
-        held: Held::Visible(enter(vma, mmap_lock)?),
+        held: ReadBy::Visible(enter(vma, mmap_lock)?),
     };
     // r3. Acquire pairs with the Release in `bias`: what the VMA is. It is what
     // tells a reader that nobody writes; see the module's text.
@@ -156,7 +156,7 @@ fn count_failed(read: &VmaRead<'_>, failed: u32, mmap_lock: &MmapLock) {
 pub(super) fn bias(read: &VmaRead<'_>, mmap_lock: &MmapLock) {
     let vma = read.vma;
     // Relaxed: to set it twice would do no harm.
-    if !matches!(read.held, Held::Count) || vma.bias.load(Relaxed) {
+    if !matches!(read.held, ReadBy::Count) || vma.bias.load(Relaxed) {
         return;
     }
     vma.refcnt.failed().store(0, Relaxed);

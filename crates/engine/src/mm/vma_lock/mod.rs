@@ -59,12 +59,12 @@ pub enum ReadError {
 #[must_use]
 pub struct VmaRead<'a> {
     vma: &'a Vma,
-    held: Held<'a>,
+    held: ReadBy<'a>,
 }
 
 /// What a reader gives back.
 #[derive(Debug, Clone, Copy)]
-enum Held<'a> {
+enum ReadBy<'a> {
     /// One of the count.
     Count,
     /// A place in the semaphore.
@@ -99,9 +99,9 @@ impl Drop for VmaRead<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.held {
-            Held::Count => refcount::end_read(self.vma),
-            Held::Sem(sem) => sem.end_read(),
-            Held::Visible(word) => word.leave(),
+            ReadBy::Count => refcount::end_read(self.vma),
+            ReadBy::Sem(sem) => sem.end_read(),
+            ReadBy::Visible(word) => word.leave(),
         }
     }
 }

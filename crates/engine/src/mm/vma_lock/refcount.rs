@@ -41,7 +41,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
-use super::{FROZEN, Held, ReadError, VmaRead};
+use super::{FROZEN, ReadBy, ReadError, VmaRead};
 
 /// A writer waits for the readers to go, and no reader may come.
 pub const WRITER: u32 = 0x4000_0000;
@@ -88,7 +88,7 @@ pub(super) fn start_read_locked<'a>(
 /// A reader that has been added to the count.
 #[inline]
 pub(super) fn counted(vma: &Vma) -> VmaRead<'_> {
-    let held = Held::Count;
+    let held = ReadBy::Count;
     VmaRead { vma, held }
 }
 

@@ -17,9 +17,9 @@ const FRAME_SHIFT: u32 = 32;
 /// | x | - | x | n | a page of memory, shared since a fork: copied when written to |
 /// | x | - | - | 0 | a hole: zeros without memory |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry(u64);
+pub struct Pte(u64);
 
-impl Entry {
+impl Pte {
     /// A missing page.
     pub const NONE: Self = Self(0);
     /// A hole.

@@ -2,8 +2,8 @@
 //! (`crate::huge`).
 
 use super::SoftMmu;
-use super::tlb::{Place, Tlb, Transfer};
-use super::{cores::Seat, entry::Entry};
+use super::tlb::{Tlb, TlbKey, Transfer};
+use super::{cores::Seat, entry::Pte};
 
 impl SoftMmu {
     /// Gives so many frames to a pool for good; the first of them.
@@ -29,12 +29,12 @@ impl SoftMmu {
         &self,
         seat: &mut Seat,
         tlb: &mut Tlb,
-        place: Place,
+        place: TlbKey,
         may_write: bool,
         transfer: Transfer<'_>,
         walk: impl FnOnce() -> Option<u32>,
     ) -> bool {
-        let found = || walk().map_or(Entry::NONE, Entry::writable);
+        let found = || walk().map_or(Pte::NONE, Pte::writable);
         self.tables
             .miss_found(seat, tlb, place, may_write, transfer, found)
     }

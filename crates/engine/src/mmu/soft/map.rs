@@ -1,6 +1,6 @@
 //! Mapping: pages as copies, as zeroed memory, as holes.
 
-use super::entry::Entry;
+use super::entry::Pte;
 use super::frames::{Chain, ZEROS};
 use super::tables::{NoFrame, Tables};
 use crate::PAGE_SIZE;
@@ -66,8 +66,8 @@ impl<const N: usize> Tables<N> {
     /// Frames for which there is something else are freed.
     fn install(&self, addr: usize, frames: &[u32], writable: bool) -> Result<(), NoFrame> {
         let entry = match writable {
-            true => Entry::writable,
-            false => Entry::read_only,
+            true => Pte::writable,
+            false => Pte::read_only,
         };
         let mut unused = Chain::default();
         let leaf = self.make_leaf(addr);
@@ -94,7 +94,7 @@ impl<const N: usize> Tables<N> {
             let end = range.end.min((addr & !(Self::SPAN - 1)) + Self::SPAN);
             while addr < end {
                 if !leaf.entry(addr).is_present() {
-                    leaf.set(addr, Entry::HOLE);
+                    leaf.set(addr, Pte::HOLE);
                 }
                 addr += PAGE_SIZE;
             }

@@ -112,7 +112,7 @@ impl SoftMmu {
         let windows = self.windows.lock();
         let mut pages = 0;
         for window in windows.iter() {
-            let count = |leaf: tables::Leaf<'_, ENTRIES>, _| pages += leaf.used() as usize;
+            let count = |leaf: tables::PteTable<'_, ENTRIES>, _| pages += leaf.used() as usize;
             self.tables.for_each_leaf(window.clone(), count);
         }
         pages

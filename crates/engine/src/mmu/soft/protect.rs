@@ -1,6 +1,6 @@
 //! Taking the leave to write away, and giving it back.
 
-use super::entry::Entry;
+use super::entry::Pte;
 use super::tables::{NoFrame, Tables};
 use super::zap::Dead;
 use crate::PAGE_SIZE;
@@ -14,7 +14,7 @@ impl<const N: usize> Tables<N> {
         for range in ranges {
             self.for_each_leaf(range.clone(), |mut leaf, part| {
                 for page in part.step_by(PAGE_SIZE) {
-                    let entry: Entry = leaf.entry(page);
+                    let entry: Pte = leaf.entry(page);
                     if entry.is_writable() {
                         leaf.replace(page, entry.protected());
                         any = true;
@@ -65,7 +65,7 @@ impl<const N: usize> Tables<N> {
 
     /// One page, of which `entry` is the entry. Both leaves may be one, so they
     /// are locked one after the other.
-    fn move_page(&self, from: usize, to: usize, entry: Entry) -> Result<(), NoFrame> {
+    fn move_page(&self, from: usize, to: usize, entry: Pte) -> Result<(), NoFrame> {
         self.make_leaf(to)?.set(to, entry);
         match self.leaf(from) {
             Ok(mut leaf) => leaf.clear(from),
@@ -88,7 +88,7 @@ impl<const N: usize> Tables<N> {
             && (!old.is_shared() || self.frames.is_only(frame))
         {
             // It was protected; or the others have copied theirs, or gone.
-            leaf.replace(addr, Entry::writable(frame));
+            leaf.replace(addr, Pte::writable(frame));
             return Ok(());
         }
         let own = self.frames.alloc_one().ok_or(NoFrame)?;
@@ -101,13 +101,13 @@ impl<const N: usize> Tables<N> {
         }
         // First for reading only: until the shootdown some read the old one,
         // which is the same as long as nobody writes to the new one.
-        leaf.replace(addr, Entry::read_only(own));
+        leaf.replace(addr, Pte::read_only(own));
         let mut dead = Dead::new();
         if let Some(frame) = old.owned() {
             dead.push(self, frame);
         }
         self.bury(dead);
-        leaf.replace(addr, Entry::writable(own));
+        leaf.replace(addr, Pte::writable(own));
         Ok(())
     }
 }

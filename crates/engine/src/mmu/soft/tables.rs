@@ -19,7 +19,7 @@
 //!   the lock is in the frame's note, which never goes.
 
 use super::cores::Cores;
-use super::entry::Entry;
+use super::entry::Pte;
 use super::frames::Frames;
 use crate::lock::MutexGuard;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
@@ -52,7 +52,7 @@ pub struct NoFrame;
 type Table<const N: usize> = [AtomicU64; N];
 
 /// A locked leaf.
-pub struct Leaf<'a, const N: usize> {
+pub struct PteTable<'a, const N: usize> {
     table: &'a Table<N>,
     /// The entry above that leads here.
     above: &'a AtomicU64,
@@ -129,7 +129,7 @@ impl<const N: usize> Tables<N> {
     /// it may be walked until a shootdown. Returns its frame.
     pub(super) fn take_out(&self, above: &AtomicU64) -> Option<u32> {
         // Relaxed: published by the shootdown.
-        let entry = Entry::from_bits(above.swap(Entry::NONE.bits(), Relaxed));
+        let entry = Pte::from_bits(above.swap(Pte::NONE.bits(), Relaxed));
         entry.is_present().then(|| {
             self.freed.add(1);
             entry.frame()
@@ -154,7 +154,7 @@ impl<const N: usize> Tables<N> {
             }
             at -= 1;
             // Acquire pairs with the Release in `make`: the table was cleared.
-            let entry = Entry::from_bits(slot.load(Acquire));
+            let entry = Pte::from_bits(slot.load(Acquire));
             if !entry.is_present() {
                 let span = Self::span(at);
                 return Err((addr & !(span - 1)) + span);
@@ -167,30 +167,30 @@ impl<const N: usize> Tables<N> {
     fn make(&self, slot: &AtomicU64) -> Result<u32, NoFrame> {
         // Acquire pairs with the Release below, here and on failure: whoever
         // made it has cleared it.
-        let now = Entry::from_bits(slot.load(Acquire));
+        let now = Pte::from_bits(slot.load(Acquire));
         if now.is_present() {
             return Ok(now.frame());
         }
         let frame = self.new_table()?;
-        let entry = Entry::read_only(frame).bits();
+        let entry = Pte::read_only(frame).bits();
         match slot.compare_exchange(0, entry, Release, Acquire) {
             Ok(_) => Ok(frame),
             Err(other) => {
                 self.frames.put(frame);
                 self.count_freed();
-                Ok(Entry::from_bits(other).frame())
+                Ok(Pte::from_bits(other).frame())
             }
         }
     }
 
     /// What is at `addr`, to a core inside an access.
     #[inline]
-    pub(super) fn walk(&self, addr: usize) -> Entry {
+    pub(super) fn walk(&self, addr: usize) -> Pte {
         let Ok(slot) = self.slot(addr, 0) else {
-            return Entry::NONE;
+            return Pte::NONE;
         };
-        // Acquire pairs with the Release in `Leaf::set`: the page was filled.
-        Entry::from_bits(slot.load(Acquire))
+        // Acquire pairs with the Release in `PteTable::set`: the page was filled.
+        Pte::from_bits(slot.load(Acquire))
     }
 
     /// Copies bytes out, if all their pages are present. For tests: it locks
@@ -223,10 +223,10 @@ impl<const N: usize> Tables<N> {
 
     /// Locks the leaf of `addr`, if there is one. Or says where to go on
     /// looking. The caller holds the window.
-    pub(super) fn leaf(&self, addr: usize) -> Result<Leaf<'_, N>, usize> {
+    pub(super) fn leaf(&self, addr: usize) -> Result<PteTable<'_, N>, usize> {
         let above = self.slot(addr, 1)?;
         loop {
-            let now = Entry::from_bits(above.load(Acquire)); // As in `make`.
+            let now = Pte::from_bits(above.load(Acquire)); // As in `make`.
             if !now.is_present() {
                 return Err((addr & !(Self::SPAN - 1)) + Self::SPAN);
             }
@@ -238,7 +238,7 @@ impl<const N: usize> Tables<N> {
 
     /// Locks the leaf of `addr`; makes what is missing on the way there. The
     /// caller holds the window.
-    pub(super) fn make_leaf(&self, addr: usize) -> Result<Leaf<'_, N>, NoFrame> {
+    pub(super) fn make_leaf(&self, addr: usize) -> Result<PteTable<'_, N>, NoFrame> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
             table = self.make(&self.table(table)[Self::index(addr, level)])?;
@@ -254,11 +254,11 @@ impl<const N: usize> Tables<N> {
 
     /// Locks the leaf in `frame`, unless it has been taken out meanwhile.
     #[inline]
-    fn lock<'a>(&'a self, above: &'a AtomicU64, frame: u32) -> Option<Leaf<'a, N>> {
+    fn lock<'a>(&'a self, above: &'a AtomicU64, frame: u32) -> Option<PteTable<'a, N>> {
         let used = self.frames.leaf(frame).lock();
         // Relaxed: it changes under this lock only.
-        let still = Entry::from_bits(above.load(Relaxed)) == Entry::read_only(frame);
-        still.then(|| Leaf {
+        let still = Pte::from_bits(above.load(Relaxed)) == Pte::read_only(frame);
+        still.then(|| PteTable {
             table: self.table(frame),
             above,
             frame,
@@ -271,7 +271,7 @@ impl<const N: usize> Tables<N> {
     pub(super) fn for_each_leaf(
         &self,
         range: Range<usize>,
-        mut f: impl FnMut(Leaf<'_, N>, Range<usize>),
+        mut f: impl FnMut(PteTable<'_, N>, Range<usize>),
     ) {
         let mut addr = range.start;
         while addr < range.end {
@@ -287,25 +287,25 @@ impl<const N: usize> Tables<N> {
     }
 }
 
-impl<const N: usize> Leaf<'_, N> {
+impl<const N: usize> PteTable<'_, N> {
     fn slot(&self, addr: usize) -> &AtomicU64 {
         &self.table[Tables::<N>::index(addr, 0)]
     }
 
     /// What is at `addr`.
-    pub fn entry(&self, addr: usize) -> Entry {
-        Entry::from_bits(self.slot(addr).load(Relaxed)) // Under the lock.
+    pub fn entry(&self, addr: usize) -> Pte {
+        Pte::from_bits(self.slot(addr).load(Relaxed)) // Under the lock.
     }
 
     /// Lets `addr`, where nothing is, show a page.
-    pub fn set(&mut self, addr: usize, entry: Entry) {
+    pub fn set(&mut self, addr: usize, entry: Pte) {
         debug_assert!(!self.entry(addr).is_present());
         *self.used += 1;
         self.replace(addr, entry);
     }
 
     /// Lets `addr` show something else than it does.
-    pub fn replace(&mut self, addr: usize, entry: Entry) {
+    pub fn replace(&mut self, addr: usize, entry: Pte) {
         // Release pairs with the Acquire in `walk`: what is in the page.
         self.slot(addr).store(entry.bits(), Release);
     }
@@ -315,7 +315,7 @@ impl<const N: usize> Leaf<'_, N> {
         debug_assert!(self.entry(addr).is_present());
         *self.used -= 1;
         // Relaxed: the Release in `Cores::shootdown` publishes it.
-        self.slot(addr).store(Entry::NONE.bits(), Relaxed);
+        self.slot(addr).store(Pte::NONE.bits(), Relaxed);
     }
 
     /// Pages that are present.
@@ -329,7 +329,7 @@ impl<const N: usize> Leaf<'_, N> {
         assert!(*self.used == 0, "a leaf with pages in it");
         // Relaxed: published by the shootdown, and to those who lock the leaf
         // by its lock.
-        self.above.store(Entry::NONE.bits(), Relaxed);
+        self.above.store(Pte::NONE.bits(), Relaxed);
         self.frame
     }
 }

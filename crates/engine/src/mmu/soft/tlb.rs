@@ -5,7 +5,7 @@
 //! all buffers at once.
 
 use super::cores::Seat;
-use super::entry::Entry;
+use super::entry::Pte;
 use super::tables::Tables;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
@@ -48,7 +48,7 @@ impl Transfer<'_> {
 
 /// A page as a space shows it.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct TlbKey {
     /// Number of the space.
     pub space: u64,
     /// The address there.
@@ -74,13 +74,13 @@ impl Default for Tlb {
 impl Tlb {
     /// What is known of a page; good or not.
     #[inline]
-    fn find(&self, place: Place) -> Option<&Translation> {
+    fn find(&self, place: TlbKey) -> Option<&Translation> {
         let page = place.addr >> PAGE_SHIFT;
         let found = &self.entries[page % ENTRIES];
         (found.page == page && found.space == place.space).then_some(found)
     }
 
-    fn enter(&mut self, place: Place, generation: u64, frame: u32, writable: bool) {
+    fn enter(&mut self, place: TlbKey, generation: u64, frame: u32, writable: bool) {
         let page = place.addr >> PAGE_SHIFT;
         self.entries[page % ENTRIES] = Translation {
             space: place.space,
@@ -96,7 +96,7 @@ impl<const N: usize> Tables<N> {
     /// An access by what the buffer knows. `false` if that is not enough:
     /// nothing was done.
     #[inline]
-    pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: Place, transfer: Transfer<'_>) -> bool {
+    pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: TlbKey, transfer: Transfer<'_>) -> bool {
         let Some(found) = tlb.find(place) else {
             return false;
         };
@@ -119,7 +119,7 @@ impl<const N: usize> Tables<N> {
         &self,
         seat: &mut Seat,
         tlb: &mut Tlb,
-        place: Place,
+        place: TlbKey,
         window_addr: usize,
         may_write: bool,
         transfer: Transfer<'_>,
@@ -133,10 +133,10 @@ impl<const N: usize> Tables<N> {
         &self,
         seat: &mut Seat,
         tlb: &mut Tlb,
-        place: Place,
+        place: TlbKey,
         may_write: bool,
         transfer: Transfer<'_>,
-        walk: impl FnOnce() -> Entry,
+        walk: impl FnOnce() -> Pte,
     ) -> bool {
         let inside = self.cores.enter(seat);
         let entry = walk();

@@ -2,7 +2,7 @@
 
 use super::SoftMmu;
 use super::cores::Seat;
-use super::tlb::{Place, Tlb, Transfer};
+use super::tlb::{Tlb, TlbKey, Transfer};
 use crate::PAGE_SIZE;
 use sync::Arc;
 
@@ -54,7 +54,7 @@ impl Core {
     /// Accesses bytes of one page by what the core has buffered; `false` if
     /// it has not.
     #[inline]
-    pub(crate) fn hit(&mut self, place: Place, bytes: usize, way: Way) -> bool {
+    pub(crate) fn hit(&mut self, place: TlbKey, bytes: usize, way: Way) -> bool {
         let seat = self.seat.as_mut().expect("until dropped");
         let transfer = transfer(&mut self.buffer[..bytes], way);
         self.mmu.tables.hit(seat, &self.tlb, place, transfer)
@@ -64,7 +64,7 @@ impl Core {
     /// of the VMA that shows it at `place`, and `may_write` if the VMA does.
     pub(crate) fn miss(
         &mut self,
-        place: Place,
+        place: TlbKey,
         bytes: usize,
         way: Way,
         window_addr: usize,
@@ -81,7 +81,7 @@ impl Core {
     /// As `miss`, for a huge page, whose frame `walk` finds inside the access.
     pub(crate) fn miss_huge(
         &mut self,
-        place: Place,
+        place: TlbKey,
         bytes: usize,
         way: Way,
         may_write: bool,

@@ -1,8 +1,8 @@
 //! Zapping: taking pages out in batches, with one shootdown for all.
 
-use super::entry::Entry;
+use super::entry::Pte;
 use super::frames::{Chain, ZEROS};
-use super::tables::{Leaf, Tables};
+use super::tables::{PteTable, Tables};
 use crate::PAGE_SIZE;
 use core::ops::Range;
 
@@ -59,12 +59,12 @@ impl<const N: usize> Tables<N> {
         }
     }
 
-    fn zap_leaf(&self, mut leaf: Leaf<'_, N>, part: Range<usize>, dead: &mut Dead) {
+    fn zap_leaf(&self, mut leaf: PteTable<'_, N>, part: Range<usize>, dead: &mut Dead) {
         for page in part.step_by(PAGE_SIZE) {
             if leaf.used() == 0 {
                 break;
             }
-            let entry: Entry = leaf.entry(page);
+            let entry: Pte = leaf.entry(page);
             if entry.is_present() {
                 leaf.clear(page);
                 if let Some(frame) = entry.owned() {

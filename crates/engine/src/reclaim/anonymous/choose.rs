@@ -1,6 +1,6 @@
 //! Which pages are in a batch.
 
-use super::{BATCH, Batch, Fate, Victim, WINDOWS};
+use super::{BATCH, Fate, PrivateBatch, Victim, WINDOWS};
 use crate::anon::{Anonymous, PageState};
 use crate::mmu::TABLE_SPAN;
 use crate::reclaim::windows::{Busy, Windows};
@@ -22,7 +22,7 @@ pub(crate) enum Taken {
     Forgotten,
 }
 
-impl Batch {
+impl PrivateBatch {
     /// Lets the hand choose about `target` pages, and lock them; `false` if it has met
     /// nothing that can go.
     pub(super) fn choose(&mut self, windows: &Windows, target: usize) -> bool {

@@ -1,6 +1,6 @@
 //! Taking a batch out.
 
-use super::{Batch, Fate, Taken, Victim};
+use super::{Fate, PrivateBatch, Taken, Victim};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::cache::Node;
@@ -42,7 +42,7 @@ impl Node {
         (self.budget.limit() as usize / 64).clamp(16, super::BATCH)
     }
 
-    fn end(&self, batch: &mut Batch) {
+    fn end(&self, batch: &mut PrivateBatch) {
         self.private.windows.done(&batch.windows);
         batch.windows.clear();
     }
@@ -73,7 +73,7 @@ impl Node {
     }
 
     /// Zaps those that go, and unlocks all.
-    fn take_out(&self, batch: &mut Batch, taken: Taken) -> Evicted {
+    fn take_out(&self, batch: &mut PrivateBatch, taken: Taken) -> Evicted {
         // Zeros are not among the pages that are there to be evicted: they cost nothing.
         let costs = |victim: &&Victim| !victim.state.is_zero();
         let looked_at = batch.victims.iter().filter(costs).count();
@@ -159,7 +159,7 @@ fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32
     anon.pages.unlock(page, after);
 }
 
-impl Batch {
+impl PrivateBatch {
     /// What somebody waits for stays: it would be read back at once.
     fn rescue(&mut self, taken: Taken, node: &Node) {
         if taken == Taken::Forgotten {

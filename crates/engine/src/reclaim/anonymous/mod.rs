@@ -72,7 +72,7 @@ enum Fate {
 }
 
 /// The arrays of a batch: too large for the handler's stack. None of them grows.
-pub(crate) struct Batch {
+pub(crate) struct PrivateBatch {
     victims: Vec<Victim>,
     windows: Vec<Busy>,
     ranges: Vec<Range<usize>>,
@@ -81,7 +81,7 @@ pub(crate) struct Batch {
     sources: Vec<Source>,
 }
 
-impl Batch {
+impl PrivateBatch {
     fn new() -> Self {
         Self {
             victims: Vec::with_capacity(BATCH),
@@ -141,7 +141,7 @@ impl PrivateMemory {
 
 /// The batches of a node, made once.
 pub(crate) struct AnonymousBatches {
-    batches: [Mutex<Batch>; CONCURRENT],
+    batches: [Mutex<PrivateBatch>; CONCURRENT],
     /// [`Stopped`]s that live or are about to. A hint: who has to be kept out is kept
     /// out by the batches.
     stops: AtomicU32,
@@ -149,7 +149,7 @@ pub(crate) struct AnonymousBatches {
 
 /// No batch of private memory is evicted while this lives.
 pub struct Stopped<'a> {
-    _batches: [MutexGuard<'a, Batch>; CONCURRENT],
+    _batches: [MutexGuard<'a, PrivateBatch>; CONCURRENT],
     stops: &'a AtomicU32,
 }
 
@@ -163,7 +163,7 @@ impl AnonymousBatches {
     /// Empty batches.
     pub(crate) fn new() -> Self {
         Self {
-            batches: core::array::from_fn(|_| Mutex::new(Batch::new())),
+            batches: core::array::from_fn(|_| Mutex::new(PrivateBatch::new())),
             stops: AtomicU32::new(0),
         }
     }
@@ -174,7 +174,7 @@ impl AnonymousBatches {
         CONCURRENT * BATCH * page
     }
 
-    pub(crate) fn take(&self) -> MutexGuard<'_, Batch> {
+    pub(crate) fn take(&self) -> MutexGuard<'_, PrivateBatch> {
         let mut batches = self.batches.iter();
         let free = batches.find_map(|batch| batch.try_lock());
         free.unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())

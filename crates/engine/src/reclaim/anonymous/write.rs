@@ -1,6 +1,6 @@
 //! Protecting what was written, and writing it to swap.
 
-use super::{BATCH, Batch, Fate, Victim};
+use super::{BATCH, Fate, PrivateBatch, Victim};
 use crate::PAGE_SIZE;
 use crate::mmu::Mmu;
 use crate::swap::Swap;
@@ -20,7 +20,7 @@ pub(super) struct Source(*const u8);
 // SAFETY: an address, which is looked at only while its page is locked.
 unsafe impl Send for Source {}
 
-impl Batch {
+impl PrivateBatch {
     /// Takes the leave to write away from those that have to be written.
     pub(super) fn protect(&mut self, mmu: &dyn Mmu) {
         let Self {

@@ -6,7 +6,7 @@
 //! meets it finds out. One that is full is nowhere.
 
 use super::queue::Taken;
-use super::table::Table;
+use super::table::SwapMap;
 use sync::atomic::Ordering::Relaxed;
 use sync::wait::WaitWord;
 
@@ -66,7 +66,7 @@ impl Hand {
 
     /// Puts a cluster that has `used` slots in use where it belongs. Its `run` is
     /// how many free ones it has in a row; 0 if nobody looked.
-    pub(super) fn place(&mut self, table: &Table, number: u32, used: u32, run: u32) {
+    pub(super) fn place(&mut self, table: &SwapMap, number: u32, used: u32, run: u32) {
         let free = table.size(number).saturating_sub(used);
         let place = match free {
             0 => NOWHERE,
@@ -83,14 +83,14 @@ impl Hand {
     }
 
     /// The same, from the queue: it may be the current one, which stays that.
-    pub(super) fn got_better(&mut self, table: &Table, number: u32, used: u32) {
+    pub(super) fn got_better(&mut self, table: &SwapMap, number: u32, used: u32) {
         if table.record(number).place() != CURRENT {
             self.place(table, number, used, 0);
         }
     }
 
     /// Makes it the current one, from slot `at` on.
-    pub(super) fn start(&mut self, table: &Table, number: u32, at: u32, least: u32) {
+    pub(super) fn start(&mut self, table: &SwapMap, number: u32, at: u32, least: u32) {
         self.leave(table, number);
         table.record(number).place.store(CURRENT, Relaxed);
         self.current = Some(Current { number, at, least });
@@ -122,7 +122,7 @@ impl Hand {
         Some(self.lists[list]).filter(|number| *number != NONE)
     }
 
-    fn link(&mut self, table: &Table, number: u32, list: usize) {
+    fn link(&mut self, table: &SwapMap, number: u32, list: usize) {
         let cluster = table.record(number);
         let next = core::mem::replace(&mut self.lists[list], number);
         cluster.next.store(next, Relaxed);
@@ -133,7 +133,7 @@ impl Hand {
     }
 
     /// Takes it off its list, if it is on one.
-    fn leave(&mut self, table: &Table, number: u32) {
+    fn leave(&mut self, table: &SwapMap, number: u32) {
         let cluster = table.record(number);
         let Some(list) = cluster.place().checked_sub(LISTED) else {
             return;

@@ -46,7 +46,7 @@ mod table;
 use lists::Hand;
 use queue::Queue;
 use shape::Shape;
-use table::Table;
+use table::SwapMap;
 
 /// Names no slot.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -64,7 +64,7 @@ const PAGES: u32 = LEAVING - 1;
 
 /// The slots of a device.
 pub struct Slots {
-    table: Table,
+    table: SwapMap,
     /// Clusters that have more free slots than whoever allocates knows of.
     queue: Queue,
     hand: Mutex<Hand>,
@@ -81,7 +81,7 @@ impl Slots {
     /// The same with clusters of `slots`, a power of two and at most [`CLUSTER`].
     pub fn with_clusters(range: Range<u32>, slots: u32, budget: Arc<Budget>) -> Option<Self> {
         Some(Self {
-            table: Table::new(Shape::new(range, slots))?,
+            table: SwapMap::new(Shape::new(range, slots))?,
             queue: Queue::new(),
             hand: Mutex::new(Hand::new()),
             budget,

@@ -2,7 +2,7 @@
 //! to, and that is taken as a whole by who has the hand. It looks at a part of
 //! them at a time: there may be as many as there are clusters.
 
-use super::table::Table;
+use super::table::SwapMap;
 use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -24,7 +24,7 @@ impl Queue {
     }
 
     /// Puts a cluster on it; the caller has marked it as queued.
-    pub(super) fn push(&self, table: &Table, number: u32) {
+    pub(super) fn push(&self, table: &SwapMap, number: u32) {
         let cluster = table.record(number);
         // Relaxed: the exchange decides, and nothing is taken off but all.
         let mut top = self.0.load(Relaxed);
@@ -42,7 +42,7 @@ impl Queue {
     /// were none.
     pub(super) fn take(
         &self,
-        table: &Table,
+        table: &SwapMap,
         taken: &mut Taken,
         mut each: impl FnMut(u32, u32),
     ) -> bool {

@@ -1,6 +1,6 @@
 //! Free slots in a row.
 
-use super::table::Table;
+use super::table::SwapMap;
 use core::ops::Range;
 use sync::atomic::Ordering::Acquire;
 use sync::wait::WaitWord;
@@ -13,7 +13,7 @@ pub(super) struct Best {
     pub(super) left: u32,
 }
 
-impl Table {
+impl SwapMap {
     /// The free slots at the start of `slots`, up to `most`.
     fn run_at(&self, slots: Range<u32>, most: u32) -> Range<u32> {
         let end = slots.end.min(slots.start.saturating_add(most));

@@ -10,7 +10,7 @@ use sync::atomic::AtomicU32;
 use sync::wait::WaitWord;
 
 /// The words and records of all slots.
-pub(super) struct Table {
+pub(super) struct SwapMap {
     /// A word a slot. Nobody waits on one: they are words that may be made of
     /// zeroed memory.
     words: NonNull<WaitWord>,
@@ -21,11 +21,11 @@ pub(super) struct Table {
 }
 
 // SAFETY: words and records are atomics; the memory is given back only on drop.
-unsafe impl Send for Table {}
+unsafe impl Send for SwapMap {}
 // SAFETY: as above.
-unsafe impl Sync for Table {}
+unsafe impl Sync for SwapMap {}
 
-impl Table {
+impl SwapMap {
     /// All free. `None` where the system has no memory.
     pub(super) fn new(shape: Shape) -> Option<Self> {
         let (words, records) = Self::mapped(&shape);
@@ -78,7 +78,7 @@ impl Table {
     }
 }
 
-impl Deref for Table {
+impl Deref for SwapMap {
     type Target = Shape;
 
     fn deref(&self) -> &Shape {
@@ -86,7 +86,7 @@ impl Deref for Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for SwapMap {
     fn drop(&mut self) {
         let (words, records) = Self::mapped(&self.shape);
         // SAFETY: mapped in `new`; nobody else has them any more.
