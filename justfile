@@ -41,7 +41,7 @@ shuttle-seed seed name:
 
 # Operations on private memory over soft page tables, everything evicted all the time: just oracle 1_000_000
 oracle operations="1_000_000":
-    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test anon_oracle -- --nocapture a_long_run
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test parts -- --nocapture anon_oracle::a_long_run
 
 # The same over userfaultfd, beside the kernel's own memory, in processes that fork: just oracle-uffd 1_000_000
 oracle-uffd operations="1_000_000":
@@ -49,7 +49,7 @@ oracle-uffd operations="1_000_000":
 
 # Operations on huge pages that spaces share, alone and by threads at a time: just oracle-huge 1_000_000
 oracle-huge operations="1_000_000":
-    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test huge_oracle --test huge_threads -- --nocapture
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test parts -- --nocapture huge_oracle huge_threads
 
 # Drawn calls of a program while others read maps: just chaos 600, just chaos 60 4711
 chaos seconds="600" seed="":

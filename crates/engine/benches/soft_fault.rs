@@ -8,6 +8,7 @@
 //!
 //! `cargo bench -p softfault-engine --bench soft_fault`
 
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::window::Window;
@@ -19,8 +20,7 @@ use softfault_engine::mmu::soft::frames::{Chain, Frames};
 use softfault_engine::mmu::soft::tables::Tables;
 use softfault_engine::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
 use softfault_engine::mmu::{Core, Reservation, SoftMmu};
-use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::TestFrames;
+use softfault_oracle::{Still, TestFrames};
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,15 +36,6 @@ const SAMPLES: usize = 1500;
 const START: usize = 1 << 32;
 /// What the whole is to stay below, in nanoseconds.
 const GOAL: f64 = 250.0;
-
-/// Nobody waits here, so nobody looks.
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 /// A node, a space and the soft page tables, as an engine of its own has them.
 struct Rig {

@@ -10,10 +10,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{AddressSpace, Attributes, Machine};
 use softfault_engine::policy::VmaLockKind;
-use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Still};
 use sync::Arc;
 
 const KINDS: [VmaLockKind; 3] = [
@@ -21,15 +21,6 @@ const KINDS: [VmaLockKind; 3] = [
     VmaLockKind::Rwsem,
     VmaLockKind::Biased,
 ];
-
-/// Nobody waits here.
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 /// Address of a VMA that no other merges with.
 fn address(vma: usize) -> usize {

@@ -4,7 +4,7 @@
 //! ```text
 //! # what is broken, in a line
 //! # caught by: <test file>::<test>              of crates/engine-loom/tests
-//! # caught by: <world> <test file>::<test>      of the world's tests
+//! # caught by: <world> <module>::<test>         of the world's tests, which are one program
 //! ```
 //!
 //! Hunks are found by their lines alone, which must occur in the file exactly
@@ -45,9 +45,10 @@ impl Catch {
             Some((world, place)) => (world.parse()?, place),
             None => (World::Loom, line.trim()),
         };
-        // The scenarios of shuttle are one binary, which goes without saying.
+        // What is one binary goes without saying.
         let (file, test) = match world {
             World::Shuttle => ("scenarios", place),
+            World::Std => ("parts", place),
             _ => (place.split_once("::")).ok_or("'caught by' is not <test file>::<test name>")?,
         };
         Ok(Self {

@@ -74,21 +74,7 @@ impl World {
             World::Std => &[Tests {
                 package: "softfault-engine",
                 folder: "engine",
-                // What runs threads or counts what a fault did.
-                files: &[
-                    "retry",
-                    "fault_path",
-                    "memory_waits",
-                    "anon_races",
-                    "anon_charges",
-                    "spaces",
-                    "swap_slots",
-                    "frames",
-                    "locks",
-                    "vma_lock",
-                    "soft_mmu",
-                    "reclaim",
-                ],
+                files: &["parts"],
             }],
         }
     }

@@ -4,24 +4,16 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{
     AddressSpace, Advice, Attributes, Machine, MmError, NotMapped, Protection, VmaRead,
 };
 use softfault_engine::policy::VmaLockKind;
-use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Still};
 use sync::Arc;
 
 const PAGES: usize = 64;
 const FIRST: usize = 1000;
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 #[derive(Debug, Clone)]
 enum Op {

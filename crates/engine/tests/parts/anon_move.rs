@@ -1,9 +1,8 @@
 //! Private memory that moves to a longer window: bytes, states, slots and what is
 //! charged.
 
-mod failing;
-
-use failing::{Failing, NEVER};
+use crate::failing::{Failing, NEVER};
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, PageState};
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeOptions};
@@ -13,8 +12,7 @@ use softfault_engine::mm::{
 };
 use softfault_engine::mmu::{MmuError, SoftMmu};
 use softfault_engine::policy::Policies;
-use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::{Rig, TestFrames, TestSwap};
+use softfault_oracle::{Rig, Still, TestFrames, TestSwap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -199,14 +197,6 @@ fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
     unlock_all(&rig, &old);
     drop((new, beyond, old));
     rig.finish();
-}
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
 }
 
 /// A move that ends somewhere in the middle: all goes back.

@@ -1,24 +1,15 @@
 //! The bias of a VMA lock on the real machine: who is seen where, and that it
 //! comes and goes. What all kinds of lock have in common is in `vma_lock.rs`.
 
-use softfault_engine::clock::Clock;
 use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::vma_lock::{start_read, start_read_locked};
 use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma};
 use softfault_engine::slab::TypeStable;
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Still};
 use sync::Arc;
 use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::{Acquire, Release};
 use sync::thread::{self, spawn};
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 fn mmap_lock() -> MmapLock {
     with_table(VisibleReaders::new(64))

@@ -1,8 +1,8 @@
 //! Every way in which a verb splits and merges VMAs, drawn.
 
-mod drawn;
+use crate::drawn;
 
-use drawn::{Drawn, VERBS, Verb, range};
+use crate::drawn::{Drawn, VERBS, Verb, range};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{Attributes, Backing, Machine, MmError};
 use softfault_oracle::Numbered;
@@ -326,7 +326,8 @@ fn without_tree_nodes() {
 fn dropping_a_space_with_mappings_is_refused() {
     let drawn = Drawn::new("A", Verb::Advise);
     let machine = drawn.machine.clone();
-    let space = softfault_engine::mm::AddressSpace::new(machine, sync::Arc::new(drawn::Still));
+    let space =
+        softfault_engine::mm::AddressSpace::new(machine, sync::Arc::new(softfault_oracle::Still));
     let space = space.unwrap();
     let attributes = Attributes::default();
     space.mmap(range(0..1), attributes).unwrap();

@@ -1,9 +1,7 @@
 //! Several readers through one mapping, little memory, and any mixture.
 
-mod readahead_model;
-
+use crate::readahead_model::{Met, Model, Reader, Reclaim, Rng};
 use proptest::prelude::*;
-use readahead_model::{Met, Model, Reader, Reclaim, Rng};
 use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Limits, ReadAhead, Touch};
 

@@ -1,8 +1,6 @@
 //! One reader: the patterns of document 003's matrix, and others.
 
-mod readahead_model;
-
-use readahead_model::{Met, Model, Reader, Rng, limits};
+use crate::readahead_model::{Met, Model, Reader, Rng, limits};
 use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Ahead, ReadAhead, Touch};
 

@@ -1,7 +1,6 @@
 //! The VMA lock on the real machine, in all kinds: the count after every
 //! operation, misuse, and reuse under a reader's nose.
 
-use softfault_engine::clock::Clock;
 use softfault_engine::mm::lock_vma::try_lock_at;
 use softfault_engine::mm::vma_lock::{
     MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
@@ -9,21 +8,13 @@ use softfault_engine::mm::vma_lock::{
 use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma, VmaLock};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::slab::{Slab, TypeStable};
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Still};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use sync::Arc;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::atomic::{AtomicU32, AtomicU64};
 use sync::thread::{self, spawn};
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 const KINDS: [VmaLockKind; 3] = [
     VmaLockKind::Refcount,

@@ -5,9 +5,9 @@
 //! (`A` becomes `a`). `|` separates two VMAs of the same letter that do not
 //! show the same part of their backing, and takes no page.
 
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, Protection};
-use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Still};
 use std::ops::Range;
 use sync::Arc;
 
@@ -15,15 +15,6 @@ use sync::Arc;
 const FIRST: usize = 16;
 /// Pages that a backing goes on behind a `|`.
 const JUMP: u64 = 100;
-
-/// Time that stands still: nothing in these tests depends on it.
-pub struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
 
 /// What a small letter has instead of a capital one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

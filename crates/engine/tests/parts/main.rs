@@ -1,0 +1,41 @@
+//! The engine's parts on the threads and the memory of this machine, a file a part. One
+//! program: it is linked once, and its tests run beside each other.
+
+mod anon;
+mod anon_charges;
+mod anon_move;
+mod anon_oracle;
+mod anon_races;
+mod budget;
+mod drawn;
+mod failing;
+mod fault_path;
+mod frames;
+mod freeze;
+mod huge;
+mod huge_oracle;
+mod huge_tables;
+mod huge_threads;
+mod locks;
+mod memory_waits;
+mod mmap_miss;
+mod mmap_miss_document;
+mod oracle;
+mod readahead_mixtures;
+mod readahead_model;
+mod readahead_patterns;
+mod reclaim;
+mod retry;
+mod slab;
+mod soft_mmu;
+mod soft_protect;
+mod spaces;
+mod store_errors;
+mod swap_slots;
+mod vma_lock;
+mod vma_lock_biased;
+mod vma_model;
+mod vma_split_merge;
+mod vma_stress;
+mod vma_tree;
+mod window;
