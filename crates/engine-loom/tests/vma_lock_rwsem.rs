@@ -10,7 +10,7 @@ use loom::thread::spawn;
 use model::vma::{self, ADDR, World, attach, attached, detach, fault, idle};
 use model::{attributes, explore};
 use softfault_engine_loom::mm::Vma;
-use softfault_engine_loom::mm::lock_vma::try_lock_at;
+use softfault_engine_loom::mm::find::try_lock_at;
 use softfault_engine_loom::policy::VmaLockKind::Rwsem;
 use softfault_engine_loom::slab::TypeStable;
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::{Still, attributes, explore};
 use loom::thread::spawn;
-use softfault_engine_loom::mm::lock_vma::try_lock_at;
+use softfault_engine_loom::mm::find::try_lock_at;
 use softfault_engine_loom::mm::vma_lock::{MAX_READERS, start_read, start_read_locked};
 use softfault_engine_loom::mm::{
     Attributes, MmapLock, MmapWriteGuard, ReadError, VisibleReaders, Vma, VmaLock,

@@ -6,12 +6,11 @@
 //! `lock_vma_or_mmap_lock` may wait for `mmap_lock` and has let it go when it
 //! returns. Neither may be called with a VMA lock of the same space in hand.
 
-use super::lock_vma::try_lock_at;
-use super::mmap_lock::MmapReadGuard;
+use super::mmap_lock::{MmapLock, MmapReadGuard};
 use super::space::AddressSpace;
 use super::tree::Walk;
 use super::vma::Vma;
-use super::vma_lock::{ReadError, VmaRead, start_read_locked};
+use super::vma_lock::{ReadError, VmaRead, start_read, start_read_locked};
 
 /// Nothing is mapped at the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,4 +92,32 @@ impl AddressSpace {
             }
         }
     }
+}
+
+/// Between finding a VMA without a lock and using it: locks `vma` for reading if it is a VMA
+/// of the space of `mmap_lock` and covers `addr`. Never waits. Counts why not in
+/// [`MmapLock::vma_misses`].
+///
+/// A lookup hands over a slot that was a VMA of this space, covering the address, at some
+/// moment in the past. With a reference in hand it is asked again: attached (the reference
+/// was to be had), of this space, not write-locked ([`start_read`] asks these), and still
+/// covering the address.
+#[inline]
+pub fn try_lock_at<'a>(
+    vma: &'a Vma,
+    mmap_lock: &MmapLock,
+    addr: usize,
+) -> Result<VmaRead<'a>, ReadError> {
+    let misses = mmap_lock.vma_misses();
+    let read = start_read(vma, mmap_lock).inspect_err(|error| match error {
+        ReadError::Detached => misses.detached.add(1),
+        ReadError::Reused => misses.other_space.add(1),
+        ReadError::WriteLocked | ReadError::Frozen => misses.write_locked.add(1),
+        ReadError::Limit => misses.limit.add(1),
+    })?;
+    if !vma.range().contains(&addr) {
+        misses.other_range.add(1);
+        return Err(ReadError::Reused);
+    }
+    Ok(read)
 }

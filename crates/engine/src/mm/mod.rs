@@ -14,7 +14,6 @@ pub mod backing;
 pub mod find;
 mod fork;
 mod freeze;
-pub mod lock_vma;
 mod lookup_stats;
 pub mod machine;
 mod map;

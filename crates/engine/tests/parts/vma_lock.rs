@@ -1,7 +1,7 @@
 //! The VMA lock on the real machine, in all kinds: the count after every
 //! operation, misuse, and reuse under a reader's nose.
 
-use softfault_engine::mm::lock_vma::try_lock_at;
+use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::vma_lock::{
     MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
 };

@@ -1,7 +1,7 @@
 //! The bias of a VMA lock on the real machine: who is seen where, and that it
 //! comes and goes. What all kinds of lock have in common is in `vma_lock.rs`.
 
-use softfault_engine::mm::lock_vma::try_lock_at;
+use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::vma_lock::{start_read, start_read_locked};
 use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma};
 use softfault_engine::slab::TypeStable;

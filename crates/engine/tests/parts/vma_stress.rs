@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use softfault_engine::mm::lock_vma::try_lock_at;
+use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::tree::Walk;
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, MmError, VmaRead};
 use softfault_engine::policy::VmaLockKind;
