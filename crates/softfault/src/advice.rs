@@ -92,11 +92,3 @@ fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
-
-/// The addresses of `len` bytes from `offset` on of a map that has `all`. Advice is
-/// given by pages, so the last may be named whole.
-pub(crate) fn advised(all: &Range<usize>, offset: usize, len: usize) -> Option<Range<usize>> {
-    let start = all.start.saturating_add(offset);
-    let range = start..start.saturating_add(len);
-    (range.end <= all.end.next_multiple_of(PAGE_SIZE)).then_some(range)
-}

@@ -1,9 +1,11 @@
 //! An engine: a budget, and the maps under it.
 
+use crate::faults::{self, NoProcess};
 use crate::files::Files;
-use crate::fork::{self, Born, Current};
+use crate::fork::{self, Current};
 use crate::frames::AnonymousFrames;
-use crate::process::{self, NoProcess, Process};
+use crate::generation::{Own, ProcessGeneration};
+use crate::process::Process;
 use crate::signal;
 use crate::stats::Stats;
 use crate::store::{QueueKind, Rings, Unavailable};
@@ -67,8 +69,8 @@ pub(crate) struct Inner {
     pub(crate) managed: Current,
     pub(crate) options: Builder,
     /// Immutable.
-    born: Born,
-    pub(crate) fault_in: fork::Own<crate::fault_in::Workers>,
+    born: ProcessGeneration,
+    pub(crate) fault_in: Own<crate::fault_in::Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
     masked: Option<signal::Masked>,
@@ -233,8 +235,8 @@ impl Builder {
             files: Files::default(),
             managed: Current::new(managed),
             options: self,
-            born: Born::here(),
-            fault_in: fork::Own::default(),
+            born: ProcessGeneration::here(),
+            fault_in: Own::default(),
             masked: None,
         });
         fork::know_engine(&inner);
@@ -244,9 +246,11 @@ impl Builder {
     /// The process's part, if faults can be served here.
     fn process(&self, faults: Faults) -> Result<&'static Process, Refused> {
         needed::for_faults().map_err(Refused::Closed)?;
-        process::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
-            NoProcess::Closed(_) => Refused::Closed(error::no_process(no)),
-            no => Refused::Wrong(error::no_process(no)),
+        // Before there is anything that a child must not have: who forks meanwhile waits.
+        fork::watch();
+        faults::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
+            NoProcess::Closed(_) => Refused::Closed(no.into()),
+            no => Refused::Wrong(no.into()),
         })
     }
 
@@ -428,7 +432,13 @@ impl Engine {
         if let Some(engine) = DEFAULT.get() {
             return Ok(engine);
         }
-        let builder = environment::apply(Self::builder())?;
+        let mut builder = Self::builder();
+        if let Some(bytes) = environment::memory()? {
+            builder = builder.memory(bytes);
+        }
+        if let Some(swap) = environment::swap()? {
+            builder = builder.swap(swap);
+        }
         let engine = builder.build().map_err(environment::tell)?;
         Ok(DEFAULT.get_or_init(|| engine))
     }
@@ -484,7 +494,7 @@ impl Engine {
     /// was written to cannot be reclaimed: where it holds more than the new budget, that
     /// stays charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
-        signal::get_in_front();
+        faults::get_in_front();
         let _masked = signal::masked();
         match self.inner.managed_here()? {
             Some(managed) => (managed.node.set_memory(bytes)).map_err(|no| match no {
@@ -523,7 +533,7 @@ impl Engine {
 
     /// What happened so far; in a child of fork, what happened there.
     pub fn stats(&self) -> Stats {
-        signal::get_in_front();
+        faults::get_in_front();
         Stats::take(self)
     }
 }

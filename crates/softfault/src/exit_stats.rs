@@ -90,8 +90,8 @@ pub(crate) fn forked() {
 }
 
 fn of_process() -> [u64; 2] {
-    let huge = crate::HugeStats::now().faults;
-    [crate::process::failed_touches(), huge]
+    let huge = crate::huge_faults::HugeStats::now().faults;
+    [crate::faults::failed_touches(), huge]
 }
 
 /// An engine was made.

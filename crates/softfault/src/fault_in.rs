@@ -4,7 +4,7 @@
 //! and wake the task. They are started at the first use. A child of fork has none of its
 //! parent's and starts its own: a future that waited for the parent's asks them.
 
-use crate::fork::Born;
+use crate::generation::ProcessGeneration;
 use crate::{FaultError, Mmap, signal};
 use core::future::Future;
 use core::ops::Range;
@@ -35,7 +35,7 @@ enum State {
     /// Not yet handed over.
     New(Range<usize>),
     /// Handed over, in some process.
-    Waiting(Range<usize>, Arc<Answer>, Born),
+    Waiting(Range<usize>, Arc<Answer>, ProcessGeneration),
     Done,
 }
 
@@ -97,7 +97,7 @@ impl Future for FaultIn<'_> {
                 self.state = State::Done;
                 return Poll::Ready(Err(FaultError::NoMemory));
             }
-            self.state = State::Waiting(range, answer, Born::here());
+            self.state = State::Waiting(range, answer, ProcessGeneration::here());
         }
         let State::Waiting(_, answer, _) = &self.state else {
             panic!("polled after it was ready");

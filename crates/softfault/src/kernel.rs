@@ -92,7 +92,7 @@ impl KernelMap {
     pub(crate) fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         let (start, bytes) = self.all();
         let new = (self.skip.checked_add(new_len)).filter(|&new| isize::try_from(new).is_ok());
-        let new = new.ok_or_else(crate::private::too_large)?.max(1);
+        let new = new.ok_or_else(crate::error::too_large)?.max(1);
         // SAFETY: a mapping of ours, which its owner has for itself.
         let addr = unsafe { libc::mremap(start, bytes.max(1), new, options.flags()) };
         if addr == libc::MAP_FAILED {

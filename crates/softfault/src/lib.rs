@@ -125,6 +125,7 @@
 mod advice;
 mod engine;
 mod environment;
+mod errno;
 mod error;
 mod exit_stats;
 mod fault_in;
@@ -132,7 +133,9 @@ mod faults;
 mod files;
 mod fork;
 mod frames;
+mod generation;
 mod huge;
+mod huge_faults;
 mod kernel;
 mod machine;
 mod map;
@@ -141,6 +144,7 @@ mod needed;
 mod pinned;
 mod private;
 mod process;
+mod range;
 mod signal;
 pub mod soft;
 mod stats;
@@ -153,11 +157,8 @@ pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::FaultIn;
-pub use faults::Faults;
-pub use huge::{
-    HugeBacking, HugeMap, HugeMapOptions, HugeMapStats, HugeMemory, HugeMemoryBuilder, HugeSize,
-    HugeStats,
-};
+pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
+pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 pub use map::{Mmap, MmapAsRawDesc, MmapOptions};
 pub use map_mut::{MmapMut, RemapOptions};
 pub use pinned::Pinned;
@@ -168,6 +169,7 @@ pub use stats::{Stats, SwapStats, Waits};
 #[doc(hidden)]
 pub use swap::SwapFile;
 pub use swap::{Compression, Swap};
+pub use uffd::Faults;
 
 /// The least budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

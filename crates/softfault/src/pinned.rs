@@ -99,7 +99,7 @@ fn hold(map: &Mmap, addresses: Range<usize>) -> Result<(), FaultError> {
             Pin::Interrupted(at) => from = at,
             Pin::Failed(error) => return Err(error.into()),
         }
-        masked = masked.breathe();
+        masked = masked.deliver_pending();
     }
 }
 

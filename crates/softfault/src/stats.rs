@@ -193,7 +193,7 @@ impl Stats {
                 + counted.anonymous_faults.get(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
-            failed_touches: crate::process::failed_touches(),
+            failed_touches: crate::faults::failed_touches(),
             retry_mmap_drop: counted.retry_mmap_drop.get(),
             retry_io_miss: counted.retry_io_miss.get(),
             memory_waits: counted.memory_waits.get(),

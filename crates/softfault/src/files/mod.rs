@@ -10,7 +10,7 @@ pub(crate) use look::Look;
 
 use crate::engine::Managed;
 use crate::error;
-use crate::fork::Born;
+use crate::generation::ProcessGeneration;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
 use idle::{Looker, Shared};
@@ -31,7 +31,7 @@ pub(crate) struct Files {
     shared: Arc<Shared>,
     looker: Looker,
     /// Immutable.
-    born: Born,
+    born: ProcessGeneration,
 }
 
 impl Default for Files {
@@ -39,7 +39,7 @@ impl Default for Files {
         Self {
             shared: Arc::new(Shared::new(Table::new(crate::machine::open_files()))),
             looker: Looker::default(),
-            born: Born::here(),
+            born: ProcessGeneration::here(),
         }
     }
 }
@@ -201,7 +201,7 @@ impl Opened {
 
     /// Where the window shows the whole file.
     pub(crate) fn whole(&self) -> io::Result<Range<usize>> {
-        let len = usize::try_from(self.bytes).map_err(|_| crate::private::too_large())?;
+        let len = usize::try_from(self.bytes).map_err(|_| crate::error::too_large())?;
         self.addresses(0, len)
     }
 

@@ -3,6 +3,7 @@
 use super::held::{Held, Space};
 use super::memory::Place;
 use crate::engine::Inner;
+use crate::faults;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
@@ -49,7 +50,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
     let process = match memory.is_empty() {
         true => None,
         // Threads that serve faults are the child's own.
-        false => process::make(kind, space.process.faults()).ok(),
+        false => faults::make(kind, space.process.faults()).ok(),
     };
     let Some(process) = process else {
         for memory in memory {

@@ -2,7 +2,7 @@
 
 use crate::engine::{Inner, Managed};
 use crate::process::{self, Process};
-use crate::{error, signal};
+use crate::{faults, signal};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 
@@ -66,7 +66,8 @@ impl Inner {
         let _masked = signal::masked();
         let kind = self.options.policies_ref().vma_lock;
         let faults = self.options.resolved_faults();
-        let process = process::get_or_make(kind, faults).map_err(error::no_process)?;
+        // A child of one that watches forks watches them too.
+        let process = faults::get_or_make(kind, faults)?;
         let _making = process::making();
         self.begin_in_child(process)?;
         Ok(self.managed())

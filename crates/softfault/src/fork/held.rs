@@ -1,10 +1,11 @@
 //! What is locked while the process forks.
 
-use super::heirs::Lifeline;
 use super::registry::{self, Registry};
 use crate::engine::{Inner, Managed};
+use crate::faults;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
+use crate::swap::Lifeline;
 use crate::uffd::Lists;
 use softfault_engine::mm::Frozen;
 use softfault_engine::reclaim::Stopped;
@@ -41,7 +42,7 @@ impl Held {
     /// space (a policy); nobody who evicts waits for such a lock. So the space comes
     /// first.
     pub(super) fn take() -> Self {
-        signal::get_in_front();
+        faults::get_in_front();
         let masked = signal::masked();
         let making = process::making();
         let registry = registry::lock();

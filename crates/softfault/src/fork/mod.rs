@@ -21,23 +21,18 @@
 //! `clone`) has none, and dies of SIGSEGV at a touch. It would find zeros otherwise,
 //! where a page is missing.
 
-mod born;
 mod child;
 mod current;
-mod heirs;
 mod held;
 mod memory;
-mod own;
 mod registry;
 
-pub(crate) use born::Born;
 pub(crate) use current::Current;
-pub(crate) use heirs::live as heirs_live;
 pub(crate) use memory::Memory;
-pub(crate) use own::Own;
 pub(crate) use registry::{forget_engine, know_engine};
 
-use crate::{huge, table};
+use crate::generation::ProcessGeneration;
+use crate::{huge_faults, table};
 use held::Held;
 use std::cell::Cell;
 use std::sync::Once;
@@ -83,9 +78,9 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    Born::another();
+    ProcessGeneration::another();
     table::fork_child();
-    huge::fork_child();
+    huge_faults::fork_child();
     DEPTH.set(0);
     // Forked by what was a child itself by then: nothing was held, nothing was lent.
     let held = HELD.take().unwrap_or_else(Held::take);

@@ -1,13 +1,13 @@
 //! Huge memory itself: a file without a name, that processes hand to each other.
 
 use super::anchor::Anchor;
-use super::backing::HugeBacking;
 use super::create::HugeMemoryBuilder;
 use super::map::HugeMap;
 use super::options::HugeMapOptions;
-use super::place::{Place, Wanted};
-use super::size::HugeSize;
+use super::place::{HugeMapping, WantedMapping};
 use crate::error::invalid;
+use crate::huge_faults::HugeBacking;
+use crate::huge_faults::HugeSize;
 use crate::table::{Identity, close_if, identity_of};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -35,11 +35,11 @@ use std::sync::Arc;
 /// ([`AsFd`], [`from_fd`](Self::from_fd)). It lives as long as a descriptor or a map of it.
 #[derive(Clone)]
 pub struct HugeMemory {
-    inner: Arc<Inner>,
+    inner: Arc<HugeFile>,
 }
 
 /// All immutable.
-struct Inner {
+struct HugeFile {
     /// The program has it too ([`AsFd`]), and may close it and take the number: it is looked
     /// at before each use, and closed only if it is still this file's.
     fd: ManuallyDrop<OwnedFd>,
@@ -48,7 +48,7 @@ struct Inner {
     backing: HugeBacking,
     page: HugeSize,
     /// All of the file as it was when this was made.
-    alias: Option<Place>,
+    alias: Option<HugeMapping>,
     anchor: Anchor,
 }
 
@@ -91,7 +91,7 @@ impl HugeMemory {
             _ => HugeSize::TwoMiB,
         };
         let file = identity_of(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
-        let mut inner = Inner {
+        let mut inner = HugeFile {
             fd: ManuallyDrop::new(fd),
             file,
             backing,
@@ -200,7 +200,11 @@ impl HugeMemory {
     }
 
     /// Where this range is in the alias, which is made if the file has grown since.
-    pub(super) fn alias(&self, offset: u64, bytes: usize) -> io::Result<(usize, Option<Place>)> {
+    pub(super) fn alias(
+        &self,
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<(usize, Option<HugeMapping>)> {
         let end = offset + bytes as u64;
         match &self.inner.alias {
             Some(alias) if alias.range().len() as u64 >= end => {
@@ -214,7 +218,7 @@ impl HugeMemory {
     }
 }
 
-impl Inner {
+impl HugeFile {
     fn fd(&self) -> io::Result<c_int> {
         let fd = self.fd.as_raw_fd();
         match identity_of(fd) == Ok(self.file) {
@@ -244,8 +248,8 @@ impl Inner {
 
     /// A mapping through which pages are asked for. It is for reading: one for writing would make the
     /// file longer, if it was truncated meanwhile.
-    fn alias(&self, offset: u64, bytes: u64) -> io::Result<Place> {
-        let alias = Place::map(&Wanted {
+    fn alias(&self, offset: u64, bytes: u64) -> io::Result<HugeMapping> {
+        let alias = HugeMapping::map(&WantedMapping {
             fd: self.fd()?,
             offset,
             bytes: usize::try_from(bytes)
@@ -262,7 +266,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for HugeFile {
     fn drop(&mut self) {
         close_if(self.fd.as_raw_fd(), self.file);
     }

@@ -32,10 +32,7 @@
 mod anchor;
 mod backing;
 mod copy;
-mod count;
 mod create;
-mod descriptor;
-mod fill;
 mod machine;
 mod map;
 mod memory;
@@ -43,17 +40,8 @@ mod options;
 mod place;
 mod pool;
 mod populate;
-mod serve;
-mod size;
-mod table;
 
-pub use backing::HugeBacking;
-pub use count::{HugeMapStats, HugeStats};
 pub use create::HugeMemoryBuilder;
 pub use map::HugeMap;
 pub use memory::HugeMemory;
 pub use options::HugeMapOptions;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use serve::has;
-pub(crate) use serve::{fork_child, serve};
-pub use size::HugeSize;

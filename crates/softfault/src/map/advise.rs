@@ -1,8 +1,8 @@
 //! `madvise(2)`.
 
 use super::{Kind, Mmap};
-use crate::advice::advised;
-use crate::{Advice, FaultError, UncheckedAdvice, error, signal};
+use crate::range::advised;
+use crate::{Advice, FaultError, UncheckedAdvice, error, faults, signal};
 use core::ops::Range;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, Populated};
@@ -19,7 +19,7 @@ impl Mmap {
     /// Says what to expect of accesses to a range. Another map of the same file
     /// in the same engine shares the advice, unless either is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        signal::get_in_front();
+        faults::get_in_front();
         if let Kind::Private(map) = &self.kind {
             return map.advise_range(advice, offset, len);
         }
@@ -73,7 +73,7 @@ impl Mmap {
 
     fn advised(&self, offset: usize, len: usize) -> Result<Range<usize>, FaultError> {
         let all = self.addresses(0..self.len)?;
-        advised(&all, offset, len).ok_or(FaultError::OutOfRange)
+        advised(&all, offset, len)
     }
 
     fn advise_file(
@@ -116,7 +116,7 @@ impl Mmap {
                 Populated::Interrupted(at) => rest.start = at,
                 Populated::Failed(_, error) => return Err(error.into()),
             }
-            masked = masked.breathe();
+            masked = masked.deliver_pending();
         }
     }
 }

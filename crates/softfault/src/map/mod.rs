@@ -7,16 +7,17 @@ mod remap;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use options::check_signals;
 pub use options::{MmapAsRawDesc, MmapOptions};
-pub(crate) use options::{check_handlers, check_signals};
 
 use crate::engine::Engine;
 use crate::fault_in::FaultIn;
 use crate::kernel::KernelMap;
 use crate::pinned::Pinned;
 use crate::private::Private;
+use crate::range::{offsets, within};
 use crate::{FaultError, MmapMut, signal};
-use core::ops::{Bound, Deref, Range, RangeBounds};
+use core::ops::{Deref, Range, RangeBounds};
 use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::fault;
 use softfault_engine::store::NO_COOKIE;
@@ -292,26 +293,8 @@ impl Mmap {
         if self.is_parents() {
             return Err(FaultError::Forked);
         }
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start + range.start..self.start + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start, self.len, &range)
     }
-}
-
-/// The offsets that a range means in a map of `len` bytes.
-pub(crate) fn offsets(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&last) => last.saturating_add(1),
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    start..end
 }
 
 impl Deref for Mmap {

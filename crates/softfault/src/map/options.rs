@@ -3,9 +3,10 @@
 use super::{Kind, Mmap};
 use crate::Faults;
 use crate::engine::{Inner, Managed};
+use crate::faults;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
-use crate::signal::{self, Installed};
+use crate::signal;
 use crate::{Advice, Engine, FaultError};
 use softfault_engine::mm::Protection;
 use std::io;
@@ -142,7 +143,7 @@ impl MmapOptions {
             return self.length(size);
         };
         if isize::try_from(len).is_err() {
-            return Err(crate::private::too_large());
+            return Err(crate::error::too_large());
         }
         // As mmap's EOVERFLOW: a file has no such bytes.
         let end = self.offset.checked_add(len as u64);
@@ -168,7 +169,7 @@ impl MmapOptions {
         };
         match isize::try_from(len) {
             Ok(len) => Ok(len as usize),
-            Err(_) => Err(crate::private::too_large()),
+            Err(_) => Err(crate::error::too_large()),
         }
     }
 }
@@ -178,26 +179,5 @@ pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Res
     if engine.inner.options.resolved_faults() == Faults::Threads {
         return Ok(());
     }
-    check_handlers(engine.inner.options.trust_handlers, masked)
-}
-
-/// The same, where the caller says whether other handlers pass on what is not theirs.
-pub(crate) fn check_handlers(trust: bool, masked: &signal::Masked) -> io::Result<()> {
-    if masked.sigbus_was_blocked() {
-        return Err(io::Error::other(
-            "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
-        ));
-    }
-    if trust {
-        signal::trust();
-        return Ok(());
-    }
-    signal::get_in_front();
-    if signal::state() == Installed::Replaced {
-        return Err(io::Error::other(
-            "a SIGBUS handler is installed again and again after the engine's: faults would \
-             not be served (trust_signal_handlers(true) if it passes on what it does not know)",
-        ));
-    }
-    Ok(())
+    faults::check_handlers(engine.inner.options.trust_handlers, masked)
 }

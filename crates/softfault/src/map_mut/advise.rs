@@ -1,8 +1,8 @@
 //! `madvise(2)`.
 
 use super::{Kind, MmapMut};
-use crate::advice::advised;
-use crate::{Advice, FaultError, UncheckedAdvice, signal};
+use crate::range::advised;
+use crate::{Advice, FaultError, UncheckedAdvice, faults};
 use core::ops::Range;
 use std::io;
 
@@ -14,7 +14,7 @@ impl MmapMut {
 
     /// Says what to expect of accesses to a range, by whole pages.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        signal::get_in_front();
+        faults::get_in_front();
         let range = self.advised(offset, len)?;
         match &self.kind {
             Kind::Empty => Ok(()),
@@ -52,6 +52,6 @@ impl MmapMut {
 
     fn advised(&self, offset: usize, len: usize) -> Result<Range<usize>, FaultError> {
         let all = self.addresses(0..self.len)?;
-        advised(&all, offset, len).ok_or(FaultError::OutOfRange)
+        advised(&all, offset, len)
     }
 }

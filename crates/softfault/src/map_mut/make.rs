@@ -1,10 +1,11 @@
 //! Making private maps.
 
 use super::{Kind, MmapMut};
+use crate::error::too_large;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
 use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
-use crate::private::{Part, Private, Reached, too_large};
+use crate::private::{Part, Private, Reached};
 use crate::{Advice, Engine, Mmap, signal};
 use softfault_engine::mm::Protection;
 use std::io;
@@ -131,6 +132,6 @@ pub(super) fn kind(
             on_truncate: engine.inner.options.on_truncate,
         }),
     };
-    let private = Private::new((managed, &engine.inner.files), Reached::Plainly, len, part)?;
+    let private = Private::new((managed, &engine.inner.files), Reached::ByLoads, len, part)?;
     Ok(Kind::Managed(private))
 }

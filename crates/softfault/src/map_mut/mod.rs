@@ -12,8 +12,8 @@ pub use remap::RemapOptions;
 
 use crate::engine::Managed;
 use crate::kernel::KernelMap;
-use crate::map::offsets;
 use crate::private::Private;
+use crate::range::{offsets, whole_pages, within};
 use crate::{Advice, Engine, FaultError, Residency, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
@@ -126,7 +126,7 @@ impl MmapMut {
         let Some(private) = self.private() else {
             return Residency::default();
         };
-        let pages = addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE);
+        let pages = whole_pages(&addresses);
         let is_in = |state: PageState| state.is_resident();
         Residency {
             pages: pages.len() / PAGE_SIZE,
@@ -147,7 +147,7 @@ impl MmapMut {
     #[doc(hidden)]
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         let range = self.addresses(range)?;
-        let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
+        let pages = whole_pages(&range);
         if let (Some(managed), false) = (self.engine.inner.managed(), pages.is_empty()) {
             let _masked = signal::masked();
             let unmapped = managed.space.munmap(pages, |_, _| {});
@@ -161,10 +161,7 @@ impl MmapMut {
         if self.is_lost() {
             return Err(FaultError::Forked);
         }
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start + range.start..self.start + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start, self.len, &range)
     }
 }
 

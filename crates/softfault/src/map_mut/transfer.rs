@@ -2,7 +2,7 @@
 
 use super::{Kind, MmapMut};
 use crate::FaultError;
-use crate::map::offsets;
+use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
 use std::io;
 

@@ -2,6 +2,7 @@
 
 use super::Private;
 use crate::engine::Managed;
+use crate::range::whole_pages;
 use crate::{Advice, UncheckedAdvice, error};
 use core::ops::Range;
 use softfault_engine::mm;
@@ -15,7 +16,7 @@ impl Private {
         addresses: Range<usize>,
         advice: Advice,
     ) -> io::Result<()> {
-        let pages = self.whole(&addresses);
+        let pages = whole_pages(&addresses);
         if pages.is_empty() {
             return Ok(());
         }
@@ -44,7 +45,7 @@ impl Private {
         addresses: Range<usize>,
         advice: UncheckedAdvice,
     ) -> io::Result<()> {
-        let pages = self.whole(&addresses);
+        let pages = whole_pages(&addresses);
         if pages.is_empty() {
             return Ok(());
         }

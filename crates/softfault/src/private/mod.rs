@@ -17,7 +17,8 @@ mod remap;
 
 use crate::engine::Managed;
 use crate::files::Files;
-use crate::fork::{Memory, Own};
+use crate::fork::Memory;
+use crate::generation::Own;
 use crate::{error, signal};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -34,7 +35,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) enum Reached {
     /// By plain loads and stores: locks are taken that a fault in a signal handler may
     /// need, so signals are masked, and delivered between two attempts.
-    Plainly,
+    ByLoads,
     /// By calls: nothing here is for signal handlers.
     ByCalls,
 }
@@ -79,7 +80,7 @@ impl Private {
         let skip = part
             .as_ref()
             .map_or(0, |part| part.offset % PAGE_SIZE as u64) as usize;
-        let bytes = len.checked_add(skip).ok_or_else(too_large)?;
+        let bytes = len.checked_add(skip).ok_or_else(error::too_large)?;
         let anon = files.making_room(|| {
             let node = managed.node.clone();
             let Some(part) = part.clone() else {
@@ -118,7 +119,7 @@ impl Private {
 
     /// Children inherit it from now on, if it is memory of the process's.
     fn lend(&mut self) {
-        if self.reached == Reached::Plainly {
+        if self.reached == Reached::ByLoads {
             self.anon.lend();
         }
     }
@@ -149,13 +150,8 @@ impl Private {
         start..start + pages_for(self.skip + self.len)
     }
 
-    /// The pages that have these addresses.
-    fn whole(&self, addresses: &Range<usize>) -> Range<usize> {
-        addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE)
-    }
-
     fn masked(&self) -> Option<signal::Masked> {
-        (self.reached == Reached::Plainly).then(signal::masked)
+        (self.reached == Reached::ByLoads).then(signal::masked)
     }
 
     /// Takes it away; nobody has a reference to the bytes any more.
@@ -182,10 +178,4 @@ fn give_up(anon: Arc<Anonymous>) {
 /// Bytes of the pages for so many bytes: one at least, as mmap(2) maps.
 fn pages_for(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(PAGE_SIZE)
-}
-
-/// More than a slice may have.
-pub(crate) fn too_large() -> io::Error {
-    let message = "the map would be larger than an address can say";
-    io::Error::new(io::ErrorKind::InvalidData, message)
 }

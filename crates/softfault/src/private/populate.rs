@@ -37,9 +37,9 @@ impl Private {
                 Populated::Interrupted(at) => rest.start = at,
                 Populated::Failed(_, error) => return Err(error.into()),
             }
-            masked = masked.map(signal::Masked::breathe);
+            masked = masked.map(signal::Masked::deliver_pending);
             debug_assert!(
-                self.reached == Reached::Plainly,
+                self.reached == Reached::ByLoads,
                 "calls are not interrupted"
             );
         }

@@ -1,7 +1,8 @@
 //! Making the map shorter or longer.
 
-use super::{Private, give_up, pages_for, too_large};
+use super::{Private, give_up, pages_for};
 use crate::engine::Managed;
+use crate::error::too_large;
 use crate::fork::Memory;
 use crate::{UncheckedAdvice, error};
 use softfault_engine::anon::{Anonymous, MoveError};

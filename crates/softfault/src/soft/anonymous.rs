@@ -1,10 +1,13 @@
 //! Private memory.
 
-use super::{SoftEngine, clip};
-use crate::advice::advised;
+use super::SoftEngine;
+use crate::error::too_large;
 use crate::files::Look;
-use crate::map::offsets;
-use crate::private::{Part, Private, Reached, too_large};
+use crate::generation::ProcessGeneration;
+use crate::private::{Part, Private, Reached};
+use crate::range::advised;
+use crate::range::clip;
+use crate::range::offsets;
 use crate::{Advice, FaultError, RemapOptions, UncheckedAdvice};
 use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
@@ -129,7 +132,7 @@ impl SoftMapMut {
         }
         let all = self.start()..self.start() + self.len;
         let advised = advised(&all, range.start, range.end - range.start);
-        advised.ok_or_else(|| FaultError::OutOfRange.into())
+        Ok(advised?)
     }
 
     /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
@@ -210,7 +213,7 @@ impl Drop for SoftMapMut {
         let Some(private) = self.private.take() else {
             return;
         };
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             core::mem::forget(private);
             return;
         }

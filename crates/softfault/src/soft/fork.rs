@@ -1,7 +1,9 @@
 //! Snapshots.
 
-use super::{SoftEngine, SoftMap, SoftMapMut, clip};
+use super::{SoftEngine, SoftMap, SoftMapMut};
 use crate::FaultError;
+use crate::generation::ProcessGeneration;
+use crate::range::clip;
 use core::mem::ManuallyDrop;
 use softfault_engine::anon::ForkError;
 use softfault_engine::mm::AddressSpace;
@@ -107,7 +109,7 @@ impl core::fmt::Debug for SoftFork {
 
 impl Drop for SoftFork {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         self.space.exit(|_, _| {});

@@ -1,8 +1,9 @@
 //! Files.
 
-use super::{SoftEngine, SoftPinned, clip};
+use super::{SoftEngine, SoftPinned};
 use crate::files::Look;
-use crate::map::offsets;
+use crate::generation::ProcessGeneration;
+use crate::range::{clip, offsets, within};
 use crate::{Advice, FaultError, Residency, error};
 use core::mem::ManuallyDrop;
 use core::ops::{Range, RangeBounds};
@@ -144,10 +145,7 @@ impl SoftMap {
     /// The addresses of a range of offsets, if it is within the map.
     pub(super) fn addresses(&self, range: &Range<usize>) -> Result<Range<usize>, FaultError> {
         self.engine.check()?;
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start() + range.start..self.start() + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start(), self.len, range)
     }
 }
 
@@ -159,7 +157,7 @@ impl core::fmt::Debug for SoftMap {
 
 impl Drop for SoftMap {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         let inner = &self.engine.inner;

@@ -36,8 +36,8 @@ pub use pinned::SoftPinned;
 
 use crate::engine::{Builder, Managed};
 use crate::files::Files;
+use crate::generation::ProcessGeneration;
 use crate::{FaultError, Stats, error, process};
-use core::ops::Range;
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
 use softfault_engine::mm::{AddressSpace, Machine};
@@ -77,7 +77,7 @@ impl Builder {
     /// own, so [`within`](Builder::within) is refused.
     pub fn build_soft(self) -> io::Result<SoftEngine> {
         crate::fork::watch();
-        if process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return Err(FaultError::Forked.into());
         }
         if self.is_nested() {
@@ -151,7 +151,7 @@ impl SoftEngine {
 
     /// What happened so far.
     pub fn stats(&self) -> Stats {
-        match process::is_forked_child() {
+        match ProcessGeneration::is_child() {
             true => Stats::default(),
             false => Stats::of(&self.inner.managed, Some(&self.inner.files)),
         }
@@ -163,7 +163,7 @@ impl SoftEngine {
     }
 
     fn check(&self) -> Result<(), FaultError> {
-        match process::is_forked_child() {
+        match ProcessGeneration::is_child() {
             true => Err(FaultError::Forked),
             false => Ok(()),
         }
@@ -197,7 +197,7 @@ impl SoftEngine {
 
 impl Drop for SoftEngine {
     fn drop(&mut self) {
-        if process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             // The parent's: locks that its threads held at the fork are never
             // released in the child.
             core::mem::forget(self.inner.clone());
@@ -211,10 +211,4 @@ impl core::fmt::Debug for SoftEngine {
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
     }
-}
-
-/// The addresses of `count` bytes from `offset` on of a map, as many as it has.
-fn clip(start: usize, len: usize, offset: usize, count: usize) -> Range<usize> {
-    let offset = offset.min(len);
-    start + offset..start + offset + count.min(len - offset)
 }

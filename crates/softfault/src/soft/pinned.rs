@@ -1,7 +1,9 @@
 //! Pages that stay.
 
-use super::{SoftMap, clip};
+use super::SoftMap;
 use crate::FaultError;
+use crate::generation::ProcessGeneration;
+use crate::range::clip;
 use core::ops::Range;
 use softfault_engine::fault::{self, NeverInterrupted, Pin};
 
@@ -72,7 +74,7 @@ impl core::fmt::Debug for SoftPinned<'_> {
 
 impl Drop for SoftPinned<'_> {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         let addresses = self.map.addresses(&self.range);

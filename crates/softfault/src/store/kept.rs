@@ -2,6 +2,7 @@
 //! of the program's.
 
 use super::mark::Mark;
+use crate::generation::ProcessGeneration;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -45,7 +46,7 @@ fn change<T>(change: impl FnOnce(&mut Vec<Kept>) -> T) -> T {
     match KEPT.try_lock() {
         Ok(mut kept) => change(&mut kept),
         Err(std::sync::TryLockError::Poisoned(poisoned)) => change(&mut poisoned.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) if crate::process::is_forked_child() => {
+        Err(std::sync::TryLockError::WouldBlock) if ProcessGeneration::is_child() => {
             change(&mut Vec::new())
         }
         Err(_) => change(&mut KEPT.lock().unwrap_or_else(PoisonError::into_inner)),

@@ -149,7 +149,7 @@ pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
         unsafe { libc::munmap(addr, PAGE_SIZE) };
         return Ok(());
     }
-    match errno::last() {
+    match crate::errno::errno() {
         libc::ENODEV | libc::EIO | libc::EINVAL => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "this file has no bytes until it is read (as in /proc or /sys), and cannot be mapped",

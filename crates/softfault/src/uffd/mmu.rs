@@ -1,11 +1,12 @@
 //! [`Mmu`] over userfaultfd.
 
+use super::Faults;
 use super::abi::{self, Message, Offers, Progress};
 use super::pagemap::Pagemap;
 use super::released::Released;
 use super::spare::Spare;
 use super::zap::Zap;
-use crate::Faults;
+use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -222,7 +223,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     // SAFETY: a window that its owner holds, or has yet to get.
     match unsafe { libc::mprotect(start, range.len(), flags) } {
         0 => Ok(()),
-        _ => Err(system(abi::errno())),
+        _ => Err(system(errno())),
     }
 }
 
@@ -297,7 +298,7 @@ impl Mmu for UffdMmu {
         // started with all its memory to be merged.
         advise(libc::MADV_UNMERGEABLE);
         if advise(libc::MADV_DONTFORK) < 0 {
-            let error = system(abi::errno());
+            let error = system(errno());
             unmap(range);
             return Err(error);
         }

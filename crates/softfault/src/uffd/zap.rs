@@ -6,6 +6,7 @@
 //! pages to be kept ([`Mmap::lock`](crate::Mmap::lock)).
 
 use super::myself::Myself;
+use crate::errno::errno;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{c_int, c_void, iovec};
@@ -81,7 +82,7 @@ impl Zap {
             if unsafe { libc::madvise(start, bytes, self.advice) } == 0 {
                 return true;
             }
-            match super::errno() {
+            match errno() {
                 libc::EAGAIN | libc::EINTR => {}
                 libc::EINVAL if !unlocked => {
                     // An older system throws away what is not locked.

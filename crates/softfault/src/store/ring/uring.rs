@@ -184,7 +184,7 @@ impl Uring {
         };
         match entered {
             0.. => Ok(entered as usize),
-            _ => Err(crate::uffd::errno()),
+            _ => Err(crate::errno::errno()),
         }
     }
 
