@@ -13,7 +13,6 @@
 //! An engine's numbers are added up when it goes, and asked for at exit where it lives still. Nothing here
 //! waits for a lock: a thread that exits may hold any.
 
-use crate::engine::Managed;
 use crate::environment;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -118,9 +117,9 @@ pub(crate) fn made(node: &Arc<Node>) {
 }
 
 /// An engine is about to go.
-pub(crate) fn gone(managed: &Managed) {
+pub(crate) fn gone(node: &Arc<Node>) {
     let here = std::process::id();
-    let node: *const Node = Arc::as_ptr(&managed.node);
+    let node: *const Node = Arc::as_ptr(node);
     for entry in entries() {
         let is_it = entry.process == here && entry.node.load(Relaxed).cast_const() == node;
         if is_it && let Some(node) = take(entry) {

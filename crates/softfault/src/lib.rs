@@ -138,6 +138,7 @@ mod huge;
 mod huge_faults;
 mod kernel;
 mod machine;
+mod managed;
 mod map;
 mod map_mut;
 mod needed;

@@ -1,7 +1,8 @@
 //! What happened in an engine.
 
-use crate::engine::Managed;
+use crate::faults;
 use crate::files::Files;
+use crate::managed::Managed;
 use crate::store::QueueKind;
 use crate::{Engine, HugeStats};
 use softfault_engine::PAGE_SIZE;
@@ -161,8 +162,16 @@ pub struct Waits {
     pub folio: WaitSnapshot,
 }
 
+impl Engine {
+    /// What happened so far; in a child of fork, what happened there.
+    pub fn stats(&self) -> Stats {
+        faults::get_in_front();
+        Stats::take(self)
+    }
+}
+
 impl Stats {
-    pub(crate) fn take(engine: &Engine) -> Self {
+    fn take(engine: &Engine) -> Self {
         let files = (!engine.inner.is_parents()).then_some(&engine.inner.files);
         match engine.inner.managed_here() {
             Ok(Some(managed)) => Self::of(managed, files),

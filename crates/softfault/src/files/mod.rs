@@ -8,9 +8,9 @@ mod table;
 
 pub(crate) use look::Look;
 
-use crate::engine::Managed;
 use crate::error;
 use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
 use idle::{Looker, Shared};

@@ -1,8 +1,8 @@
 //! In the child, before anything else runs: what it goes on with.
 
+use super::AcrossFork;
 use super::held::{Held, Space};
 use super::memory::Place;
-use crate::engine::Inner;
 use crate::faults;
 use crate::process::{self, Process};
 use core::ops::Range;
@@ -45,7 +45,7 @@ pub(super) fn begin(mut held: Held) {
 }
 
 /// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
-fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
+fn go_on(engines: &[Arc<dyn AcrossFork>], space: &Space, memory: &[&Arc<Place>]) {
     let kind = space.process.space().mmap_lock().kind();
     let process = match memory.is_empty() {
         true => None,
@@ -58,7 +58,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         }
         return;
     };
-    let needed = |engine: &&Arc<Inner>| memory.iter().any(|memory| pays(engine, memory));
+    let needed = |engine: &&Arc<dyn AcrossFork>| memory.iter().any(|memory| pays(engine, memory));
     for engine in engines.iter().filter(needed) {
         // What it has is lost if that fails.
         let _ = engine.begin_in_child(process);
@@ -105,12 +105,12 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
 }
 
 /// True if the memory was of this engine, in the parent.
-fn pays(engine: &Inner, memory: &Place) -> bool {
+fn pays(engine: &Arc<dyn AcrossFork>, memory: &Place) -> bool {
     (engine.parents()).is_some_and(|parents| Arc::ptr_eq(&parents.node, memory.get().node()))
 }
 
 fn adopt(
-    engines: &[Arc<Inner>],
+    engines: &[Arc<dyn AcrossFork>],
     process: &'static Process,
     space: &Space,
     memory: &Place,

@@ -1,8 +1,9 @@
 //! What is locked while the process forks.
 
+use super::AcrossFork;
 use super::registry::{self, Registry};
-use crate::engine::{Inner, Managed};
 use crate::faults;
+use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
 use crate::swap::Lifeline;
@@ -22,7 +23,7 @@ pub(super) struct Held {
     pub(super) registry: MutexGuard<'static, Option<Registry>>,
     making: MutexGuard<'static, ()>,
     /// Those that live.
-    pub(super) engines: Vec<Arc<Inner>>,
+    pub(super) engines: Vec<Arc<dyn AcrossFork>>,
     masked: Masked,
 }
 

@@ -22,20 +22,37 @@
 //! where a page is missing.
 
 mod child;
-mod current;
 mod held;
 mod memory;
 mod registry;
 
-pub(crate) use current::Current;
 pub(crate) use memory::Memory;
 pub(crate) use registry::{forget_engine, know_engine};
 
 use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
+use crate::process::Process;
 use crate::{huge_faults, table};
 use held::Held;
 use std::cell::Cell;
+use std::io;
 use std::sync::Once;
+
+/// An engine, by what becomes of it when the process forks.
+pub(crate) trait AcrossFork: Send + Sync + 'static {
+    /// What its maps need, if it has that in this process.
+    fn managed(&self) -> Option<&Managed>;
+
+    /// In a child: what was, is the parent's.
+    fn leave(&self) -> Option<&'static Managed>;
+
+    /// In a child: what the last process had that had any.
+    fn parents(&self) -> Option<&'static Managed>;
+
+    /// In a child: makes its own, after that of the engine it is within. Who calls keeps
+    /// others from it.
+    fn begin_in_child(&self, process: &'static Process) -> io::Result<()>;
+}
 
 thread_local! {
     /// What the forking thread holds between prepare and parent or child. Ordinary

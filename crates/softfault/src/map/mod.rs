@@ -7,7 +7,6 @@ mod remap;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use options::check_signals;
 pub use options::{MmapAsRawDesc, MmapOptions};
 
 use crate::engine::Engine;
@@ -93,7 +92,7 @@ impl Mmap {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let masked = signal::masked();
-        check_signals(engine, &masked)?;
+        engine.inner.check_signals(&masked)?;
         let files = &engine.inner.files;
         let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
         match opened.whole() {

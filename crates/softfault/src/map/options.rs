@@ -1,16 +1,17 @@
 //! memmap2's `MmapOptions`: what to map, and how.
 
 use super::{Kind, Mmap};
-use crate::Faults;
-use crate::engine::{Inner, Managed};
-use crate::faults;
+use crate::engine::Inner;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
+use crate::managed::Managed;
 use crate::signal;
 use crate::{Advice, Engine, FaultError};
 use softfault_engine::mm::Protection;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 
 /// What can be mapped: an open file or its descriptor, as in memmap2.
 pub trait MmapAsRawDesc {
@@ -101,7 +102,7 @@ impl MmapOptions {
             }
             Some(managed) => {
                 let masked = signal::masked();
-                check_signals(engine, &masked)?;
+                engine.inner.check_signals(&masked)?;
                 self.of_window(engine, managed, fd, &looked)?
             }
         };
@@ -174,10 +175,35 @@ impl MmapOptions {
     }
 }
 
-/// A fault in this thread must reach our handler, if it is to.
-pub(crate) fn check_signals(engine: &Engine, masked: &signal::Masked) -> io::Result<()> {
-    if engine.inner.options.resolved_faults() == Faults::Threads {
-        return Ok(());
+impl Engine {
+    /// Maps a whole file.
+    ///
+    /// # Safety
+    /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
+    /// to the file or truncates it, in this process too ([`truncate`](Self::truncate)).
+    /// A page keeps what was in the file when it was read, until it is evicted and read
+    /// again.
+    pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_with(self, file) }
     }
-    faults::check_handlers(engine.inner.options.trust_handlers, masked)
+
+    /// Maps a store of the caller's, whose methods are called in the fault
+    /// handler: see [`Store`](softfault_engine::Store). For tests.
+    ///
+    /// # Safety
+    /// As for [`map`](Self::map), of the store's bytes: what it answers for a page is the
+    /// same each time, as it may be asked again while somebody looks at the page. And as
+    /// for [`Builder::swap_device`], of the buffers, the cookies and the handler.
+    ///
+    /// ```compile_fail,E0133
+    /// use std::sync::Arc;
+    /// fn safe(engine: &softfault::Engine, store: Arc<dyn softfault_engine::Store>) {
+    ///     let _ = engine.map_store(store);
+    /// }
+    /// ```
+    #[doc(hidden)]
+    pub unsafe fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
+        Mmap::of_store(self, store)
+    }
 }

@@ -4,10 +4,11 @@ use super::{Kind, MmapMut};
 use crate::error::too_large;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
-use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
+use crate::map::{MmapAsRawDesc, MmapOptions};
 use crate::private::{Part, Private, Reached};
 use crate::{Advice, Engine, Mmap, signal};
 use softfault_engine::mm::Protection;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -98,6 +99,24 @@ impl MmapOptions {
     }
 }
 
+impl Engine {
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget then, and go to swap where there is some. See [`MmapMut`].
+    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
+        MmapOptions::new().len(len).map_anon_with(self)
+    }
+
+    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    /// See [`MmapMut`].
+    ///
+    /// # Safety
+    /// See [`MmapOptions::map_copy_with`].
+    pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_copy_with(self, file) }
+    }
+}
+
 impl MmapMut {
     /// Maps `len` bytes of anonymous memory over the process's default engine.
     pub fn map_anon(len: usize) -> io::Result<Self> {
@@ -123,7 +142,7 @@ pub(super) fn kind(
         return Ok(Kind::Kernel(map));
     };
     let masked = signal::masked();
-    check_signals(engine, &masked)?;
+    engine.inner.check_signals(&masked)?;
     let part = match of {
         None => None,
         Some((fd, offset, looked)) => Some(Part {

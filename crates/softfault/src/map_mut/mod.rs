@@ -10,8 +10,8 @@ mod transfer;
 
 pub use remap::RemapOptions;
 
-use crate::engine::Managed;
 use crate::kernel::KernelMap;
+use crate::managed::Managed;
 use crate::private::Private;
 use crate::range::{offsets, whole_pages, within};
 use crate::{Advice, Engine, FaultError, Residency, signal};

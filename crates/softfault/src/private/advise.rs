@@ -1,7 +1,7 @@
 //! What `madvise(2)` says of private memory.
 
 use super::Private;
-use crate::engine::Managed;
+use crate::managed::Managed;
 use crate::range::whole_pages;
 use crate::{Advice, UncheckedAdvice, error};
 use core::ops::Range;

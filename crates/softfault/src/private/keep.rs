@@ -5,8 +5,8 @@
 
 use super::Private;
 use crate::FaultError;
-use crate::engine::Managed;
 use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
 use crate::range::whole_pages;
 use core::ops::Range;
 use core::sync::atomic::Ordering;

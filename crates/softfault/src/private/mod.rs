@@ -15,10 +15,10 @@ mod populate;
 mod protect;
 mod remap;
 
-use crate::engine::Managed;
 use crate::files::Files;
 use crate::fork::Memory;
 use crate::generation::Own;
+use crate::managed::Managed;
 use crate::{error, signal};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;

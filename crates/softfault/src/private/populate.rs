@@ -1,7 +1,7 @@
 //! Bringing pages in, with errors as values.
 
 use super::{Private, Reached};
-use crate::engine::Managed;
+use crate::managed::Managed;
 use crate::{FaultError, signal};
 use core::ops::Range;
 use softfault_engine::fault::{self, Interrupt, NeverInterrupted, Populated};

@@ -1,8 +1,8 @@
 //! Whether the map may be written to.
 
 use super::Private;
-use crate::engine::Managed;
 use crate::error;
+use crate::managed::Managed;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::MmuError;
 use std::io;

@@ -1,9 +1,9 @@
 //! Making the map shorter or longer.
 
 use super::{Private, give_up, pages_for};
-use crate::engine::Managed;
 use crate::error::too_large;
 use crate::fork::Memory;
+use crate::managed::Managed;
 use crate::{UncheckedAdvice, error};
 use softfault_engine::anon::{Anonymous, MoveError};
 use softfault_engine::mm::Protection;

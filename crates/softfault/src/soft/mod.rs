@@ -34,9 +34,10 @@ pub use fork::SoftFork;
 pub use map::SoftMap;
 pub use pinned::SoftPinned;
 
-use crate::engine::{Builder, Managed};
+use crate::engine::Builder;
 use crate::files::Files;
 use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
 use crate::{FaultError, Stats, error, process};
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};

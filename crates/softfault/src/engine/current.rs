@@ -1,6 +1,8 @@
 //! What an engine's maps need, which is another in each process.
 
-use crate::engine::{Inner, Managed};
+use super::Inner;
+use crate::fork::AcrossFork;
+use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::{faults, signal};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -72,9 +74,14 @@ impl Inner {
         self.begin_in_child(process)?;
         Ok(self.managed())
     }
+}
 
-    /// In a child: what was, is the parent's.
-    pub(super) fn leave(&self) -> Option<&'static Managed> {
+impl AcrossFork for Inner {
+    fn managed(&self) -> Option<&Managed> {
+        self.managed.get()
+    }
+
+    fn leave(&self) -> Option<&'static Managed> {
         let now = self
             .managed
             .now
@@ -86,15 +93,12 @@ impl Inner {
         unsafe { now.as_ref() }
     }
 
-    /// In a child: what the last process had that had any.
-    pub(super) fn parents(&self) -> Option<&'static Managed> {
+    fn parents(&self) -> Option<&'static Managed> {
         // SAFETY: null, or never dropped.
         unsafe { self.managed.parents.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// In a child: makes its own, after that of the engine it is within. Who calls keeps
-    /// others from it.
-    pub(super) fn begin_in_child(&self, process: &'static Process) -> io::Result<()> {
+    fn begin_in_child(&self, process: &'static Process) -> io::Result<()> {
         let (Some(parents), None) = (self.parents(), self.managed()) else {
             return Ok(());
         };
