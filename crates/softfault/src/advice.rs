@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use libc::c_int;
-use softfault_engine::PAGE_SIZE;
+use softfault_engine::{PAGE_SIZE, mm};
 use std::io;
 
 /// What the caller expects of its accesses, or wants done for them.
@@ -45,6 +45,16 @@ impl Advice {
     /// True: what a kernel does not know, the engine does by itself.
     pub fn is_supported(self) -> bool {
         true
+    }
+
+    /// The advice that a VMA keeps, if it is of that kind.
+    pub(crate) fn lasting(self) -> Option<mm::Advice> {
+        match self {
+            Self::Normal => Some(mm::Advice::Normal),
+            Self::Random => Some(mm::Advice::Random),
+            Self::Sequential => Some(mm::Advice::Sequential),
+            _ => None,
+        }
     }
 
     /// Gives it to the kernel, of a mapping of its own.

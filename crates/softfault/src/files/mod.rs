@@ -57,7 +57,7 @@ impl Files {
         fd: BorrowedFd<'_>,
         looked: &Look,
         on_truncate: OnTruncate,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenedWindow> {
         let (known, changed) = {
             let mut table = self.table();
             let changed = table.forget_changed(&looked.identity);
@@ -66,7 +66,7 @@ impl Files {
         };
         drop(changed);
         if let Some(cache) = known {
-            return Ok(Opened::new(cache, looked.identity.size));
+            return Ok(OpenedWindow::new(cache, looked.identity.size));
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
@@ -80,12 +80,12 @@ impl Files {
         // table is unlocked.
         if let Some(known) = find_and_open(managed, &mut table, &identity)? {
             drop(table);
-            return Ok(Opened::new(known, bytes));
+            return Ok(OpenedWindow::new(known, bytes));
         }
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
         table.add(identity, certain, cache.clone(), Some(store), had_name);
-        Ok(Opened::new(cache, bytes))
+        Ok(OpenedWindow::new(cache, bytes))
     }
 
     /// A page cache in a window of its own.
@@ -135,7 +135,7 @@ impl Files {
         managed: &Managed,
         store: Arc<dyn Store>,
         on_truncate: OnTruncate,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenedWindow> {
         let size = store.len().map_err(crate::error::store)?;
         let identity = FileIdentity {
             dev: u64::MAX,
@@ -148,7 +148,7 @@ impl Files {
         map_window(managed, &cache)?;
         self.table()
             .add(identity, false, cache.clone(), None, false);
-        Ok(Opened::new(cache, size))
+        Ok(OpenedWindow::new(cache, size))
     }
 
     /// A map of the file is dropped.
@@ -189,12 +189,12 @@ impl Files {
 
 /// A window with one user more, and how long the file was at the look that the window
 /// was made or found by.
-pub(crate) struct Opened {
+pub(crate) struct OpenedWindow {
     pub(crate) cache: Arc<PageCache>,
     pub(crate) bytes: u64,
 }
 
-impl Opened {
+impl OpenedWindow {
     fn new(cache: Arc<PageCache>, bytes: u64) -> Self {
         Self { cache, bytes }
     }

@@ -1,7 +1,6 @@
 //! `mlock(2)`.
 
 use super::{Kind, Mmap};
-use crate::pinned;
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -11,10 +10,10 @@ impl Mmap {
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(_) => {
+            Kind::Managed(file) => {
                 let mut locked = self.locked();
                 if locked.is_none() {
-                    *locked = Some(pinned::pin(self, addresses)?);
+                    *locked = Some(file.pin(self.managed(), addresses)?);
                 }
                 Ok(())
             }
@@ -28,9 +27,9 @@ impl Mmap {
     pub fn unlock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(_) => {
+            Kind::Managed(file) => {
                 if let Some(pages) = self.locked().take() {
-                    pinned::unpin(self, addresses, pages);
+                    file.unpin(addresses, pages);
                 }
                 Ok(())
             }

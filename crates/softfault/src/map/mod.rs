@@ -1,28 +1,30 @@
-//! memmap2's `Mmap` and `MmapOptions`, over an engine.
+//! memmap2's `Mmap` over an engine, a verb a file: a shared file, or private memory, that is only read.
 
 mod advise;
+mod fault_in;
 mod keep;
-mod options;
+mod make;
+mod pinned;
 mod remap;
 #[cfg(test)]
 mod tests;
 
-pub use options::{MmapAsRawDesc, MmapOptions};
+pub use fault_in::FaultIn;
+pub use pinned::Pinned;
 
 use crate::engine::Engine;
-use crate::fault_in::FaultIn;
+use crate::error::FaultError;
+use crate::file_map::FileMap;
 use crate::kernel::KernelMap;
-use crate::pinned::Pinned;
+use crate::managed::Managed;
+use crate::map_mut::MmapMut;
 use crate::private::Private;
 use crate::range::{offsets, within};
-use crate::{FaultError, MmapMut, signal};
 use core::ops::{Deref, Range, RangeBounds};
-use softfault_engine::cache::{PageCache, Residency};
-use softfault_engine::fault;
-use softfault_engine::store::NO_COOKIE;
+use softfault_engine::cache::Residency;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Bytes to pin at a time when copying.
 const STEP: usize = 1 << 20;
@@ -51,7 +53,7 @@ impl UnwindSafe for Mmap {}
 impl RefUnwindSafe for Mmap {}
 
 enum Kind {
-    Managed(Arc<PageCache>),
+    Managed(FileMap),
     /// Private memory that is only read.
     Private(MmapMut),
     Kernel(KernelMap),
@@ -67,53 +69,6 @@ impl Mmap {
             kind,
             locked: Mutex::default(),
         }
-    }
-
-    /// Private memory that may only be read.
-    pub(crate) fn of_private(map: MmapMut) -> Self {
-        let engine = map.engine().clone();
-        Self::new(
-            &engine,
-            map.as_ptr() as usize,
-            map.len(),
-            Kind::Private(map),
-        )
-    }
-
-    /// Maps a store.
-    pub(crate) fn of_store(
-        engine: &Engine,
-        store: Arc<dyn softfault_engine::Store>,
-    ) -> io::Result<Self> {
-        if engine.inner.is_parents() {
-            return Err(FaultError::Forked.into());
-        }
-        let Some(managed) = engine.inner.managed() else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
-        let masked = signal::masked();
-        engine.inner.check_signals(&masked)?;
-        let files = &engine.inner.files;
-        let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
-        match opened.whole() {
-            Ok(part) => {
-                let kind = Kind::Managed(opened.cache);
-                Ok(Self::new(engine, part.start, part.len(), kind))
-            }
-            Err(error) => {
-                files.close(managed, opened.cache);
-                Err(error)
-            }
-        }
-    }
-
-    /// Maps a whole file over the process's default engine.
-    ///
-    /// # Safety
-    /// See [`Engine::map`].
-    pub unsafe fn map<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
-        // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map(file) }
     }
 
     /// True if the engine serves this map, false if the kernel does.
@@ -133,11 +88,8 @@ impl Mmap {
     /// Starts to read a range, as far as spare memory goes; waits for nothing.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
         match &self.kind {
-            Kind::Managed(cache) => {
-                fault::prefetch(cache, addresses);
-            }
+            Kind::Managed(file) => file.prefetch(addresses),
             Kind::Private(map) => map.will_need(addresses),
             Kind::Kernel(_) | Kind::Empty => {}
         }
@@ -218,15 +170,8 @@ impl Mmap {
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
         Ok(match &self.kind {
-            Kind::Managed(cache) => {
-                // Reads that are over and that nobody waited for are not under
-                // way any more.
-                let completion = fault::Completion(cache.node());
-                cache.store().reap(NO_COOKIE, &completion, 0);
-                cache.residency(addresses)
-            }
+            Kind::Managed(file) => file.residency(addresses),
             Kind::Private(map) => map.residency_of(addresses),
             _ => Residency::default(),
         })
@@ -238,9 +183,8 @@ impl Mmap {
     /// forgotten: what was written is nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
-        if let Kind::Managed(cache) = &self.kind {
-            cache.invalidate(addresses);
+        if let Kind::Managed(file) = &self.kind {
+            file.invalidate(addresses);
         }
         Ok(())
     }
@@ -258,12 +202,17 @@ impl Mmap {
         }
     }
 
-    /// The page cache of a managed map.
-    pub(crate) fn cache(&self) -> Option<&Arc<PageCache>> {
+    /// The file of a managed map.
+    fn file(&self) -> Option<&FileMap> {
         match &self.kind {
-            Kind::Managed(cache) => Some(cache),
+            Kind::Managed(file) => Some(file),
             _ => None,
         }
+    }
+
+    /// What an engine has that serves maps.
+    fn managed(&self) -> &Managed {
+        self.engine.inner.managed().expect("a managed map")
     }
 
     /// The memory of a private map.
@@ -329,18 +278,14 @@ impl Drop for Mmap {
     fn drop(&mut self) {
         if self.is_parents() {
             // The parent's: the child has nothing to give back.
-            if let Kind::Managed(cache) = &self.kind {
-                core::mem::forget(cache.clone());
+            if let Kind::Managed(file) = &self.kind {
+                file.leave();
             }
             return;
         }
         let _ = self.unlock();
         match core::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Managed(cache) => {
-                let _masked = signal::masked();
-                let managed = self.engine.inner.managed().expect("a managed map");
-                self.engine.inner.files.close(managed, cache);
-            }
+            Kind::Managed(file) => file.unmap(self.managed(), &self.engine.inner.files),
             Kind::Kernel(mut map) => map.unmap(),
             // Private memory goes by itself.
             Kind::Private(_) | Kind::Empty => {}

@@ -1,7 +1,9 @@
 //! `mremap(2)` and `mprotect(2)`.
 
 use super::{Kind, Mmap};
-use crate::{FaultError, MmapMut, RemapOptions};
+use crate::error::FaultError;
+use crate::map_mut::MmapMut;
+use crate::options::RemapOptions;
 use softfault_engine::mm::Protection;
 use std::io;
 
@@ -33,7 +35,8 @@ impl Mmap {
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &mut self.kind {
-            Kind::Managed(cache) => {
+            Kind::Managed(file) => {
+                let cache = file.cache();
                 let skip = self.start - cache.addresses().start;
                 let rest = (cache.end() as usize).saturating_sub(skip);
                 if new_len > rest {
@@ -50,12 +53,21 @@ impl Mmap {
                 done
             }
             Kind::Kernel(map) => {
-                map.remap(new_len, options)?;
+                map.remap(new_len, options.moves())?;
                 (self.start, self.len) = (map.start(), map.len());
                 Ok(())
             }
             Kind::Empty if new_len == 0 => Ok(()),
             Kind::Empty => Err(FaultError::OutOfRange.into()),
         }
+    }
+}
+
+impl MmapMut {
+    /// Lets it be read only: a write through a stray pointer raises SIGSEGV.
+    /// [`Mmap::make_mut`] is the way back.
+    pub fn make_read_only(mut self) -> io::Result<Mmap> {
+        self.protect(Protection::Read)?;
+        Ok(Mmap::of_private(self))
     }
 }

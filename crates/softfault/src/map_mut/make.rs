@@ -4,9 +4,10 @@ use super::{Kind, MmapMut};
 use crate::error::too_large;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
-use crate::map::{MmapAsRawDesc, MmapOptions};
-use crate::private::{Part, Private, Reached};
-use crate::{Advice, Engine, Mmap, signal};
+use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
+use crate::private::{FilePart, Private};
+use crate::reached::Reached;
+use crate::{Advice, Engine, signal};
 use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
@@ -56,13 +57,7 @@ impl MmapOptions {
         engine: &Engine,
         file: T,
     ) -> io::Result<MmapMut> {
-        let fd = file.as_raw_desc();
-        if fd < 0 {
-            return Err(io::Error::from_raw_os_error(libc::EBADF));
-        }
-        // SAFETY: open as long as the file that it was taken from, which the
-        // caller lends.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let fd = borrowed(&file)?;
         let looked = Look::to_map(fd)?;
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
@@ -73,29 +68,6 @@ impl MmapOptions {
             map.advise(Advice::WillNeed)?;
         }
         Ok(map)
-    }
-
-    /// As [`map_copy`](Self::map_copy), for reading only.
-    ///
-    /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
-    pub unsafe fn map_copy_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
-        // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
-    }
-
-    /// As [`map_copy_with`](Self::map_copy_with), for reading only;
-    /// [`Mmap::make_mut`] lets it be written to.
-    ///
-    /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
-    pub unsafe fn map_copy_read_only_with<T: MmapAsRawDesc>(
-        &self,
-        engine: &Engine,
-        file: T,
-    ) -> io::Result<Mmap> {
-        // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_with(engine, file)?.make_read_only() }
     }
 }
 
@@ -145,7 +117,7 @@ pub(super) fn kind(
     engine.inner.check_signals(&masked)?;
     let part = match of {
         None => None,
-        Some((fd, offset, looked)) => Some(Part {
+        Some((fd, offset, looked)) => Some(FilePart {
             store: engine.inner.files.store(managed, fd, &looked)?,
             offset,
             on_truncate: engine.inner.options.on_truncate,

@@ -8,8 +8,6 @@ mod protect;
 mod remap;
 mod transfer;
 
-pub use remap::RemapOptions;
-
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;

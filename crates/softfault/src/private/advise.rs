@@ -5,7 +5,6 @@ use crate::managed::Managed;
 use crate::range::whole_pages;
 use crate::{Advice, UncheckedAdvice, error};
 use core::ops::Range;
-use softfault_engine::mm;
 use std::io;
 
 impl Private {
@@ -24,12 +23,12 @@ impl Private {
         if write || advice == Advice::PopulateRead {
             return Ok(self.populate(managed, pages, write)?);
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let space = &managed.space;
         let advised = match advice {
-            Advice::Normal => space.madvise(pages, mm::Advice::Normal),
-            Advice::Random => space.madvise(pages, mm::Advice::Random),
-            Advice::Sequential => space.madvise(pages, mm::Advice::Sequential),
+            Advice::Normal | Advice::Random | Advice::Sequential => {
+                space.madvise(pages, advice.lasting().expect("it lasts"))
+            }
             Advice::WillNeed => space.will_need(pages),
             Advice::Cold => space.cold(pages),
             Advice::PageOut => space.page_out(pages),
@@ -49,7 +48,7 @@ impl Private {
         if pages.is_empty() {
             return Ok(());
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let advised = match advice {
             UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
             UncheckedAdvice::Free => managed.space.free(pages),

@@ -64,7 +64,7 @@ impl Private {
         write: bool,
     ) -> Result<(), FaultError> {
         let space = &managed.space;
-        self.each_attempt(addresses, |rest, interrupt| {
+        self.reached.each_attempt(addresses, |rest, interrupt| {
             fault::lock(space, rest, write, interrupt)
         })
     }
@@ -74,7 +74,7 @@ impl Private {
         if addresses.is_empty() {
             return;
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let numbers = self.numbers(&addresses);
         let mut held = self.held();
         let place = held.iter().position(|other| *other == numbers);

@@ -1,5 +1,5 @@
 //! Private memory of an engine, as its maps have it: anonymous, or a file's until it is
-//! written to. What differs between page tables is how who waits for a page waits.
+//! written to. Maps that are reached by loads and maps that are reached by calls have the same.
 //!
 //! | file | has |
 //! |---|---|
@@ -15,11 +15,12 @@ mod populate;
 mod protect;
 mod remap;
 
+use crate::error;
 use crate::files::Files;
 use crate::fork::Memory;
 use crate::generation::Own;
 use crate::managed::Managed;
-use crate::{error, signal};
+use crate::reached::Reached;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use softfault_engine::anon::Anonymous;
@@ -30,19 +31,9 @@ use softfault_engine::{PAGE_SIZE, Store};
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// How accesses reach the memory, and so who else may want the thread that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    /// By plain loads and stores: locks are taken that a fault in a signal handler may
-    /// need, so signals are masked, and delivered between two attempts.
-    ByLoads,
-    /// By calls: nothing here is for signal handlers.
-    ByCalls,
-}
-
 /// Bytes of a file, for a private map: `offset` may be any.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct FilePart {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) offset: u64,
     pub(crate) on_truncate: OnTruncate,
@@ -57,12 +48,12 @@ pub(crate) struct Private {
     len: usize,
     protection: Protection,
     /// Pages that stay.
-    kept: Own<Kept>,
+    kept: Own<KeptPages>,
 }
 
 /// Pages that stay: a child of fork inherits none.
 #[derive(Default)]
-struct Kept {
+struct KeptPages {
     /// By their numbers in the window: one range for each who wants it.
     held: Mutex<Vec<Range<usize>>>,
     /// True if all of the map is one of them, for `mlock`.
@@ -75,7 +66,7 @@ impl Private {
         (managed, files): (&Managed, &Files),
         reached: Reached,
         len: usize,
-        part: Option<Part>,
+        part: Option<FilePart>,
     ) -> io::Result<Self> {
         let skip = part
             .as_ref()
@@ -150,13 +141,9 @@ impl Private {
         start..start + pages_for(self.skip + self.len)
     }
 
-    fn masked(&self) -> Option<signal::Masked> {
-        (self.reached == Reached::ByLoads).then(signal::masked)
-    }
-
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let window = self.window();
         let anon = self.anon.into_inner();
         let unmapped = managed.space.munmap(window, |_, _| {});

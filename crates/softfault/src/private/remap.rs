@@ -31,7 +31,7 @@ impl Private {
         let (old, room) = (self.window(), self.anon.addresses());
         let end = room.start + pages_for(bytes);
         {
-            let _masked = self.masked();
+            let _masked = self.reached.masked();
             if end < old.end {
                 let unmapped = managed.space.munmap(end..old.end, |_, _| {});
                 unmapped.map_err(error::mm)?;

@@ -3,9 +3,10 @@
 //! A future hands its range to a few threads of the engine, which fault it in
 //! and wake the task. In a child of fork a future that waited for the parent's asks the child's own.
 
+use super::Mmap;
 use crate::engine::{Answer, Work};
+use crate::error::FaultError;
 use crate::generation::ProcessGeneration;
-use crate::{FaultError, Mmap};
 use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
@@ -32,7 +33,7 @@ enum FaultInState {
 }
 
 impl<'a> FaultIn<'a> {
-    pub(crate) fn new(map: &'a Mmap, range: Range<usize>) -> Self {
+    pub(super) fn new(map: &'a Mmap, range: Range<usize>) -> Self {
         Self {
             state: FaultInState::New(range),
             map,
@@ -66,7 +67,7 @@ impl Future for FaultIn<'_> {
             };
             let answer = Arc::new(Answer::default());
             let work = Work {
-                cache: map.cache().cloned(),
+                cache: map.file().map(|file| file.cache().clone()),
                 space: managed.space.clone(),
                 addresses,
                 answer: answer.clone(),
