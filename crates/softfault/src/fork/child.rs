@@ -24,8 +24,8 @@ pub(super) fn begin(mut held: Held) {
     }
     if let Some(space) = &held.space {
         // First of all: what is put in the place of a window stays there.
-        let known = held.registry.iter().flat_map(|known| known.memory.values());
-        let lent: BTreeSet<_> = known.map(|memory| memory.get().addresses().start).collect();
+        let starts = held.memory().map(|memory| memory.get().addresses().start);
+        let lent: BTreeSet<_> = starts.collect();
         let is_lent = |start| lent.contains(&start);
         space.process.mmu().fork_child(&space.windows, is_lent);
     }
@@ -37,8 +37,7 @@ pub(super) fn begin(mut held: Held) {
     }
     process::set(None);
     if let Some(space) = &held.space {
-        let known = held.registry.as_ref().map(|known| &known.memory);
-        let memory: Vec<_> = known.iter().flat_map(|memory| memory.values()).collect();
+        let memory: Vec<_> = held.memory().collect();
         go_on(&held.engines, space, &memory);
     }
     held.end_in_child();
