@@ -49,15 +49,15 @@ const COUNTS: usize = Count::SwappedIn as usize + 1;
 type Counts = [u64; COUNTS];
 
 /// An engine's node, and the process that made it. Entries stay: there are as many as engines were made.
-struct Entry {
+struct CountedNode {
     process: u32,
     /// A weak reference, as a raw pointer; null once the node is gone and counted.
     node: AtomicPtr<Node>,
-    next: *mut Entry,
+    next: *mut CountedNode,
 }
 
 /// The newest entry.
-static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(null_mut());
+static ENTRIES: AtomicPtr<CountedNode> = AtomicPtr::new(null_mut());
 /// What engines of [`PROCESS`] that are gone have counted.
 static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 /// The process that `GONE` is of.
@@ -99,7 +99,7 @@ pub(crate) fn made(node: &Arc<Node>) {
         return;
     }
     let node = Weak::into_raw(Arc::downgrade(node)).cast_mut();
-    let entry = Box::into_raw(Box::new(Entry {
+    let entry = Box::into_raw(Box::new(CountedNode {
         process: std::process::id(),
         node: AtomicPtr::new(node),
         next: null_mut(),
@@ -138,7 +138,7 @@ fn begin(here: u32) {
     }
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static CountedNode> {
     // Acquire pairs with the Release in `made`.
     let mut next = ENTRIES.load(Acquire);
     core::iter::from_fn(move || {
@@ -150,7 +150,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The node of an entry: for one caller, once, if it lives.
-fn take(entry: &Entry) -> Option<Arc<Node>> {
+fn take(entry: &CountedNode) -> Option<Arc<Node>> {
     let node = entry.node.swap(null_mut(), AcqRel);
     if node.is_null() {
         return None;

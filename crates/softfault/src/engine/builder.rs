@@ -1,6 +1,6 @@
 //! Settings of an engine, and what is made by them.
 
-use super::{Engine, Inner};
+use super::{Engine, EngineInner};
 use crate::environment;
 use crate::error;
 use crate::exit_stats;
@@ -69,7 +69,7 @@ pub struct Builder {
     memory: Option<usize>,
     most_memory: Option<usize>,
     /// An engine and its budget.
-    within: Option<(Weak<Inner>, Arc<Budget>)>,
+    within: Option<(Weak<EngineInner>, Arc<Budget>)>,
     pub(crate) on_truncate: OnTruncate,
     pub(crate) fallback: Fallback,
     pub(crate) trust_handlers: bool,
@@ -205,7 +205,7 @@ impl Builder {
             Err(NoFaults::Closed(_)) if self.fallback == Fallback::Kernel => None,
             Err(NoFaults::Closed(error) | NoFaults::Wrong(error)) => return Err(error),
         };
-        let inner = Inner::new(managed, self);
+        let inner = EngineInner::new(managed, self);
         Ok(Engine { inner })
     }
 
@@ -236,7 +236,7 @@ impl Builder {
     }
 
     /// That engine, if it lives.
-    pub(crate) fn outer(&self) -> Option<Arc<Inner>> {
+    pub(crate) fn outer(&self) -> Option<Arc<EngineInner>> {
         self.within.as_ref()?.0.upgrade()
     }
 

@@ -1,6 +1,6 @@
 //! What an engine's maps need, which is another in each process.
 
-use super::Inner;
+use super::EngineInner;
 use crate::fork::AcrossFork;
 use crate::managed::Managed;
 use crate::process::{self, Process};
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 
 /// A [`Managed`], and in a child, once it is wanted, the child's.
-pub(crate) struct Current {
+pub(crate) struct ManagedHere {
     /// Null in a child that has not wanted it yet, and without userfaultfd.
     now: AtomicPtr<Managed>,
     /// The last process's that had one; never dropped here. Changed in children only.
@@ -18,7 +18,7 @@ pub(crate) struct Current {
     is_open: bool,
 }
 
-impl Current {
+impl ManagedHere {
     /// `None` where userfaultfd is closed.
     pub(crate) fn new(managed: Option<Managed>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Current {
     }
 }
 
-impl Drop for Current {
+impl Drop for ManagedHere {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         if !now.is_null() {
@@ -53,7 +53,7 @@ impl Drop for Current {
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// What maps need. `None` where userfaultfd is closed; and in a child that has
     /// no memory of this engine: see [`managed_here`](Self::managed_here).
     pub(crate) fn managed(&self) -> Option<&Managed> {
@@ -76,7 +76,7 @@ impl Inner {
     }
 }
 
-impl AcrossFork for Inner {
+impl AcrossFork for EngineInner {
     fn managed(&self) -> Option<&Managed> {
         self.managed.get()
     }

@@ -1,7 +1,7 @@
 //! An engine as its maps have it.
 
 use super::builder::Builder;
-use super::current::Current;
+use super::current::ManagedHere;
 use super::workers::Workers;
 use crate::faults;
 use crate::files::Files;
@@ -13,11 +13,11 @@ use crate::uffd::Faults;
 use std::io;
 use std::sync::Arc;
 
-pub(crate) struct Inner {
+pub(crate) struct EngineInner {
     /// Maps and idle windows. Dropped before `node`.
     pub(crate) files: Files,
     /// `None` where userfaultfd is closed and [`Fallback::Kernel`](super::Fallback::Kernel) was asked.
-    pub(super) managed: Current,
+    pub(super) managed: ManagedHere,
     pub(crate) options: Builder,
     /// Immutable.
     born: ProcessGeneration,
@@ -27,19 +27,19 @@ pub(crate) struct Inner {
     masked: Option<Masked>,
 }
 
-impl Drop for Inner {
+impl Drop for EngineInner {
     fn drop(&mut self) {
         self.masked = Some(signal::masked());
         fork::forget_engine(self);
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// An engine of this process. A fork knows of it from now on.
     pub(super) fn new(managed: Option<Managed>, options: Builder) -> Arc<Self> {
         let inner = Arc::new(Self {
             files: Files::default(),
-            managed: Current::new(managed),
+            managed: ManagedHere::new(managed),
             options,
             born: ProcessGeneration::here(),
             fault_in: Own::default(),

@@ -6,7 +6,7 @@ mod inner;
 mod workers;
 
 pub use builder::{AsyncReads, Builder, Fallback};
-pub(crate) use inner::Inner;
+pub(crate) use inner::EngineInner;
 pub(crate) use workers::{Answer, Work};
 
 use crate::error::{self, FaultError};
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 /// its last clone or map.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<EngineInner>,
 }
 
 impl Engine {

@@ -13,7 +13,7 @@ use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
-use idle::{Looker, Shared};
+use idle::{Looker, SharedTable};
 use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::{PAGE_SIZE, Store};
@@ -21,14 +21,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, MutexGuard};
-use table::Table;
+use table::WindowTable;
 
 /// The files of an engine.
 pub(crate) struct Files {
     /// Its table is locked for look-ups and for entering VMAs. Windows are made and
     /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
     looker: Looker,
     /// Immutable.
     born: ProcessGeneration,
@@ -37,7 +37,9 @@ pub(crate) struct Files {
 impl Default for Files {
     fn default() -> Self {
         Self {
-            shared: Arc::new(Shared::new(Table::new(crate::machine::open_files()))),
+            shared: Arc::new(SharedTable::new(WindowTable::new(
+                crate::machine::open_files(),
+            ))),
             looker: Looker::default(),
             born: ProcessGeneration::here(),
         }
@@ -45,7 +47,7 @@ impl Default for Files {
 }
 
 impl Files {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, WindowTable> {
         self.shared.table()
     }
 
@@ -237,7 +239,7 @@ impl Drop for Files {
 /// The window that shows this version of the file, with one user more.
 fn find_and_open(
     managed: &Managed,
-    table: &mut Table,
+    table: &mut WindowTable,
     identity: &FileIdentity,
 ) -> io::Result<Option<Arc<PageCache>>> {
     let Some(entry) = table.find(identity) else {

@@ -1,8 +1,8 @@
 //! In the child, before anything else runs: what it goes on with.
 
 use super::AcrossFork;
-use super::held::{Held, Space};
-use super::memory::Place;
+use super::held::{ForkLocks, LockedSpace};
+use super::memory::LentMemory;
 use crate::faults;
 use crate::process::{self, Process};
 use core::ops::Range;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MORE: u64 = 1024;
 
 /// Makes the child's own of everything, and lets go of what was held.
-pub(super) fn begin(mut held: Held) {
+pub(super) fn begin(mut held: ForkLocks) {
     crate::exit_stats::forked();
     if let Some(lifeline) = held.lifeline.take() {
         lifeline.keep();
@@ -44,7 +44,7 @@ pub(super) fn begin(mut held: Held) {
 }
 
 /// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
-fn go_on(engines: &[Arc<dyn AcrossFork>], space: &Space, memory: &[&Arc<Place>]) {
+fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<LentMemory>]) {
     let kind = space.process.space().mmap_lock().kind();
     let process = match memory.is_empty() {
         true => None,
@@ -104,15 +104,15 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &Space, memory: &[&Arc<Place>])
 }
 
 /// True if the memory was of this engine, in the parent.
-fn pays(engine: &Arc<dyn AcrossFork>, memory: &Place) -> bool {
+fn pays(engine: &Arc<dyn AcrossFork>, memory: &LentMemory) -> bool {
     (engine.parents()).is_some_and(|parents| Arc::ptr_eq(&parents.node, memory.get().node()))
 }
 
 fn adopt(
     engines: &[Arc<dyn AcrossFork>],
     process: &'static Process,
-    space: &Space,
-    memory: &Place,
+    space: &LockedSpace,
+    memory: &LentMemory,
 ) -> Option<Arc<Anonymous>> {
     let engine = engines.iter().find(|engine| pays(engine, memory))?;
     let node = &engine.managed()?.node;
@@ -130,7 +130,7 @@ fn adopt(
 }
 
 /// Nobody sees zeros where there was something.
-fn lose(memory: &Place, window: Range<usize>) {
+fn lose(memory: &LentMemory, window: Range<usize>) {
     crate::uffd::close_window(&window);
     memory.hand_over(None);
 }

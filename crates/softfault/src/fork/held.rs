@@ -1,24 +1,24 @@
 //! What is locked while the process forks.
 
 use super::AcrossFork;
-use super::memory::Place;
+use super::memory::LentMemory;
 use super::registry::{self, Registry};
 use crate::faults;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
 use crate::swap::Lifeline;
-use crate::uffd::Lists;
+use crate::uffd::WindowLists;
 use core::mem::take;
 use softfault_engine::mm::Frozen;
 use softfault_engine::reclaim::Stopped;
 use std::sync::{Arc, MutexGuard};
 
 /// All that the forking thread holds. In which order it is let go, [`Drop`] says.
-pub(super) struct Held {
+pub(super) struct ForkLocks {
     /// `None` if there is no swap that could be inherited.
     pub(super) lifeline: Option<Lifeline>,
-    pub(super) space: Option<Space>,
+    pub(super) space: Option<LockedSpace>,
     /// Of the nodes that private memory is on.
     stopped: Vec<Stopped<'static>>,
     /// `None` once it is let go, as below.
@@ -30,14 +30,14 @@ pub(super) struct Held {
 }
 
 /// The process's address space.
-pub(super) struct Space {
+pub(super) struct LockedSpace {
     pub(super) process: &'static Process,
-    pub(super) windows: Lists<'static>,
+    pub(super) windows: WindowLists<'static>,
     /// `None` if there is no private memory.
     pub(super) frozen: Option<Frozen<'static>>,
 }
 
-impl Held {
+impl ForkLocks {
     /// Locks what the child inherits, and the lists that say what that is. Where nothing is
     /// private, faults and verbs of maps that exist meet none of it.
     ///
@@ -78,7 +78,7 @@ impl Held {
         let swaps = || nodes().filter_map(|managed| managed.node.swap.as_ref());
         let lifeline = swaps().next().map(|_| Lifeline::new());
         swaps().for_each(|swap| swap.inherit());
-        let space = process.map(|process| Space {
+        let space = process.map(|process| LockedSpace {
             windows: process.mmu().fork_prepare(),
             process,
             frozen,
@@ -97,7 +97,7 @@ impl Held {
     }
 
     /// The private memory of the process's maps.
-    pub(super) fn memory(&self) -> impl Iterator<Item = &Arc<Place>> {
+    pub(super) fn memory(&self) -> impl Iterator<Item = &Arc<LentMemory>> {
         let known = self.registry.iter().flat_map(|registry| registry.iter());
         known.flat_map(|known| known.memory.values())
     }
@@ -126,11 +126,11 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ForkLocks {
     /// First what faults and verbs wait for, then the lists. An engine that has lost its last user
     /// meanwhile goes when nothing is locked any more, and before signals may come again.
     fn drop(&mut self) {
-        if let Some(Space {
+        if let Some(LockedSpace {
             windows, frozen, ..
         }) = self.space.take()
         {

@@ -33,7 +33,7 @@ use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
 use crate::process::Process;
 use crate::{huge_faults, table};
-use held::Held;
+use held::ForkLocks;
 use std::cell::Cell;
 use std::io;
 use std::sync::Once;
@@ -57,7 +57,7 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
 thread_local! {
     /// What the forking thread holds between prepare and parent or child. Ordinary
     /// code: fork handlers are not signal handlers.
-    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    static HELD: Cell<Option<ForkLocks>> = const { Cell::new(None) };
     /// Forks that this thread is within.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
@@ -77,7 +77,7 @@ extern "C" fn prepare() {
     let depth = DEPTH.get();
     DEPTH.set(depth + 1);
     if depth == 0 {
-        HELD.set(Some(Held::take()));
+        HELD.set(Some(ForkLocks::take()));
     }
 }
 
@@ -100,6 +100,6 @@ extern "C" fn child() {
     huge_faults::fork_child();
     DEPTH.set(0);
     // Forked by what was a child itself by then: nothing was held, nothing was lent.
-    let held = HELD.take().unwrap_or_else(Held::take);
+    let held = HELD.take().unwrap_or_else(ForkLocks::take);
     child::begin(held);
 }

@@ -1,7 +1,7 @@
 //! What a fork has to know of: the engines of the process, and its maps' memory.
 
 use super::AcrossFork;
-use super::memory::Place;
+use super::memory::LentMemory;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Default)]
 pub(super) struct Registry {
     pub(super) engines: HashMap<usize, Weak<dyn AcrossFork>>,
-    pub(super) memory: HashMap<usize, Arc<Place>>,
+    pub(super) memory: HashMap<usize, Arc<LentMemory>>,
 }
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
@@ -39,12 +39,12 @@ pub(crate) fn forget_engine<E: AcrossFork>(engine: &E) {
     drop(known);
 }
 
-pub(super) fn know_memory(memory: &Arc<Place>) {
+pub(super) fn know_memory(memory: &Arc<LentMemory>) {
     let place = Arc::as_ptr(memory) as usize;
     change(|known| known.memory.insert(place, memory.clone()));
 }
 
-pub(super) fn forget_memory(memory: &Arc<Place>) {
+pub(super) fn forget_memory(memory: &Arc<LentMemory>) {
     let place = Arc::as_ptr(memory) as usize;
     change(|known| known.memory.remove(&place));
 }

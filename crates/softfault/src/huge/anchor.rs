@@ -9,7 +9,7 @@
 //! other mapping.
 
 use super::memory::HugeMemory;
-use super::place::{HugeMapping, SPAN, WantedMapping};
+use super::place::{SPAN, SharedMapping, WantedMapping};
 use crate::huge_faults;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -19,7 +19,7 @@ use libc::c_void;
 pub(super) struct Anchor(AtomicPtr<Anchored>);
 
 struct Anchored {
-    place: HugeMapping,
+    place: SharedMapping,
     offset: u64,
     protection: libc::c_int,
     flags: libc::c_int,
@@ -69,7 +69,7 @@ impl Anchor {
             // SAFETY: made below, and kept until this is dropped.
             return Some(unsafe { &*known });
         }
-        let place = HugeMapping::map(&WantedMapping {
+        let place = SharedMapping::map(&WantedMapping {
             fd: memory.fd().ok()?,
             ..*wanted
         });

@@ -1,13 +1,13 @@
 //! What huge memory can be made of, by what the machine allows.
 
 use super::machine;
-use super::pool::HugePool;
+use super::pool::MachinePool;
 use crate::huge_faults::{HugeBacking, HugeSize};
 
 impl HugeBacking {
     /// The best that the machine has for pages of this size.
     pub(super) fn best(size: HugeSize) -> Self {
-        match HugePool::of(size) {
+        match MachinePool::of(size) {
             Some(pool) if pool.has_any() => Self::Hugetlb,
             _ => Self::without_pool(),
         }

@@ -2,8 +2,8 @@
 
 use super::memory::HugeMemory;
 use super::options::HugeMapOptions;
-use super::place::{HugeMapping, WantedMapping};
-use super::pool::HugePool;
+use super::place::{SharedMapping, WantedMapping};
+use super::pool::MachinePool;
 use crate::huge_faults::HugeBacking;
 use crate::huge_faults::HugeMapStats;
 use crate::huge_faults::HugeWindow;
@@ -32,9 +32,9 @@ pub struct HugeMap {
     memory: HugeMemory,
     /// `None` where the kernel serves it.
     entry: Option<TouchableMap>,
-    place: HugeMapping,
+    place: SharedMapping,
     /// Its own, where the memory's does not reach.
-    alias: Option<HugeMapping>,
+    alias: Option<SharedMapping>,
     offset: u64,
     read_only: bool,
     reserved_pages: u64,
@@ -200,8 +200,8 @@ fn place(
     offset: u64,
     bytes: usize,
     options: &HugeMapOptions,
-) -> io::Result<HugeMapping> {
-    let place = HugeMapping::map(&wanted(
+) -> io::Result<SharedMapping> {
+    let place = SharedMapping::map(&wanted(
         memory,
         offset,
         bytes,
@@ -221,7 +221,7 @@ fn place(
 /// Why there is no mapping.
 fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
     let page = memory.page_size();
-    match HugePool::of(page) {
+    match MachinePool::of(page) {
         Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
             pool.too_small((bytes / page.bytes()) as u64)
         }

@@ -4,7 +4,7 @@ use super::anchor::Anchor;
 use super::create::HugeMemoryBuilder;
 use super::map::HugeMap;
 use super::options::HugeMapOptions;
-use super::place::{HugeMapping, WantedMapping};
+use super::place::{SharedMapping, WantedMapping};
 use crate::error::invalid;
 use crate::huge_faults::HugeBacking;
 use crate::huge_faults::HugeSize;
@@ -35,11 +35,11 @@ use std::sync::Arc;
 /// ([`AsFd`], [`from_fd`](Self::from_fd)). It lives as long as a descriptor or a map of it.
 #[derive(Clone)]
 pub struct HugeMemory {
-    inner: Arc<HugeFile>,
+    inner: Arc<HugeMemfd>,
 }
 
 /// All immutable.
-struct HugeFile {
+struct HugeMemfd {
     /// The program has it too ([`AsFd`]), and may close it and take the number: it is looked
     /// at before each use, and closed only if it is still this file's.
     fd: ManuallyDrop<OwnedFd>,
@@ -48,7 +48,7 @@ struct HugeFile {
     backing: HugeBacking,
     page: HugeSize,
     /// All of the file as it was when this was made.
-    alias: Option<HugeMapping>,
+    alias: Option<SharedMapping>,
     anchor: Anchor,
 }
 
@@ -91,7 +91,7 @@ impl HugeMemory {
             _ => HugeSize::TwoMiB,
         };
         let file = identity_of(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
-        let mut inner = HugeFile {
+        let mut inner = HugeMemfd {
             fd: ManuallyDrop::new(fd),
             file,
             backing,
@@ -204,7 +204,7 @@ impl HugeMemory {
         &self,
         offset: u64,
         bytes: usize,
-    ) -> io::Result<(usize, Option<HugeMapping>)> {
+    ) -> io::Result<(usize, Option<SharedMapping>)> {
         let end = offset + bytes as u64;
         match &self.inner.alias {
             Some(alias) if alias.range().len() as u64 >= end => {
@@ -218,7 +218,7 @@ impl HugeMemory {
     }
 }
 
-impl HugeFile {
+impl HugeMemfd {
     fn fd(&self) -> io::Result<c_int> {
         let fd = self.fd.as_raw_fd();
         match identity_of(fd) == Ok(self.file) {
@@ -248,8 +248,8 @@ impl HugeFile {
 
     /// A mapping through which pages are asked for. It is for reading: one for writing would make the
     /// file longer, if it was truncated meanwhile.
-    fn alias(&self, offset: u64, bytes: u64) -> io::Result<HugeMapping> {
-        let alias = HugeMapping::map(&WantedMapping {
+    fn alias(&self, offset: u64, bytes: u64) -> io::Result<SharedMapping> {
+        let alias = SharedMapping::map(&WantedMapping {
             fd: self.fd()?,
             offset,
             bytes: usize::try_from(bytes)
@@ -266,7 +266,7 @@ impl HugeFile {
     }
 }
 
-impl Drop for HugeFile {
+impl Drop for HugeMemfd {
     fn drop(&mut self) {
         close_if(self.fd.as_raw_fd(), self.file);
     }

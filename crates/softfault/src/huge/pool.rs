@@ -6,7 +6,7 @@ use std::io;
 
 /// Its figures, in pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HugePool {
+pub(super) struct MachinePool {
     size: HugeSize,
     /// Pages that it has.
     total: u64,
@@ -18,7 +18,7 @@ pub(super) struct HugePool {
     more: u64,
 }
 
-impl HugePool {
+impl MachinePool {
     /// `None` where the machine has no pages of this size at all.
     pub(super) fn of(size: HugeSize) -> Option<Self> {
         let kib = size.bytes() >> 10;

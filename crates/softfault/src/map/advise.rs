@@ -1,6 +1,6 @@
 //! `madvise(2)`.
 
-use super::{Kind, Mmap};
+use super::{Mmap, MmapKind};
 use crate::advice::{Advice, UncheckedAdvice};
 use crate::error::{self, FaultError};
 use crate::faults;
@@ -19,13 +19,15 @@ impl Mmap {
     /// in the same engine shares the advice, unless either is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         faults::get_in_front();
-        if let Kind::Private(map) = &self.kind {
+        if let MmapKind::Private(map) = &self.kind {
             return map.advise_range(advice, offset, len);
         }
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(file) if !range.is_empty() => file.advise(self.managed(), range, advice),
+            MmapKind::Kernel(_) => advice.to_kernel(&range),
+            MmapKind::Managed(file) if !range.is_empty() => {
+                file.advise(self.managed(), range, advice)
+            }
             _ => Ok(()),
         }
     }
@@ -50,21 +52,21 @@ impl Mmap {
         offset: usize,
         len: usize,
     ) -> io::Result<()> {
-        if let Kind::Private(map) = &self.kind {
+        if let MmapKind::Private(map) = &self.kind {
             // SAFETY: the caller vouches for it.
             return unsafe { map.unchecked_advise_range(advice, offset, len) };
         }
         let range = self.advised(offset, len)?;
         match (&self.kind, advice) {
-            (Kind::Kernel(_), advice) => advice.to_kernel(&range),
-            (Kind::Managed(_), UncheckedAdvice::DontNeed) if self.is_locked() => {
+            (MmapKind::Kernel(_), advice) => advice.to_kernel(&range),
+            (MmapKind::Managed(_), UncheckedAdvice::DontNeed) if self.is_locked() => {
                 Err(error::mm(MmError::Locked))
             }
-            (Kind::Managed(file), UncheckedAdvice::DontNeed) => {
+            (MmapKind::Managed(file), UncheckedAdvice::DontNeed) => {
                 file.invalidate(range);
                 Ok(())
             }
-            (Kind::Managed(_), UncheckedAdvice::Free) => Err(error::mm(MmError::NotAnonymous)),
+            (MmapKind::Managed(_), UncheckedAdvice::Free) => Err(error::mm(MmError::NotAnonymous)),
             _ => Ok(()),
         }
     }

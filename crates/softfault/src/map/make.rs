@@ -1,8 +1,8 @@
 //! Making maps that are only read.
 
-use super::{Kind, Mmap};
+use super::{Mmap, MmapKind};
 use crate::advice::Advice;
-use crate::engine::{Engine, Inner};
+use crate::engine::{Engine, EngineInner};
 use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
@@ -42,12 +42,12 @@ impl MmapOptions {
         let map = match engine.inner.managed() {
             _ if len == 0 => {
                 Look::may_be_empty(fd)?;
-                Mmap::new(engine, 0, 0, Kind::Empty)
+                Mmap::new(engine, 0, 0, MmapKind::Empty)
             }
             None => {
                 let of = Of::File(fd, self.offset, libc::MAP_SHARED);
                 let map = KernelMap::new(of, len, Protection::Read)?;
-                Mmap::new(engine, map.start(), len, Kind::Kernel(map))
+                Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
             }
             Some(managed) => {
                 let masked = signal::masked();
@@ -70,16 +70,16 @@ impl MmapOptions {
         fd: BorrowedFd<'_>,
         looked: &Look,
     ) -> io::Result<Mmap> {
-        let Inner { files, options, .. } = &*engine.inner;
+        let EngineInner { files, options, .. } = &*engine.inner;
         let opened = files.open(managed, fd, looked, options.on_truncate)?;
         let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, |opened| {
             opened.addresses(self.offset, self.length(opened.bytes)?)
         })?;
         if part.is_empty() {
             file.unmap(managed, files);
-            return Ok(Mmap::new(engine, 0, 0, Kind::Empty));
+            return Ok(Mmap::new(engine, 0, 0, MmapKind::Empty));
         }
-        let kind = Kind::Managed(file);
+        let kind = MmapKind::Managed(file);
         Ok(Mmap::new(engine, part.start, part.len(), kind))
     }
 
@@ -157,7 +157,7 @@ impl Mmap {
             &engine,
             map.as_ptr() as usize,
             map.len(),
-            Kind::Private(map),
+            MmapKind::Private(map),
         )
     }
 
@@ -179,7 +179,7 @@ impl Mmap {
             opened,
             OpenedWindow::whole,
         )?;
-        let kind = Kind::Managed(file);
+        let kind = MmapKind::Managed(file);
         Ok(Self::new(engine, part.start, part.len(), kind))
     }
 }

@@ -41,7 +41,7 @@ pub struct Mmap {
     engine: Engine,
     start: usize,
     len: usize,
-    kind: Kind,
+    kind: MmapKind,
     /// Pages of a managed map that are pinned as long as it is locked, as they were
     /// charged to the limit on pins.
     locked: Mutex<Option<u64>>,
@@ -52,7 +52,7 @@ pub struct Mmap {
 impl UnwindSafe for Mmap {}
 impl RefUnwindSafe for Mmap {}
 
-enum Kind {
+enum MmapKind {
     Managed(FileMap),
     /// Private memory that is only read.
     Private(MmapMut),
@@ -61,7 +61,7 @@ enum Kind {
 }
 
 impl Mmap {
-    fn new(engine: &Engine, start: usize, len: usize, kind: Kind) -> Self {
+    fn new(engine: &Engine, start: usize, len: usize, kind: MmapKind) -> Self {
         Self {
             engine: engine.clone(),
             start,
@@ -74,9 +74,9 @@ impl Mmap {
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
         match &self.kind {
-            Kind::Managed(_) => true,
-            Kind::Private(map) => map.is_managed(),
-            Kind::Kernel(_) | Kind::Empty => false,
+            MmapKind::Managed(_) => true,
+            MmapKind::Private(map) => map.is_managed(),
+            MmapKind::Kernel(_) | MmapKind::Empty => false,
         }
     }
 
@@ -89,9 +89,9 @@ impl Mmap {
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         match &self.kind {
-            Kind::Managed(file) => file.prefetch(addresses),
-            Kind::Private(map) => map.will_need(addresses),
-            Kind::Kernel(_) | Kind::Empty => {}
+            MmapKind::Managed(file) => file.prefetch(addresses),
+            MmapKind::Private(map) => map.will_need(addresses),
+            MmapKind::Kernel(_) | MmapKind::Empty => {}
         }
         Ok(())
     }
@@ -171,8 +171,8 @@ impl Mmap {
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         Ok(match &self.kind {
-            Kind::Managed(file) => file.residency(addresses),
-            Kind::Private(map) => map.residency_of(addresses),
+            MmapKind::Managed(file) => file.residency(addresses),
+            MmapKind::Private(map) => map.residency_of(addresses),
             _ => Residency::default(),
         })
     }
@@ -183,7 +183,7 @@ impl Mmap {
     /// forgotten: what was written is nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        if let Kind::Managed(file) = &self.kind {
+        if let MmapKind::Managed(file) = &self.kind {
             file.invalidate(addresses);
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Mmap {
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         match &mut self.kind {
             // SAFETY: the caller vouches for it.
-            Kind::Private(map) => unsafe { map.unmap_part(range) },
+            MmapKind::Private(map) => unsafe { map.unmap_part(range) },
             _ => Err(FaultError::OutOfRange),
         }
     }
@@ -205,7 +205,7 @@ impl Mmap {
     /// The file of a managed map.
     fn file(&self) -> Option<&FileMap> {
         match &self.kind {
-            Kind::Managed(file) => Some(file),
+            MmapKind::Managed(file) => Some(file),
             _ => None,
         }
     }
@@ -218,7 +218,7 @@ impl Mmap {
     /// The memory of a private map.
     pub(crate) fn private(&self) -> Option<&Private> {
         match &self.kind {
-            Kind::Private(map) => map.private(),
+            MmapKind::Private(map) => map.private(),
             _ => None,
         }
     }
@@ -226,7 +226,7 @@ impl Mmap {
     /// True if it belongs to a parent of this process.
     pub(crate) fn is_parents(&self) -> bool {
         match &self.kind {
-            Kind::Private(map) => map.is_lost(),
+            MmapKind::Private(map) => map.is_lost(),
             _ => self.engine.inner.is_parents(),
         }
     }
@@ -278,17 +278,17 @@ impl Drop for Mmap {
     fn drop(&mut self) {
         if self.is_parents() {
             // The parent's: the child has nothing to give back.
-            if let Kind::Managed(file) = &self.kind {
+            if let MmapKind::Managed(file) = &self.kind {
                 file.leave();
             }
             return;
         }
         let _ = self.unlock();
-        match core::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Managed(file) => file.unmap(self.managed(), &self.engine.inner.files),
-            Kind::Kernel(mut map) => map.unmap(),
+        match core::mem::replace(&mut self.kind, MmapKind::Empty) {
+            MmapKind::Managed(file) => file.unmap(self.managed(), &self.engine.inner.files),
+            MmapKind::Kernel(mut map) => map.unmap(),
             // Private memory goes by itself.
-            Kind::Private(_) | Kind::Empty => {}
+            MmapKind::Private(_) | MmapKind::Empty => {}
         }
     }
 }

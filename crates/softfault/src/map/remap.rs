@@ -1,6 +1,6 @@
 //! `mremap(2)` and `mprotect(2)`.
 
-use super::{Kind, Mmap};
+use super::{Mmap, MmapKind};
 use crate::error::FaultError;
 use crate::map_mut::MmapMut;
 use crate::options::RemapOptions;
@@ -11,8 +11,8 @@ impl Mmap {
     /// Lets a private map be written to. A shared one cannot be.
     pub fn make_mut(mut self) -> io::Result<MmapMut> {
         self.addresses(0..self.len)?;
-        match core::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Private(mut map) => {
+        match core::mem::replace(&mut self.kind, MmapKind::Empty) {
+            MmapKind::Private(mut map) => {
                 map.protect(Protection::ReadWrite)?;
                 Ok(map)
             }
@@ -35,7 +35,7 @@ impl Mmap {
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &mut self.kind {
-            Kind::Managed(file) => {
+            MmapKind::Managed(file) => {
                 let cache = file.cache();
                 let skip = self.start - cache.addresses().start;
                 let rest = (cache.end() as usize).saturating_sub(skip);
@@ -46,19 +46,19 @@ impl Mmap {
                 self.resize(new_len);
                 Ok(())
             }
-            Kind::Private(map) => {
+            MmapKind::Private(map) => {
                 // SAFETY: the caller vouches for it.
                 let done = unsafe { map.remap(new_len, options) };
                 (self.start, self.len) = (map.as_ptr() as usize, map.len());
                 done
             }
-            Kind::Kernel(map) => {
+            MmapKind::Kernel(map) => {
                 map.remap(new_len, options.moves())?;
                 (self.start, self.len) = (map.start(), map.len());
                 Ok(())
             }
-            Kind::Empty if new_len == 0 => Ok(()),
-            Kind::Empty => Err(FaultError::OutOfRange.into()),
+            MmapKind::Empty if new_len == 0 => Ok(()),
+            MmapKind::Empty => Err(FaultError::OutOfRange.into()),
         }
     }
 }

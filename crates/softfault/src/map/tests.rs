@@ -1,6 +1,6 @@
 //! A map is never longer than its window, whatever happens to the file meanwhile.
 
-use super::{Kind, Mmap};
+use super::{Mmap, MmapKind};
 use crate::MmapOptions;
 use crate::files::Look;
 use crate::{Engine, signal};
@@ -26,7 +26,7 @@ fn file(bytes: u64) -> File {
 
 #[track_caller]
 fn fits(map: &Mmap) {
-    if let Kind::Managed(file) = &map.kind {
+    if let MmapKind::Managed(file) = &map.kind {
         let window = file.cache().addresses();
         assert!(window.start <= map.start && map.start + map.len <= window.end);
     } else {

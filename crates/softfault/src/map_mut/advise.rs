@@ -1,6 +1,6 @@
 //! `madvise(2)`.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
 use crate::range::advised;
 use crate::{Advice, FaultError, UncheckedAdvice, faults};
 use core::ops::Range;
@@ -17,9 +17,9 @@ impl MmapMut {
         faults::get_in_front();
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Empty => Ok(()),
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(private) => private.advise(self.managed(), range, advice),
+            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Managed(private) => private.advise(self.managed(), range, advice),
         }
     }
 
@@ -44,9 +44,11 @@ impl MmapMut {
     ) -> io::Result<()> {
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Empty => Ok(()),
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(private) => private.unchecked_advise(self.managed(), range, advice),
+            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Managed(private) => {
+                private.unchecked_advise(self.managed(), range, advice)
+            }
         }
     }
 

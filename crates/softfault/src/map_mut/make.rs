@@ -1,6 +1,6 @@
 //! Making private maps.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
 use crate::error::too_large;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
@@ -101,9 +101,9 @@ pub(super) fn kind(
     engine: &Engine,
     len: usize,
     of: Option<(BorrowedFd<'_>, u64, Look)>,
-) -> io::Result<Kind> {
+) -> io::Result<MmapMutKind> {
     if len == 0 {
-        return Ok(Kind::Empty);
+        return Ok(MmapMutKind::Empty);
     }
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
@@ -111,7 +111,7 @@ pub(super) fn kind(
             Some((fd, offset, _)) => Of::File(fd, offset, libc::MAP_PRIVATE),
         };
         let map = KernelMap::new(of, len, Protection::ReadWrite)?;
-        return Ok(Kind::Kernel(map));
+        return Ok(MmapMutKind::Kernel(map));
     };
     let masked = signal::masked();
     engine.inner.check_signals(&masked)?;
@@ -124,5 +124,5 @@ pub(super) fn kind(
         }),
     };
     let private = Private::new((managed, &engine.inner.files), Reached::ByLoads, len, part)?;
-    Ok(Kind::Managed(private))
+    Ok(MmapMutKind::Managed(private))
 }

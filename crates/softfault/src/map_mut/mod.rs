@@ -39,10 +39,10 @@ pub struct MmapMut {
     engine: Engine,
     start: usize,
     len: usize,
-    kind: Kind,
+    kind: MmapMutKind,
 }
 
-enum Kind {
+enum MmapMutKind {
     Managed(Private),
     Kernel(KernelMap),
     Empty,
@@ -53,7 +53,7 @@ impl UnwindSafe for MmapMut {}
 impl RefUnwindSafe for MmapMut {}
 
 impl MmapMut {
-    fn new(engine: &Engine, kind: Kind) -> Self {
+    fn new(engine: &Engine, kind: MmapMutKind) -> Self {
         let mut map = Self {
             engine: engine.clone(),
             start: 0,
@@ -67,15 +67,15 @@ impl MmapMut {
     /// Notes where the map is.
     fn set_place(&mut self) {
         (self.start, self.len) = match &self.kind {
-            Kind::Managed(private) => (private.start(), private.len()),
-            Kind::Kernel(map) => (map.start(), map.len()),
-            Kind::Empty => (0, 0),
+            MmapMutKind::Managed(private) => (private.start(), private.len()),
+            MmapMutKind::Kernel(map) => (map.start(), map.len()),
+            MmapMutKind::Empty => (0, 0),
         };
     }
 
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
-        matches!(self.kind, Kind::Managed(_))
+        matches!(self.kind, MmapMutKind::Managed(_))
     }
 
     /// The engine that serves it.
@@ -86,7 +86,7 @@ impl MmapMut {
     /// Bytes of it that are in memory, by whole pages.
     pub fn resident_bytes(&self) -> usize {
         match &self.kind {
-            Kind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
+            MmapMutKind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
             _ => 0,
         }
     }
@@ -99,7 +99,7 @@ impl MmapMut {
     /// The memory, if the engine serves it.
     pub(crate) fn private(&self) -> Option<&Private> {
         match &self.kind {
-            Kind::Managed(private) => Some(private),
+            MmapMutKind::Managed(private) => Some(private),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl MmapMut {
 
     /// True if a parent of this process made it, and this one could not take it over.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(&self.kind, Kind::Managed(private) if private.is_lost())
+        matches!(&self.kind, MmapMutKind::Managed(private) if private.is_lost())
     }
 
     /// Unmaps the pages that the range touches, for tests of the engine.
@@ -209,13 +209,13 @@ impl core::fmt::Debug for MmapMut {
 
 impl Drop for MmapMut {
     fn drop(&mut self) {
-        let kind = core::mem::replace(&mut self.kind, Kind::Empty);
+        let kind = core::mem::replace(&mut self.kind, MmapMutKind::Empty);
         match kind {
             // The parent's: the child has nothing to give back.
-            Kind::Managed(private) if private.is_lost() => core::mem::forget(private),
-            Kind::Managed(private) => private.unmap(self.managed()),
-            Kind::Kernel(mut map) => map.unmap(),
-            Kind::Empty => {}
+            MmapMutKind::Managed(private) if private.is_lost() => core::mem::forget(private),
+            MmapMutKind::Managed(private) => private.unmap(self.managed()),
+            MmapMutKind::Kernel(mut map) => map.unmap(),
+            MmapMutKind::Empty => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `mprotect(2)`.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
 use softfault_engine::mm::Protection;
 use std::io;
 
@@ -9,9 +9,11 @@ impl MmapMut {
         self.addresses(0..self.len)?;
         let managed = self.engine.inner.managed();
         match &mut self.kind {
-            Kind::Managed(private) => private.protect(managed.expect("a managed map"), protection),
-            Kind::Kernel(map) => map.protect(protection),
-            Kind::Empty => Ok(()),
+            MmapMutKind::Managed(private) => {
+                private.protect(managed.expect("a managed map"), protection)
+            }
+            MmapMutKind::Kernel(map) => map.protect(protection),
+            MmapMutKind::Empty => Ok(()),
         }
     }
 }

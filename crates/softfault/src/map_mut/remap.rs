@@ -1,6 +1,6 @@
 //! `mremap(2)`: maps that become longer or shorter.
 
-use super::{Kind, MmapMut, make};
+use super::{MmapMut, MmapMutKind, make};
 use crate::options::RemapOptions;
 use std::io;
 
@@ -18,12 +18,14 @@ impl MmapMut {
         self.addresses(0..self.len)?;
         let managed = self.engine.inner.managed();
         let done = match &mut self.kind {
-            Kind::Managed(private) => {
+            MmapMutKind::Managed(private) => {
                 let managed = managed.expect("a managed map");
                 private.remap(managed, new_len, options.moves())
             }
-            Kind::Kernel(map) => map.remap(new_len, options.moves()),
-            Kind::Empty => make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind),
+            MmapMutKind::Kernel(map) => map.remap(new_len, options.moves()),
+            MmapMutKind::Empty => {
+                make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind)
+            }
         };
         // It may have moved and failed afterwards.
         self.set_place();

@@ -55,10 +55,10 @@ const MAPPINGS: u32 = 1 << 20;
 /// last clone, map or fork.
 #[derive(Clone)]
 pub struct SoftEngine {
-    inner: Arc<Inner>,
+    inner: Arc<SoftInner>,
 }
 
-struct Inner {
+struct SoftInner {
     /// Maps and idle windows. Dropped before `managed`.
     files: Files,
     managed: Managed,
@@ -67,7 +67,7 @@ struct Inner {
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
     options: Builder,
-    spare: cores::Spare,
+    spare: cores::SpareCore,
     /// Forks made so far. Locked while one is made, and while a map changes its place.
     forks: Mutex<u64>,
 }
@@ -87,7 +87,7 @@ impl Builder {
         }
         let no_memory = || error::budget(NodeError::NoMemory);
         let mmu = Arc::new(self.soft_page_tables()?);
-        let spare = cores::Spare::new(&mmu).ok_or_else(no_memory)?;
+        let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();
         let kind = self.policies_ref().vma_lock;
@@ -95,7 +95,7 @@ impl Builder {
         let space = Arc::new(space.map_err(|_| no_memory())?);
         let managed = self.over(mmu.clone(), space, clock)?;
         Ok(SoftEngine {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SoftInner {
                 files: Files::default(),
                 managed,
                 mmu,

@@ -4,7 +4,7 @@ use super::Faults;
 use super::abi::{self, Message, Offers, Progress};
 use super::pagemap::Pagemap;
 use super::released::Released;
-use super::spare::Spare;
+use super::spare::SpareWindows;
 use super::zap::Zap;
 use crate::errno::errno;
 use crate::table::Working;
@@ -32,7 +32,7 @@ const PROTECTS: u32 = 1 << 9;
 const KNOWS_WRITES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Windows by their start: the end, and what they are for.
-pub type Windows = BTreeMap<usize, (usize, Protection)>;
+pub type WindowEnds = BTreeMap<usize, (usize, Protection)>;
 
 /// The real page tables of the process.
 pub struct UffdMmu {
@@ -45,9 +45,9 @@ pub struct UffdMmu {
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
-    windows: Mutex<Windows>,
+    windows: Mutex<WindowEnds>,
     released: Released,
-    spare: Spare,
+    spare: SpareWindows,
     /// Where the windows start that were reserved for writing and may only be read.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) zap: Zap,
@@ -72,7 +72,7 @@ impl UffdMmu {
             made: AtomicUsize::new(0),
             windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
-            spare: Spare::default(),
+            spare: SpareWindows::default(),
             restricted: Mutex::default(),
             zap: Zap::new(),
             pagemap,
@@ -81,7 +81,7 @@ impl UffdMmu {
         Ok(mmu)
     }
 
-    pub(super) fn windows(&self) -> MutexGuard<'_, Windows> {
+    pub(super) fn windows(&self) -> MutexGuard<'_, WindowEnds> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

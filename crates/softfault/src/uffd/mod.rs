@@ -31,6 +31,6 @@ mod zap;
 
 pub use abi::{Message, Offers, open, register};
 pub use faults::Faults;
-pub use fork::{Lists, close_window};
+pub use fork::{WindowLists, close_window};
 pub use mmu::UffdMmu;
 pub use present::is_missing;

@@ -18,10 +18,10 @@ const RANGES: usize = 1024;
 /// As `MADV_DONTNEED`, of what is locked in memory too (Linux 5.18).
 const DONTNEED_LOCKED: c_int = 24;
 
-struct Vectors([iovec; RANGES]);
+struct ZapVectors([iovec; RANGES]);
 
 // SAFETY: addresses of windows, which belong to no thread.
-unsafe impl Send for Vectors {}
+unsafe impl Send for ZapVectors {}
 
 /// Unmaps batches.
 pub(super) struct Zap {
@@ -32,7 +32,7 @@ pub(super) struct Zap {
     /// Immutable. What throws pages away, by the kernel's number.
     advice: c_int,
     /// Too large for a handler's stack; made once.
-    vectors: [Mutex<Box<Vectors>>; 2],
+    vectors: [Mutex<Box<ZapVectors>>; 2],
 }
 
 impl Zap {
@@ -42,7 +42,7 @@ impl Zap {
                 iov_base: core::ptr::null_mut(),
                 iov_len: 0,
             };
-            Mutex::new(Box::new(Vectors([empty; RANGES])))
+            Mutex::new(Box::new(ZapVectors([empty; RANGES])))
         };
         Self {
             process: Myself::new(),
