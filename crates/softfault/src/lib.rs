@@ -122,38 +122,59 @@
 //!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
 
+// In layers: a module imports only what stands above it here. ARCHITECTURE.md says what each of them has.
+
+// The ground.
 mod advice;
-mod engine;
-mod environment;
 mod errno;
-mod error;
-mod exit_stats;
-mod faults;
-mod file_map;
-mod files;
-mod fork;
-mod frames;
 mod generation;
-mod huge;
-mod huge_faults;
-mod kernel;
 mod machine;
-mod managed;
-mod map;
-mod map_mut;
+mod signal;
+
+mod error;
+mod frames;
 mod needed;
+
 mod options;
-mod private;
-mod process;
 mod range;
 mod reached;
-mod signal;
-pub mod soft;
-mod stats;
-pub mod store;
-mod swap;
+
+// What the kernel serves us with.
+mod kernel;
 mod table;
 mod uffd;
+
+pub mod store;
+mod swap;
+
+mod environment;
+mod process;
+
+// How a touch reaches us.
+mod huge_faults;
+
+mod faults;
+
+mod exit_stats;
+
+// An engine, and what is under its budget.
+mod managed;
+
+mod files;
+mod fork;
+
+mod file_map;
+mod private;
+
+mod engine;
+
+// What the program sees.
+mod huge;
+mod map_mut;
+mod stats;
+
+mod map;
+pub mod soft;
 
 pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};

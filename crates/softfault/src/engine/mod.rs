@@ -1,4 +1,13 @@
 //! An engine: a budget, and the maps under it.
+//!
+//! | file | has |
+//! |---|---|
+//! | `builder` | its settings, and what is made by them |
+//! | `inner` | an engine as its maps have it |
+//! | `current` | what its maps need, which is another in each process |
+//! | `workers` | threads that fault ranges in for futures |
+//!
+//! What makes maps, and what counts, is above, and says so to [`Engine`] there.
 
 mod builder;
 mod current;

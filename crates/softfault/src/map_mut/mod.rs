@@ -12,10 +12,11 @@ use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;
 use crate::range::{offsets, whole_pages, within};
-use crate::{Advice, Engine, FaultError, Residency, signal};
+use crate::{Advice, Engine, FaultError, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::PageState;
+use softfault_engine::cache::Residency;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Private memory under the engine's budget; memmap2's `MmapMut`.
