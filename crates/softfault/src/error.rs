@@ -116,7 +116,6 @@ pub(crate) fn map(error: MapError) -> io::Error {
 
 /// Mappings that cannot be changed, as an `io::Error`.
 pub(crate) fn mm(error: MmError) -> io::Error {
-    let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
     match error {
         MmError::NoMemory => no_memory("no room for another mapping"),
         MmError::Locked => invalid("pages of the range are locked in memory"),
@@ -200,6 +199,20 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
             "maps, pins and private memory hold more than so small a budget leaves to faults",
         ),
     }
+}
+
+/// What the system answered: nothing, or that errno says why not.
+pub(crate) fn answered(answer: core::ffi::c_int) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Less than a file has.
+pub(crate) fn past_end() -> io::Error {
+    let message = "the map would reach past the end of the file";
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// More than a slice may have.

@@ -3,6 +3,7 @@
 use crate::exit_stats;
 use crate::store::Rings;
 use crate::swap::Swapped;
+use core::ops::Range;
 use softfault_engine::cache::Node;
 use softfault_engine::mm::AddressSpace;
 use std::sync::Arc;
@@ -19,6 +20,14 @@ pub(crate) struct Managed {
     pub(crate) rings: Option<Arc<Rings>>,
     /// What `node` swaps to.
     pub(crate) swap: Option<Swapped>,
+}
+
+impl Managed {
+    /// Takes a window out of the space: all that is mapped of it.
+    pub(crate) fn unmap_window(&self, window: Range<usize>) {
+        let unmapped = self.space.munmap(window, |_, _| {});
+        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+    }
 }
 
 impl Drop for Managed {

@@ -1,7 +1,7 @@
 //! What to map, and how: memmap2's `MmapOptions`, `MmapAsRawDesc` and `RemapOptions`. The maps
 //! themselves are made where they are ([`map`](crate::map), [`map_mut`](crate::map_mut)).
 
-use crate::error::too_large;
+use crate::error::{invalid, past_end, too_large};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -68,22 +68,20 @@ impl MmapOptions {
         let end = self.offset.checked_add(len as u64);
         match end.is_some_and(|end| i64::try_from(end).is_ok()) {
             true => Ok(len),
-            false => Err(crate::error::invalid(
-                "the map would reach past what a file can have",
-            )),
+            false => Err(invalid("the map would reach past what a file can have")),
         }
     }
 
     /// Bytes to map of a file of `size`; fails where it has not that many.
     pub(crate) fn length(&self, size: u64) -> io::Result<usize> {
-        let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidData, message));
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
-            None if self.offset > size => return invalid("the offset is past the end of the file"),
-            None => rest,
-            Some(len) if len as u64 > rest => {
-                return invalid("the map would reach past the end of the file");
+            None if self.offset > size => {
+                let message = "the offset is past the end of the file";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
+            None => rest,
+            Some(len) if len as u64 > rest => return Err(past_end()),
             Some(len) => len as u64,
         };
         match isize::try_from(len) {

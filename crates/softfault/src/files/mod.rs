@@ -157,8 +157,7 @@ impl Files {
     pub(crate) fn close(&self, managed: &Managed, cache: Arc<PageCache>) {
         let mut table = self.table();
         if let Some(idle) = table.close(&cache) {
-            let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
-            assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+            managed.unmap_window(cache.addresses());
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
             // The table has it still.
@@ -261,8 +260,6 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     };
     let addresses = cache.addresses();
     debug_assert!(addresses.start.is_multiple_of(PAGE_SIZE));
-    managed
-        .space
-        .mmap(addresses, attributes)
-        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping"))
+    let mapped = managed.space.mmap(addresses, attributes);
+    mapped.map_err(error::mm)
 }

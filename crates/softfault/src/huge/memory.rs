@@ -5,7 +5,7 @@ use super::create::HugeMemoryBuilder;
 use super::map::HugeMap;
 use super::options::HugeMapOptions;
 use super::place::{SharedMapping, WantedMapping};
-use crate::error::invalid;
+use crate::error::{answered, invalid};
 use crate::huge_faults::HugeBacking;
 use crate::huge_faults::HugeSize;
 use crate::table::{Identity, close_if, identity_of};
@@ -143,7 +143,7 @@ impl HugeMemory {
         self.inner.whole_pages("the length", bytes)?;
         let length = libc::off_t::try_from(bytes).map_err(|_| too_long())?;
         // SAFETY: changes the length of a file of ours.
-        said(unsafe { libc::ftruncate(self.fd()?, length) })
+        answered(unsafe { libc::ftruncate(self.fd()?, length) })
     }
 
     /// Gives a range of pages back, for all who have it: they are zeros when they are touched again, and
@@ -163,7 +163,7 @@ impl HugeMemory {
         };
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: gives back pages of a file of ours.
-        said(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
+        answered(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
     }
 
     /// A range of it that can be mapped: its start and length.
@@ -231,7 +231,7 @@ impl HugeMemfd {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: fills the structure.
         unsafe {
-            said(libc::fstat(self.fd()?, stat.as_mut_ptr()))?;
+            answered(libc::fstat(self.fd()?, stat.as_mut_ptr()))?;
             Ok(stat.assume_init())
         }
     }
@@ -284,13 +284,6 @@ impl core::fmt::Debug for HugeMemory {
             .field("backing", &self.inner.backing)
             .field("page_size", &self.inner.page)
             .finish_non_exhaustive()
-    }
-}
-
-fn said(done: c_int) -> io::Result<()> {
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

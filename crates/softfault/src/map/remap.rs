@@ -1,7 +1,7 @@
 //! `mremap(2)` and `mprotect(2)`.
 
 use super::{Mmap, MmapKind};
-use crate::error::FaultError;
+use crate::error::{FaultError, past_end};
 use crate::map_mut::MmapMut;
 use crate::options::RemapOptions;
 use softfault_engine::mm::Protection;
@@ -40,8 +40,7 @@ impl Mmap {
                 let skip = self.start - cache.addresses().start;
                 let rest = (cache.end() as usize).saturating_sub(skip);
                 if new_len > rest {
-                    let message = "the map would reach past the end of the file";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                    return Err(past_end());
                 }
                 self.resize(new_len);
                 Ok(())

@@ -146,8 +146,7 @@ impl Private {
         let _masked = self.reached.masked();
         let window = self.window();
         let anon = self.anon.into_inner();
-        let unmapped = managed.space.munmap(window, |_, _| {});
-        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+        managed.unmap_window(window);
         give_up(anon);
     }
 }

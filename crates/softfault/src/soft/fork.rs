@@ -1,7 +1,7 @@
 //! Snapshots.
 
 use super::{SoftEngine, SoftMap, SoftMapMut};
-use crate::FaultError;
+use crate::error::{FaultError, no_memory};
 use crate::generation::ProcessGeneration;
 use crate::range::clip;
 use core::mem::ManuallyDrop;
@@ -29,7 +29,6 @@ impl SoftFork {
             crate::process::monotonic(),
             inner.options.policies_ref().vma_lock,
         );
-        let no_memory = |why| io::Error::new(io::ErrorKind::OutOfMemory, why);
         let space = space.map_err(|_| no_memory("no room for another space"))?;
         let mut forks = engine.forks();
         let number = *forks;

@@ -83,7 +83,7 @@ impl Builder {
         }
         if self.is_nested() {
             let message = "a soft engine cannot be within another engine's budget";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(error::invalid(message));
         }
         let no_memory = || error::budget(NodeError::NoMemory);
         let mmu = Arc::new(self.soft_page_tables()?);
