@@ -3,7 +3,7 @@
 //! ```text
 //!   prepare   what may not change is locked: who makes and drops engines and private
 //!             maps; VMAs of private memory, and its reclaim, where there is some   held
-//!             slots of swap that are in use are kept for the child      swap/heirs
+//!             slots of swap that are in use are kept for the child      swap/lifeline
 //!             windows of private memory are lent to it (MADV_DOFORK)
 //!   parent    all that is taken back, and unlocked
 //!   child     descriptors of the parent's closed

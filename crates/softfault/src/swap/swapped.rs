@@ -1,7 +1,7 @@
 //! What an engine swaps to, and what its children do.
 
 use super::heir::InheritedSwap;
-use super::heirs;
+use super::lifeline;
 use super::{SwapFile, Swapping};
 use crate::error;
 use crate::store::Rings;
@@ -49,7 +49,7 @@ impl Swapped {
         crate::table::want_several();
         let swap = Swap::from_slot(self.device(), first, budget);
         let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
-        Ok(Arc::new(swap.with_heirs(heirs::live)))
+        Ok(Arc::new(swap.with_heirs(lifeline::live)))
     }
 
     /// The process is about to fork.
