@@ -92,13 +92,15 @@ impl MmapOptions {
 }
 
 /// The descriptor of a file that is lent for a call.
-pub(crate) fn borrowed<T: MmapAsRawDesc>(file: &T) -> io::Result<BorrowedFd<'_>> {
+///
+/// # Safety
+/// It is open as long as `file` is borrowed.
+pub(crate) unsafe fn borrowed<T: MmapAsRawDesc>(file: &T) -> io::Result<BorrowedFd<'_>> {
     let fd = file.as_raw_desc();
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: open as long as the file that it was taken from, which the
-    // caller lends.
+    // SAFETY: the caller vouches for it.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 

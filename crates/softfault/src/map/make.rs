@@ -36,7 +36,9 @@ impl MmapOptions {
         if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
-        let fd = borrowed(&file)?;
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
         let looked = Look::to_map(fd)?;
         let len = self.length(looked.identity.size)?;
         let map = match engine.inner.managed() {

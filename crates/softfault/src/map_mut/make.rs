@@ -57,7 +57,9 @@ impl MmapOptions {
         engine: &Engine,
         file: T,
     ) -> io::Result<MmapMut> {
-        let fd = borrowed(&file)?;
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
         let looked = Look::to_map(fd)?;
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
