@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use libc::c_int;
-use softfault_engine::PAGE_SIZE;
+use softfault_engine::{PAGE_SIZE, mm};
 use std::io;
 
 /// What the caller expects of its accesses, or wants done for them.
@@ -45,6 +45,16 @@ impl Advice {
     /// True: what a kernel does not know, the engine does by itself.
     pub fn is_supported(self) -> bool {
         true
+    }
+
+    /// The advice that a VMA keeps, if it is of that kind.
+    pub(crate) fn lasting(self) -> Option<mm::Advice> {
+        match self {
+            Self::Normal => Some(mm::Advice::Normal),
+            Self::Random => Some(mm::Advice::Random),
+            Self::Sequential => Some(mm::Advice::Sequential),
+            _ => None,
+        }
     }
 
     /// Gives it to the kernel, of a mapping of its own.
@@ -91,12 +101,4 @@ fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// The addresses of `len` bytes from `offset` on of a map that has `all`. Advice is
-/// given by pages, so the last may be named whole.
-pub(crate) fn advised(all: &Range<usize>, offset: usize, len: usize) -> Option<Range<usize>> {
-    let start = all.start.saturating_add(offset);
-    let range = start..start.saturating_add(len);
-    (range.end <= all.end.next_multiple_of(PAGE_SIZE)).then_some(range)
 }

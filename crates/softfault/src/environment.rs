@@ -10,9 +10,11 @@
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
 //! read a file that they cannot map, and say nothing.
 
-use crate::{Builder, Faults, LEAST_MEMORY, Swap};
+use crate::swap::Swap;
+use crate::uffd::Faults;
 use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use softfault_engine::cache::node::LEAST_BYTES;
 use std::env::var_os;
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -26,15 +28,22 @@ const STATS: &str = "SOFTFAULT_STATS";
 
 const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
 
-/// `builder` as the environment has it.
-pub(crate) fn apply(mut builder: Builder) -> io::Result<Builder> {
-    if let Some(value) = var_os(MEMORY) {
-        builder = builder.memory(memory(&value).map_err(|why| refused(MEMORY, &value, why))?);
-    }
-    if let Some(value) = var_os(SWAP) {
-        builder = builder.swap(swap(&value).map_err(|why| refused(SWAP, &value, why))?);
-    }
-    Ok(builder)
+/// The default engine's budget, if there is one said.
+pub(crate) fn memory() -> io::Result<Option<usize>> {
+    value_of(MEMORY, memory_of)
+}
+
+/// The default engine's swap, if there is some said.
+pub(crate) fn swap() -> io::Result<Option<Swap>> {
+    value_of(SWAP, swap_of)
+}
+
+fn value_of<T>(name: &str, of: impl FnOnce(&OsStr) -> Result<T, String>) -> io::Result<Option<T>> {
+    let Some(value) = var_os(name) else {
+        return Ok(None);
+    };
+    let said = of(&value).map_err(|why| refused(name, &value, why))?;
+    Ok(Some(said))
 }
 
 /// How faults are to be served.
@@ -77,20 +86,20 @@ pub(crate) fn wants_stats() -> bool {
     })
 }
 
-fn memory(value: &OsStr) -> Result<usize, String> {
+fn memory_of(value: &OsStr) -> Result<usize, String> {
     let bytes = value.to_str().and_then(crate::machine::parse_bytes);
     match bytes {
         None => Err(SIZE.to_owned()),
-        Some(bytes) if bytes < LEAST_MEMORY => Err(format!(
+        Some(bytes) if bytes < LEAST_BYTES => Err(format!(
             "a memory budget is at least {} MiB",
-            LEAST_MEMORY >> 20
+            LEAST_BYTES >> 20
         )),
         Some(bytes) => Ok(bytes),
     }
 }
 
 /// A directory, of any bytes, or one and a size.
-fn swap(value: &OsStr) -> Result<Swap, String> {
+fn swap_of(value: &OsStr) -> Result<Swap, String> {
     let bytes = value.as_bytes();
     let colon = bytes.iter().rposition(|&byte| byte == b':');
     let (dir, size) = match colon {
@@ -147,8 +156,8 @@ mod tests {
 
     #[test]
     fn budgets() {
-        let of = |text: &str| memory(OsStr::new(text));
-        assert_eq!(of("8388608"), Ok(LEAST_MEMORY));
+        let of = |text: &str| memory_of(OsStr::new(text));
+        assert_eq!(of("8388608"), Ok(LEAST_BYTES));
         assert_eq!(of(" 64m "), Ok(64 << 20));
         assert!(of("8388607").unwrap_err().contains("at least 8 MiB"));
         for wrong in [
@@ -172,21 +181,21 @@ mod tests {
         ] {
             assert_eq!(of(wrong), Err(SIZE.to_owned()), "{wrong:?}");
         }
-        assert!(memory(OsStr::from_bytes(b"64\xff")).is_err());
+        assert!(memory_of(OsStr::from_bytes(b"64\xff")).is_err());
     }
 
     #[test]
     fn a_directory_and_a_size() {
-        let of = |text: &str| swap(OsStr::new(text)).unwrap();
+        let of = |text: &str| swap_of(OsStr::new(text)).unwrap();
         assert_eq!(of("/swap"), Swap::in_dir("/swap"));
         assert_eq!(of("/a:b:2G"), Swap::in_dir("/a:b").bytes(2 << 30));
         for wrong in ["", ":1G", "/swap:", "/swap:lots", "/swap:-1", "/swap:1G "] {
             let is_size = wrong.ends_with("1G ");
-            assert_eq!(swap(OsStr::new(wrong)).is_ok(), is_size, "{wrong:?}");
+            assert_eq!(swap_of(OsStr::new(wrong)).is_ok(), is_size, "{wrong:?}");
         }
         let bytes = OsStr::from_bytes(b"/sw\xffap:1M");
         let expected = Swap::in_dir(OsStr::from_bytes(b"/sw\xffap")).bytes(1 << 20);
-        assert_eq!(swap(bytes), Ok(expected));
+        assert_eq!(swap_of(bytes), Ok(expected));
     }
 
     #[test]

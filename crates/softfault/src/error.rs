@@ -1,13 +1,10 @@
 //! What can go wrong, as values.
 
-use crate::Faults;
-use crate::process::NoProcess;
 use core::fmt;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::{MapError, NodeError};
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
-use softfault_engine::policy::VmaLockKind;
 use softfault_engine::store::StoreError;
 use std::io;
 
@@ -83,23 +80,6 @@ impl From<FaultError> for io::Error {
     }
 }
 
-/// Why there is no engine.
-pub(crate) fn no_process(no: NoProcess) -> io::Error {
-    match no {
-        NoProcess::OtherLock(made) => other_lock(made),
-        NoProcess::Closed(errno) => closed(errno),
-        NoProcess::OtherFaults(made) => invalid(match made {
-            Faults::Signals => "the faults of this process are served by signals already",
-            Faults::Threads => "the faults of this process are served by threads already",
-        }),
-        NoProcess::NoThread(errno) => {
-            let why = io::Error::from_raw_os_error(errno);
-            let message = format!("no thread can be started to serve faults: {why}");
-            io::Error::new(why.kind(), message)
-        }
-    }
-}
-
 /// A store that failed, as an `io::Error`.
 pub(crate) fn store(error: StoreError) -> io::Error {
     FaultError::from(EngineFaultError::from(error)).into()
@@ -136,7 +116,6 @@ pub(crate) fn map(error: MapError) -> io::Error {
 
 /// Mappings that cannot be changed, as an `io::Error`.
 pub(crate) fn mm(error: MmError) -> io::Error {
-    let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
     match error {
         MmError::NoMemory => no_memory("no room for another mapping"),
         MmError::Locked => invalid("pages of the range are locked in memory"),
@@ -157,7 +136,7 @@ pub(crate) fn call(name: &str, errno: i32) -> io::Error {
 
 /// The same of the call that has just failed.
 pub(crate) fn of_call(name: &str) -> io::Error {
-    call(name, crate::uffd::errno())
+    call(name, crate::errno::errno())
 }
 
 /// What a caller asked for and cannot have.
@@ -179,19 +158,6 @@ pub(crate) fn closed(errno: i32) -> io::Error {
             "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
              Fallback::Kernel maps plainly instead, Builder::build_soft serves calls without it"
         ),
-    )
-}
-
-/// Says that the process has its one kind of VMA lock already.
-pub(crate) fn other_lock(made: VmaLockKind) -> io::Error {
-    let made = match made {
-        VmaLockKind::Rwsem => "rwsem",
-        VmaLockKind::Refcount => "refcount",
-        VmaLockKind::Biased => "biased",
-    };
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("the maps of this process have VMA locks of the kind `{made}` already"),
     )
 }
 
@@ -233,4 +199,24 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
             "maps, pins and private memory hold more than so small a budget leaves to faults",
         ),
     }
+}
+
+/// What the system answered: nothing, or that errno says why not.
+pub(crate) fn answered(answer: core::ffi::c_int) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Less than a file has.
+pub(crate) fn past_end() -> io::Error {
+    let message = "the map would reach past the end of the file";
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// More than a slice may have.
+pub(crate) fn too_large() -> io::Error {
+    let message = "the map would be larger than an address can say";
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }

@@ -13,7 +13,6 @@
 //! An engine's numbers are added up when it goes, and asked for at exit where it lives still. Nothing here
 //! waits for a lock: a thread that exits may hold any.
 
-use crate::engine::Managed;
 use crate::environment;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -50,15 +49,15 @@ const COUNTS: usize = Count::SwappedIn as usize + 1;
 type Counts = [u64; COUNTS];
 
 /// An engine's node, and the process that made it. Entries stay: there are as many as engines were made.
-struct Entry {
+struct CountedNode {
     process: u32,
     /// A weak reference, as a raw pointer; null once the node is gone and counted.
     node: AtomicPtr<Node>,
-    next: *mut Entry,
+    next: *mut CountedNode,
 }
 
 /// The newest entry.
-static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(null_mut());
+static ENTRIES: AtomicPtr<CountedNode> = AtomicPtr::new(null_mut());
 /// What engines of [`PROCESS`] that are gone have counted.
 static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 /// The process that `GONE` is of.
@@ -90,8 +89,8 @@ pub(crate) fn forked() {
 }
 
 fn of_process() -> [u64; 2] {
-    let huge = crate::HugeStats::now().faults;
-    [crate::process::failed_touches(), huge]
+    let huge = crate::huge_faults::HugeStats::now().faults;
+    [crate::faults::failed_touches(), huge]
 }
 
 /// An engine was made.
@@ -100,7 +99,7 @@ pub(crate) fn made(node: &Arc<Node>) {
         return;
     }
     let node = Weak::into_raw(Arc::downgrade(node)).cast_mut();
-    let entry = Box::into_raw(Box::new(Entry {
+    let entry = Box::into_raw(Box::new(CountedNode {
         process: std::process::id(),
         node: AtomicPtr::new(node),
         next: null_mut(),
@@ -118,9 +117,9 @@ pub(crate) fn made(node: &Arc<Node>) {
 }
 
 /// An engine is about to go.
-pub(crate) fn gone(managed: &Managed) {
+pub(crate) fn gone(node: &Arc<Node>) {
     let here = std::process::id();
-    let node: *const Node = Arc::as_ptr(&managed.node);
+    let node: *const Node = Arc::as_ptr(node);
     for entry in entries() {
         let is_it = entry.process == here && entry.node.load(Relaxed).cast_const() == node;
         if is_it && let Some(node) = take(entry) {
@@ -139,7 +138,7 @@ fn begin(here: u32) {
     }
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static CountedNode> {
     // Acquire pairs with the Release in `made`.
     let mut next = ENTRIES.load(Acquire);
     core::iter::from_fn(move || {
@@ -151,7 +150,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The node of an entry: for one caller, once, if it lives.
-fn take(entry: &Entry) -> Option<Arc<Node>> {
+fn take(entry: &CountedNode) -> Option<Arc<Node>> {
     let node = entry.node.swap(null_mut(), AcqRel);
     if node.is_null() {
         return None;

@@ -1,6 +1,6 @@
 //! Memory for the frame pool.
 
-use crate::fork::Born;
+use crate::generation::ProcessGeneration;
 use core::ptr::NonNull;
 use libc::c_void;
 use softfault_engine::cache::FrameMemory;
@@ -13,7 +13,7 @@ use softfault_engine::mmu::TABLE_SPAN;
 /// time, and large I/O wants few pieces.
 pub struct AnonymousFrames {
     bytes: usize,
-    born: Born,
+    born: ProcessGeneration,
 }
 
 impl AnonymousFrames {
@@ -21,7 +21,7 @@ impl AnonymousFrames {
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes: bytes.next_multiple_of(TABLE_SPAN),
-            born: Born::here(),
+            born: ProcessGeneration::here(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Maps that the kernel serves, where userfaultfd is closed: the same verbs, by its own
 //! calls.
 
-use crate::RemapOptions;
+use crate::error::{answered, too_large};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -73,7 +73,7 @@ impl KernelMap {
     pub(crate) fn lock(&self, locked: bool) -> io::Result<()> {
         let (start, bytes) = self.all();
         // SAFETY: a mapping of ours.
-        said(unsafe {
+        answered(unsafe {
             match locked {
                 true => libc::mlock(start, bytes),
                 false => libc::munlock(start, bytes),
@@ -85,16 +85,17 @@ impl KernelMap {
     pub(crate) fn protect(&self, protection: Protection) -> io::Result<()> {
         let (start, bytes) = self.all();
         // SAFETY: a mapping of ours, which its owner has for itself.
-        said(unsafe { libc::mprotect(start, bytes, flags(protection)) })
+        answered(unsafe { libc::mprotect(start, bytes, flags(protection)) })
     }
 
     /// Makes it shorter or longer.
-    pub(crate) fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
+    pub(crate) fn remap(&mut self, new_len: usize, may_move: bool) -> io::Result<()> {
         let (start, bytes) = self.all();
         let new = (self.skip.checked_add(new_len)).filter(|&new| isize::try_from(new).is_ok());
-        let new = new.ok_or_else(crate::private::too_large)?.max(1);
+        let new = new.ok_or_else(too_large)?.max(1);
+        let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of ours, which its owner has for itself.
-        let addr = unsafe { libc::mremap(start, bytes.max(1), new, options.flags()) };
+        let addr = unsafe { libc::mremap(start, bytes.max(1), new, flags) };
         if addr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -115,12 +116,5 @@ fn flags(protection: Protection) -> c_int {
         Protection::None => libc::PROT_NONE,
         Protection::Read => libc::PROT_READ,
         Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-    }
-}
-
-fn said(done: c_int) -> io::Result<()> {
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -122,45 +122,68 @@
 //!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file are one
 //!   window: they have the same address, and share advice.
 
+// In layers: a module imports only what stands above it here. ARCHITECTURE.md says what each of them has.
+
+// The ground.
 mod advice;
-mod engine;
-mod environment;
-mod error;
-mod exit_stats;
-mod fault_in;
-mod faults;
-mod files;
-mod fork;
-mod frames;
-mod huge;
-mod kernel;
+mod errno;
+mod generation;
 mod machine;
-mod map;
-mod map_mut;
-mod needed;
-mod pinned;
-mod private;
-mod process;
 mod signal;
-pub mod soft;
-mod stats;
-pub mod store;
-mod swap;
+
+mod error;
+mod frames;
+mod needed;
+
+mod options;
+mod range;
+mod reached;
+
+// What the kernel serves us with.
+mod kernel;
 mod table;
 mod uffd;
+
+pub mod store;
+mod swap;
+
+mod environment;
+mod process;
+
+// How a touch reaches us.
+mod huge_faults;
+
+mod faults;
+
+mod exit_stats;
+
+// An engine, and what is under its budget.
+mod managed;
+
+mod files;
+mod fork;
+
+mod file_map;
+mod private;
+
+mod engine;
+
+// What the program sees.
+mod huge;
+mod map_mut;
+mod stats;
+
+mod map;
+pub mod soft;
 
 pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
-pub use fault_in::FaultIn;
-pub use faults::Faults;
-pub use huge::{
-    HugeBacking, HugeMap, HugeMapOptions, HugeMapStats, HugeMemory, HugeMemoryBuilder, HugeSize,
-    HugeStats,
-};
-pub use map::{Mmap, MmapAsRawDesc, MmapOptions};
-pub use map_mut::{MmapMut, RemapOptions};
-pub use pinned::Pinned;
+pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
+pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
+pub use map::{FaultIn, Mmap, Pinned};
+pub use map_mut::MmapMut;
+pub use options::{MmapAsRawDesc, MmapOptions, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
@@ -168,6 +191,7 @@ pub use stats::{Stats, SwapStats, Waits};
 #[doc(hidden)]
 pub use swap::SwapFile;
 pub use swap::{Compression, Swap};
+pub use uffd::Faults;
 
 /// The least budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

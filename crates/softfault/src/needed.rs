@@ -69,7 +69,7 @@ pub(crate) fn for_swap() -> io::Result<()> {
 fn all(trials: &[Trial], why: &str) -> io::Result<()> {
     for (call, expected, trial) in trials {
         let answered = trial();
-        let errno = crate::uffd::errno();
+        let errno = crate::errno::errno();
         if answered >= 0 || errno != *expected {
             let denied = io::Error::from_raw_os_error(if answered < 0 { errno } else { 0 });
             let message = format!("{call} is denied to this process ({denied}): {why}");

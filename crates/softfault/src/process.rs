@@ -1,11 +1,9 @@
-//! What a process has one of: an address space of ours, its page tables, the
-//! SIGBUS handler or the threads that serve faults instead.
+//! What a process has one of: an address space of ours and its page tables.
+//!
+//! What serves the faults of that space is above ([`faults`](crate::faults)): it makes the
+//! process's part, and finds it here.
 
-use crate::HugeStats;
-use crate::faults::{Faults, Pool};
-use crate::fork::{self, Born};
-use crate::signal;
-use crate::uffd::UffdMmu;
+use crate::uffd::{Faults, UffdMmu};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, Machine};
@@ -19,18 +17,19 @@ pub struct Process {
     space: Arc<AddressSpace>,
     mmu: Arc<UffdMmu>,
     clock: Arc<Monotonic>,
-    /// Who serves faults, with [`Faults::Threads`].
-    threads: Option<Pool>,
+    /// Immutable. How they arrive.
+    faults: Faults,
     /// Touches that ended in a SIGBUS of our making.
     failed_touches: AtomicU64,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static MAKING: Mutex<()> = Mutex::new(());
+
 /// The process's part, if it was made.
 pub fn get() -> Option<&'static Process> {
     // Acquire pairs with the Release in `set`.
-    // SAFETY: null, or leaked by `make`.
+    // SAFETY: null, or leaked by `new`.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
 }
 
@@ -41,72 +40,9 @@ pub fn set(process: Option<&'static Process>) {
     PROCESS.store(process.cast_mut(), Ordering::Release);
 }
 
-/// True in a child of a process that had an engine.
-pub fn is_forked_child() -> bool {
-    Born::is_child()
-}
-
 /// Nobody makes the process's part, or an engine's in a child, while this is held.
 pub fn making() -> MutexGuard<'static, ()> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Why there is no process's part for an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoProcess {
-    /// The kernel refuses userfaultfd, with this errno.
-    Closed(i32),
-    /// It was made for an engine with this other kind of VMA lock: the process
-    /// has one address space, and that one kind.
-    OtherLock(VmaLockKind),
-    /// It was made for an engine whose faults arrive this other way.
-    OtherFaults(Faults),
-    /// No thread can be started to serve faults, with this errno.
-    NoThread(i32),
-}
-
-/// Makes the process's part at the first call, with VMA locks of this kind and faults that
-/// arrive this way.
-pub fn get_or_make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
-    // Before there is anything that a child must not have: who forks meanwhile waits.
-    fork::watch();
-    let _making = making();
-    if let Some(process) = get() {
-        let made = process.space.mmap_lock().kind();
-        if made != kind {
-            return Err(NoProcess::OtherLock(made));
-        }
-        let same = process.faults() == faults;
-        let other = NoProcess::OtherFaults(process.faults());
-        return same.then_some(process).ok_or(other);
-    }
-    let process = make(kind, faults)?;
-    // Before there is a window to fault in.
-    if faults == Faults::Signals {
-        signal::install();
-    }
-    set(Some(process));
-    Ok(process)
-}
-
-/// A part of a process's own, that nobody knows yet but the threads that serve its faults.
-pub fn make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
-    let mmu = Arc::new(UffdMmu::new(faults).map_err(NoProcess::Closed)?);
-    let clock = Arc::new(Monotonic);
-    let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
-    let space = space.map_err(|_| NoProcess::Closed(libc::ENOMEM))?;
-    let process: &'static Process = Box::leak(Box::new(Process {
-        space: Arc::new(space),
-        mmu,
-        clock,
-        threads: (faults == Faults::Threads).then(Pool::new),
-        failed_touches: AtomicU64::new(0),
-    }));
-    if let Some(threads) = &process.threads {
-        let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
-        (threads.start(process)).map_err(|error| NoProcess::NoThread(errno(error)))?;
-    }
-    Ok(process)
 }
 
 /// The clock of those who have no part in the process.
@@ -115,6 +51,21 @@ pub fn monotonic() -> Arc<dyn Clock> {
 }
 
 impl Process {
+    /// A part of a process's own, that nobody knows yet. The errno where the kernel refuses it.
+    pub fn new(kind: VmaLockKind, faults: Faults) -> Result<&'static Self, i32> {
+        let mmu = Arc::new(UffdMmu::new(faults)?);
+        let clock = Arc::new(Monotonic);
+        let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
+        let space = space.map_err(|_| libc::ENOMEM)?;
+        Ok(Box::leak(Box::new(Self {
+            space: Arc::new(space),
+            mmu,
+            clock,
+            faults,
+            failed_touches: AtomicU64::new(0),
+        })))
+    }
+
     /// The address space.
     pub fn space(&self) -> &Arc<AddressSpace> {
         &self.space
@@ -127,10 +78,7 @@ impl Process {
 
     /// How faults arrive.
     pub fn faults(&self) -> Faults {
-        match self.threads {
-            None => Faults::Signals,
-            Some(_) => Faults::Threads,
-        }
+        self.faults
     }
 
     /// The page tables, for a node.
@@ -149,10 +97,9 @@ impl Process {
     }
 }
 
-/// Touches that could not be served and raised SIGBUS, in the whole process.
+/// Touches of its space that could not be served and raised SIGBUS.
 pub fn failed_touches() -> u64 {
-    let of_maps = |process: &Process| process.failed_touches.load(Ordering::Relaxed);
-    get().map_or(0, of_maps) + HugeStats::now().failed
+    get().map_or(0, |process| process.failed_touches.load(Ordering::Relaxed))
 }
 
 /// Mappings that a process may have: Linux allows 65,530 by default.

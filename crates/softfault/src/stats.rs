@@ -1,7 +1,8 @@
 //! What happened in an engine.
 
-use crate::engine::Managed;
+use crate::faults;
 use crate::files::Files;
+use crate::managed::Managed;
 use crate::store::QueueKind;
 use crate::{Engine, HugeStats};
 use softfault_engine::PAGE_SIZE;
@@ -161,8 +162,16 @@ pub struct Waits {
     pub folio: WaitSnapshot,
 }
 
+impl Engine {
+    /// What happened so far; in a child of fork, what happened there.
+    pub fn stats(&self) -> Stats {
+        faults::get_in_front();
+        Stats::take(self)
+    }
+}
+
 impl Stats {
-    pub(crate) fn take(engine: &Engine) -> Self {
+    fn take(engine: &Engine) -> Self {
         let files = (!engine.inner.is_parents()).then_some(&engine.inner.files);
         match engine.inner.managed_here() {
             Ok(Some(managed)) => Self::of(managed, files),
@@ -193,7 +202,7 @@ impl Stats {
                 + counted.anonymous_faults.get(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
-            failed_touches: crate::process::failed_touches(),
+            failed_touches: crate::faults::failed_touches(),
             retry_mmap_drop: counted.retry_mmap_drop.get(),
             retry_io_miss: counted.retry_io_miss.get(),
             memory_waits: counted.memory_waits.get(),

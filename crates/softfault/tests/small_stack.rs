@@ -13,7 +13,7 @@ use softfault::{Advice, AsyncReads, Engine, Mmap};
 use stacks::{Stack, on_stack};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-/// What `signal/handler.rs` promises: bytes on top of the kernel's frame.
+/// What `faults/handler.rs` promises: bytes on top of the kernel's frame.
 const HANDLER_STACK: usize = 3072;
 /// The least stack that POSIX threads have here.
 const SMALL: usize = 16 << 10;

@@ -27,7 +27,7 @@ struct Last {
     after_raise: bool,
 }
 
-struct Inner {
+struct Messages {
     /// Messages so far.
     count: u64,
     /// By the number of the thread that sleeps, modulo [`PLACES`]. Two threads in one place make an
@@ -36,17 +36,17 @@ struct Inner {
 }
 
 /// What threads have asked.
-pub(super) struct Asked(Mutex<Inner>);
+pub(super) struct Asked(Mutex<Messages>);
 
 impl Asked {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Inner {
+        Self(Mutex::new(Messages {
             count: 0,
             last: [Last::default(); PLACES],
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

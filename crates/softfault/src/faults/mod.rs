@@ -1,36 +1,25 @@
 //! How a touch of a missing page reaches us: by a signal, or by a message to threads of ours.
 //!
-//! With [`Faults::Threads`] the kernel puts the touching thread to sleep and a message into the
+//! The SIGBUS handler (`handler`) serves faults in the thread that raised them, with all other
+//! signals masked; while it waits it looks whether one is pending, and returns
+//! for it: the touch faults again. A SIGBUS that is not ours goes to whoever
+//! had it before (`chain`). A handler that somebody installs after ours gets our faults
+//! until the next call into the library, which puts ours in front of it; one that restores
+//! ours and raises the signal again is understood (`raised`).
+//!
+//! With [`Faults::Threads`](crate::Faults::Threads) the kernel puts the touching thread to sleep and a message into the
 //! userfaultfd. A pool of threads reads these (`pool`), serves each as the signal handler would, and
 //! wakes the thread. What cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
+//!
+//! Which of them it is is settled when the process begins to serve faults (`start`).
 
 mod asked;
+mod chain;
+mod handler;
 mod pool;
 mod raise;
+mod raised;
+mod start;
 
-pub(crate) use pool::Pool;
-
-/// How a touch of a missing page reaches the engine. One way a process: its first engine over
-/// userfaultfd chooses it, and another is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Faults {
-    /// By SIGBUS, in the thread that touches. The fastest.
-    #[default]
-    Signals,
-    /// By threads of the engine: the thread that touches sleeps in the kernel meanwhile. No
-    /// SIGBUS handler, mask or default of the program's matters, and no handler is installed.
-    ///
-    /// For programs that install SIGBUS handlers again and again, block SIGBUS in threads that
-    /// touch maps, or touch them on alternate stacks too small for a handler of ours. Each fault
-    /// costs two switches of threads, and up to 64 faults are served at a time.
-    ///
-    /// A touch that fails is a SIGBUS still: sent by us (`si_code` is `SI_QUEUE`), with the address
-    /// in `si_addr` (before Linux 5.18 the page's). It ends the process where the thread blocks or ignores SIGBUS, as
-    /// the kernel's does. The thread's mask is read in `/proc`; where that is not mounted, a failing
-    /// touch of a thread that blocks SIGBUS is repeated for ever.
-    ///
-    /// The threads live as long as the process: one whose first thread ends by `pthread_exit` has to
-    /// call `exit` when it is done, since libc waits for ours too. [`HugeMemory`](crate::HugeMemory)
-    /// goes on using SIGBUS.
-    Threads,
-}
+pub(crate) use handler::{check_handlers, get_in_front, install};
+pub(crate) use start::{NoProcess, failed_touches, get_or_make, make};

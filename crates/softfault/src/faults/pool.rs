@@ -31,8 +31,8 @@ const MOST: usize = 64;
 const STACK: usize = 64 << 10;
 
 /// The threads of a process. A child of fork has its own.
-pub(crate) struct Pool {
-    state: Mutex<State>,
+pub(super) struct ServingThreads {
+    state: Mutex<PoolState>,
     /// Nobody reads any more.
     free: Condvar,
     asked: Asked,
@@ -41,7 +41,7 @@ pub(crate) struct Pool {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     threads: usize,
     idle: usize,
     reading: bool,
@@ -49,8 +49,8 @@ struct State {
     short: bool,
 }
 
-impl Pool {
-    pub(crate) fn new() -> Self {
+impl ServingThreads {
+    fn new() -> Self {
         Self {
             state: Mutex::default(),
             free: Condvar::new(),
@@ -59,14 +59,16 @@ impl Pool {
         }
     }
 
-    /// Starts the first threads. An error if there can be none.
-    pub(crate) fn start(&'static self, process: &'static Process) -> io::Result<()> {
+    /// Starts the first threads of a process. An error if there can be none.
+    pub(super) fn start(process: &'static Process) -> io::Result<()> {
+        // Never dropped: they live as long as the process.
+        let threads: &'static Self = Box::leak(Box::new(Self::new()));
         let _masked = signal::masked();
         for place in 0..FIRST {
-            match self.spawn(place, process) {
+            match threads.spawn(place, process) {
                 Err(error) if place == 0 => return Err(error),
                 Err(_) => break,
-                Ok(()) => self.state().threads += 1,
+                Ok(()) => threads.state().threads += 1,
             }
         }
         Ok(())
@@ -80,7 +82,7 @@ impl Pool {
         started.map(drop)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +162,7 @@ impl Pool {
 }
 
 /// What a thread does, for ever. A panic ends the process, as it would in a handler.
-extern "C" fn run(pool: &'static Pool, place: usize, process: &'static Process) {
+extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static Process) {
     signal::mask_all();
     let mmu = process.mmu();
     loop {

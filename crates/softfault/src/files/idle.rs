@@ -12,7 +12,7 @@
 //! by the call.
 
 use super::Files;
-use super::table::{Entry, Idle, Table};
+use super::table::{FileWindow, IdleWindow, WindowTable};
 use crate::signal;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -26,17 +26,17 @@ const MOST_LOOKS: u64 = 30;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What the thread and the maps share.
-pub(super) struct Shared {
-    table: Mutex<Table>,
+pub(super) struct SharedTable {
+    table: Mutex<WindowTable>,
     /// Held while files of idle windows are looked at, and so kept open. Before `table`.
     looking: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<LookerState>,
     changed: Condvar,
 }
 
 /// What the thread does. Locked before the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LookerState {
     /// Nothing: there are no idle windows.
     Asleep,
     /// Looks again and again.
@@ -53,38 +53,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
-    pub(super) fn new(table: Table) -> Self {
+impl SharedTable {
+    pub(super) fn new(table: WindowTable) -> Self {
         Self {
             table: Mutex::new(table),
             looking: Mutex::default(),
-            state: Mutex::new(State::Asleep),
+            state: Mutex::new(LookerState::Asleep),
             changed: Condvar::new(),
         }
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, WindowTable> {
         lock(&self.table)
     }
 
     fn serve(&self) {
         loop {
             let state = lock(&self.state);
-            let asleep = |state: &mut State| *state == State::Asleep;
+            let asleep = |state: &mut LookerState| *state == LookerState::Asleep;
             let state = self.changed.wait_while(state, asleep);
             let state = state.unwrap_or_else(PoisonError::into_inner);
-            let on = |state: &mut State| *state != State::Over;
+            let on = |state: &mut LookerState| *state != LookerState::Over;
             let slept = self.changed.wait_timeout_while(state, LOOK, on);
-            if *slept.unwrap_or_else(PoisonError::into_inner).0 == State::Over {
+            if *slept.unwrap_or_else(PoisonError::into_inner).0 == LookerState::Over {
                 return;
             }
             self.look();
             // Files of private maps too: somebody has to look at them.
             let kept = crate::store::look_at_kept();
             let mut state = lock(&self.state);
-            if *state == State::Awake && !kept && self.table().stop_looking() {
+            if *state == LookerState::Awake && !kept && self.table().stop_looking() {
                 // Whoever brings the first idle window wakes it.
-                *state = State::Asleep;
+                *state = LookerState::Asleep;
             }
         }
     }
@@ -94,13 +94,16 @@ impl Shared {
         let mut gone = Vec::new();
         let named = self.table().look(MOST_LOOKS, &mut gone);
         drop(gone);
-        let nameless: Vec<_> = named.into_iter().filter(Idle::has_lost_its_name).collect();
+        let nameless: Vec<_> = named
+            .into_iter()
+            .filter(IdleWindow::has_lost_its_name)
+            .collect();
         for idle in nameless {
             self.forget(idle);
         }
     }
 
-    fn forget(&self, Idle { since, named, .. }: Idle) {
+    fn forget(&self, IdleWindow { since, named, .. }: IdleWindow) {
         let mut gone = Vec::new();
         self.table().forget(since, &mut gone);
         // With nothing locked: it unmaps.
@@ -111,14 +114,14 @@ impl Shared {
     /// There is an idle window.
     fn wake(&self) {
         let mut state = lock(&self.state);
-        if *state == State::Asleep {
-            *state = State::Awake;
+        if *state == LookerState::Asleep {
+            *state = LookerState::Awake;
             self.changed.notify_one();
         }
     }
 }
 
-impl Idle {
+impl IdleWindow {
     fn has_lost_its_name(&self) -> bool {
         self.named.as_ref().is_some_and(|file| !file.has_name())
     }
@@ -126,7 +129,7 @@ impl Idle {
 
 impl Files {
     /// A window has become idle.
-    pub(super) fn became_idle(&self, idle: Idle) {
+    pub(super) fn became_idle(&self, idle: IdleWindow) {
         if idle.first {
             self.looker.start(&self.shared);
             self.shared.wake();
@@ -146,7 +149,7 @@ impl Files {
         let _looking = lock(&self.shared.looking);
         let until = self.shared.table().closed();
         loop {
-            let mut gone: Vec<Entry> = Vec::new();
+            let mut gone: Vec<FileWindow> = Vec::new();
             let left = self.shared.table().forget_until(until, &mut gone);
             drop(gone);
             if left == 0 {
@@ -158,7 +161,7 @@ impl Files {
 }
 
 impl Looker {
-    fn start(&self, shared: &Arc<Shared>) {
+    fn start(&self, shared: &Arc<SharedTable>) {
         let mut thread = lock(&self.0);
         if thread.is_none() {
             // The thread inherits the mask: the program's signals are not for it.
@@ -170,10 +173,10 @@ impl Looker {
     }
 
     /// Ends the thread.
-    pub(super) fn stop(&mut self, shared: &Shared) {
+    pub(super) fn stop(&mut self, shared: &SharedTable) {
         let thread = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            *lock(&shared.state) = State::Over;
+            *lock(&shared.state) = LookerState::Over;
             shared.changed.notify_one();
             let _ = thread.join();
         }

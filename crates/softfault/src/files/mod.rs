@@ -8,12 +8,12 @@ mod table;
 
 pub(crate) use look::Look;
 
-use crate::engine::Managed;
 use crate::error;
-use crate::fork::Born;
+use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
-use idle::{Looker, Shared};
+use idle::{Looker, SharedTable};
 use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::{PAGE_SIZE, Store};
@@ -21,31 +21,33 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, MutexGuard};
-use table::Table;
+use table::WindowTable;
 
 /// The files of an engine.
 pub(crate) struct Files {
     /// Its table is locked for look-ups and for entering VMAs. Windows are made and
     /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
     looker: Looker,
     /// Immutable.
-    born: Born,
+    born: ProcessGeneration,
 }
 
 impl Default for Files {
     fn default() -> Self {
         Self {
-            shared: Arc::new(Shared::new(Table::new(crate::machine::open_files()))),
+            shared: Arc::new(SharedTable::new(WindowTable::new(
+                crate::machine::open_files(),
+            ))),
             looker: Looker::default(),
-            born: Born::here(),
+            born: ProcessGeneration::here(),
         }
     }
 }
 
 impl Files {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, WindowTable> {
         self.shared.table()
     }
 
@@ -57,7 +59,7 @@ impl Files {
         fd: BorrowedFd<'_>,
         looked: &Look,
         on_truncate: OnTruncate,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenedWindow> {
         let (known, changed) = {
             let mut table = self.table();
             let changed = table.forget_changed(&looked.identity);
@@ -66,7 +68,7 @@ impl Files {
         };
         drop(changed);
         if let Some(cache) = known {
-            return Ok(Opened::new(cache, looked.identity.size));
+            return Ok(OpenedWindow::new(cache, looked.identity.size));
         }
         let store = FileStore::open(fd, managed.rings.clone())?;
         // What the store opened is what counts.
@@ -80,12 +82,12 @@ impl Files {
         // table is unlocked.
         if let Some(known) = find_and_open(managed, &mut table, &identity)? {
             drop(table);
-            return Ok(Opened::new(known, bytes));
+            return Ok(OpenedWindow::new(known, bytes));
         }
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
         table.add(identity, certain, cache.clone(), Some(store), had_name);
-        Ok(Opened::new(cache, bytes))
+        Ok(OpenedWindow::new(cache, bytes))
     }
 
     /// A page cache in a window of its own.
@@ -135,7 +137,7 @@ impl Files {
         managed: &Managed,
         store: Arc<dyn Store>,
         on_truncate: OnTruncate,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenedWindow> {
         let size = store.len().map_err(crate::error::store)?;
         let identity = FileIdentity {
             dev: u64::MAX,
@@ -148,15 +150,14 @@ impl Files {
         map_window(managed, &cache)?;
         self.table()
             .add(identity, false, cache.clone(), None, false);
-        Ok(Opened::new(cache, size))
+        Ok(OpenedWindow::new(cache, size))
     }
 
     /// A map of the file is dropped.
     pub(crate) fn close(&self, managed: &Managed, cache: Arc<PageCache>) {
         let mut table = self.table();
         if let Some(idle) = table.close(&cache) {
-            let unmapped = managed.space.munmap(cache.addresses(), |_, _| {});
-            assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+            managed.unmap_window(cache.addresses());
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
             // The table has it still.
@@ -189,19 +190,19 @@ impl Files {
 
 /// A window with one user more, and how long the file was at the look that the window
 /// was made or found by.
-pub(crate) struct Opened {
+pub(crate) struct OpenedWindow {
     pub(crate) cache: Arc<PageCache>,
     pub(crate) bytes: u64,
 }
 
-impl Opened {
+impl OpenedWindow {
     fn new(cache: Arc<PageCache>, bytes: u64) -> Self {
         Self { cache, bytes }
     }
 
     /// Where the window shows the whole file.
     pub(crate) fn whole(&self) -> io::Result<Range<usize>> {
-        let len = usize::try_from(self.bytes).map_err(|_| crate::private::too_large())?;
+        let len = usize::try_from(self.bytes).map_err(|_| crate::error::too_large())?;
         self.addresses(0, len)
     }
 
@@ -237,7 +238,7 @@ impl Drop for Files {
 /// The window that shows this version of the file, with one user more.
 fn find_and_open(
     managed: &Managed,
-    table: &mut Table,
+    table: &mut WindowTable,
     identity: &FileIdentity,
 ) -> io::Result<Option<Arc<PageCache>>> {
     let Some(entry) = table.find(identity) else {
@@ -259,8 +260,6 @@ fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     };
     let addresses = cache.addresses();
     debug_assert!(addresses.start.is_multiple_of(PAGE_SIZE));
-    managed
-        .space
-        .mmap(addresses, attributes)
-        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "no room for another mapping"))
+    let mapped = managed.space.mmap(addresses, attributes);
+    mapped.map_err(error::mm)
 }

@@ -16,7 +16,7 @@ const MOST_IDLE: usize = 16 << 10;
 type FileKey = (u64, u64);
 
 /// A window.
-pub(super) struct Entry {
+pub(super) struct FileWindow {
     pub(super) identity: FileIdentity,
     /// False if the file may have changed within the identity's resolution.
     pub(super) certain: bool,
@@ -34,7 +34,7 @@ pub(super) struct Entry {
 }
 
 /// A window that has become idle.
-pub(super) struct Idle {
+pub(super) struct IdleWindow {
     pub(super) since: u64,
     /// The file, if it may have lost its name.
     pub(super) named: Option<Arc<FileStore>>,
@@ -43,9 +43,9 @@ pub(super) struct Idle {
 }
 
 /// All windows of an engine.
-pub(super) struct Table {
+pub(super) struct WindowTable {
     /// A file that changed may have several.
-    files: HashMap<FileKey, Vec<Entry>>,
+    files: HashMap<FileKey, Vec<FileWindow>>,
     /// The file of each window, by the address of its cache.
     windows: HashMap<usize, FileKey>,
     /// The idle ones, the oldest first.
@@ -62,7 +62,7 @@ pub(super) struct Table {
     unlooked: bool,
 }
 
-impl Table {
+impl WindowTable {
     /// An empty table, in a process that may have so many open files.
     pub(super) fn new(open_files: usize) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Table {
         file: Option<Arc<FileStore>>,
         had_name: bool,
     ) {
-        let entry = Entry {
+        let entry = FileWindow {
             identity,
             certain,
             cache,
@@ -102,7 +102,7 @@ impl Table {
     }
 
     /// The window that shows this version of a file.
-    pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut Entry> {
+    pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut FileWindow> {
         let entries = self.files.get_mut(&key(identity))?.iter_mut();
         entries
             .filter(|entry| entry.certain)
@@ -110,7 +110,10 @@ impl Table {
     }
 
     /// All windows of a file, whatever its version.
-    pub(super) fn of_file(&mut self, identity: &FileIdentity) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn of_file(
+        &mut self,
+        identity: &FileIdentity,
+    ) -> impl Iterator<Item = &mut FileWindow> {
         self.files.get_mut(&key(identity)).into_iter().flatten()
     }
 
@@ -125,7 +128,7 @@ impl Table {
     }
 
     /// Counts a user out; the window is idle if it was the last.
-    pub(super) fn close(&mut self, cache: &Arc<PageCache>) -> Option<Idle> {
+    pub(super) fn close(&mut self, cache: &Arc<PageCache>) -> Option<IdleWindow> {
         let file = self.windows.get(&address(cache));
         let file = *file.expect("a map's cache is in the table");
         let entries = self.files.get_mut(&file);
@@ -140,7 +143,7 @@ impl Table {
         self.closed += 1;
         (entry.idle_since, entry.idle_look) = (self.closed, self.looks);
         self.idle.insert(self.closed, file);
-        Some(Idle {
+        Some(IdleWindow {
             since: self.closed,
             named: entry.file.clone().filter(|_| entry.had_name),
             first: core::mem::take(&mut self.unlooked),
@@ -148,7 +151,7 @@ impl Table {
     }
 
     /// Takes out an idle window, unless it is in use again.
-    pub(super) fn forget(&mut self, since: u64, gone: &mut Vec<Entry>) {
+    pub(super) fn forget(&mut self, since: u64, gone: &mut Vec<FileWindow>) {
         if let Some(&file) = self.idle.get(&since) {
             self.take_idle_of(file, |entry| entry.idle_since == since, gone);
         }
@@ -156,7 +159,7 @@ impl Table {
 
     /// Takes out what became idle up to then. Answers how many of them a fault still
     /// looks at, which stay.
-    pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<Entry>) -> usize {
+    pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<FileWindow>) -> usize {
         let these: Vec<_> = self.idle.range(..=since).map(|(&since, _)| since).collect();
         these.iter().for_each(|&since| self.forget(since, gone));
         self.idle.range(..=since).count()
@@ -175,7 +178,7 @@ impl Table {
 
     /// A look at all idle windows begins: takes out those that have seen `most` of them,
     /// and answers the others whose files may have lost their names since.
-    pub(super) fn look(&mut self, most: u64, gone: &mut Vec<Entry>) -> Vec<Idle> {
+    pub(super) fn look(&mut self, most: u64, gone: &mut Vec<FileWindow>) -> Vec<IdleWindow> {
         self.looks += 1;
         let since = |look: u64| self.looks - look;
         let entries = self.files.values().flatten();
@@ -183,7 +186,7 @@ impl Table {
         let (old, young): (Vec<_>, Vec<_>) = idle.partition(|entry| since(entry.idle_look) > most);
         let old: Vec<_> = old.iter().map(|entry| entry.idle_since).collect();
         let named = young.into_iter().filter(|entry| entry.had_name);
-        let named = named.map(|entry| Idle {
+        let named = named.map(|entry| IdleWindow {
             since: entry.idle_since,
             named: entry.file.clone(),
             first: false,
@@ -194,15 +197,15 @@ impl Table {
     }
 
     /// Takes out idle windows of a file that do not show this version of it.
-    pub(super) fn forget_changed(&mut self, now: &FileIdentity) -> Vec<Entry> {
+    pub(super) fn forget_changed(&mut self, now: &FileIdentity) -> Vec<FileWindow> {
         let mut gone = Vec::new();
-        let stale = |entry: &Entry| entry.identity != *now || !entry.certain;
+        let stale = |entry: &FileWindow| entry.identity != *now || !entry.certain;
         self.take_idle_of(key(now), stale, &mut gone);
         gone
     }
 
     /// Takes out idle windows that are too many, and a few that are empty.
-    pub(super) fn forget_idle(&mut self) -> Vec<Entry> {
+    pub(super) fn forget_idle(&mut self) -> Vec<FileWindow> {
         let mut gone = Vec::new();
         while self.idle.len() > self.most_idle {
             // One that a fault still looks at stays, and counts no more.
@@ -216,7 +219,8 @@ impl Table {
             _ => 0,
         };
         for (since, file) in looked_at {
-            let empty = |entry: &Entry| entry.idle_since == since && entry.cache.folio_count() == 0;
+            let empty =
+                |entry: &FileWindow| entry.idle_since == since && entry.cache.folio_count() == 0;
             self.take_idle_of(file, empty, &mut gone);
         }
         gone
@@ -232,8 +236,8 @@ impl Table {
     fn take_idle_of(
         &mut self,
         file: FileKey,
-        which: impl Fn(&Entry) -> bool,
-        gone: &mut Vec<Entry>,
+        which: impl Fn(&FileWindow) -> bool,
+        gone: &mut Vec<FileWindow>,
     ) {
         let Some(entries) = self.files.get_mut(&file) else {
             return;
@@ -251,7 +255,7 @@ impl Table {
 
 /// Nobody maps it and no fault is under way in it: who drops the entry drops
 /// the cache, and not a handler.
-fn is_idle(entry: &Entry) -> bool {
+fn is_idle(entry: &FileWindow) -> bool {
     entry.users == 0 && Arc::strong_count(&entry.cache) == 1
 }
 

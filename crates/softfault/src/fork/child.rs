@@ -1,8 +1,9 @@
 //! In the child, before anything else runs: what it goes on with.
 
-use super::held::{Held, Space};
-use super::memory::Place;
-use crate::engine::Inner;
+use super::AcrossFork;
+use super::held::{ForkLocks, LockedSpace};
+use super::memory::LentMemory;
+use crate::faults;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
@@ -16,15 +17,15 @@ use std::sync::Arc;
 const MORE: u64 = 1024;
 
 /// Makes the child's own of everything, and lets go of what was held.
-pub(super) fn begin(mut held: Held) {
+pub(super) fn begin(mut held: ForkLocks) {
     crate::exit_stats::forked();
     if let Some(lifeline) = held.lifeline.take() {
         lifeline.keep();
     }
     if let Some(space) = &held.space {
         // First of all: what is put in the place of a window stays there.
-        let known = held.registry.iter().flat_map(|known| known.memory.values());
-        let lent: BTreeSet<_> = known.map(|memory| memory.get().addresses().start).collect();
+        let starts = held.memory().map(|memory| memory.get().addresses().start);
+        let lent: BTreeSet<_> = starts.collect();
         let is_lent = |start| lent.contains(&start);
         space.process.mmu().fork_child(&space.windows, is_lent);
     }
@@ -36,20 +37,19 @@ pub(super) fn begin(mut held: Held) {
     }
     process::set(None);
     if let Some(space) = &held.space {
-        let known = held.registry.as_ref().map(|known| &known.memory);
-        let memory: Vec<_> = known.iter().flat_map(|memory| memory.values()).collect();
+        let memory: Vec<_> = held.memory().collect();
         go_on(&held.engines, space, &memory);
     }
     held.end_in_child();
 }
 
 /// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
-fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
+fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<LentMemory>]) {
     let kind = space.process.space().mmap_lock().kind();
     let process = match memory.is_empty() {
         true => None,
         // Threads that serve faults are the child's own.
-        false => process::make(kind, space.process.faults()).ok(),
+        false => faults::make(kind, space.process.faults()).ok(),
     };
     let Some(process) = process else {
         for memory in memory {
@@ -57,7 +57,7 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
         }
         return;
     };
-    let needed = |engine: &&Arc<Inner>| memory.iter().any(|memory| pays(engine, memory));
+    let needed = |engine: &&Arc<dyn AcrossFork>| memory.iter().any(|memory| pays(engine, memory));
     for engine in engines.iter().filter(needed) {
         // What it has is lost if that fails.
         let _ = engine.begin_in_child(process);
@@ -104,15 +104,15 @@ fn go_on(engines: &[Arc<Inner>], space: &Space, memory: &[&Arc<Place>]) {
 }
 
 /// True if the memory was of this engine, in the parent.
-fn pays(engine: &Inner, memory: &Place) -> bool {
+fn pays(engine: &Arc<dyn AcrossFork>, memory: &LentMemory) -> bool {
     (engine.parents()).is_some_and(|parents| Arc::ptr_eq(&parents.node, memory.get().node()))
 }
 
 fn adopt(
-    engines: &[Arc<Inner>],
+    engines: &[Arc<dyn AcrossFork>],
     process: &'static Process,
-    space: &Space,
-    memory: &Place,
+    space: &LockedSpace,
+    memory: &LentMemory,
 ) -> Option<Arc<Anonymous>> {
     let engine = engines.iter().find(|engine| pays(engine, memory))?;
     let node = &engine.managed()?.node;
@@ -130,7 +130,7 @@ fn adopt(
 }
 
 /// Nobody sees zeros where there was something.
-fn lose(memory: &Place, window: Range<usize>) {
+fn lose(memory: &LentMemory, window: Range<usize>) {
     crate::uffd::close_window(&window);
     memory.hand_over(None);
 }

@@ -1,39 +1,43 @@
 //! What is locked while the process forks.
 
-use super::heirs::Lifeline;
+use super::AcrossFork;
+use super::memory::LentMemory;
 use super::registry::{self, Registry};
-use crate::engine::{Inner, Managed};
+use crate::faults;
+use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
-use crate::uffd::Lists;
+use crate::swap::Lifeline;
+use crate::uffd::WindowLists;
+use core::mem::take;
 use softfault_engine::mm::Frozen;
 use softfault_engine::reclaim::Stopped;
 use std::sync::{Arc, MutexGuard};
 
-/// All that the forking thread holds, in the order in which it is let go: an engine
-/// that has lost its last user meanwhile goes when nothing is locked any more.
-pub(super) struct Held {
+/// All that the forking thread holds. In which order it is let go, [`Drop`] says.
+pub(super) struct ForkLocks {
     /// `None` if there is no swap that could be inherited.
     pub(super) lifeline: Option<Lifeline>,
-    pub(super) space: Option<Space>,
+    pub(super) space: Option<LockedSpace>,
     /// Of the nodes that private memory is on.
     stopped: Vec<Stopped<'static>>,
-    pub(super) registry: MutexGuard<'static, Option<Registry>>,
-    making: MutexGuard<'static, ()>,
+    /// `None` once it is let go, as below.
+    registry: Option<MutexGuard<'static, Option<Registry>>>,
+    making: Option<MutexGuard<'static, ()>>,
     /// Those that live.
-    pub(super) engines: Vec<Arc<Inner>>,
-    masked: Masked,
+    pub(super) engines: Vec<Arc<dyn AcrossFork>>,
+    masked: Option<Masked>,
 }
 
 /// The process's address space.
-pub(super) struct Space {
+pub(super) struct LockedSpace {
     pub(super) process: &'static Process,
-    pub(super) windows: Lists<'static>,
+    pub(super) windows: WindowLists<'static>,
     /// `None` if there is no private memory.
     pub(super) frozen: Option<Frozen<'static>>,
 }
 
-impl Held {
+impl ForkLocks {
     /// Locks what the child inherits, and the lists that say what that is. Where nothing is
     /// private, faults and verbs of maps that exist meet none of it.
     ///
@@ -41,7 +45,7 @@ impl Held {
     /// space (a policy); nobody who evicts waits for such a lock. So the space comes
     /// first.
     pub(super) fn take() -> Self {
-        signal::get_in_front();
+        faults::get_in_front();
         let masked = signal::masked();
         let making = process::making();
         let registry = registry::lock();
@@ -66,14 +70,15 @@ impl Held {
         };
         let stopped = nodes().map(|managed| {
             let stopped = managed.node.stop_eviction();
-            // SAFETY: the node is as old as the engine, which is held longer.
+            // SAFETY: the node lives as long as the engine, which `drop` lets go after this;
+            // in a child both are kept for ever.
             unsafe { core::mem::transmute::<Stopped<'_>, Stopped<'static>>(stopped) }
         });
         let stopped = stopped.collect();
         let swaps = || nodes().filter_map(|managed| managed.node.swap.as_ref());
         let lifeline = swaps().next().map(|_| Lifeline::new());
         swaps().for_each(|swap| swap.inherit());
-        let space = process.map(|process| Space {
+        let space = process.map(|process| LockedSpace {
             windows: process.mmu().fork_prepare(),
             process,
             frozen,
@@ -82,19 +87,25 @@ impl Held {
             lifeline,
             space,
             stopped,
-            registry,
-            making,
+            registry: Some(registry),
+            making: Some(making),
             engines,
-            masked,
+            masked: Some(masked),
         };
         held.lend(true);
         held
     }
 
+    /// The private memory of the process's maps.
+    pub(super) fn memory(&self) -> impl Iterator<Item = &Arc<LentMemory>> {
+        let known = self.registry.iter().flat_map(|registry| registry.iter());
+        known.flat_map(|known| known.memory.values())
+    }
+
     /// Lets a child inherit the windows of private memory, or none.
     fn lend(&self, lent: bool) {
         let Some(space) = &self.space else { return };
-        for memory in self.registry.iter().flat_map(|known| known.memory.values()) {
+        for memory in self.memory() {
             let window = memory.get().addresses();
             space.process.mmu().lend(&window, lent);
         }
@@ -109,18 +120,27 @@ impl Held {
     }
 
     /// In the child: keeps what is locked for ever, and lets go of what is its own.
-    pub(super) fn end_in_child(self) {
-        let Self {
-            space,
-            stopped,
-            registry,
-            making,
-            engines,
-            masked,
-            lifeline: _,
-        } = self;
-        core::mem::forget((space, stopped, engines));
-        drop((registry, making));
-        drop(masked);
+    pub(super) fn end_in_child(mut self) {
+        let (stopped, engines) = (take(&mut self.stopped), take(&mut self.engines));
+        core::mem::forget((self.space.take(), stopped, engines));
+    }
+}
+
+impl Drop for ForkLocks {
+    /// First what faults and verbs wait for, then the lists. An engine that has lost its last user
+    /// meanwhile goes when nothing is locked any more, and before signals may come again.
+    fn drop(&mut self) {
+        if let Some(LockedSpace {
+            windows, frozen, ..
+        }) = self.space.take()
+        {
+            drop(windows);
+            drop(frozen);
+        }
+        drop(take(&mut self.stopped));
+        drop(self.registry.take());
+        drop(self.making.take());
+        drop(take(&mut self.engines));
+        drop(self.masked.take());
     }
 }

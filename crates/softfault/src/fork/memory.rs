@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 /// Private memory that a map shows.
 pub(crate) struct Memory {
-    place: Arc<Place>,
+    place: Arc<LentMemory>,
     lent: bool,
 }
 
 /// What has to be changed in a child.
-pub(super) struct Place {
+pub(super) struct LentMemory {
     /// A [`Box`]'s. In a child it is that of the memory which was taken over, and the
     /// parent's stays where it is.
     anon: AtomicPtr<Arc<Anonymous>>,
@@ -24,7 +24,7 @@ pub(super) struct Place {
 impl Memory {
     /// Memory that children know nothing of.
     pub(crate) fn new(anon: Arc<Anonymous>) -> Self {
-        let place = Arc::new(Place {
+        let place = Arc::new(LentMemory {
             anon: AtomicPtr::new(Box::into_raw(Box::new(anon))),
             lost: AtomicBool::new(false),
         });
@@ -64,7 +64,7 @@ impl Drop for Memory {
     }
 }
 
-impl Place {
+impl LentMemory {
     /// The memory.
     pub(super) fn get(&self) -> &Arc<Anonymous> {
         // Relaxed: it changes where there is one thread.
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LentMemory {
     fn drop(&mut self) {
         // SAFETY: boxed by `new` or `hand_over`, and nobody looks for it any more.
         drop(unsafe { Box::from_raw(*self.anon.get_mut()) });

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   prepare   what may not change is locked: who makes and drops engines and private
-//!             maps; VMAs of private memory, and its reclaim, where there is some
-//!             slots of swap that are in use are kept for the child      heirs
+//!             maps; VMAs of private memory, and its reclaim, where there is some   held
+//!             slots of swap that are in use are kept for the child      swap/lifeline
 //!             windows of private memory are lent to it (MADV_DOFORK)
 //!   parent    all that is taken back, and unlocked
 //!   child     descriptors of the parent's closed
@@ -21,31 +21,43 @@
 //! `clone`) has none, and dies of SIGSEGV at a touch. It would find zeros otherwise,
 //! where a page is missing.
 
-mod born;
 mod child;
-mod current;
-mod heirs;
 mod held;
 mod memory;
-mod own;
 mod registry;
 
-pub(crate) use born::Born;
-pub(crate) use current::Current;
-pub(crate) use heirs::live as heirs_live;
 pub(crate) use memory::Memory;
-pub(crate) use own::Own;
 pub(crate) use registry::{forget_engine, know_engine};
 
-use crate::{huge, table};
-use held::Held;
+use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
+use crate::process::Process;
+use crate::{huge_faults, table};
+use held::ForkLocks;
 use std::cell::Cell;
+use std::io;
 use std::sync::Once;
+
+/// An engine, by what becomes of it when the process forks.
+pub(crate) trait AcrossFork: Send + Sync + 'static {
+    /// What its maps need, if it has that in this process.
+    fn managed(&self) -> Option<&Managed>;
+
+    /// In a child: what was, is the parent's.
+    fn leave(&self) -> Option<&'static Managed>;
+
+    /// In a child: what the last process had that had any.
+    fn parents(&self) -> Option<&'static Managed>;
+
+    /// In a child: makes its own, after that of the engine it is within. Who calls keeps
+    /// others from it.
+    fn begin_in_child(&self, process: &'static Process) -> io::Result<()>;
+}
 
 thread_local! {
     /// What the forking thread holds between prepare and parent or child. Ordinary
     /// code: fork handlers are not signal handlers.
-    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    static HELD: Cell<Option<ForkLocks>> = const { Cell::new(None) };
     /// Forks that this thread is within.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
@@ -65,7 +77,7 @@ extern "C" fn prepare() {
     let depth = DEPTH.get();
     DEPTH.set(depth + 1);
     if depth == 0 {
-        HELD.set(Some(Held::take()));
+        HELD.set(Some(ForkLocks::take()));
     }
 }
 
@@ -83,11 +95,11 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    Born::another();
+    ProcessGeneration::another();
     table::fork_child();
-    huge::fork_child();
+    huge_faults::fork_child();
     DEPTH.set(0);
     // Forked by what was a child itself by then: nothing was held, nothing was lent.
-    let held = HELD.take().unwrap_or_else(Held::take);
+    let held = HELD.take().unwrap_or_else(ForkLocks::take);
     child::begin(held);
 }

@@ -1,15 +1,15 @@
 //! What a fork has to know of: the engines of the process, and its maps' memory.
 
-use super::memory::Place;
-use crate::engine::Inner;
+use super::AcrossFork;
+use super::memory::LentMemory;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Engines and memory, by their addresses.
 #[derive(Default)]
 pub(super) struct Registry {
-    pub(super) engines: HashMap<usize, Weak<Inner>>,
-    pub(super) memory: HashMap<usize, Arc<Place>>,
+    pub(super) engines: HashMap<usize, Weak<dyn AcrossFork>>,
+    pub(super) memory: HashMap<usize, Arc<LentMemory>>,
 }
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
@@ -26,24 +26,25 @@ fn change<T>(change: impl FnOnce(&mut Registry) -> T) -> T {
 }
 
 /// A new engine.
-pub(crate) fn know_engine(engine: &Arc<Inner>) {
+pub(crate) fn know_engine<E: AcrossFork>(engine: &Arc<E>) {
     let place = Arc::as_ptr(engine) as usize;
-    change(|known| known.engines.insert(place, Arc::downgrade(engine)));
+    let engine: Weak<dyn AcrossFork> = Arc::<E>::downgrade(engine);
+    change(|known| known.engines.insert(place, engine));
 }
 
 /// An engine that is being dropped.
-pub(crate) fn forget_engine(engine: &Inner) {
+pub(crate) fn forget_engine<E: AcrossFork>(engine: &E) {
     let place = core::ptr::from_ref(engine) as usize;
     let known = change(|known| known.engines.remove(&place));
     drop(known);
 }
 
-pub(super) fn know_memory(memory: &Arc<Place>) {
+pub(super) fn know_memory(memory: &Arc<LentMemory>) {
     let place = Arc::as_ptr(memory) as usize;
     change(|known| known.memory.insert(place, memory.clone()));
 }
 
-pub(super) fn forget_memory(memory: &Arc<Place>) {
+pub(super) fn forget_memory(memory: &Arc<LentMemory>) {
     let place = Arc::as_ptr(memory) as usize;
     change(|known| known.memory.remove(&place));
 }

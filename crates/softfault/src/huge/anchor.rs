@@ -8,9 +8,9 @@
 //! asked for and none is kept: what is punched or cut off goes out of it as out of any
 //! other mapping.
 
-use super::descriptor;
 use super::memory::HugeMemory;
-use super::place::{Place, SPAN, Wanted};
+use super::place::{SPAN, SharedMapping, WantedMapping};
+use crate::huge_faults;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_void;
@@ -19,7 +19,7 @@ use libc::c_void;
 pub(super) struct Anchor(AtomicPtr<Anchored>);
 
 struct Anchored {
-    place: Place,
+    place: SharedMapping,
     offset: u64,
     protection: libc::c_int,
     flags: libc::c_int,
@@ -33,7 +33,7 @@ impl Anchor {
 
     /// Keeps the tables of a map that is about to go. Where that cannot be, they are
     /// made again: nothing else depends on it. No lock is taken.
-    pub(super) fn keep(&self, memory: &HugeMemory, wanted: &Wanted) {
+    pub(super) fn keep(&self, memory: &HugeMemory, wanted: &WantedMapping) {
         if wanted.bytes < SPAN {
             return;
         }
@@ -62,20 +62,20 @@ impl Anchor {
         }
     }
 
-    fn get_or_make(&self, memory: &HugeMemory, wanted: &Wanted) -> Option<&Anchored> {
+    fn get_or_make(&self, memory: &HugeMemory, wanted: &WantedMapping) -> Option<&Anchored> {
         // Acquire pairs with the Release below.
         let known = self.0.load(Ordering::Acquire);
         if !known.is_null() {
             // SAFETY: made below, and kept until this is dropped.
             return Some(unsafe { &*known });
         }
-        let place = Place::map(&Wanted {
+        let place = SharedMapping::map(&WantedMapping {
             fd: memory.fd().ok()?,
             ..*wanted
         });
         let place = place.ok()?;
         // The same flags as the maps have, or they would not share.
-        descriptor::watch(place.range()).ok()?;
+        huge_faults::watch(place.range()).ok()?;
         let fresh = Box::into_raw(Box::new(Anchored {
             place,
             offset: wanted.offset,

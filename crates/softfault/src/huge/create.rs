@@ -1,10 +1,10 @@
 //! Making huge memory.
 
-use super::backing::HugeBacking;
 use super::machine::remedy;
 use super::memory::HugeMemory;
-use super::size::HugeSize;
 use crate::error::{self, invalid};
+use crate::huge_faults::HugeBacking;
+use crate::huge_faults::HugeSize;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

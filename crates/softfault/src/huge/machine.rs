@@ -1,6 +1,6 @@
 //! What the machine says about huge pages.
 
-use super::size::HugeSize;
+use crate::huge_faults::HugeSize;
 use std::fs::read_to_string;
 
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";

@@ -1,15 +1,16 @@
 //! Huge memory in the address space of a process.
 
-use super::backing::HugeBacking;
-use super::count::{self, HugeMapStats};
-use super::fill::Window;
 use super::memory::HugeMemory;
 use super::options::HugeMapOptions;
-use super::place::{Place, Wanted};
-use super::pool::Pool;
-use super::table::Entry;
-use super::{descriptor, size::HugeSize};
-use crate::{Fallback, FaultError, error, fork, map, needed, process, signal};
+use super::place::{SharedMapping, WantedMapping};
+use super::pool::MachinePool;
+use crate::huge_faults::HugeBacking;
+use crate::huge_faults::HugeMapStats;
+use crate::huge_faults::HugeWindow;
+use crate::huge_faults::TouchableMap;
+use crate::huge_faults::{self, HugeSize};
+use crate::range::within;
+use crate::{Fallback, FaultError, error, faults, fork, needed, process, signal};
 use core::ops::Range;
 use std::io;
 
@@ -30,10 +31,10 @@ use std::io;
 pub struct HugeMap {
     memory: HugeMemory,
     /// `None` where the kernel serves it.
-    entry: Option<Entry>,
-    place: Place,
+    entry: Option<TouchableMap>,
+    place: SharedMapping,
     /// Its own, where the memory's does not reach.
-    alias: Option<Place>,
+    alias: Option<SharedMapping>,
     offset: u64,
     read_only: bool,
     reserved_pages: u64,
@@ -48,16 +49,16 @@ impl HugeMap {
         let masked = signal::masked();
         {
             let _making = process::making();
-            signal::install();
+            faults::install();
         }
-        map::check_handlers(options.trust_handlers, &masked)?;
+        faults::check_handlers(options.trust_handlers, &masked)?;
         fork::watch();
         crate::exit_stats::watch();
         let reserves = memory.backing() == HugeBacking::Hugetlb && !options.no_reserve;
         let place = place(memory, offset, bytes, options)?;
         let (alias, own_alias) = memory.alias(offset, bytes)?;
-        let entry = match descriptor::watch(place.range()) {
-            Ok(()) => Some(Entry::new(Window {
+        let entry = match huge_faults::watch(place.range()) {
+            Ok(()) => Some(TouchableMap::new(HugeWindow {
                 start: place.range().start,
                 bytes,
                 offset,
@@ -72,7 +73,7 @@ impl HugeMap {
         };
         let pages = (bytes / memory.page_size().bytes()) as u64;
         let reserved_pages = if reserves { pages } else { 0 };
-        count::map(memory.backing(), pages, reserved_pages);
+        huge_faults::map(memory.backing(), pages, reserved_pages);
         Ok(Self {
             memory: memory.clone(),
             entry,
@@ -161,17 +162,13 @@ impl HugeMap {
     }
 
     /// What serves it.
-    pub(super) fn entry(&self) -> Option<&Entry> {
+    pub(super) fn entry(&self) -> Option<&TouchableMap> {
         self.entry.as_ref()
     }
 
     /// The addresses of a range of offsets, if it is within the map.
     pub(super) fn addresses(&self, range: Range<usize>) -> Result<Range<usize>, FaultError> {
-        let start = self.place.range().start;
-        match range.start <= range.end && range.end <= self.len() {
-            true => Ok(start + range.start..start + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.place.range().start, self.len(), &range)
     }
 }
 
@@ -181,8 +178,8 @@ fn wanted(
     bytes: usize,
     read_only: bool,
     no_reserve: bool,
-) -> io::Result<Wanted> {
-    Ok(Wanted {
+) -> io::Result<WantedMapping> {
+    Ok(WantedMapping {
         fd: memory.fd()?,
         offset,
         bytes,
@@ -203,8 +200,8 @@ fn place(
     offset: u64,
     bytes: usize,
     options: &HugeMapOptions,
-) -> io::Result<Place> {
-    let place = Place::map(&wanted(
+) -> io::Result<SharedMapping> {
+    let place = SharedMapping::map(&wanted(
         memory,
         offset,
         bytes,
@@ -224,7 +221,7 @@ fn place(
 /// Why there is no mapping.
 fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
     let page = memory.page_size();
-    match Pool::of(page) {
+    match MachinePool::of(page) {
         Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
             pool.too_small((bytes / page.bytes()) as u64)
         }
@@ -245,7 +242,7 @@ impl core::fmt::Debug for HugeMap {
 impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
-        count::unmap(self.backing(), pages, self.reserved_pages);
+        huge_faults::unmap(self.backing(), pages, self.reserved_pages);
         if self.backing() == HugeBacking::Hugetlb && self.is_managed() {
             let no_reserve = self.reserved_pages == 0;
             let (bytes, read_only) = (self.len(), self.read_only);

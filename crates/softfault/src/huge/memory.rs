@@ -1,13 +1,13 @@
 //! Huge memory itself: a file without a name, that processes hand to each other.
 
 use super::anchor::Anchor;
-use super::backing::HugeBacking;
 use super::create::HugeMemoryBuilder;
 use super::map::HugeMap;
 use super::options::HugeMapOptions;
-use super::place::{Place, Wanted};
-use super::size::HugeSize;
-use crate::error::invalid;
+use super::place::{SharedMapping, WantedMapping};
+use crate::error::{answered, invalid};
+use crate::huge_faults::HugeBacking;
+use crate::huge_faults::HugeSize;
 use crate::table::{Identity, close_if, identity_of};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -35,11 +35,11 @@ use std::sync::Arc;
 /// ([`AsFd`], [`from_fd`](Self::from_fd)). It lives as long as a descriptor or a map of it.
 #[derive(Clone)]
 pub struct HugeMemory {
-    inner: Arc<Inner>,
+    inner: Arc<HugeMemfd>,
 }
 
 /// All immutable.
-struct Inner {
+struct HugeMemfd {
     /// The program has it too ([`AsFd`]), and may close it and take the number: it is looked
     /// at before each use, and closed only if it is still this file's.
     fd: ManuallyDrop<OwnedFd>,
@@ -48,7 +48,7 @@ struct Inner {
     backing: HugeBacking,
     page: HugeSize,
     /// All of the file as it was when this was made.
-    alias: Option<Place>,
+    alias: Option<SharedMapping>,
     anchor: Anchor,
 }
 
@@ -91,7 +91,7 @@ impl HugeMemory {
             _ => HugeSize::TwoMiB,
         };
         let file = identity_of(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
-        let mut inner = Inner {
+        let mut inner = HugeMemfd {
             fd: ManuallyDrop::new(fd),
             file,
             backing,
@@ -143,7 +143,7 @@ impl HugeMemory {
         self.inner.whole_pages("the length", bytes)?;
         let length = libc::off_t::try_from(bytes).map_err(|_| too_long())?;
         // SAFETY: changes the length of a file of ours.
-        said(unsafe { libc::ftruncate(self.fd()?, length) })
+        answered(unsafe { libc::ftruncate(self.fd()?, length) })
     }
 
     /// Gives a range of pages back, for all who have it: they are zeros when they are touched again, and
@@ -163,7 +163,7 @@ impl HugeMemory {
         };
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: gives back pages of a file of ours.
-        said(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
+        answered(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
     }
 
     /// A range of it that can be mapped: its start and length.
@@ -200,7 +200,11 @@ impl HugeMemory {
     }
 
     /// Where this range is in the alias, which is made if the file has grown since.
-    pub(super) fn alias(&self, offset: u64, bytes: usize) -> io::Result<(usize, Option<Place>)> {
+    pub(super) fn alias(
+        &self,
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<(usize, Option<SharedMapping>)> {
         let end = offset + bytes as u64;
         match &self.inner.alias {
             Some(alias) if alias.range().len() as u64 >= end => {
@@ -214,7 +218,7 @@ impl HugeMemory {
     }
 }
 
-impl Inner {
+impl HugeMemfd {
     fn fd(&self) -> io::Result<c_int> {
         let fd = self.fd.as_raw_fd();
         match identity_of(fd) == Ok(self.file) {
@@ -227,7 +231,7 @@ impl Inner {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: fills the structure.
         unsafe {
-            said(libc::fstat(self.fd()?, stat.as_mut_ptr()))?;
+            answered(libc::fstat(self.fd()?, stat.as_mut_ptr()))?;
             Ok(stat.assume_init())
         }
     }
@@ -244,8 +248,8 @@ impl Inner {
 
     /// A mapping through which pages are asked for. It is for reading: one for writing would make the
     /// file longer, if it was truncated meanwhile.
-    fn alias(&self, offset: u64, bytes: u64) -> io::Result<Place> {
-        let alias = Place::map(&Wanted {
+    fn alias(&self, offset: u64, bytes: u64) -> io::Result<SharedMapping> {
+        let alias = SharedMapping::map(&WantedMapping {
             fd: self.fd()?,
             offset,
             bytes: usize::try_from(bytes)
@@ -262,7 +266,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for HugeMemfd {
     fn drop(&mut self) {
         close_if(self.fd.as_raw_fd(), self.file);
     }
@@ -280,13 +284,6 @@ impl core::fmt::Debug for HugeMemory {
             .field("backing", &self.inner.backing)
             .field("page_size", &self.inner.page)
             .finish_non_exhaustive()
-    }
-}
-
-fn said(done: c_int) -> io::Result<()> {
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

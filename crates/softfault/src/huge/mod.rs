@@ -25,6 +25,9 @@
 //! Pages are not asked for ahead: clearing one takes the kernel 100 to 400 µs, and all the
 //! rest of the way 10 to 20.
 //!
+//! What a touch needs is in [`huge_faults`](crate::huge_faults), below the handler: `descriptor`, `table` and
+//! `fill`. What makes and drops memory and maps is here.
+//!
 //! A child of fork inherits the memory and its maps, without a userfaultfd: there the kernel serves
 //! what is missing by itself, in the same pages. Should it have none, our handler says why, as
 //! it does in the parent. Nothing here has a lock that a fork could leave behind.
@@ -32,10 +35,7 @@
 mod anchor;
 mod backing;
 mod copy;
-mod count;
 mod create;
-mod descriptor;
-mod fill;
 mod machine;
 mod map;
 mod memory;
@@ -43,17 +43,8 @@ mod options;
 mod place;
 mod pool;
 mod populate;
-mod serve;
-mod size;
-mod table;
 
-pub use backing::HugeBacking;
-pub use count::{HugeMapStats, HugeStats};
 pub use create::HugeMemoryBuilder;
 pub use map::HugeMap;
 pub use memory::HugeMemory;
 pub use options::HugeMapOptions;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use serve::has;
-pub(crate) use serve::{fork_child, serve};
-pub use size::HugeSize;

@@ -17,12 +17,12 @@ static HINT: AtomicUsize = AtomicUsize::new(0);
 
 /// A mapping of the kernel's.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SharedMapping {
     range: Range<usize>,
 }
 
 /// What is to be mapped.
-pub(super) struct Wanted {
+pub(super) struct WantedMapping {
     pub(super) fd: c_int,
     pub(super) offset: u64,
     pub(super) bytes: usize,
@@ -34,9 +34,9 @@ pub(super) struct Wanted {
     pub(super) page: usize,
 }
 
-impl Place {
+impl SharedMapping {
     /// Maps it, shared.
-    pub(super) fn map(wanted: &Wanted) -> io::Result<Self> {
+    pub(super) fn map(wanted: &WantedMapping) -> io::Result<Self> {
         let align = match wanted.bytes >= SPAN {
             true => SPAN.max(wanted.page),
             false => wanted.page,
@@ -74,8 +74,8 @@ impl Place {
     }
 }
 
-impl Wanted {
-    fn at(&self, start: usize, fixed: c_int) -> io::Result<Place> {
+impl WantedMapping {
+    fn at(&self, start: usize, fixed: c_int) -> io::Result<SharedMapping> {
         let flags = libc::MAP_SHARED | self.flags | fixed;
         // SAFETY: at an address of the kernel's choice, or in place of what was mapped for it.
         let addr = unsafe {
@@ -93,17 +93,17 @@ impl Wanted {
 }
 
 /// Address space that is nothing yet.
-fn nothing(bytes: usize) -> io::Result<Place> {
+fn nothing(bytes: usize) -> io::Result<SharedMapping> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let addr = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
     made(addr, bytes)
 }
 
-fn made(addr: *mut c_void, bytes: usize) -> io::Result<Place> {
+fn made(addr: *mut c_void, bytes: usize) -> io::Result<SharedMapping> {
     match addr {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
-        addr => Ok(Place {
+        addr => Ok(SharedMapping {
             range: addr as usize..addr as usize + bytes,
         }),
     }
@@ -116,7 +116,7 @@ fn unmap(range: &Range<usize>) {
     }
 }
 
-impl Drop for Place {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         unmap(&self.range);
         if self.range.len() >= SPAN {

@@ -1,12 +1,12 @@
 //! The machine's pool of huge pages of a size.
 
 use super::machine::remedy;
-use super::size::HugeSize;
+use crate::huge_faults::HugeSize;
 use std::io;
 
 /// Its figures, in pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pool {
+pub(super) struct MachinePool {
     size: HugeSize,
     /// Pages that it has.
     total: u64,
@@ -18,7 +18,7 @@ pub(super) struct Pool {
     more: u64,
 }
 
-impl Pool {
+impl MachinePool {
     /// `None` where the machine has no pages of this size at all.
     pub(super) fn of(size: HugeSize) -> Option<Self> {
         let kib = size.bytes() >> 10;

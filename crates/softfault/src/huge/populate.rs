@@ -1,11 +1,11 @@
 //! Bringing huge pages in, with errors as values.
 
-use super::fill::MADV_POPULATE_READ;
 use super::map::HugeMap;
 use crate::FaultError;
-use crate::map::offsets;
+use crate::errno::errno;
+use crate::huge_faults::MADV_POPULATE_READ;
+use crate::range::offsets;
 use crate::store::Refusals;
-use crate::uffd::errno;
 use core::ops::{Range, RangeBounds};
 use libc::{c_int, c_void};
 

@@ -1,14 +1,13 @@
 //! `madvise(2)`.
 
-use super::{Kind, Mmap};
-use crate::advice::advised;
-use crate::{Advice, FaultError, UncheckedAdvice, error, signal};
+use super::{Mmap, MmapKind};
+use crate::advice::{Advice, UncheckedAdvice};
+use crate::error::{self, FaultError};
+use crate::faults;
+use crate::range::advised;
 use core::ops::Range;
-use softfault_engine::cache::PageCache;
-use softfault_engine::fault::{self, Populated};
-use softfault_engine::{PAGE_SIZE, mm};
+use softfault_engine::mm::MmError;
 use std::io;
-use std::sync::Arc;
 
 impl Mmap {
     /// Says what to expect of all accesses.
@@ -19,14 +18,16 @@ impl Mmap {
     /// Says what to expect of accesses to a range. Another map of the same file
     /// in the same engine shares the advice, unless either is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        signal::get_in_front();
-        if let Kind::Private(map) = &self.kind {
+        faults::get_in_front();
+        if let MmapKind::Private(map) = &self.kind {
             return map.advise_range(advice, offset, len);
         }
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(cache) if !range.is_empty() => self.advise_file(cache, range, advice),
+            MmapKind::Kernel(_) => advice.to_kernel(&range),
+            MmapKind::Managed(file) if !range.is_empty() => {
+                file.advise(self.managed(), range, advice)
+            }
             _ => Ok(()),
         }
     }
@@ -51,72 +52,27 @@ impl Mmap {
         offset: usize,
         len: usize,
     ) -> io::Result<()> {
-        if let Kind::Private(map) = &self.kind {
+        if let MmapKind::Private(map) = &self.kind {
             // SAFETY: the caller vouches for it.
             return unsafe { map.unchecked_advise_range(advice, offset, len) };
         }
         let range = self.advised(offset, len)?;
         match (&self.kind, advice) {
-            (Kind::Kernel(_), advice) => advice.to_kernel(&range),
-            (Kind::Managed(_), UncheckedAdvice::DontNeed) if self.is_locked() => {
-                Err(error::mm(mm::MmError::Locked))
+            (MmapKind::Kernel(_), advice) => advice.to_kernel(&range),
+            (MmapKind::Managed(_), UncheckedAdvice::DontNeed) if self.is_locked() => {
+                Err(error::mm(MmError::Locked))
             }
-            (Kind::Managed(cache), UncheckedAdvice::DontNeed) => {
-                let _masked = signal::masked();
-                cache.invalidate(range);
+            (MmapKind::Managed(file), UncheckedAdvice::DontNeed) => {
+                file.invalidate(range);
                 Ok(())
             }
-            (Kind::Managed(_), UncheckedAdvice::Free) => Err(error::mm(mm::MmError::NotAnonymous)),
+            (MmapKind::Managed(_), UncheckedAdvice::Free) => Err(error::mm(MmError::NotAnonymous)),
             _ => Ok(()),
         }
     }
 
     fn advised(&self, offset: usize, len: usize) -> Result<Range<usize>, FaultError> {
         let all = self.addresses(0..self.len)?;
-        advised(&all, offset, len).ok_or(FaultError::OutOfRange)
-    }
-
-    fn advise_file(
-        &self,
-        cache: &Arc<PageCache>,
-        range: Range<usize>,
-        advice: Advice,
-    ) -> io::Result<()> {
-        let advice = match advice {
-            Advice::Normal => mm::Advice::Normal,
-            Advice::Random => mm::Advice::Random,
-            Advice::Sequential => mm::Advice::Sequential,
-            Advice::WillNeed => {
-                let _masked = signal::masked();
-                fault::prefetch(cache, range);
-                return Ok(());
-            }
-            Advice::Cold => return Ok(()),
-            Advice::PageOut => {
-                let _masked = signal::masked();
-                cache.invalidate(range);
-                return Ok(());
-            }
-            Advice::PopulateRead => return Ok(self.populate(range)?),
-            Advice::PopulateWrite => return Err(FaultError::ReadOnly.into()),
-        };
-        let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
-        let _masked = signal::masked();
-        let managed = self.engine.inner.managed().expect("a managed map");
-        managed.space.madvise(pages, advice).map_err(error::mm)
-    }
-
-    /// Brings the pages of some addresses of a file in.
-    fn populate(&self, mut rest: Range<usize>) -> Result<(), FaultError> {
-        let space = &self.engine.inner.managed().expect("a managed map").space;
-        let mut masked = signal::masked();
-        loop {
-            match fault::populate(space, rest.clone(), false, &masked.pending()) {
-                Populated::Done => return Ok(()),
-                Populated::Interrupted(at) => rest.start = at,
-                Populated::Failed(_, error) => return Err(error.into()),
-            }
-            masked = masked.breathe();
-        }
+        advised(&all, offset, len)
     }
 }

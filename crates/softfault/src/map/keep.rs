@@ -1,7 +1,6 @@
 //! `mlock(2)`.
 
-use super::{Kind, Mmap};
-use crate::pinned;
+use super::{Mmap, MmapKind};
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -11,16 +10,16 @@ impl Mmap {
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(_) => {
+            MmapKind::Managed(file) => {
                 let mut locked = self.locked();
                 if locked.is_none() {
-                    *locked = Some(pinned::pin(self, addresses)?);
+                    *locked = Some(file.pin(self.managed(), addresses)?);
                 }
                 Ok(())
             }
-            Kind::Private(map) => map.lock(),
-            Kind::Kernel(map) => map.lock(true),
-            Kind::Empty => Ok(()),
+            MmapKind::Private(map) => map.lock(),
+            MmapKind::Kernel(map) => map.lock(true),
+            MmapKind::Empty => Ok(()),
         }
     }
 
@@ -28,15 +27,15 @@ impl Mmap {
     pub fn unlock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(_) => {
+            MmapKind::Managed(file) => {
                 if let Some(pages) = self.locked().take() {
-                    pinned::unpin(self, addresses, pages);
+                    file.unpin(addresses, pages);
                 }
                 Ok(())
             }
-            Kind::Private(map) => map.unlock(),
-            Kind::Kernel(map) => map.lock(false),
-            Kind::Empty => Ok(()),
+            MmapKind::Private(map) => map.unlock(),
+            MmapKind::Kernel(map) => map.lock(false),
+            MmapKind::Empty => Ok(()),
         }
     }
 

@@ -1,28 +1,30 @@
-//! memmap2's `Mmap` and `MmapOptions`, over an engine.
+//! memmap2's `Mmap` over an engine, a verb a file: a shared file, or private memory, that is only read.
 
 mod advise;
+mod fault_in;
 mod keep;
-mod options;
+mod make;
+mod pinned;
 mod remap;
 #[cfg(test)]
 mod tests;
 
-pub use options::{MmapAsRawDesc, MmapOptions};
-pub(crate) use options::{check_handlers, check_signals};
+pub use fault_in::FaultIn;
+pub use pinned::Pinned;
 
 use crate::engine::Engine;
-use crate::fault_in::FaultIn;
+use crate::error::FaultError;
+use crate::file_map::FileMap;
 use crate::kernel::KernelMap;
-use crate::pinned::Pinned;
+use crate::managed::Managed;
+use crate::map_mut::MmapMut;
 use crate::private::Private;
-use crate::{FaultError, MmapMut, signal};
-use core::ops::{Bound, Deref, Range, RangeBounds};
-use softfault_engine::cache::{PageCache, Residency};
-use softfault_engine::fault;
-use softfault_engine::store::NO_COOKIE;
+use crate::range::{offsets, within};
+use core::ops::{Deref, Range, RangeBounds};
+use softfault_engine::cache::Residency;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Bytes to pin at a time when copying.
 const STEP: usize = 1 << 20;
@@ -39,7 +41,7 @@ pub struct Mmap {
     engine: Engine,
     start: usize,
     len: usize,
-    kind: Kind,
+    kind: MmapKind,
     /// Pages of a managed map that are pinned as long as it is locked, as they were
     /// charged to the limit on pins.
     locked: Mutex<Option<u64>>,
@@ -50,8 +52,8 @@ pub struct Mmap {
 impl UnwindSafe for Mmap {}
 impl RefUnwindSafe for Mmap {}
 
-enum Kind {
-    Managed(Arc<PageCache>),
+enum MmapKind {
+    Managed(FileMap),
     /// Private memory that is only read.
     Private(MmapMut),
     Kernel(KernelMap),
@@ -59,7 +61,7 @@ enum Kind {
 }
 
 impl Mmap {
-    fn new(engine: &Engine, start: usize, len: usize, kind: Kind) -> Self {
+    fn new(engine: &Engine, start: usize, len: usize, kind: MmapKind) -> Self {
         Self {
             engine: engine.clone(),
             start,
@@ -69,59 +71,12 @@ impl Mmap {
         }
     }
 
-    /// Private memory that may only be read.
-    pub(crate) fn of_private(map: MmapMut) -> Self {
-        let engine = map.engine().clone();
-        Self::new(
-            &engine,
-            map.as_ptr() as usize,
-            map.len(),
-            Kind::Private(map),
-        )
-    }
-
-    /// Maps a store.
-    pub(crate) fn of_store(
-        engine: &Engine,
-        store: Arc<dyn softfault_engine::Store>,
-    ) -> io::Result<Self> {
-        if engine.inner.is_parents() {
-            return Err(FaultError::Forked.into());
-        }
-        let Some(managed) = engine.inner.managed() else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
-        let masked = signal::masked();
-        check_signals(engine, &masked)?;
-        let files = &engine.inner.files;
-        let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
-        match opened.whole() {
-            Ok(part) => {
-                let kind = Kind::Managed(opened.cache);
-                Ok(Self::new(engine, part.start, part.len(), kind))
-            }
-            Err(error) => {
-                files.close(managed, opened.cache);
-                Err(error)
-            }
-        }
-    }
-
-    /// Maps a whole file over the process's default engine.
-    ///
-    /// # Safety
-    /// See [`Engine::map`].
-    pub unsafe fn map<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
-        // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map(file) }
-    }
-
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
         match &self.kind {
-            Kind::Managed(_) => true,
-            Kind::Private(map) => map.is_managed(),
-            Kind::Kernel(_) | Kind::Empty => false,
+            MmapKind::Managed(_) => true,
+            MmapKind::Private(map) => map.is_managed(),
+            MmapKind::Kernel(_) | MmapKind::Empty => false,
         }
     }
 
@@ -133,13 +88,10 @@ impl Mmap {
     /// Starts to read a range, as far as spare memory goes; waits for nothing.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
         match &self.kind {
-            Kind::Managed(cache) => {
-                fault::prefetch(cache, addresses);
-            }
-            Kind::Private(map) => map.will_need(addresses),
-            Kind::Kernel(_) | Kind::Empty => {}
+            MmapKind::Managed(file) => file.prefetch(addresses),
+            MmapKind::Private(map) => map.will_need(addresses),
+            MmapKind::Kernel(_) | MmapKind::Empty => {}
         }
         Ok(())
     }
@@ -218,16 +170,9 @@ impl Mmap {
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
         Ok(match &self.kind {
-            Kind::Managed(cache) => {
-                // Reads that are over and that nobody waited for are not under
-                // way any more.
-                let completion = fault::Completion(cache.node());
-                cache.store().reap(NO_COOKIE, &completion, 0);
-                cache.residency(addresses)
-            }
-            Kind::Private(map) => map.residency_of(addresses),
+            MmapKind::Managed(file) => file.residency(addresses),
+            MmapKind::Private(map) => map.residency_of(addresses),
             _ => Residency::default(),
         })
     }
@@ -238,9 +183,8 @@ impl Mmap {
     /// forgotten: what was written is nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        let _masked = signal::masked();
-        if let Kind::Managed(cache) = &self.kind {
-            cache.invalidate(addresses);
+        if let MmapKind::Managed(file) = &self.kind {
+            file.invalidate(addresses);
         }
         Ok(())
     }
@@ -253,23 +197,28 @@ impl Mmap {
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         match &mut self.kind {
             // SAFETY: the caller vouches for it.
-            Kind::Private(map) => unsafe { map.unmap_part(range) },
+            MmapKind::Private(map) => unsafe { map.unmap_part(range) },
             _ => Err(FaultError::OutOfRange),
         }
     }
 
-    /// The page cache of a managed map.
-    pub(crate) fn cache(&self) -> Option<&Arc<PageCache>> {
+    /// The file of a managed map.
+    fn file(&self) -> Option<&FileMap> {
         match &self.kind {
-            Kind::Managed(cache) => Some(cache),
+            MmapKind::Managed(file) => Some(file),
             _ => None,
         }
+    }
+
+    /// What an engine has that serves maps.
+    fn managed(&self) -> &Managed {
+        self.engine.inner.managed().expect("a managed map")
     }
 
     /// The memory of a private map.
     pub(crate) fn private(&self) -> Option<&Private> {
         match &self.kind {
-            Kind::Private(map) => map.private(),
+            MmapKind::Private(map) => map.private(),
             _ => None,
         }
     }
@@ -277,7 +226,7 @@ impl Mmap {
     /// True if it belongs to a parent of this process.
     pub(crate) fn is_parents(&self) -> bool {
         match &self.kind {
-            Kind::Private(map) => map.is_lost(),
+            MmapKind::Private(map) => map.is_lost(),
             _ => self.engine.inner.is_parents(),
         }
     }
@@ -292,26 +241,8 @@ impl Mmap {
         if self.is_parents() {
             return Err(FaultError::Forked);
         }
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start + range.start..self.start + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start, self.len, &range)
     }
-}
-
-/// The offsets that a range means in a map of `len` bytes.
-pub(crate) fn offsets(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&last) => last.saturating_add(1),
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    start..end
 }
 
 impl Deref for Mmap {
@@ -347,21 +278,17 @@ impl Drop for Mmap {
     fn drop(&mut self) {
         if self.is_parents() {
             // The parent's: the child has nothing to give back.
-            if let Kind::Managed(cache) = &self.kind {
-                core::mem::forget(cache.clone());
+            if let MmapKind::Managed(file) = &self.kind {
+                file.leave();
             }
             return;
         }
         let _ = self.unlock();
-        match core::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Managed(cache) => {
-                let _masked = signal::masked();
-                let managed = self.engine.inner.managed().expect("a managed map");
-                self.engine.inner.files.close(managed, cache);
-            }
-            Kind::Kernel(mut map) => map.unmap(),
+        match core::mem::replace(&mut self.kind, MmapKind::Empty) {
+            MmapKind::Managed(file) => file.unmap(self.managed(), &self.engine.inner.files),
+            MmapKind::Kernel(mut map) => map.unmap(),
             // Private memory goes by itself.
-            Kind::Private(_) | Kind::Empty => {}
+            MmapKind::Private(_) | MmapKind::Empty => {}
         }
     }
 }

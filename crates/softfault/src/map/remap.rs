@@ -1,7 +1,9 @@
 //! `mremap(2)` and `mprotect(2)`.
 
-use super::{Kind, Mmap};
-use crate::{FaultError, MmapMut, RemapOptions};
+use super::{Mmap, MmapKind};
+use crate::error::{FaultError, past_end};
+use crate::map_mut::MmapMut;
+use crate::options::RemapOptions;
 use softfault_engine::mm::Protection;
 use std::io;
 
@@ -9,8 +11,8 @@ impl Mmap {
     /// Lets a private map be written to. A shared one cannot be.
     pub fn make_mut(mut self) -> io::Result<MmapMut> {
         self.addresses(0..self.len)?;
-        match core::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Private(mut map) => {
+        match core::mem::replace(&mut self.kind, MmapKind::Empty) {
+            MmapKind::Private(mut map) => {
                 map.protect(Protection::ReadWrite)?;
                 Ok(map)
             }
@@ -33,29 +35,38 @@ impl Mmap {
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &mut self.kind {
-            Kind::Managed(cache) => {
+            MmapKind::Managed(file) => {
+                let cache = file.cache();
                 let skip = self.start - cache.addresses().start;
                 let rest = (cache.end() as usize).saturating_sub(skip);
                 if new_len > rest {
-                    let message = "the map would reach past the end of the file";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                    return Err(past_end());
                 }
                 self.resize(new_len);
                 Ok(())
             }
-            Kind::Private(map) => {
+            MmapKind::Private(map) => {
                 // SAFETY: the caller vouches for it.
                 let done = unsafe { map.remap(new_len, options) };
                 (self.start, self.len) = (map.as_ptr() as usize, map.len());
                 done
             }
-            Kind::Kernel(map) => {
-                map.remap(new_len, options)?;
+            MmapKind::Kernel(map) => {
+                map.remap(new_len, options.moves())?;
                 (self.start, self.len) = (map.start(), map.len());
                 Ok(())
             }
-            Kind::Empty if new_len == 0 => Ok(()),
-            Kind::Empty => Err(FaultError::OutOfRange.into()),
+            MmapKind::Empty if new_len == 0 => Ok(()),
+            MmapKind::Empty => Err(FaultError::OutOfRange.into()),
         }
+    }
+}
+
+impl MmapMut {
+    /// Lets it be read only: a write through a stray pointer raises SIGSEGV.
+    /// [`Mmap::make_mut`] is the way back.
+    pub fn make_read_only(mut self) -> io::Result<Mmap> {
+        self.protect(Protection::Read)?;
+        Ok(Mmap::of_private(self))
     }
 }

@@ -1,6 +1,7 @@
 //! A map is never longer than its window, whatever happens to the file meanwhile.
 
-use super::{Kind, Mmap, MmapOptions};
+use super::{Mmap, MmapKind};
+use crate::MmapOptions;
 use crate::files::Look;
 use crate::{Engine, signal};
 use std::fs::File;
@@ -25,8 +26,8 @@ fn file(bytes: u64) -> File {
 
 #[track_caller]
 fn fits(map: &Mmap) {
-    if let Kind::Managed(cache) = &map.kind {
-        let window = cache.addresses();
+    if let MmapKind::Managed(file) = &map.kind {
+        let window = file.cache().addresses();
         assert!(window.start <= map.start && map.start + map.len <= window.end);
     } else {
         assert_eq!(map.len, 0);

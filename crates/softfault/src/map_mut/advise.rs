@@ -1,8 +1,8 @@
 //! `madvise(2)`.
 
-use super::{Kind, MmapMut};
-use crate::advice::advised;
-use crate::{Advice, FaultError, UncheckedAdvice, signal};
+use super::{MmapMut, MmapMutKind};
+use crate::range::advised;
+use crate::{Advice, FaultError, UncheckedAdvice, faults};
 use core::ops::Range;
 use std::io;
 
@@ -14,12 +14,12 @@ impl MmapMut {
 
     /// Says what to expect of accesses to a range, by whole pages.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        signal::get_in_front();
+        faults::get_in_front();
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Empty => Ok(()),
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(private) => private.advise(self.managed(), range, advice),
+            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Managed(private) => private.advise(self.managed(), range, advice),
         }
     }
 
@@ -44,14 +44,16 @@ impl MmapMut {
     ) -> io::Result<()> {
         let range = self.advised(offset, len)?;
         match &self.kind {
-            Kind::Empty => Ok(()),
-            Kind::Kernel(_) => advice.to_kernel(&range),
-            Kind::Managed(private) => private.unchecked_advise(self.managed(), range, advice),
+            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Managed(private) => {
+                private.unchecked_advise(self.managed(), range, advice)
+            }
         }
     }
 
     fn advised(&self, offset: usize, len: usize) -> Result<Range<usize>, FaultError> {
         let all = self.addresses(0..self.len)?;
-        advised(&all, offset, len).ok_or(FaultError::OutOfRange)
+        advised(&all, offset, len)
     }
 }

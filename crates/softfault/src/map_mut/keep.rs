@@ -1,8 +1,8 @@
 //! Bringing pages in, and keeping them: `mlock(2)`.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
-use crate::map::offsets;
+use crate::range::offsets;
 use core::ops::RangeBounds;
 use std::io;
 
@@ -13,7 +13,7 @@ impl MmapMut {
     pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
         match &self.kind {
-            Kind::Managed(private) => private.populate(self.managed(), addresses, true),
+            MmapMutKind::Managed(private) => private.populate(self.managed(), addresses, true),
             _ => Ok(()),
         }
     }
@@ -23,9 +23,9 @@ impl MmapMut {
     pub fn lock(&self) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(private) => Ok(private.lock(self.managed())?),
-            Kind::Kernel(map) => map.lock(true),
-            Kind::Empty => Ok(()),
+            MmapMutKind::Managed(private) => Ok(private.lock(self.managed())?),
+            MmapMutKind::Kernel(map) => map.lock(true),
+            MmapMutKind::Empty => Ok(()),
         }
     }
 
@@ -33,12 +33,12 @@ impl MmapMut {
     pub fn unlock(&self) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &self.kind {
-            Kind::Managed(private) => {
+            MmapMutKind::Managed(private) => {
                 private.unlock(self.managed());
                 Ok(())
             }
-            Kind::Kernel(map) => map.lock(false),
-            Kind::Empty => Ok(()),
+            MmapMutKind::Kernel(map) => map.lock(false),
+            MmapMutKind::Empty => Ok(()),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Making private maps.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
+use crate::error::too_large;
 use crate::files::Look;
 use crate::kernel::{KernelMap, Of};
-use crate::map::{MmapAsRawDesc, MmapOptions, check_signals};
-use crate::private::{Part, Private, Reached, too_large};
-use crate::{Advice, Engine, Mmap, signal};
+use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
+use crate::private::{FilePart, Private};
+use crate::reached::Reached;
+use crate::{Advice, Engine, signal};
 use softfault_engine::mm::Protection;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -54,13 +57,9 @@ impl MmapOptions {
         engine: &Engine,
         file: T,
     ) -> io::Result<MmapMut> {
-        let fd = file.as_raw_desc();
-        if fd < 0 {
-            return Err(io::Error::from_raw_os_error(libc::EBADF));
-        }
-        // SAFETY: open as long as the file that it was taken from, which the
+        // SAFETY: open as long as the file that it is taken from, which the
         // caller lends.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let fd = unsafe { borrowed(&file) }?;
         let looked = Look::to_map(fd)?;
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
@@ -72,28 +71,23 @@ impl MmapOptions {
         }
         Ok(map)
     }
+}
 
-    /// As [`map_copy`](Self::map_copy), for reading only.
-    ///
-    /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
-    pub unsafe fn map_copy_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
-        // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
+impl Engine {
+    /// Maps `len` bytes of anonymous memory: zeros until written, which count
+    /// against the budget then, and go to swap where there is some. See [`MmapMut`].
+    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
+        MmapOptions::new().len(len).map_anon_with(self)
     }
 
-    /// As [`map_copy_with`](Self::map_copy_with), for reading only;
-    /// [`Mmap::make_mut`] lets it be written to.
+    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    /// See [`MmapMut`].
     ///
     /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
-    pub unsafe fn map_copy_read_only_with<T: MmapAsRawDesc>(
-        &self,
-        engine: &Engine,
-        file: T,
-    ) -> io::Result<Mmap> {
+    /// See [`MmapOptions::map_copy_with`].
+    pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_with(engine, file)?.make_read_only() }
+        unsafe { MmapOptions::new().map_copy_with(self, file) }
     }
 }
 
@@ -109,9 +103,9 @@ pub(super) fn kind(
     engine: &Engine,
     len: usize,
     of: Option<(BorrowedFd<'_>, u64, Look)>,
-) -> io::Result<Kind> {
+) -> io::Result<MmapMutKind> {
     if len == 0 {
-        return Ok(Kind::Empty);
+        return Ok(MmapMutKind::Empty);
     }
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
@@ -119,18 +113,18 @@ pub(super) fn kind(
             Some((fd, offset, _)) => Of::File(fd, offset, libc::MAP_PRIVATE),
         };
         let map = KernelMap::new(of, len, Protection::ReadWrite)?;
-        return Ok(Kind::Kernel(map));
+        return Ok(MmapMutKind::Kernel(map));
     };
     let masked = signal::masked();
-    check_signals(engine, &masked)?;
+    engine.inner.check_signals(&masked)?;
     let part = match of {
         None => None,
-        Some((fd, offset, looked)) => Some(Part {
+        Some((fd, offset, looked)) => Some(FilePart {
             store: engine.inner.files.store(managed, fd, &looked)?,
             offset,
             on_truncate: engine.inner.options.on_truncate,
         }),
     };
-    let private = Private::new((managed, &engine.inner.files), Reached::Plainly, len, part)?;
-    Ok(Kind::Managed(private))
+    let private = Private::new((managed, &engine.inner.files), Reached::ByLoads, len, part)?;
+    Ok(MmapMutKind::Managed(private))
 }

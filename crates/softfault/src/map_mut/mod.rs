@@ -8,16 +8,15 @@ mod protect;
 mod remap;
 mod transfer;
 
-pub use remap::RemapOptions;
-
-use crate::engine::Managed;
 use crate::kernel::KernelMap;
-use crate::map::offsets;
+use crate::managed::Managed;
 use crate::private::Private;
-use crate::{Advice, Engine, FaultError, Residency, signal};
+use crate::range::{offsets, whole_pages, within};
+use crate::{Advice, Engine, FaultError, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::PageState;
+use softfault_engine::cache::Residency;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Private memory under the engine's budget; memmap2's `MmapMut`.
@@ -41,10 +40,10 @@ pub struct MmapMut {
     engine: Engine,
     start: usize,
     len: usize,
-    kind: Kind,
+    kind: MmapMutKind,
 }
 
-enum Kind {
+enum MmapMutKind {
     Managed(Private),
     Kernel(KernelMap),
     Empty,
@@ -55,7 +54,7 @@ impl UnwindSafe for MmapMut {}
 impl RefUnwindSafe for MmapMut {}
 
 impl MmapMut {
-    fn new(engine: &Engine, kind: Kind) -> Self {
+    fn new(engine: &Engine, kind: MmapMutKind) -> Self {
         let mut map = Self {
             engine: engine.clone(),
             start: 0,
@@ -69,15 +68,15 @@ impl MmapMut {
     /// Notes where the map is.
     fn set_place(&mut self) {
         (self.start, self.len) = match &self.kind {
-            Kind::Managed(private) => (private.start(), private.len()),
-            Kind::Kernel(map) => (map.start(), map.len()),
-            Kind::Empty => (0, 0),
+            MmapMutKind::Managed(private) => (private.start(), private.len()),
+            MmapMutKind::Kernel(map) => (map.start(), map.len()),
+            MmapMutKind::Empty => (0, 0),
         };
     }
 
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
-        matches!(self.kind, Kind::Managed(_))
+        matches!(self.kind, MmapMutKind::Managed(_))
     }
 
     /// The engine that serves it.
@@ -88,7 +87,7 @@ impl MmapMut {
     /// Bytes of it that are in memory, by whole pages.
     pub fn resident_bytes(&self) -> usize {
         match &self.kind {
-            Kind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
+            MmapMutKind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
             _ => 0,
         }
     }
@@ -101,7 +100,7 @@ impl MmapMut {
     /// The memory, if the engine serves it.
     pub(crate) fn private(&self) -> Option<&Private> {
         match &self.kind {
-            Kind::Managed(private) => Some(private),
+            MmapMutKind::Managed(private) => Some(private),
             _ => None,
         }
     }
@@ -126,7 +125,7 @@ impl MmapMut {
         let Some(private) = self.private() else {
             return Residency::default();
         };
-        let pages = addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE);
+        let pages = whole_pages(&addresses);
         let is_in = |state: PageState| state.is_resident();
         Residency {
             pages: pages.len() / PAGE_SIZE,
@@ -137,7 +136,7 @@ impl MmapMut {
 
     /// True if a parent of this process made it, and this one could not take it over.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(&self.kind, Kind::Managed(private) if private.is_lost())
+        matches!(&self.kind, MmapMutKind::Managed(private) if private.is_lost())
     }
 
     /// Unmaps the pages that the range touches, for tests of the engine.
@@ -147,7 +146,7 @@ impl MmapMut {
     #[doc(hidden)]
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         let range = self.addresses(range)?;
-        let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
+        let pages = whole_pages(&range);
         if let (Some(managed), false) = (self.engine.inner.managed(), pages.is_empty()) {
             let _masked = signal::masked();
             let unmapped = managed.space.munmap(pages, |_, _| {});
@@ -161,10 +160,7 @@ impl MmapMut {
         if self.is_lost() {
             return Err(FaultError::Forked);
         }
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start + range.start..self.start + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start, self.len, &range)
     }
 }
 
@@ -214,13 +210,13 @@ impl core::fmt::Debug for MmapMut {
 
 impl Drop for MmapMut {
     fn drop(&mut self) {
-        let kind = core::mem::replace(&mut self.kind, Kind::Empty);
+        let kind = core::mem::replace(&mut self.kind, MmapMutKind::Empty);
         match kind {
             // The parent's: the child has nothing to give back.
-            Kind::Managed(private) if private.is_lost() => core::mem::forget(private),
-            Kind::Managed(private) => private.unmap(self.managed()),
-            Kind::Kernel(mut map) => map.unmap(),
-            Kind::Empty => {}
+            MmapMutKind::Managed(private) if private.is_lost() => core::mem::forget(private),
+            MmapMutKind::Managed(private) => private.unmap(self.managed()),
+            MmapMutKind::Kernel(mut map) => map.unmap(),
+            MmapMutKind::Empty => {}
         }
     }
 }

@@ -1,34 +1,8 @@
 //! `mremap(2)`: maps that become longer or shorter.
 
-use super::{Kind, MmapMut, make};
+use super::{MmapMut, MmapMutKind, make};
+use crate::options::RemapOptions;
 use std::io;
-
-/// How [`MmapMut::remap`] goes about it; memmap2's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RemapOptions {
-    may_move: bool,
-}
-
-impl RemapOptions {
-    /// The map stays where it is, or cannot grow.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether it may move to where there is room.
-    pub fn may_move(mut self, may_move: bool) -> Self {
-        self.may_move = may_move;
-        self
-    }
-
-    /// As the kernel has it.
-    pub(crate) fn flags(self) -> libc::c_int {
-        match self.may_move {
-            true => libc::MREMAP_MAYMOVE,
-            false => 0,
-        }
-    }
-}
 
 impl MmapMut {
     /// Lets the map have `new_len` bytes, from the same first one on. What it has stays,
@@ -44,12 +18,14 @@ impl MmapMut {
         self.addresses(0..self.len)?;
         let managed = self.engine.inner.managed();
         let done = match &mut self.kind {
-            Kind::Managed(private) => {
+            MmapMutKind::Managed(private) => {
                 let managed = managed.expect("a managed map");
-                private.remap(managed, new_len, options.flags() != 0)
+                private.remap(managed, new_len, options.moves())
             }
-            Kind::Kernel(map) => map.remap(new_len, options),
-            Kind::Empty => make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind),
+            MmapMutKind::Kernel(map) => map.remap(new_len, options.moves()),
+            MmapMutKind::Empty => {
+                make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind)
+            }
         };
         // It may have moved and failed afterwards.
         self.set_place();

@@ -1,8 +1,8 @@
 //! System calls on memory that may be elsewhere: it is kept for each of them.
 
-use super::{Kind, MmapMut};
+use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
-use crate::map::offsets;
+use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
 use std::io;
 
@@ -22,7 +22,7 @@ impl MmapMut {
         self.addresses(range.clone())?;
         let mut at = range.start;
         while at < range.end {
-            let kept = Kept::new(self, at..range.end, false)?;
+            let kept = KeptPart::new(self, at..range.end, false)?;
             let part = kept.0.clone();
             writer.write_all(&self[part.clone()])?;
             at = part.end;
@@ -41,7 +41,7 @@ impl MmapMut {
         self.addresses(range.clone())?;
         let mut at = range.start;
         while at < range.end {
-            let kept = Kept::new(self, at..range.end, true)?;
+            let kept = KeptPart::new(self, at..range.end, true)?;
             let part = kept.0.clone();
             let start = self.start + at;
             // SAFETY: within the map, which is borrowed for writing; the guard has it
@@ -63,7 +63,7 @@ impl MmapMut {
         let count = buffer.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
         while done < count {
-            let kept = Kept::new(self, offset + done..offset + count, false)?;
+            let kept = KeptPart::new(self, offset + done..offset + count, false)?;
             let part = &self[kept.0.clone()];
             buffer[done..done + part.len()].copy_from_slice(part);
             done += part.len();
@@ -73,9 +73,9 @@ impl MmapMut {
 }
 
 /// The first offsets of a range, whose pages stay while it lives.
-struct Kept<'a>(Range<usize>, &'a MmapMut);
+struct KeptPart<'a>(Range<usize>, &'a MmapMut);
 
-impl<'a> Kept<'a> {
+impl<'a> KeptPart<'a> {
     fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
         let kept = Self::first(map, &range, STEP, write);
         match kept {
@@ -95,20 +95,20 @@ impl<'a> Kept<'a> {
         let step = step - (map.start + range.start) % step;
         let part = range.start..range.end.min(range.start + step);
         let addresses = map.addresses(part.clone())?;
-        if let Kind::Managed(private) = &map.kind {
+        if let MmapMutKind::Managed(private) = &map.kind {
             private.hold(map.managed(), addresses, write)?;
         }
         Ok(Self(part, map))
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for KeptPart<'_> {
     fn drop(&mut self) {
         // What a child of fork has is not the parent's any more.
         let Ok(addresses) = self.1.addresses(self.0.clone()) else {
             return;
         };
-        if let Kind::Managed(private) = &self.1.kind {
+        if let MmapMutKind::Managed(private) = &self.1.kind {
             private.release(self.1.managed(), addresses);
         }
     }

@@ -1,10 +1,10 @@
 //! What `madvise(2)` says of private memory.
 
 use super::Private;
-use crate::engine::Managed;
+use crate::managed::Managed;
+use crate::range::whole_pages;
 use crate::{Advice, UncheckedAdvice, error};
 use core::ops::Range;
-use softfault_engine::mm;
 use std::io;
 
 impl Private {
@@ -15,7 +15,7 @@ impl Private {
         addresses: Range<usize>,
         advice: Advice,
     ) -> io::Result<()> {
-        let pages = self.whole(&addresses);
+        let pages = whole_pages(&addresses);
         if pages.is_empty() {
             return Ok(());
         }
@@ -23,12 +23,12 @@ impl Private {
         if write || advice == Advice::PopulateRead {
             return Ok(self.populate(managed, pages, write)?);
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let space = &managed.space;
         let advised = match advice {
-            Advice::Normal => space.madvise(pages, mm::Advice::Normal),
-            Advice::Random => space.madvise(pages, mm::Advice::Random),
-            Advice::Sequential => space.madvise(pages, mm::Advice::Sequential),
+            Advice::Normal | Advice::Random | Advice::Sequential => {
+                space.madvise(pages, advice.lasting().expect("it lasts"))
+            }
             Advice::WillNeed => space.will_need(pages),
             Advice::Cold => space.cold(pages),
             Advice::PageOut => space.page_out(pages),
@@ -44,11 +44,11 @@ impl Private {
         addresses: Range<usize>,
         advice: UncheckedAdvice,
     ) -> io::Result<()> {
-        let pages = self.whole(&addresses);
+        let pages = whole_pages(&addresses);
         if pages.is_empty() {
             return Ok(());
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let advised = match advice {
             UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
             UncheckedAdvice::Free => managed.space.free(pages),

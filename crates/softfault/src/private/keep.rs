@@ -5,8 +5,9 @@
 
 use super::Private;
 use crate::FaultError;
-use crate::engine::Managed;
-use crate::fork::Born;
+use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
+use crate::range::whole_pages;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use softfault_engine::PAGE_SIZE;
@@ -25,7 +26,7 @@ impl Private {
 
     fn numbers(&self, addresses: &Range<usize>) -> Range<usize> {
         let start = self.anon.addresses().start;
-        let pages = self.whole(addresses);
+        let pages = whole_pages(addresses);
         (pages.start - start) / PAGE_SIZE..(pages.end - start) / PAGE_SIZE
     }
 
@@ -63,7 +64,7 @@ impl Private {
         write: bool,
     ) -> Result<(), FaultError> {
         let space = &managed.space;
-        self.each_attempt(addresses, |rest, interrupt| {
+        self.reached.each_attempt(addresses, |rest, interrupt| {
             fault::lock(space, rest, write, interrupt)
         })
     }
@@ -73,14 +74,14 @@ impl Private {
         if addresses.is_empty() {
             return;
         }
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let numbers = self.numbers(&addresses);
         let mut held = self.held();
         let place = held.iter().position(|other| *other == numbers);
         match place {
             Some(place) => drop(held.swap_remove(place)),
             // A parent held them: here they do not stay.
-            None if Born::is_child() => return,
+            None if ProcessGeneration::is_child() => return,
             None => unreachable!("pages that are not held are let go"),
         }
         let mut parts = vec![numbers];

@@ -1,5 +1,5 @@
 //! Private memory of an engine, as its maps have it: anonymous, or a file's until it is
-//! written to. What differs between page tables is how who waits for a page waits.
+//! written to. Maps that are reached by loads and maps that are reached by calls have the same.
 //!
 //! | file | has |
 //! |---|---|
@@ -15,10 +15,12 @@ mod populate;
 mod protect;
 mod remap;
 
-use crate::engine::Managed;
+use crate::error;
 use crate::files::Files;
-use crate::fork::{Memory, Own};
-use crate::{error, signal};
+use crate::fork::Memory;
+use crate::generation::Own;
+use crate::managed::Managed;
+use crate::reached::Reached;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use softfault_engine::anon::Anonymous;
@@ -29,19 +31,9 @@ use softfault_engine::{PAGE_SIZE, Store};
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// How accesses reach the memory, and so who else may want the thread that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    /// By plain loads and stores: locks are taken that a fault in a signal handler may
-    /// need, so signals are masked, and delivered between two attempts.
-    Plainly,
-    /// By calls: nothing here is for signal handlers.
-    ByCalls,
-}
-
 /// Bytes of a file, for a private map: `offset` may be any.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct FilePart {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) offset: u64,
     pub(crate) on_truncate: OnTruncate,
@@ -56,12 +48,12 @@ pub(crate) struct Private {
     len: usize,
     protection: Protection,
     /// Pages that stay.
-    kept: Own<Kept>,
+    kept: Own<KeptPages>,
 }
 
 /// Pages that stay: a child of fork inherits none.
 #[derive(Default)]
-struct Kept {
+struct KeptPages {
     /// By their numbers in the window: one range for each who wants it.
     held: Mutex<Vec<Range<usize>>>,
     /// True if all of the map is one of them, for `mlock`.
@@ -74,12 +66,12 @@ impl Private {
         (managed, files): (&Managed, &Files),
         reached: Reached,
         len: usize,
-        part: Option<Part>,
+        part: Option<FilePart>,
     ) -> io::Result<Self> {
         let skip = part
             .as_ref()
             .map_or(0, |part| part.offset % PAGE_SIZE as u64) as usize;
-        let bytes = len.checked_add(skip).ok_or_else(too_large)?;
+        let bytes = len.checked_add(skip).ok_or_else(error::too_large)?;
         let anon = files.making_room(|| {
             let node = managed.node.clone();
             let Some(part) = part.clone() else {
@@ -118,7 +110,7 @@ impl Private {
 
     /// Children inherit it from now on, if it is memory of the process's.
     fn lend(&mut self) {
-        if self.reached == Reached::Plainly {
+        if self.reached == Reached::ByLoads {
             self.anon.lend();
         }
     }
@@ -149,22 +141,12 @@ impl Private {
         start..start + pages_for(self.skip + self.len)
     }
 
-    /// The pages that have these addresses.
-    fn whole(&self, addresses: &Range<usize>) -> Range<usize> {
-        addresses.start & !(PAGE_SIZE - 1)..addresses.end.next_multiple_of(PAGE_SIZE)
-    }
-
-    fn masked(&self) -> Option<signal::Masked> {
-        (self.reached == Reached::Plainly).then(signal::masked)
-    }
-
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
-        let _masked = self.masked();
+        let _masked = self.reached.masked();
         let window = self.window();
         let anon = self.anon.into_inner();
-        let unmapped = managed.space.munmap(window, |_, _| {});
-        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+        managed.unmap_window(window);
         give_up(anon);
     }
 }
@@ -182,10 +164,4 @@ fn give_up(anon: Arc<Anonymous>) {
 /// Bytes of the pages for so many bytes: one at least, as mmap(2) maps.
 fn pages_for(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(PAGE_SIZE)
-}
-
-/// More than a slice may have.
-pub(crate) fn too_large() -> io::Error {
-    let message = "the map would be larger than an address can say";
-    io::Error::new(io::ErrorKind::InvalidData, message)
 }

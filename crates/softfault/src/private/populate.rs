@@ -1,10 +1,10 @@
 //! Bringing pages in, with errors as values.
 
-use super::{Private, Reached};
-use crate::engine::Managed;
-use crate::{FaultError, signal};
+use super::Private;
+use crate::FaultError;
+use crate::managed::Managed;
 use core::ops::Range;
-use softfault_engine::fault::{self, Interrupt, NeverInterrupted, Populated};
+use softfault_engine::fault;
 
 impl Private {
     /// Brings the pages of some addresses in, as reads or writes of each would.
@@ -15,33 +15,8 @@ impl Private {
         write: bool,
     ) -> Result<(), FaultError> {
         let space = &managed.space;
-        self.each_attempt(addresses, |rest, interrupt| {
+        self.reached.each_attempt(addresses, |rest, interrupt| {
             fault::populate(space, rest, write, interrupt)
         })
-    }
-
-    /// Goes on with `attempt` until it is through the range.
-    pub(super) fn each_attempt(
-        &self,
-        mut rest: Range<usize>,
-        mut attempt: impl FnMut(Range<usize>, &dyn Interrupt) -> Populated,
-    ) -> Result<(), FaultError> {
-        let mut masked = self.masked();
-        loop {
-            let done = match &masked {
-                Some(masked) => attempt(rest.clone(), &masked.pending()),
-                None => attempt(rest.clone(), &NeverInterrupted),
-            };
-            match done {
-                Populated::Done => return Ok(()),
-                Populated::Interrupted(at) => rest.start = at,
-                Populated::Failed(_, error) => return Err(error.into()),
-            }
-            masked = masked.map(signal::Masked::breathe);
-            debug_assert!(
-                self.reached == Reached::Plainly,
-                "calls are not interrupted"
-            );
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! Whether the map may be written to.
 
 use super::Private;
-use crate::engine::Managed;
 use crate::error;
+use crate::managed::Managed;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::MmuError;
 use std::io;
@@ -12,7 +12,7 @@ impl Private {
     /// space says, a touch of a page that is there by what the window does.
     pub(crate) fn protect(&mut self, managed: &Managed, protection: Protection) -> io::Result<()> {
         {
-            let _masked = self.masked();
+            let _masked = self.reached.masked();
             self.anon.restrict(protection).map_err(refused)?;
             let changed = managed.space.mprotect(self.window(), protection);
             if changed.is_err() {

@@ -1,8 +1,9 @@
 //! Making the map shorter or longer.
 
-use super::{Private, give_up, pages_for, too_large};
-use crate::engine::Managed;
+use super::{Private, give_up, pages_for};
+use crate::error::too_large;
 use crate::fork::Memory;
+use crate::managed::Managed;
 use crate::{UncheckedAdvice, error};
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::{MoveError, Protection};
@@ -30,7 +31,7 @@ impl Private {
         let (old, room) = (self.window(), self.anon.addresses());
         let end = room.start + pages_for(bytes);
         {
-            let _masked = self.masked();
+            let _masked = self.reached.masked();
             if end < old.end {
                 let unmapped = managed.space.munmap(end..old.end, |_, _| {});
                 unmapped.map_err(error::mm)?;

@@ -16,7 +16,7 @@ const SYNCHRONOUS: [c_int; 5] = [
 ];
 
 /// All signals.
-pub(super) fn all() -> sigset_t {
+pub(crate) fn all() -> sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigfillset fills the set.
     unsafe {
@@ -67,7 +67,7 @@ impl Masked {
     }
 
     /// Lets pending signals be delivered now.
-    pub fn breathe(self) -> Masked {
+    pub fn deliver_pending(self) -> Masked {
         drop(self);
         masked()
     }
@@ -91,7 +91,14 @@ impl Drop for Masked {
 
 /// Signals that are pending and that this mask, which was in force before,
 /// lets through.
-pub struct PendingIn<'a>(pub(super) &'a sigset_t);
+pub struct PendingIn<'a>(&'a sigset_t);
+
+impl<'a> PendingIn<'a> {
+    /// Of a mask that a handler has interrupted.
+    pub fn new(before: &'a sigset_t) -> Self {
+        Self(before)
+    }
+}
 
 impl Interrupt for PendingIn<'_> {
     fn pending(&self) -> bool {

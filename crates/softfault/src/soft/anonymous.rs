@@ -1,11 +1,16 @@
 //! Private memory.
 
-use super::{SoftEngine, clip};
-use crate::advice::advised;
+use super::SoftEngine;
+use crate::error::too_large;
 use crate::files::Look;
-use crate::map::offsets;
-use crate::private::{Part, Private, Reached, too_large};
-use crate::{Advice, FaultError, RemapOptions, UncheckedAdvice};
+use crate::generation::ProcessGeneration;
+use crate::options::RemapOptions;
+use crate::private::{FilePart, Private};
+use crate::range::advised;
+use crate::range::clip;
+use crate::range::offsets;
+use crate::reached::Reached;
+use crate::{Advice, FaultError, UncheckedAdvice};
 use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -42,7 +47,7 @@ impl SoftMapMut {
         let inner = &engine.inner;
         let looked = Look::to_map(file)?;
         let len = usize::try_from(looked.identity.size).map_err(|_| too_large())?;
-        let part = Part {
+        let part = FilePart {
             store: inner.files.store(&inner.managed, file, &looked)?,
             offset: 0,
             on_truncate: inner.options.on_truncate,
@@ -50,7 +55,7 @@ impl SoftMapMut {
         Self::make(engine, len, Some(part))
     }
 
-    fn make(engine: &SoftEngine, len: usize, part: Option<Part>) -> io::Result<Self> {
+    fn make(engine: &SoftEngine, len: usize, part: Option<FilePart>) -> io::Result<Self> {
         let place = (&engine.inner.managed, &engine.inner.files);
         // A map of nothing has a page that nobody sees.
         let private = Private::new(place, Reached::ByCalls, len.max(1), part)?;
@@ -129,7 +134,7 @@ impl SoftMapMut {
         }
         let all = self.start()..self.start() + self.len;
         let advised = advised(&all, range.start, range.end - range.start);
-        advised.ok_or_else(|| FaultError::OutOfRange.into())
+        Ok(advised?)
     }
 
     /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
@@ -174,7 +179,7 @@ impl SoftMapMut {
             len: self.len,
         };
         let private = self.private.as_mut().expect("until dropped");
-        let may_move = options.flags() != 0;
+        let may_move = options.moves();
         private.remap(&self.engine.inner.managed, new_len, may_move)?;
         self.len = new_len;
         // Without a fork since the last time, nobody knows it as it was.
@@ -210,7 +215,7 @@ impl Drop for SoftMapMut {
         let Some(private) = self.private.take() else {
             return;
         };
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             core::mem::forget(private);
             return;
         }

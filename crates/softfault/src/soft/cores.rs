@@ -1,6 +1,6 @@
 //! A core for each thread that reaches an engine's bytes.
 
-use super::Inner;
+use super::SoftInner;
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,22 +11,22 @@ const KEPT: usize = 4;
 thread_local! {
     /// The last used is the last. Ordinary code: nothing here runs in a
     /// handler.
-    static CORES: RefCell<Vec<(Weak<Inner>, Core)>> = const { RefCell::new(Vec::new()) };
+    static CORES: RefCell<Vec<(Weak<SoftInner>, Core)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A core for threads that get none of their own: there are so many.
-pub(super) struct Spare(Mutex<Core>);
+pub(super) struct SpareCore(Mutex<Core>);
 
-impl Spare {
+impl SpareCore {
     pub(super) fn new(mmu: &Arc<SoftMmu>) -> Option<Self> {
         Some(Self(Mutex::new(mmu.core()?)))
     }
 }
 
 /// Calls `access` with the thread's core for this engine.
-pub(super) fn with<R>(engine: &Arc<Inner>, access: impl FnOnce(&mut Core) -> R) -> R {
+pub(super) fn with<R>(engine: &Arc<SoftInner>, access: impl FnOnce(&mut Core) -> R) -> R {
     CORES.with_borrow_mut(|cores| {
-        let is_ours = |(of, _): &(Weak<Inner>, Core)| of.as_ptr() == Arc::as_ptr(engine);
+        let is_ours = |(of, _): &(Weak<SoftInner>, Core)| of.as_ptr() == Arc::as_ptr(engine);
         if !cores.last().is_some_and(is_ours) {
             match cores.iter().position(is_ours) {
                 Some(place) => {

@@ -1,7 +1,9 @@
 //! Snapshots.
 
-use super::{SoftEngine, SoftMap, SoftMapMut, clip};
-use crate::FaultError;
+use super::{SoftEngine, SoftMap, SoftMapMut};
+use crate::error::{FaultError, no_memory};
+use crate::generation::ProcessGeneration;
+use crate::range::clip;
 use core::mem::ManuallyDrop;
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mm::ForkError;
@@ -27,7 +29,6 @@ impl SoftFork {
             crate::process::monotonic(),
             inner.options.policies_ref().vma_lock,
         );
-        let no_memory = |why| io::Error::new(io::ErrorKind::OutOfMemory, why);
         let space = space.map_err(|_| no_memory("no room for another space"))?;
         let mut forks = engine.forks();
         let number = *forks;
@@ -107,7 +108,7 @@ impl core::fmt::Debug for SoftFork {
 
 impl Drop for SoftFork {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         self.space.exit(|_, _| {});

@@ -1,24 +1,24 @@
 //! Files.
 
-use super::{SoftEngine, SoftPinned, clip};
-use crate::files::Look;
-use crate::map::offsets;
-use crate::{Advice, FaultError, Residency, error};
+use super::{SoftEngine, SoftPinned};
+use crate::advice::Advice;
+use crate::error::FaultError;
+use crate::file_map::FileMap;
+use crate::files::{Look, OpenedWindow};
+use crate::generation::ProcessGeneration;
+use crate::range::{clip, offsets, within};
+use crate::reached::Reached;
 use core::mem::ManuallyDrop;
 use core::ops::{Range, RangeBounds};
-use softfault_engine::cache::PageCache;
-use softfault_engine::fault::{NeverInterrupted, Populated};
-use softfault_engine::store::NO_COOKIE;
-use softfault_engine::{PAGE_SIZE, fault, mm};
+use softfault_engine::cache::Residency;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 /// A file, mapped for reading.
 pub struct SoftMap {
     pub(super) engine: SoftEngine,
     /// Taken when it is dropped.
-    pub(super) cache: ManuallyDrop<Arc<PageCache>>,
+    pub(super) file: ManuallyDrop<FileMap>,
     len: usize,
 }
 
@@ -32,17 +32,13 @@ impl SoftMap {
         }
         let files = &inner.files;
         let opened = files.open(&inner.managed, file, &looked, on_truncate)?;
-        match opened.whole() {
-            Ok(part) => Ok(Self {
-                engine: engine.clone(),
-                len: part.len(),
-                cache: ManuallyDrop::new(opened.cache),
-            }),
-            Err(error) => {
-                files.close(&inner.managed, opened.cache);
-                Err(error)
-            }
-        }
+        let place = (&inner.managed, files);
+        let (file, part) = FileMap::new(place, Reached::ByCalls, opened, OpenedWindow::whole)?;
+        Ok(Self {
+            engine: engine.clone(),
+            len: part.len(),
+            file: ManuallyDrop::new(file),
+        })
     }
 
     /// Bytes of the file when it was mapped.
@@ -80,7 +76,7 @@ impl SoftMap {
     /// Starts to read a range, as far as spare memory goes; waits for nothing.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(&offsets(range, self.len))?;
-        fault::prefetch(&self.cache, addresses);
+        self.file.prefetch(addresses);
         Ok(())
     }
 
@@ -90,64 +86,31 @@ impl SoftMap {
         if addresses.is_empty() {
             return Ok(());
         }
-        let advice = match advice {
-            Advice::Normal => mm::Advice::Normal,
-            Advice::Random => mm::Advice::Random,
-            Advice::Sequential => mm::Advice::Sequential,
-            Advice::WillNeed => {
-                fault::prefetch(&self.cache, addresses);
-                return Ok(());
-            }
-            Advice::Cold => return Ok(()),
-            Advice::PageOut => {
-                self.cache.invalidate(addresses);
-                return Ok(());
-            }
-            Advice::PopulateRead => return Ok(self.populate(addresses)?),
-            Advice::PopulateWrite => return Err(FaultError::ReadOnly.into()),
-        };
-        let pages = addresses.start..addresses.end.next_multiple_of(PAGE_SIZE);
-        let space = &self.engine.inner.managed.space;
-        space.madvise(pages, advice).map_err(error::mm)
-    }
-
-    fn populate(&self, addresses: Range<usize>) -> Result<(), FaultError> {
-        let space = &self.engine.inner.managed.space;
-        match fault::populate(space, addresses, false, &NeverInterrupted) {
-            Populated::Done => Ok(()),
-            Populated::Failed(_, error) => Err(error.into()),
-            Populated::Interrupted(_) => unreachable!("nothing interrupts"),
-        }
+        self.file
+            .advise(&self.engine.inner.managed, addresses, advice)
     }
 
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(&offsets(range, self.len))?;
-        // Reads that are over and that nobody waited for are not under way any
-        // more.
-        let completion = fault::Completion(self.cache.node());
-        self.cache.store().reap(NO_COOKIE, &completion, 0);
-        Ok(self.cache.residency(addresses))
+        Ok(self.file.residency(addresses))
     }
 
     /// The window.
     #[cfg(test)]
-    pub(crate) fn cache(&self) -> &PageCache {
-        &self.cache
+    pub(crate) fn cache(&self) -> &softfault_engine::cache::PageCache {
+        self.file.cache()
     }
 
     /// Where the engine's space, and each of its forks, shows the first byte.
     pub(super) fn start(&self) -> usize {
-        self.cache.addresses().start
+        self.file.cache().addresses().start
     }
 
     /// The addresses of a range of offsets, if it is within the map.
     pub(super) fn addresses(&self, range: &Range<usize>) -> Result<Range<usize>, FaultError> {
         self.engine.check()?;
-        match range.start <= range.end && range.end <= self.len {
-            true => Ok(self.start() + range.start..self.start() + range.end),
-            false => Err(FaultError::OutOfRange),
-        }
+        within(self.start(), self.len, range)
     }
 }
 
@@ -159,12 +122,12 @@ impl core::fmt::Debug for SoftMap {
 
 impl Drop for SoftMap {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         let inner = &self.engine.inner;
         // SAFETY: nobody uses it after this.
-        let cache = unsafe { ManuallyDrop::take(&mut self.cache) };
-        inner.files.close(&inner.managed, cache);
+        let file = unsafe { ManuallyDrop::take(&mut self.file) };
+        file.unmap(&inner.managed, &inner.files);
     }
 }

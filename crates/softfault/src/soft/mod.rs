@@ -34,10 +34,11 @@ pub use fork::SoftFork;
 pub use map::SoftMap;
 pub use pinned::SoftPinned;
 
-use crate::engine::{Builder, Managed};
+use crate::engine::Builder;
 use crate::files::Files;
+use crate::generation::ProcessGeneration;
+use crate::managed::Managed;
 use crate::{FaultError, Stats, error, process};
-use core::ops::Range;
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
 use softfault_engine::mm::{AddressSpace, Machine};
@@ -54,10 +55,10 @@ const MAPPINGS: u32 = 1 << 20;
 /// last clone, map or fork.
 #[derive(Clone)]
 pub struct SoftEngine {
-    inner: Arc<Inner>,
+    inner: Arc<SoftInner>,
 }
 
-struct Inner {
+struct SoftInner {
     /// Maps and idle windows. Dropped before `managed`.
     files: Files,
     managed: Managed,
@@ -66,7 +67,7 @@ struct Inner {
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
     options: Builder,
-    spare: cores::Spare,
+    spare: cores::SpareCore,
     /// Forks made so far. Locked while one is made, and while a map changes its place.
     forks: Mutex<u64>,
 }
@@ -77,16 +78,16 @@ impl Builder {
     /// own, so [`within`](Builder::within) is refused.
     pub fn build_soft(self) -> io::Result<SoftEngine> {
         crate::fork::watch();
-        if process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return Err(FaultError::Forked.into());
         }
         if self.is_nested() {
             let message = "a soft engine cannot be within another engine's budget";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(error::invalid(message));
         }
         let no_memory = || error::budget(NodeError::NoMemory);
         let mmu = Arc::new(self.soft_page_tables()?);
-        let spare = cores::Spare::new(&mmu).ok_or_else(no_memory)?;
+        let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();
         let kind = self.policies_ref().vma_lock;
@@ -94,7 +95,7 @@ impl Builder {
         let space = Arc::new(space.map_err(|_| no_memory())?);
         let managed = self.over(mmu.clone(), space, clock)?;
         Ok(SoftEngine {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SoftInner {
                 files: Files::default(),
                 managed,
                 mmu,
@@ -151,7 +152,7 @@ impl SoftEngine {
 
     /// What happened so far.
     pub fn stats(&self) -> Stats {
-        match process::is_forked_child() {
+        match ProcessGeneration::is_child() {
             true => Stats::default(),
             false => Stats::of(&self.inner.managed, Some(&self.inner.files)),
         }
@@ -163,7 +164,7 @@ impl SoftEngine {
     }
 
     fn check(&self) -> Result<(), FaultError> {
-        match process::is_forked_child() {
+        match ProcessGeneration::is_child() {
             true => Err(FaultError::Forked),
             false => Ok(()),
         }
@@ -197,7 +198,7 @@ impl SoftEngine {
 
 impl Drop for SoftEngine {
     fn drop(&mut self) {
-        if process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             // The parent's: locks that its threads held at the fork are never
             // released in the child.
             core::mem::forget(self.inner.clone());
@@ -211,10 +212,4 @@ impl core::fmt::Debug for SoftEngine {
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
     }
-}
-
-/// The addresses of `count` bytes from `offset` on of a map, as many as it has.
-fn clip(start: usize, len: usize, offset: usize, count: usize) -> Range<usize> {
-    let offset = offset.min(len);
-    start + offset..start + offset + count.min(len - offset)
 }

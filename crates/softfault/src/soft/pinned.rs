@@ -1,9 +1,10 @@
 //! Pages that stay.
 
-use super::{SoftMap, clip};
+use super::SoftMap;
 use crate::FaultError;
+use crate::generation::ProcessGeneration;
+use crate::range::clip;
 use core::ops::Range;
-use softfault_engine::fault::{self, NeverInterrupted, Pin};
 
 /// A range of a map that is in memory and stays there: reading it waits for
 /// nothing, and cannot fail.
@@ -18,24 +19,8 @@ pub struct SoftPinned<'a> {
 impl<'a> SoftPinned<'a> {
     pub(super) fn new(map: &'a SoftMap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(&range)?;
-        let pages = map.cache.admit_pin(&addresses);
-        let pages = pages.ok_or(FaultError::NoMemory)?;
-        let managed = &map.engine.inner.managed;
-        let from = addresses.start;
-        match fault::pin(
-            &managed.space,
-            &map.cache,
-            addresses,
-            from,
-            &NeverInterrupted,
-        ) {
-            Pin::Done => Ok(Self { map, range, pages }),
-            Pin::Interrupted(_) => unreachable!("nothing interrupts"),
-            Pin::Failed(error) => {
-                map.cache.dismiss_pin(pages);
-                Err(error.into())
-            }
-        }
+        let pages = map.file.pin(&map.engine.inner.managed, addresses)?;
+        Ok(Self { map, range, pages })
     }
 
     /// Bytes that are pinned.
@@ -72,14 +57,11 @@ impl core::fmt::Debug for SoftPinned<'_> {
 
 impl Drop for SoftPinned<'_> {
     fn drop(&mut self) {
-        if crate::process::is_forked_child() {
+        if ProcessGeneration::is_child() {
             return;
         }
         let addresses = self.map.addresses(&self.range);
-        fault::unpin(
-            &self.map.cache,
-            addresses.expect("checked when it was made"),
-        );
-        self.map.cache.dismiss_pin(self.pages);
+        let addresses = addresses.expect("checked when it was made");
+        self.map.file.unpin(addresses, self.pages);
     }
 }

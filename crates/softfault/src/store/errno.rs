@@ -2,21 +2,17 @@
 
 use std::io;
 
+use crate::errno::errno;
 use softfault_engine::store::StoreError;
-
-/// The calling thread's errno.
-pub(super) fn last() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
 
 /// A system call's answer: not negative, or errno.
 pub(crate) fn check(answer: libc::c_int) -> Result<libc::c_int, i32> {
-    if answer < 0 { Err(last()) } else { Ok(answer) }
+    if answer < 0 { Err(errno()) } else { Ok(answer) }
 }
 
 /// A system call's answer that counts bytes: not negative, or errno.
 pub(crate) fn check_long(answer: i64) -> Result<u64, i32> {
-    u64::try_from(answer).map_err(|_| last())
+    u64::try_from(answer).map_err(|_| errno())
 }
 
 /// An errno for the engine.

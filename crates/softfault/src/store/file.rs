@@ -12,7 +12,7 @@ use super::errno;
 use super::extent::{self, LastData};
 use super::identity::{self, FileIdentity};
 use super::kept;
-use super::open::{Mode, Opened, bytes_allocated, open};
+use super::open::{Mode, OpenedFile, bytes_allocated, open};
 use super::ring::{Request, Ring, Rings};
 
 /// A file, or a block device, to be read a page or more at a time.
@@ -55,9 +55,9 @@ impl FileStore {
         Self::from_opened(open(fd, false)?, rings)
     }
 
-    fn from_opened(opened: Opened, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+    fn from_opened(opened: OpenedFile, rings: Option<Arc<Rings>>) -> io::Result<Self> {
         kept::look();
-        let Opened {
+        let OpenedFile {
             file,
             mode,
             holes,

@@ -2,18 +2,19 @@
 //! of the program's.
 
 use super::mark::Mark;
+use crate::generation::ProcessGeneration;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
 /// A number of the process's table, and what it meant.
-struct Kept {
+struct KeptNumber {
     fd: RawFd,
     mark: Mark,
 }
 
 /// In a child of fork it is the parent's list, of the same numbers. Nothing is locked
 /// while it is.
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<KeptNumber>> = Mutex::new(Vec::new());
 
 /// A write lock of the whole file, to ask for others'.
 pub(super) fn any_lock() -> libc::flock {
@@ -28,7 +29,7 @@ pub(super) fn any_lock() -> libc::flock {
 
 /// To be closed once nobody has locks on the file.
 pub(super) fn keep(fd: RawFd, mark: Mark) {
-    change(|kept| kept.push(Kept { fd, mark }));
+    change(|kept| kept.push(KeptNumber { fd, mark }));
 }
 
 /// Closes those on whose files nobody has locks any more. True if some are left.
@@ -39,13 +40,13 @@ pub(crate) fn look() -> bool {
     })
 }
 
-fn change<T>(change: impl FnOnce(&mut Vec<Kept>) -> T) -> T {
+fn change<T>(change: impl FnOnce(&mut Vec<KeptNumber>) -> T) -> T {
     let _masked = crate::signal::masked();
     // A child of fork may find it locked for ever.
     match KEPT.try_lock() {
         Ok(mut kept) => change(&mut kept),
         Err(std::sync::TryLockError::Poisoned(poisoned)) => change(&mut poisoned.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) if crate::process::is_forked_child() => {
+        Err(std::sync::TryLockError::WouldBlock) if ProcessGeneration::is_child() => {
             change(&mut Vec::new())
         }
         Err(_) => change(&mut KEPT.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -58,7 +59,7 @@ pub(super) fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-impl Kept {
+impl KeptNumber {
     /// False: it was closed, by us or before.
     fn is_locked(&self) -> bool {
         if !self.mark.is(self.fd) {

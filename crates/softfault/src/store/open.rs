@@ -47,7 +47,7 @@ pub enum WhyBuffered {
 }
 
 /// What [`open`] found.
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: Descriptor,
     pub(super) mode: Mode,
     /// Opened once more where the file seems to have holes: looking for them moves the
@@ -59,7 +59,7 @@ pub(super) struct Opened {
 
 /// Opens the file behind `user` for reading; `direct` false never tries
 /// O_DIRECT. Uses the heap.
-pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
+pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<OpenedFile> {
     let flags = flags_of(user).map_err(errno::of_call("fcntl"))?;
     if flags & libc::O_PATH != 0 {
         return Err(errno::io(libc::EBADF));
@@ -77,7 +77,7 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<Opened> {
         may_be_mapped(user)?;
     }
     let opened = |file, mode, holes| {
-        Ok(Opened {
+        Ok(OpenedFile {
             file,
             mode,
             holes,
@@ -149,7 +149,7 @@ pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
         unsafe { libc::munmap(addr, PAGE_SIZE) };
         return Ok(());
     }
-    match errno::last() {
+    match crate::errno::errno() {
         libc::ENODEV | libc::EIO | libc::EINVAL => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "this file has no bytes until it is read (as in /proc or /sys), and cannot be mapped",

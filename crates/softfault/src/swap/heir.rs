@@ -21,7 +21,7 @@ const READS: usize = 8;
 const NO_ROOM: StoreError = StoreError::Io(libc::ENOSPC);
 
 /// The two as one.
-pub(crate) struct Heir {
+pub(crate) struct InheritedSwap {
     inherited: Arc<dyn SwapDevice>,
     /// Immutable. Bytes of the parent's.
     first: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Heir {
     own: Option<Arc<SwapFile>>,
 }
 
-impl Heir {
+impl InheritedSwap {
     /// What a child has whose parent's `inherited` is.
     pub(super) fn new(inherited: Arc<dyn SwapDevice>, own: Option<Arc<SwapFile>>) -> Self {
         // A device that does not say has nothing.
@@ -63,7 +63,7 @@ impl Heir {
     }
 }
 
-impl Store for Heir {
+impl Store for InheritedSwap {
     fn len(&self) -> Result<u64, StoreError> {
         let own = self.own.as_ref().map_or(Ok(0), |own| own.len());
         own.map(|own| self.first + own)
@@ -132,7 +132,7 @@ impl Store for Heir {
     }
 }
 
-impl SwapDevice for Heir {
+impl SwapDevice for InheritedSwap {
     unsafe fn write(&self, offset: u64, pages: &[*const u8]) -> Result<(), StoreError> {
         match (offset.checked_sub(self.first), &self.own) {
             // SAFETY: the caller's promise.

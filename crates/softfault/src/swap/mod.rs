@@ -24,12 +24,14 @@
 //! | `write` | many pages in one system call |
 //! | `table` | a word or a bit a slot |
 //! | `heir` | a child's: its parent's slots to read, and its own |
+//! | `lifeline` | whether a child lives that may read what was in swap at its fork |
 //! | `swapped` | which of these an engine has, and its children |
 
 mod clusters;
 mod create;
 mod file;
 mod heir;
+mod lifeline;
 mod packed;
 mod plain;
 mod swapped;
@@ -38,6 +40,7 @@ mod trim;
 mod write;
 
 pub use file::SwapFile;
+pub(crate) use lifeline::Lifeline;
 pub(crate) use swapped::Swapped;
 
 use crate::store::Rings;

@@ -2,7 +2,7 @@
 
 use super::clusters::{CLUSTER, Clusters, parts};
 use super::file::PAGE;
-use super::table::Table;
+use super::table::SlotWords;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,13 +12,13 @@ const BITS: u64 = u64::BITS as u64;
 /// Which slots have bytes.
 pub(super) struct Plain {
     /// A bit a slot: it was written, and not discarded since.
-    written: Table,
+    written: SlotWords,
 }
 
 impl Plain {
     /// `None` where the system has no memory.
     pub(super) fn new(slots: u64) -> Option<Self> {
-        let written = Table::new(slots.div_ceil(BITS) as usize)?;
+        let written = SlotWords::new(slots.div_ceil(BITS) as usize)?;
         Some(Self { written })
     }
 

@@ -1,9 +1,9 @@
 //! What an engine swaps to, and what its children do.
 
-use super::heir::Heir;
+use super::heir::InheritedSwap;
+use super::lifeline;
 use super::{SwapFile, Swapping};
 use crate::error;
-use crate::fork::heirs_live;
 use crate::store::Rings;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::NodeError;
@@ -19,7 +19,7 @@ pub(crate) enum Swapped {
     /// The caller's.
     Device(Arc<dyn SwapDevice>),
     /// A child's: it, and the parent's as the child has it.
-    Heir(Arc<Heir>, Box<Swapped>),
+    InheritedSwap(Arc<InheritedSwap>, Box<Swapped>),
 }
 
 impl Swapped {
@@ -28,7 +28,7 @@ impl Swapped {
         match self {
             Self::File(file) => Some(file),
             Self::Device(_) => None,
-            Self::Heir(heir, _) => heir.own(),
+            Self::InheritedSwap(heir, _) => heir.own(),
         }
     }
 
@@ -36,20 +36,20 @@ impl Swapped {
         match self {
             Self::File(file) => file.clone(),
             Self::Device(device) => device.clone(),
-            Self::Heir(heir, _) => heir.clone(),
+            Self::InheritedSwap(heir, _) => heir.clone(),
         }
     }
 
     /// The slots that there are to give out, whose table `budget` pays for.
     pub(crate) fn slots(&self, budget: Arc<Budget>) -> io::Result<Arc<Swap>> {
         let first = match self {
-            Self::Heir(heir, _) => heir.first_slot(),
+            Self::InheritedSwap(heir, _) => heir.first_slot(),
             Self::File(_) | Self::Device(_) => 0,
         };
         crate::table::want_several();
         let swap = Swap::from_slot(self.device(), first, budget);
         let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
-        Ok(Arc::new(swap.with_heirs(heirs_live)))
+        Ok(Arc::new(swap.with_heirs(lifeline::live)))
     }
 
     /// The process is about to fork.
@@ -70,8 +70,8 @@ impl Swapped {
             Swapping::File(swap) => swap.open_in_child(memory, rings.cloned()).ok(),
             Swapping::None | Swapping::Device(_) => None,
         };
-        let heir = Heir::new(inherited.device(), own.map(Arc::new));
-        Self::Heir(Arc::new(heir), Box::new(inherited))
+        let heir = InheritedSwap::new(inherited.device(), own.map(Arc::new));
+        Self::InheritedSwap(Arc::new(heir), Box::new(inherited))
     }
 
     /// In a child: the same, to be read through the child's rings, if it can be.
@@ -79,11 +79,11 @@ impl Swapped {
         match self {
             Self::File(file) => Self::File(in_child(file, rings)),
             Self::Device(device) => Self::Device(device.clone()),
-            Self::Heir(heir, parents) => {
+            Self::InheritedSwap(heir, parents) => {
                 let inherited = parents.to_read(rings);
                 let own = heir.own().map(|own| in_child(own, rings));
-                let heir = Heir::new(inherited.device(), own);
-                Self::Heir(Arc::new(heir), Box::new(inherited))
+                let heir = InheritedSwap::new(inherited.device(), own);
+                Self::InheritedSwap(Arc::new(heir), Box::new(inherited))
             }
         }
     }

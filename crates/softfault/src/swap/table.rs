@@ -4,17 +4,17 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
 /// So many words, zeros at first.
-pub(super) struct Table {
+pub(super) struct SlotWords {
     words: NonNull<AtomicU64>,
     count: usize,
 }
 
 // SAFETY: the words are atomics; they are given back only on drop.
-unsafe impl Send for Table {}
+unsafe impl Send for SlotWords {}
 // SAFETY: as above.
-unsafe impl Sync for Table {}
+unsafe impl Sync for SlotWords {}
 
-impl Table {
+impl SlotWords {
     /// `None` where the system has no memory.
     pub(super) fn new(count: usize) -> Option<Self> {
         let words = sync::pages::map(Self::bytes(count))?.cast();
@@ -27,7 +27,7 @@ impl Table {
     }
 }
 
-impl core::ops::Deref for Table {
+impl core::ops::Deref for SlotWords {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
@@ -36,7 +36,7 @@ impl core::ops::Deref for Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for SlotWords {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; nobody has a word any more.
         unsafe { sync::pages::unmap(self.words.cast(), Self::bytes(self.count)) };

@@ -10,13 +10,13 @@ use softfault_engine::lock::Mutex;
 const PIECES: usize = 1024;
 
 /// Pieces of memory, one after the other in the file.
-pub(super) struct Vectors([iovec; PIECES]);
+pub(super) struct WriteVectors([iovec; PIECES]);
 
 // SAFETY: addresses of pages, which belong to no thread.
-unsafe impl Send for Vectors {}
+unsafe impl Send for WriteVectors {}
 
 /// What writes are written down in: too large for a handler's stack.
-pub(super) struct Sheets([Mutex<Box<Vectors>>; 2]);
+pub(super) struct Sheets([Mutex<Box<WriteVectors>>; 2]);
 
 impl Sheets {
     pub(super) fn new() -> Self {
@@ -24,7 +24,7 @@ impl Sheets {
             iov_base: core::ptr::null_mut(),
             iov_len: 0,
         };
-        let sheet = || Mutex::new(Box::new(Vectors([empty; PIECES])));
+        let sheet = || Mutex::new(Box::new(WriteVectors([empty; PIECES])));
         Self([sheet(), sheet()])
     }
 
@@ -133,8 +133,8 @@ fn advance(mut pieces: &mut [iovec], mut written: usize) -> &mut [iovec] {
 mod tests {
     use super::*;
 
-    fn vectors() -> Box<Vectors> {
-        Box::new(Vectors(
+    fn vectors() -> Box<WriteVectors> {
+        Box::new(WriteVectors(
             [iovec {
                 iov_base: core::ptr::null_mut(),
                 iov_len: 0,

@@ -3,7 +3,7 @@
 use super::identity::{self, Identity, close_if, identity_of};
 use super::known::{self, PIDFD_THREAD};
 use super::raw;
-use super::server::Table;
+use super::server::DescriptorTable;
 use core::ffi::c_long;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -27,7 +27,7 @@ impl Guarded {
     /// # Safety
     /// The call answers a new descriptor, and takes these arguments.
     pub(crate) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
-        let table = Table::start()?;
+        let table = DescriptorTable::start()?;
         table.take_credentials();
         // SAFETY: the caller's promise.
         let made = unsafe { table.run(number, &args) }?;
@@ -40,7 +40,7 @@ impl Guarded {
     /// Another number, in the table, of what the caller has open. The caller may close
     /// his. The error is an errno; `ENOSYS` or `EPERM` where the kernel refuses it.
     pub(crate) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
-        let table = Table::start()?;
+        let table = DescriptorTable::start()?;
         // SAFETY: only ask.
         let (thread, process) = unsafe {
             (
@@ -88,12 +88,12 @@ impl Guarded {
     /// As of [`call`](Self::call).
     pub(crate) unsafe fn run(&self, number: c_long, args: [usize; 6]) -> Result<usize, i32> {
         // SAFETY: the caller's promise.
-        unsafe { Table::of(self.generation)?.run(number, &args) }
+        unsafe { DescriptorTable::of(self.generation)?.run(number, &args) }
     }
 
     /// True in the process that has it.
     pub(crate) fn is_here(&self) -> bool {
-        Table::of(self.generation).is_ok()
+        DescriptorTable::of(self.generation).is_ok()
     }
 
     /// What it is called in the table.
@@ -105,7 +105,7 @@ impl Guarded {
     /// program's as much as ours: any close may reach it. The error is an errno, where the
     /// kernel refuses (before Linux 6.9), or there is no number left.
     pub(crate) fn borrow_number(&self) -> Result<i32, i32> {
-        let table = Table::of(self.generation)?;
+        let table = DescriptorTable::of(self.generation)?;
         // A child that shares memory only: its number would be taken for the parent's.
         if !table.is_of_this_process() {
             return Err(libc::EBADF);

@@ -50,24 +50,24 @@ pub(crate) use working::Working;
 
 /// Lets several calls run in the table at a time, where some wait for a disk.
 pub(crate) fn want_several() {
-    if let Ok(table) = server::Table::start() {
+    if let Ok(table) = server::DescriptorTable::start() {
         table.want_all();
     }
 }
 
 /// Lets the servers have the rights of the calling thread, as if it had opened something.
 pub(crate) fn take_credentials() {
-    if let Ok(table) = server::Table::start() {
+    if let Ok(table) = server::DescriptorTable::start() {
         table.take_credentials();
     }
 }
 
 /// Why this process has no table, if it has none: an errno. Starts it.
 pub(crate) fn refused() -> Option<i32> {
-    server::Table::start().err()
+    server::DescriptorTable::start().err()
 }
 
 /// True if there is a table here.
 pub(crate) fn is_there() -> bool {
-    server::Table::is_there()
+    server::DescriptorTable::is_there()
 }

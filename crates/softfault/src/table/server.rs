@@ -36,20 +36,20 @@ struct Server {
     /// [`IDLE`] or [`REQUESTED`].
     state: AtomicU32,
     /// Protected by `state`.
-    request: UnsafeCell<Request>,
+    request: UnsafeCell<ServerCall>,
     /// The kernel's number of the thread; the kernel makes it zero when it ends.
     id: AtomicU32,
 }
 
 #[derive(Clone, Copy)]
-struct Request {
+struct ServerCall {
     number: c_long,
     args: [usize; 6],
     answer: isize,
 }
 
 /// A process's table and its servers. Zeros are none.
-pub(super) struct Table {
+pub(super) struct DescriptorTable {
     /// Whoever starts a server; the credentials that servers have.
     starting: Mutex<Credentials>,
     /// Which table this is of all that this process and those above it had; zero as
@@ -67,16 +67,16 @@ pub(super) struct Table {
 }
 
 // SAFETY: requests are protected by `taken` and `state`; all else is atomic.
-unsafe impl Sync for Table {}
+unsafe impl Sync for DescriptorTable {}
 
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
+static TABLE: AtomicPtr<DescriptorTable> = AtomicPtr::new(core::ptr::null_mut());
 /// Tables that this process and those above it had. A child goes on counting.
 static GENERATIONS: AtomicU32 = AtomicU32::new(0);
 /// The errno with which the kernel refused a table to a thread that it had let us start:
 /// it would again.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 
-impl Table {
+impl DescriptorTable {
     /// The memory for it; `None` if none was ever asked for.
     fn here() -> Option<&'static Self> {
         // Acquire pairs with the Release in `place`.
@@ -252,7 +252,7 @@ const START: c_long = -1;
 
 impl Server {
     /// # Safety
-    /// As of [`Table::run`]; `taken` is held.
+    /// As of [`DescriptorTable::run`]; `taken` is held.
     unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         // A filter of the program's may end a thread for a system call.
         if self.id.load(Ordering::Acquire) == 0 {
@@ -272,9 +272,9 @@ impl Server {
     }
 
     /// # Safety
-    /// As of [`Table::run`]; `taken` is held.
+    /// As of [`DescriptorTable::run`]; `taken` is held.
     unsafe fn request(&self, number: c_long, args: &[usize; 6]) {
-        let request = Request {
+        let request = ServerCall {
             number,
             args: *args,
             answer: 0,

@@ -2,7 +2,7 @@
 //! `uapi/linux/userfaultfd.h` gives them. Written out because the crates that
 //! wrap them allocate, or need a C compiler; these are called in a handler.
 
-use crate::Faults;
+use super::Faults;
 use crate::table::Working;
 use core::ops::Range;
 use libc::c_int;
@@ -132,18 +132,6 @@ pub struct Offers {
     pub protect: bool,
     /// Pages can be moved.
     pub moves: bool,
-}
-
-/// The calling thread's errno.
-pub fn errno() -> c_int {
-    // SAFETY: points to the thread's errno.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Sets the calling thread's errno.
-pub fn set_errno(errno: c_int) {
-    // SAFETY: points to the thread's errno.
-    unsafe { *libc::__errno_location() = errno }
 }
 
 /// What the kernel offers, or the errno with which it refuses all.

@@ -4,7 +4,7 @@
 //! gives to it is plain memory there, nothing of it is protected, and a missing
 //! page would be filled with zeros. The descriptors it inherits mean the parent.
 
-use super::mmu::{UffdMmu, Windows};
+use super::mmu::{UffdMmu, WindowEnds};
 use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault_engine::mmu::{MmuError, Reservation};
@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
 /// The lists of all windows, and of those that may only be read, locked.
-pub struct Lists<'a> {
-    windows: MutexGuard<'a, Windows>,
+pub struct WindowLists<'a> {
+    windows: MutexGuard<'a, WindowEnds>,
     restricted: MutexGuard<'a, BTreeSet<usize>>,
 }
 
 impl UffdMmu {
     /// Keeps the lists of windows still while the process forks.
-    pub fn fork_prepare(&self) -> Lists<'_> {
-        Lists {
+    pub fn fork_prepare(&self) -> WindowLists<'_> {
+        WindowLists {
             windows: self.windows(),
             restricted: self.restricted(),
         }
@@ -41,7 +41,7 @@ impl UffdMmu {
     /// inherited, and every window that was not lent answers with SIGSEGV. The program
     /// may have asked the kernel to let children inherit others (MADV_DOFORK): what is
     /// missing there would be zeros.
-    pub fn fork_child(&self, lists: &Lists<'_>, is_lent: impl Fn(usize) -> bool) {
+    pub fn fork_child(&self, lists: &WindowLists<'_>, is_lent: impl Fn(usize) -> bool) {
         for opened in self.descriptors.iter().filter_map(|slot| slot.get()) {
             opened.close();
         }
@@ -62,7 +62,11 @@ impl UffdMmu {
     /// inherited: it shows what the parent's showed, and what is missing is
     /// missing. Nothing is protected, and writes go to copies. Nobody has touched
     /// it yet: the kernel would have filled it with zeros.
-    pub fn adopt(&self, range: Range<usize>, parents: &Lists<'_>) -> Result<Reservation, MmuError> {
+    pub fn adopt(
+        &self,
+        range: Range<usize>,
+        parents: &WindowLists<'_>,
+    ) -> Result<Reservation, MmuError> {
         let known = parents.windows.get(&range.start);
         let &(_, protection) = known.ok_or(MmuError::Gone)?;
         let window = self.register(range.clone(), protection)?;

@@ -1,11 +1,12 @@
 //! [`Mmu`] over userfaultfd.
 
+use super::Faults;
 use super::abi::{self, Message, Offers, Progress};
 use super::pagemap::Pagemap;
 use super::released::Released;
-use super::spare::Spare;
+use super::spare::SpareWindows;
 use super::zap::Zap;
-use crate::Faults;
+use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,7 @@ const PROTECTS: u32 = 1 << 9;
 const KNOWS_WRITES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Windows by their start: the end, and what they are for.
-pub type Windows = BTreeMap<usize, (usize, Protection)>;
+pub type WindowEnds = BTreeMap<usize, (usize, Protection)>;
 
 /// The real page tables of the process.
 pub struct UffdMmu {
@@ -44,9 +45,9 @@ pub struct UffdMmu {
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
-    windows: Mutex<Windows>,
+    windows: Mutex<WindowEnds>,
     released: Released,
-    spare: Spare,
+    spare: SpareWindows,
     /// Where the windows start that were reserved for writing and may only be read.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) zap: Zap,
@@ -71,7 +72,7 @@ impl UffdMmu {
             made: AtomicUsize::new(0),
             windows: Mutex::new(BTreeMap::new()),
             released: Released::default(),
-            spare: Spare::default(),
+            spare: SpareWindows::default(),
             restricted: Mutex::default(),
             zap: Zap::new(),
             pagemap,
@@ -80,7 +81,7 @@ impl UffdMmu {
         Ok(mmu)
     }
 
-    pub(super) fn windows(&self) -> MutexGuard<'_, Windows> {
+    pub(super) fn windows(&self) -> MutexGuard<'_, WindowEnds> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +223,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     // SAFETY: a window that its owner holds, or has yet to get.
     match unsafe { libc::mprotect(start, range.len(), flags) } {
         0 => Ok(()),
-        _ => Err(system(abi::errno())),
+        _ => Err(system(errno())),
     }
 }
 
@@ -297,7 +298,7 @@ impl Mmu for UffdMmu {
         // started with all its memory to be merged.
         advise(libc::MADV_UNMERGEABLE);
         if advise(libc::MADV_DONTFORK) < 0 {
-            let error = system(abi::errno());
+            let error = system(errno());
             unmap(range);
             return Err(error);
         }

@@ -15,6 +15,7 @@
 //! windows, and the kernel would fill missing pages with zeros.
 
 mod abi;
+mod faults;
 mod fork;
 mod mmu;
 mod moving;
@@ -28,7 +29,8 @@ mod spare;
 mod tests;
 mod zap;
 
-pub use abi::{Message, Offers, errno, open, register, set_errno};
-pub use fork::{Lists, close_window};
+pub use abi::{Message, Offers, open, register};
+pub use faults::Faults;
+pub use fork::{WindowLists, close_window};
 pub use mmu::UffdMmu;
 pub use present::is_missing;

@@ -1,5 +1,6 @@
 //! This process, for `process_madvise(2)`.
 
+use crate::errno::errno;
 use crate::table::Working;
 use libc::{c_int, iovec};
 
@@ -42,7 +43,7 @@ impl Myself {
                 // SAFETY: the caller's promise.
                 match unsafe { libc::syscall(call, PIDFD_SELF, start, count, advice, 0) } {
                     done if done >= 0 => Ok(done as usize),
-                    _ => Err(super::errno()),
+                    _ => Err(errno()),
                 }
             }
             Self::By(pidfd) => {

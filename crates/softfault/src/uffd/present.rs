@@ -1,5 +1,6 @@
 //! Whether a page is there, by asking the kernel.
 
+use crate::errno::errno;
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 
@@ -21,7 +22,7 @@ pub fn is_missing(addr: usize) -> bool {
         let nothing = core::ptr::null_mut::<c_void>();
         libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, page, nothing, MASK_BYTES)
     };
-    if answer == 0 || super::errno() != libc::EFAULT {
+    if answer == 0 || errno() != libc::EFAULT {
         return false;
     }
     // Or the program has taken the leave to read away.

@@ -16,11 +16,11 @@ const LARGEST: usize = 64 << 20;
 
 /// Spare windows, the last given back at the end.
 #[derive(Default)]
-pub struct Spare {
+pub struct SpareWindows {
     windows: Mutex<Vec<(Reservation, Protection)>>,
 }
 
-impl Spare {
+impl SpareWindows {
     fn windows(&self) -> MutexGuard<'_, Vec<(Reservation, Protection)>> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }

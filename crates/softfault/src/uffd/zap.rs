@@ -6,6 +6,7 @@
 //! pages to be kept ([`Mmap::lock`](crate::Mmap::lock)).
 
 use super::myself::Myself;
+use crate::errno::errno;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{c_int, c_void, iovec};
@@ -17,10 +18,10 @@ const RANGES: usize = 1024;
 /// As `MADV_DONTNEED`, of what is locked in memory too (Linux 5.18).
 const DONTNEED_LOCKED: c_int = 24;
 
-struct Vectors([iovec; RANGES]);
+struct ZapVectors([iovec; RANGES]);
 
 // SAFETY: addresses of windows, which belong to no thread.
-unsafe impl Send for Vectors {}
+unsafe impl Send for ZapVectors {}
 
 /// Unmaps batches.
 pub(super) struct Zap {
@@ -31,7 +32,7 @@ pub(super) struct Zap {
     /// Immutable. What throws pages away, by the kernel's number.
     advice: c_int,
     /// Too large for a handler's stack; made once.
-    vectors: [Mutex<Box<Vectors>>; 2],
+    vectors: [Mutex<Box<ZapVectors>>; 2],
 }
 
 impl Zap {
@@ -41,7 +42,7 @@ impl Zap {
                 iov_base: core::ptr::null_mut(),
                 iov_len: 0,
             };
-            Mutex::new(Box::new(Vectors([empty; RANGES])))
+            Mutex::new(Box::new(ZapVectors([empty; RANGES])))
         };
         Self {
             process: Myself::new(),
@@ -81,7 +82,7 @@ impl Zap {
             if unsafe { libc::madvise(start, bytes, self.advice) } == 0 {
                 return true;
             }
-            match super::errno() {
+            match errno() {
                 libc::EAGAIN | libc::EINTR => {}
                 libc::EINVAL if !unlocked => {
                     // An older system throws away what is not locked.

@@ -11,7 +11,7 @@ use super::super::errno;
 use super::super::refusals::Refusals;
 use super::deadline::timespec;
 use super::idle;
-use super::queue::{BATCH, Done, Entry, Through, pause};
+use super::queue::{BATCH, Done, RingEntry, Through, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
 
@@ -36,7 +36,7 @@ struct Iocb {
 /// `struct io_event` of <linux/aio_abi.h>.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     iocb: u64,
     result: i64,
@@ -99,11 +99,11 @@ impl Aio {
         &self,
         through: Through<'_>,
         count: usize,
-        entry: impl Fn(usize) -> Entry,
+        entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         let mut sheet = self.submitting.lock();
         for i in 0..count {
-            let Entry {
+            let RingEntry {
                 slot,
                 offset,
                 buffer,
@@ -154,7 +154,7 @@ impl Aio {
     }
 
     pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
-        let mut events = [Event::default(); BATCH];
+        let mut events = [IoEvent::default(); BATCH];
         let mut time = timespec(wait_ns);
         // SAFETY: the events are written for at most their number.
         let answer = unsafe {
@@ -206,7 +206,7 @@ impl Aio {
         if header.magic != MAGIC || header.incompatible != 0 {
             return 0;
         }
-        let events = (self.context as usize + header.length as usize) as *const Event;
+        let events = (self.context as usize + header.length as usize) as *const IoEvent;
         let mut arrived = 0;
         // Relaxed: only the ring's leader moves it.
         let mut head = header.head.load(Relaxed);

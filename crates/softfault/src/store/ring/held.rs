@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::queue::{BATCH, Done, Entry};
+use super::queue::{BATCH, Done, RingEntry};
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    state: Mutex<State>,
+pub(super) struct HeldQueue {
+    state: Mutex<HeldState>,
     answered: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HeldState {
     /// What was submitted and not answered.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<RingEntry>,
     answers: VecDeque<Done>,
     /// Submissions take no more than this, together.
     room: Option<usize>,
@@ -25,16 +25,16 @@ struct State {
 }
 
 // SAFETY: the entries' buffers are the tests', which outlive them.
-unsafe impl Send for Held {}
+unsafe impl Send for HeldQueue {}
 // SAFETY: all is behind a mutex.
-unsafe impl Sync for Held {}
+unsafe impl Sync for HeldQueue {}
 
-impl Held {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+impl HeldQueue {
+    fn state(&self) -> std::sync::MutexGuard<'_, HeldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> Entry) -> usize {
+    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> RingEntry) -> usize {
         let mut state = self.state();
         let taken = count.min(state.room.unwrap_or(count));
         state.room = state.room.map(|room| room - taken);
@@ -70,12 +70,12 @@ impl Held {
     }
 
     /// Takes the oldest read that is not answered.
-    pub(super) fn next(&self) -> Option<Entry> {
+    pub(super) fn next(&self) -> Option<RingEntry> {
         self.state().entries.pop_front()
     }
 
     /// Answers a read.
-    pub(super) fn answer(&self, entry: Entry, answer: i64) {
+    pub(super) fn answer(&self, entry: RingEntry, answer: i64) {
         self.state().answers.push_back(Done {
             slot: entry.slot,
             answer,

@@ -15,10 +15,10 @@ const MOST: usize = 32;
 /// Tried only: where somebody else has it, or had it at a fork, nothing is kept.
 static IDLE: Mutex<(u32, Vec<(libc::c_ulong, usize)>)> = Mutex::new((0, Vec::new()));
 
-type Idle = MutexGuard<'static, (u32, Vec<(libc::c_ulong, usize)>)>;
+type IdleQueues = MutexGuard<'static, (u32, Vec<(libc::c_ulong, usize)>)>;
 
 /// Those of this process.
-fn idle() -> Option<Idle> {
+fn idle() -> Option<IdleQueues> {
     let mut idle = IDLE.try_lock().ok()?;
     let process = std::process::id();
     if idle.0 != process {

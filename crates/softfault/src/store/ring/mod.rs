@@ -41,7 +41,7 @@
 //!
 //! # What the caller must know
 //!
-//! - Locks: `Table` and a queue's own, never together, neither held while
+//! - Locks: `ReadTable` and a queue's own, never together, neither held while
 //!   `Complete` runs. `Complete` must not call `reap`.
 //! - [`Reap::NotInFlight`](softfault_engine::store::Reap) may also mean *not
 //!   yet*: the read's owner has marked the folio but not yet submitted. The
@@ -88,7 +88,7 @@ use sync::wait::WaitWord;
 use super::descriptor::Source;
 
 use self::queue::Queue;
-use self::table::Table;
+use self::table::ReadTable;
 
 pub(crate) use self::table::Request;
 pub(crate) use self::then::{Finish, Then};
@@ -150,7 +150,7 @@ pub(crate) struct Ring {
     /// Submitting is protected by the queue's own lock, collecting by leading.
     queue: Queue,
     /// The reads in flight, who waits for them, and whether somebody leads.
-    table: Mutex<Table>,
+    table: Mutex<ReadTable>,
     /// One for each slot: what its waiters sleep on. Changed under `table`.
     words: Box<[WaitWord]>,
 }
@@ -250,7 +250,7 @@ impl Ring {
     fn new(queue: Queue, entries: usize) -> Self {
         Self {
             queue,
-            table: Mutex::new(Table::new(entries)),
+            table: Mutex::new(ReadTable::new(entries)),
             words: (0..entries).map(|_| WaitWord::new(0)).collect(),
         }
     }

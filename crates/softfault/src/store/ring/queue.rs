@@ -44,14 +44,14 @@ impl Through<'_> {
 
 /// A read as the kernel gets it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct RingEntry {
     pub(super) slot: u16,
     pub(super) offset: u64,
     pub(super) buffer: *mut u8,
     pub(super) bytes: usize,
 }
 
-impl Entry {
+impl RingEntry {
     /// What is left of a read of which `done` bytes have arrived.
     pub(super) fn new(slot: u16, request: &Request, done: usize) -> Self {
         Self {
@@ -82,7 +82,7 @@ pub(super) enum Queue {
     Aio(Aio),
     /// Answers when a test lets it.
     #[cfg(test)]
-    Held(super::held::Held),
+    Held(super::held::HeldQueue),
 }
 
 impl Queue {
@@ -101,7 +101,7 @@ impl Queue {
         &self,
         through: Through<'_>,
         count: usize,
-        entry: impl Fn(usize) -> Entry,
+        entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         match self {
             Self::Uring(uring) => uring.submit(through, count, entry),
@@ -188,7 +188,7 @@ mod tests {
             };
             for file in silent() {
                 let mut page = vec![0u8; 4096];
-                let entry = Entry {
+                let entry = RingEntry {
                     slot: 3,
                     offset: 0,
                     buffer: page.as_mut_ptr(),

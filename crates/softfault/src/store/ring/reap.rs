@@ -9,7 +9,7 @@ use softfault_engine::store::{Complete, Reap, StoreError};
 use super::Ring;
 use super::deadline::Deadline;
 use super::queue::{BATCH, Done};
-use super::table::{Next, Table};
+use super::table::{Next, ReadTable};
 
 impl Ring {
     /// [`Store::reap`](softfault_engine::store::Store::reap) in this ring.
@@ -133,7 +133,7 @@ impl Ring {
     }
 
     /// Gives the lock up for good: if nobody leads, one who waits is woken to.
-    fn leave(&self, table: MutexGuard<'_, Table>) {
+    fn leave(&self, table: MutexGuard<'_, ReadTable>) {
         if table.led {
             return;
         }

@@ -1,7 +1,7 @@
 //! Submitting: a slot for each read, then one system call, then a look at what it read from.
 
 use super::Ring;
-use super::queue::{Entry, Through};
+use super::queue::{RingEntry, Through};
 use super::table::Request;
 
 /// Reads of one system call at most: the fault handler's stack has room for their slots.
@@ -42,7 +42,7 @@ impl Ring {
             return 0;
         }
         let slots = &slots[..taken];
-        let entry = |i| Entry::new(slots[i], &request(i), 0);
+        let entry = |i| RingEntry::new(slots[i], &request(i), 0);
         let mut started = self.submit_by_number(&first, slots, entry);
         if started < taken {
             started += self.submit_in_table(&first, taken - started, |i| entry(started + i));
@@ -57,7 +57,7 @@ impl Ring {
         &self,
         first: &Request,
         slots: &[u16],
-        entry: impl Fn(usize) -> Entry,
+        entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         // Of what is read through the page cache, all that is not there would be refused.
         if first.drop_behind {
@@ -87,7 +87,7 @@ impl Ring {
         &self,
         first: &Request,
         count: usize,
-        entry: impl Fn(usize) -> Entry,
+        entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         let through = match first.source.is_none() {
             true => Some(Through::Number(0)),
@@ -100,7 +100,7 @@ impl Ring {
     /// Submits what is left of a read, of which `done` bytes have arrived. False: it
     /// cannot be.
     pub(super) fn submit_rest(&self, slot: u16, request: &Request, done: usize) -> bool {
-        let entry = Entry::new(slot, request, done);
+        let entry = RingEntry::new(slot, request, done);
         self.submit_in_table(request, 1, |_| entry) == 1
     }
 }

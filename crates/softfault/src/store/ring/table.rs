@@ -58,7 +58,7 @@ pub(super) enum Next {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct ReadSlot {
     /// Meaningful while the slot is used.
     request: Request,
     /// Bytes that have arrived for good, whole pages.
@@ -77,8 +77,8 @@ struct Slot {
 
 /// The table. Protected by the ring's lock as a whole.
 #[derive(Debug)]
-pub(super) struct Table {
-    slots: Box<[Slot]>,
+pub(super) struct ReadTable {
+    slots: Box<[ReadSlot]>,
     /// Slots that carry a read. The lowest are taken first, so that looking a
     /// cookie up walks few cache lines.
     used: Bits,
@@ -90,7 +90,7 @@ pub(super) struct Table {
     submission: NonZero<u32>,
 }
 
-impl Table {
+impl ReadTable {
     pub(super) fn new(entries: usize) -> Self {
         let nothing = Request {
             cookie: 0,
@@ -102,7 +102,7 @@ impl Table {
             whole: false,
             then: None,
         };
-        let slot = Slot {
+        let slot = ReadSlot {
             request: nothing,
             done: 0,
             refused: 0,
@@ -126,7 +126,7 @@ impl Table {
         let slot = self.used.first_clear(self.slots.len())?;
         self.used.set(slot);
         let round = self.slots[slot].round;
-        self.slots[slot] = Slot {
+        self.slots[slot] = ReadSlot {
             request,
             done: 0,
             refused: 0,
@@ -304,7 +304,7 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::Entry;
+    use super::super::queue::RingEntry;
     use super::*;
 
     fn request(cookie: u64, name: usize) -> Request {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn slots_are_found_by_cookie_and_reused_lowest_first() {
-        let mut table = Table::new(130);
+        let mut table = ReadTable::new(130);
         let slots: Vec<_> = (0..130)
             .map(|i| table.take(request(i, 1)).unwrap())
             .collect();
@@ -342,12 +342,12 @@ mod tests {
 
     #[test]
     fn a_read_goes_on_until_it_is_whole() {
-        let mut table = Table::new(4);
+        let mut table = ReadTable::new(4);
         let slot = table.take(request(1, 1)).unwrap();
         let Next::Again(request, done) = table.answer(slot, 5000) else {
             panic!()
         };
-        let entry = Entry::new(slot, &request, done);
+        let entry = RingEntry::new(slot, &request, done);
         assert_eq!((entry.offset, entry.bytes), (40960 + 4096, 16384 - 4096));
         assert_eq!(entry.buffer.addr(), 4096 + 4096);
         assert!(table.reads_from(Source::named(1)));
@@ -359,13 +359,13 @@ mod tests {
 
     #[test]
     fn a_refused_read_is_tried_again_but_not_for_ever() {
-        let mut table = Table::new(4);
+        let mut table = ReadTable::new(4);
         let slot = table.take(request(1, 1)).unwrap();
         for no in REFUSED.iter().cycle().take(8) {
             let Next::Again(request, done) = table.answer(slot, i64::from(-no)) else {
                 panic!()
             };
-            let entry = Entry::new(slot, &request, done);
+            let entry = RingEntry::new(slot, &request, done);
             assert_eq!(
                 (entry.slot, entry.offset, entry.bytes),
                 (slot, 40960, 16384)
@@ -387,7 +387,7 @@ mod tests {
     /// Every errno that `io_submit` and `io_uring` can answer, for ever.
     #[test]
     fn a_read_ends_whatever_the_kernel_answers() {
-        let mut table = Table::new(1);
+        let mut table = ReadTable::new(1);
         for no in 1..4096 {
             let slot = table.take(request(1, 1)).unwrap();
             let refusals = REFUSED.contains(&no);
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_is_not_proven_is_not_believed() {
-        let mut table = Table::new(4);
+        let mut table = ReadTable::new(4);
         let slots: Vec<_> = (0..2).map(|i| table.take(request(i, 1)).unwrap()).collect();
         let first = table.submits(&slots);
         let Next::Refused = table.answer(slots[0], 16384) else {
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn waiters_are_counted_for_each_slot() {
-        let mut table = Table::new(200);
+        let mut table = ReadTable::new(200);
         (0..200).for_each(|i| assert!(table.take(request(i, 1)).is_some()));
         assert_eq!(table.waited_for(), None);
         table.wait_begins(150);

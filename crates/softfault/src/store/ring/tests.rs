@@ -11,8 +11,8 @@ use std::thread;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Reap, StoreError};
 
-use super::held::Held;
-use super::queue::{Entry, Queue};
+use super::held::HeldQueue;
+use super::queue::{Queue, RingEntry};
 use super::table::Request;
 use super::{ENTRIES, Ring};
 
@@ -21,10 +21,10 @@ const FOREVER_NS: u64 = 20_000_000_000;
 const PAGE: i64 = PAGE_SIZE as i64;
 
 fn ring() -> Ring {
-    Ring::new(Queue::Held(Held::default()), ENTRIES)
+    Ring::new(Queue::Held(HeldQueue::default()), ENTRIES)
 }
 
-fn held(ring: &Ring) -> &Held {
+fn held(ring: &Ring) -> &HeldQueue {
     let Queue::Held(held) = &ring.queue else {
         unreachable!("made so")
     };
@@ -46,7 +46,7 @@ fn request(cookie: u64) -> Request {
 }
 
 /// Submits reads with these cookies and returns what the kernel would get.
-fn start<const N: usize>(ring: &Ring, cookies: [u64; N]) -> [Entry; N] {
+fn start<const N: usize>(ring: &Ring, cookies: [u64; N]) -> [RingEntry; N] {
     assert_eq!(ring.submit(N, |i| request(cookies[i])), N);
     std::array::from_fn(|_| held(ring).next().expect("submitted"))
 }
@@ -264,7 +264,7 @@ fn a_read_is_in_flight_until_it_was_delivered() {
 #[test]
 fn a_poll_delivers_more_than_a_batch() {
     let (ring, inbox) = (ring(), Inbox::default());
-    let entries: [Entry; 100] = start(&ring, std::array::from_fn(|i| i as u64));
+    let entries: [RingEntry; 100] = start(&ring, std::array::from_fn(|i| i as u64));
     entries
         .into_iter()
         .for_each(|entry| held(&ring).answer(entry, PAGE));

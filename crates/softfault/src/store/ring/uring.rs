@@ -11,7 +11,7 @@ use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use softfault_engine::lock::Mutex;
 
-use super::queue::{BATCH, Done, Entry, Through, pause};
+use super::queue::{BATCH, Done, RingEntry, Through, pause};
 use crate::table::Working;
 
 /// How often in a row the kernel may refuse what was pushed: about a second, as each refusal is followed
@@ -81,7 +81,7 @@ impl Uring {
         &self,
         through: Through<'_>,
         count: usize,
-        entry: impl Fn(usize) -> Entry,
+        entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         let mut broken = self.submitting.lock();
         if *broken || self.descriptor.here().is_none() {
@@ -96,7 +96,7 @@ impl Uring {
             // SAFETY: the only one, for we hold `submitting`.
             let mut queue = unsafe { self.ring.submission_shared() };
             for i in 0..count {
-                let Entry {
+                let RingEntry {
                     slot,
                     offset,
                     buffer,
@@ -184,7 +184,7 @@ impl Uring {
         };
         match entered {
             0.. => Ok(entered as usize),
-            _ => Err(crate::uffd::errno()),
+            _ => Err(crate::errno::errno()),
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let file = unsafe { Guarded::open(libc::SYS_memfd_create, [name, 0, 0, 0, 0, 0]) };
         let file = file.expect("a table");
         let mut page = vec![0u8; 4096];
-        let entry = Entry {
+        let entry = RingEntry {
             slot: 0,
             offset: 0,
             buffer: page.as_mut_ptr(),

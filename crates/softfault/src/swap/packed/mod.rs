@@ -24,9 +24,9 @@ pub(super) use bounce::Bounces;
 pub(super) use plan::Plan;
 
 use self::press::{Fit, Press};
-use self::space::Space;
+use self::space::PackedSpace;
 use super::clusters::{CLUSTER, Clusters, parts};
-use super::table::Table;
+use super::table::SlotWords;
 use crate::store::Descriptor;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -40,7 +40,7 @@ pub(super) const TIMES_LONGER: u64 = 2;
 
 /// Where a slot's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct PackedPlace {
     grain: u64,
     /// Compressed; those of a page: it is not.
     bytes: usize,
@@ -49,7 +49,7 @@ struct Place {
 /// Bits of a word that are the place's bytes.
 const BYTES_BITS: u32 = 13;
 
-impl Place {
+impl PackedPlace {
     fn from_word(word: u64) -> Option<Self> {
         (word != 0).then_some(Self {
             grain: word >> BYTES_BITS,
@@ -73,9 +73,9 @@ fn grains(bytes: usize) -> u64 {
 
 /// Which slots are where.
 pub(super) struct Packed {
-    /// A word a slot: its [`Place`], or 0.
-    places: Table,
-    space: Mutex<Space>,
+    /// A word a slot: its [`PackedPlace`], or 0.
+    places: SlotWords,
+    space: Mutex<PackedSpace>,
     presses: [Mutex<Press>; 4],
     /// Immutable. Where reads and writes begin and end.
     align: usize,
@@ -86,8 +86,8 @@ impl Packed {
     pub(super) fn new(slots: u64, align: usize) -> Option<Self> {
         let press = || Some(Mutex::new(Press::new()?));
         Some(Self {
-            places: Table::new(slots as usize)?,
-            space: Mutex::new(Space::new(slots, align)?),
+            places: SlotWords::new(slots as usize)?,
+            space: Mutex::new(PackedSpace::new(slots, align)?),
             presses: [press()?, press()?, press()?, press()?],
             align,
         })
@@ -131,7 +131,7 @@ impl Packed {
                 for place in press.places(start, &fit) {
                     // Release pairs with the Acquire in `place`.
                     let before = self.places[slot as usize].swap(place.word(), AcqRel);
-                    if let Some(before) = Place::from_word(before) {
+                    if let Some(before) = PackedPlace::from_word(before) {
                         self.free(clusters, before.grains());
                     }
                     slot += 1;
@@ -186,7 +186,7 @@ impl Packed {
         for slot in slots {
             // AcqRel: Acquire pairs with the Release of whoever wrote it.
             let before = self.places[slot as usize].swap(0, AcqRel);
-            if let Some(place) = Place::from_word(before) {
+            if let Some(place) = PackedPlace::from_word(before) {
                 self.free(clusters, place.grains());
             }
         }
@@ -200,9 +200,9 @@ impl Packed {
         }
     }
 
-    fn place(&self, slot: u64) -> Option<Place> {
+    fn place(&self, slot: u64) -> Option<PackedPlace> {
         // Acquire pairs with the Release in `write`.
-        Place::from_word(self.places[slot as usize].load(Acquire))
+        PackedPlace::from_word(self.places[slot as usize].load(Acquire))
     }
 
     /// How to read as many of `slots`, from the first on, as one read brings.

@@ -1,6 +1,6 @@
 //! A read of packed slots: which bytes to fetch, and what becomes of them.
 
-use super::{GRAIN, Place};
+use super::{GRAIN, PackedPlace};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 
@@ -34,7 +34,7 @@ impl Plan {
     }
 
     /// Adds a page; false if it does not follow the others in the file.
-    pub(super) fn push(&mut self, place: Place) -> bool {
+    pub(super) fn push(&mut self, place: PackedPlace) -> bool {
         let grains = place.grains();
         let (start, end) = (grains.start * GRAIN as u64, grains.end * GRAIN as u64);
         if self.pages == 0 {

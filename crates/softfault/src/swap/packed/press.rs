@@ -1,6 +1,6 @@
 //! Compressing, into memory that a write can take as it is.
 
-use super::{GRAIN, Place, grains};
+use super::{GRAIN, PackedPlace, grains};
 use crate::uffd::is_missing;
 use core::ptr::NonNull;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
@@ -136,11 +136,11 @@ impl Press {
     }
 
     /// Where the pages are if they were written from `grain` on.
-    pub(super) fn places(&self, mut grain: u64, fit: &Fit) -> impl Iterator<Item = Place> {
+    pub(super) fn places(&self, mut grain: u64, fit: &Fit) -> impl Iterator<Item = PackedPlace> {
         let bytes = self.bytes[self.next..self.next + fit.pages].iter();
         bytes.map(move |&bytes| {
             let bytes = bytes.into();
-            let place = Place { grain, bytes };
+            let place = PackedPlace { grain, bytes };
             grain += grains(bytes);
             place
         })

@@ -5,7 +5,7 @@
 //! part grows by what is missing, up to the length that the user allowed; else it
 //! gets the longest gap there is, and comes again for the rest.
 
-use super::super::table::Table;
+use super::super::table::SlotWords;
 use super::{GRAIN, GRAINS, TIMES_LONGER};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,9 +18,9 @@ const ENOUGH: u64 = ((128 << 10) / GRAIN) as u64;
 const BITS: u64 = u64::BITS as u64;
 
 /// The grains of a file. Protected as a whole by its owner's lock.
-pub(super) struct Space {
+pub(super) struct PackedSpace {
     /// A bit a grain that is in use.
-    used: Table,
+    used: SlotWords,
     /// How many are in use of each cluster.
     counts: Box<[u32]>,
     /// Grains that the user allowed; there are [`TIMES_LONGER`] as many.
@@ -33,12 +33,12 @@ pub(super) struct Space {
     clusters: u64,
 }
 
-impl Space {
+impl PackedSpace {
     pub(super) fn new(slots: u64, align: usize) -> Option<Self> {
         let allowed = slots * PAGE_GRAINS;
         let grains = allowed * TIMES_LONGER;
         Some(Self {
-            used: Table::new(grains.div_ceil(BITS) as usize)?,
+            used: SlotWords::new(grains.div_ceil(BITS) as usize)?,
             counts: vec![0; grains.div_ceil(GRAINS) as usize].into_boxed_slice(),
             allowed,
             align: (align / GRAIN) as u64,
@@ -186,7 +186,7 @@ mod tests {
 
     /// Random takings and givings back; what is taken is nobody else's.
     fn play(slots: u64, align: usize, seed: u64) {
-        let mut space = Space::new(slots, align).unwrap();
+        let mut space = PackedSpace::new(slots, align).unwrap();
         let mut state = seed;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
@@ -233,7 +233,7 @@ mod tests {
     fn a_gap_is_found_with_the_worst_of_neighbours() {
         // Each gap is a grain too short for a page, until there is no more room.
         let slots = 200;
-        let mut space = Space::new(slots, GRAIN).unwrap();
+        let mut space = PackedSpace::new(slots, GRAIN).unwrap();
         let all = slots * PAGE_GRAINS * TIMES_LONGER;
         for n in 0..slots - 1 {
             let at = n * (2 * PAGE_GRAINS - 1) + PAGE_GRAINS - 1;
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_is_freed_is_used_again_before_the_file_grows() {
-        let mut space = Space::new(1 << 16, GRAIN).unwrap();
+        let mut space = PackedSpace::new(1 << 16, GRAIN).unwrap();
         let a = space.take(8, 8192).unwrap();
         let b = space.take(8, 8192).unwrap();
         assert_eq!((a.clone(), b.clone()), (0..8192, 8192..16384));

@@ -78,7 +78,7 @@ fn present(window: &Reservation) -> Vec<bool> {
     let mut pages = vec![0_u8; window.bytes / PAGE_SIZE];
     // SAFETY: a mapping, and a byte for each of its pages.
     let answer = unsafe { libc::mincore(window.addr as *mut _, window.bytes, pages.as_mut_ptr()) };
-    assert_eq!(answer, 0, "errno {}", super::errno());
+    assert_eq!(answer, 0, "errno {}", crate::errno::errno());
     pages.into_iter().map(|page| page & 1 != 0).collect()
 }
 

@@ -86,7 +86,7 @@ fn system_calls_read_what_is_protected() {
         assert_eq!(wrote, PAGE_SIZE as isize);
         let got = libc::read(ends[0], window.addr as *mut _, PAGE_SIZE);
         assert_eq!(
-            (got, crate::uffd::errno()),
+            (got, crate::errno::errno()),
             (-1, libc::EFAULT),
             "and do not write to it"
         );

@@ -45,7 +45,7 @@ pub struct HugeStats {
 
 /// Counters of a map, or of all. Relaxed throughout: numbers and nothing else.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     faults: AtomicU64,
     pages: AtomicU64,
     pool_empty: AtomicU64,
@@ -62,7 +62,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn read(&self) -> HugeMapStats {
+    pub(crate) fn read(&self) -> HugeMapStats {
         HugeMapStats {
             faults: self.faults.load(Ordering::Relaxed),
             pages: self.pages.load(Ordering::Relaxed),
@@ -111,14 +111,14 @@ pub(super) fn failed(own: &Counters) {
 }
 
 /// So many pages were mapped, some reserved.
-pub(super) fn map(backing: HugeBacking, pages: u64, reserved: u64) {
+pub(crate) fn map(backing: HugeBacking, pages: u64, reserved: u64) {
     MAPS[backing as usize].fetch_add(1, Ordering::Relaxed);
     MAPPED.fetch_add(pages, Ordering::Relaxed);
     RESERVED.fetch_add(reserved, Ordering::Relaxed);
 }
 
 /// The same were unmapped.
-pub(super) fn unmap(backing: HugeBacking, pages: u64, reserved: u64) {
+pub(crate) fn unmap(backing: HugeBacking, pages: u64, reserved: u64) {
     MAPS[backing as usize].fetch_sub(1, Ordering::Relaxed);
     MAPPED.fetch_sub(pages, Ordering::Relaxed);
     RESERVED.fetch_sub(reserved, Ordering::Relaxed);

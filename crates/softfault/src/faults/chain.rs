@@ -30,15 +30,15 @@ pub(super) struct Action {
     pub(super) mask: u64,
 }
 
-struct Slot {
+struct Predecessor {
     handler: AtomicUsize,
     flags: AtomicI32,
     mask: AtomicU64,
 }
 
 /// Each form's predecessor. Written once, before the form is in force.
-static PREDECESSORS: [Slot; FORMS] = [const {
-    Slot {
+static PREDECESSORS: [Predecessor; FORMS] = [const {
+    Predecessor {
         handler: AtomicUsize::new(libc::SIG_DFL),
         flags: AtomicI32::new(0),
         mask: AtomicU64::new(0),

@@ -9,8 +9,8 @@
 //! that a handler still uses.
 
 use super::count::Counters;
-use super::fill::Window;
-use crate::fork::Born;
+use super::fill::HugeWindow;
+use crate::generation::ProcessGeneration;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -25,20 +25,20 @@ struct Block {
     /// Where the maps are: looked through before anything is counted.
     starts: [AtomicUsize; SLOTS],
     ends: [AtomicUsize; SLOTS],
-    slots: [Slot; SLOTS],
+    slots: [MapSlot; SLOTS],
     more: AtomicPtr<Block>,
 }
 
 /// A map's.
-pub(super) struct Slot {
+pub(super) struct MapSlot {
     state: AtomicU32,
     /// Written by whoever has taken the slot; read while it is live.
-    window: UnsafeCell<Window>,
+    window: UnsafeCell<HugeWindow>,
     pub(super) counted: Counters,
 }
 
 // SAFETY: `window` is written by one and read by others as `state` says.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for MapSlot {}
 
 static FIRST: Block = Block::new();
 /// Maps that there are: most processes have none, and look no further.
@@ -49,7 +49,7 @@ impl Block {
         Self {
             starts: [const { AtomicUsize::new(0) }; SLOTS],
             ends: [const { AtomicUsize::new(0) }; SLOTS],
-            slots: [const { Slot::new() }; SLOTS],
+            slots: [const { MapSlot::new() }; SLOTS],
             more: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
@@ -78,18 +78,18 @@ impl Block {
     }
 }
 
-impl Slot {
+impl MapSlot {
     const fn new() -> Self {
         Self {
             state: AtomicU32::new(FREE),
-            window: UnsafeCell::new(Window::NONE),
+            window: UnsafeCell::new(HugeWindow::NONE),
             counted: Counters::new(),
         }
     }
 
     /// Counts this handler; false if the map is gone.
     fn enter(&self) -> bool {
-        // Acquire pairs with the Release in `Entry::new`: the window is written.
+        // Acquire pairs with the Release in `TouchableMap::new`: the window is written.
         let before = self.state.fetch_add(1, Ordering::Acquire);
         if before & LIVE == 0 {
             self.leave();
@@ -99,18 +99,18 @@ impl Slot {
     }
 
     fn leave(&self) {
-        // Release pairs with the Acquire in `Entry::drop`: what was done with the map is done.
+        // Release pairs with the Acquire in `TouchableMap::drop`: what was done with the map is done.
         self.state.fetch_sub(1, Ordering::Release);
     }
 }
 
 /// A handler's hold on a map.
-pub(super) struct Held {
-    slot: &'static Slot,
+pub(super) struct MapInHandler {
+    slot: &'static MapSlot,
 }
 
-impl Held {
-    pub(super) fn window(&self) -> &Window {
+impl MapInHandler {
+    pub(super) fn window(&self) -> &HugeWindow {
         // SAFETY: live when this was counted, and so not written to until it is gone.
         unsafe { &*self.slot.window.get() }
     }
@@ -120,14 +120,14 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MapInHandler {
     fn drop(&mut self) {
         self.slot.leave();
     }
 }
 
 /// The map that has this address.
-pub(super) fn find(addr: usize) -> Option<Held> {
+pub(super) fn find(addr: usize) -> Option<MapInHandler> {
     // Relaxed here and below: who touches a map has seen it made, and so all that was written
     // for it.
     if MAPS.load(Ordering::Relaxed) == 0 {
@@ -141,29 +141,29 @@ pub(super) fn find(addr: usize) -> Option<Held> {
             if !(start..end).contains(&addr) || !slot.enter() {
                 return None;
             }
-            let held = Held { slot };
+            let held = MapInHandler { slot };
             held.window().range().contains(&addr).then_some(held)
         })
     })
 }
 
 /// A map's slot, as long as it is mapped.
-pub(super) struct Entry {
+pub(crate) struct TouchableMap {
     block: &'static Block,
     at: usize,
-    born: Born,
+    born: ProcessGeneration,
 }
 
-impl Entry {
+impl TouchableMap {
     /// Lets handlers find a map. Whoever lends `window` keeps what it names until this is gone.
-    pub(super) fn new(window: Window) -> Self {
+    pub(crate) fn new(window: HugeWindow) -> Self {
         let mut block = &FIRST;
         loop {
             if let Some(at) = block.slots.iter().position(take) {
                 let entry = Self {
                     block,
                     at,
-                    born: Born::here(),
+                    born: ProcessGeneration::here(),
                 };
                 block.starts[at].store(window.range().start, Ordering::Relaxed);
                 block.ends[at].store(window.range().end, Ordering::Relaxed);
@@ -180,29 +180,29 @@ impl Entry {
         }
     }
 
-    fn slot(&self) -> &'static Slot {
+    fn slot(&self) -> &'static MapSlot {
         &self.block.slots[self.at]
     }
 
     /// The map's.
-    pub(super) fn window(&self) -> &Window {
+    pub(crate) fn window(&self) -> &HugeWindow {
         // SAFETY: written before, and not again as long as this is.
         unsafe { &*self.slot().window.get() }
     }
 
-    pub(super) fn counted(&self) -> &'static Counters {
+    pub(crate) fn counted(&self) -> &'static Counters {
         &self.slot().counted
     }
 }
 
 /// Takes the slot if it is free. One that a handler has just looked at is not, for the moment.
-fn take(slot: &Slot) -> bool {
-    // Acquire pairs with the Release in `Entry::drop`.
+fn take(slot: &MapSlot) -> bool {
+    // Acquire pairs with the Release in `TouchableMap::drop`.
     let taken = (slot.state).compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
     taken.is_ok()
 }
 
-impl Drop for Entry {
+impl Drop for TouchableMap {
     fn drop(&mut self) {
         let slot = self.slot();
         slot.state.fetch_and(!LIVE, Ordering::Relaxed);

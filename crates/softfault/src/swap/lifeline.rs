@@ -6,7 +6,7 @@
 //! byte, and tries to seal it against writing: the kernel refuses that as long as somebody
 //! has it mapped so that he could.
 
-use super::Own;
+use crate::generation::Own;
 use crate::table::Working;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
@@ -38,7 +38,7 @@ impl Default for Known {
 static CHILDREN: Own<Known> = Own::new();
 
 /// True if a child may live. No heap: faults ask, once there was a fork.
-pub(crate) fn live() -> bool {
+pub(super) fn live() -> bool {
     let children = CHILDREN.get().0.lock();
     children.unknown || children.files.iter().flatten().any(is_mapped)
 }
@@ -59,11 +59,11 @@ fn is_mapped(file: &Working) -> bool {
 
 /// The mapping, for a child that is about to be made. The parent has it too, until the
 /// child is made.
-pub(super) struct Lifeline(Option<usize>);
+pub(crate) struct Lifeline(Option<usize>);
 
 impl Lifeline {
     /// One at a time: who forks has a lock.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut children = CHILDREN.get().0.lock();
         for file in &mut children.files {
             if file.as_ref().is_some_and(|file| !is_mapped(file)) {
@@ -82,7 +82,7 @@ impl Lifeline {
     }
 
     /// In the parent: only children have it from now on.
-    pub(super) fn cut(self) {
+    pub(crate) fn cut(self) {
         if let Some(start) = self.0 {
             // SAFETY: mapped by `new`, for this.
             unsafe { libc::munmap(start as *mut libc::c_void, PAGE_SIZE) };
@@ -90,7 +90,7 @@ impl Lifeline {
     }
 
     /// In the child, which keeps it until it ends.
-    pub(super) fn keep(self) {}
+    pub(crate) fn keep(self) {}
 }
 
 fn memfd() -> Result<Working, i32> {

@@ -46,9 +46,9 @@ mod frame {
 
 #[cfg(target_arch = "x86_64")]
 mod frame {
-    use super::super::access::is_write;
-    use crate::huge;
+    use crate::huge_faults;
     use crate::process;
+    use crate::signal::is_write;
     use core::mem::offset_of;
     use libc::{c_void, ucontext_t};
     use softfault_engine::PAGE_SIZE;
@@ -108,7 +108,7 @@ mod frame {
     /// True if a map of ours has the address.
     fn is_ours(addr: usize) -> bool {
         let space = process::get().map(|process| process.space());
-        space.is_some_and(|space| space.lock_vma(addr).is_some()) || huge::has(addr)
+        space.is_some_and(|space| space.lock_vma(addr).is_some()) || huge_faults::has(addr)
     }
 
     /// True if its page is there.

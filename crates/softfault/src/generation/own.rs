@@ -1,12 +1,12 @@
 //! What each process has one of, and begins anew in a child: a lock of the parent's may
 //! be held there for ever.
 
-use super::Born;
+use super::ProcessGeneration;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that a child does not inherit.
 pub(crate) struct Own<T: Default> {
-    now: AtomicPtr<(Born, T)>,
+    now: AtomicPtr<(ProcessGeneration, T)>,
 }
 
 impl<T: Default> Own<T> {
@@ -28,8 +28,8 @@ impl<T: Default> Own<T> {
         }
     }
 
-    fn begin(&self, before: *mut (Born, T)) -> &T {
-        let fresh = Box::into_raw(Box::new((Born::here(), T::default())));
+    fn begin(&self, before: *mut (ProcessGeneration, T)) -> &T {
+        let fresh = Box::into_raw(Box::new((ProcessGeneration::here(), T::default())));
         let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
         let now = match self.now.compare_exchange(before, fresh, set, failed) {
             Ok(_) => fresh,

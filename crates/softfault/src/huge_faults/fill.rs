@@ -4,32 +4,32 @@ use super::backing::HugeBacking;
 use super::count::{self, Counters};
 use super::size::HugeSize;
 use crate::FaultError;
+use crate::errno::errno;
 use crate::table::Identity;
-use crate::uffd::errno;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use libc::{c_int, c_void};
 
 /// Faults a range in as a read would, without a signal: an error is a value. (Linux 5.14)
-pub(super) const MADV_POPULATE_READ: c_int = 22;
+pub(crate) const MADV_POPULATE_READ: c_int = 22;
 
 /// What a handler has to know of a map. Immutable.
 #[derive(Debug, Clone)]
-pub(super) struct Window {
-    pub(super) start: usize,
-    pub(super) bytes: usize,
+pub(crate) struct HugeWindow {
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
     /// Where the map begins in the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where the byte at `offset` is in the alias.
-    pub(super) alias: usize,
-    pub(super) fd: c_int,
+    pub(crate) alias: usize,
+    pub(crate) fd: c_int,
     /// What `fd` is of: the program may have closed it, and taken the number.
-    pub(super) file: Identity,
-    pub(super) page: HugeSize,
-    pub(super) backing: HugeBacking,
+    pub(crate) file: Identity,
+    pub(crate) page: HugeSize,
+    pub(crate) backing: HugeBacking,
 }
 
-impl Window {
+impl HugeWindow {
     /// Of nothing.
     pub(super) const NONE: Self = Self {
         start: 0,
@@ -48,7 +48,7 @@ impl Window {
     }
 
     /// Lets the file have the page that this address is in. It is not mapped by that.
-    pub(super) fn fill(&self, addr: usize, counted: &Counters) -> Result<(), FaultError> {
+    pub(crate) fn fill(&self, addr: usize, counted: &Counters) -> Result<(), FaultError> {
         let page = self.page.bytes();
         let at = (addr - self.start) & !(page - 1);
         let offset = self.offset + at as u64;
@@ -99,7 +99,7 @@ impl Window {
     /// Marks pages that are there as dirty. Those that came by a read are clean, and so the kernel's to
     /// drop when memory is short, or when somebody says `drop_caches`: they are zeros still, but missing
     /// again, and no longer counted. To allocate what is allocated marks it, and does nothing else.
-    pub(super) fn keep(&self, at: usize, bytes: usize) {
+    pub(crate) fn keep(&self, at: usize, bytes: usize) {
         if self.backing != HugeBacking::Hugetlb {
             // Where it is denied, the pages stay clean.
             self.allocate(at, bytes);

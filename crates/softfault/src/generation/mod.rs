@@ -1,4 +1,9 @@
-//! Which process made something: this one, or one that it was forked from.
+//! Which process made something: this one, or one that it was forked from; and what each process
+//! begins anew ([`Own`]).
+
+mod own;
+
+pub(crate) use own::Own;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,9 +13,9 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// When something was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Born(u32);
+pub(crate) struct ProcessGeneration(u32);
 
-impl Born {
+impl ProcessGeneration {
     /// In this process.
     pub(crate) fn here() -> Self {
         Self(FORKS.load(Ordering::Relaxed))
@@ -22,7 +27,7 @@ impl Born {
     }
 
     /// This process is a child.
-    pub(super) fn another() {
+    pub(crate) fn another() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
 

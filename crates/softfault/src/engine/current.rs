@@ -1,13 +1,15 @@
 //! What an engine's maps need, which is another in each process.
 
-use crate::engine::{Inner, Managed};
+use super::EngineInner;
+use crate::fork::AcrossFork;
+use crate::managed::Managed;
 use crate::process::{self, Process};
-use crate::{error, signal};
+use crate::{faults, signal};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 
 /// A [`Managed`], and in a child, once it is wanted, the child's.
-pub(crate) struct Current {
+pub(crate) struct ManagedHere {
     /// Null in a child that has not wanted it yet, and without userfaultfd.
     now: AtomicPtr<Managed>,
     /// The last process's that had one; never dropped here. Changed in children only.
@@ -16,7 +18,7 @@ pub(crate) struct Current {
     is_open: bool,
 }
 
-impl Current {
+impl ManagedHere {
     /// `None` where userfaultfd is closed.
     pub(crate) fn new(managed: Option<Managed>) -> Self {
         Self {
@@ -41,7 +43,7 @@ impl Current {
     }
 }
 
-impl Drop for Current {
+impl Drop for ManagedHere {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         if !now.is_null() {
@@ -51,7 +53,7 @@ impl Drop for Current {
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// What maps need. `None` where userfaultfd is closed; and in a child that has
     /// no memory of this engine: see [`managed_here`](Self::managed_here).
     pub(crate) fn managed(&self) -> Option<&Managed> {
@@ -66,14 +68,20 @@ impl Inner {
         let _masked = signal::masked();
         let kind = self.options.policies_ref().vma_lock;
         let faults = self.options.resolved_faults();
-        let process = process::get_or_make(kind, faults).map_err(error::no_process)?;
+        // A child of one that watches forks watches them too.
+        let process = faults::get_or_make(kind, faults)?;
         let _making = process::making();
         self.begin_in_child(process)?;
         Ok(self.managed())
     }
+}
 
-    /// In a child: what was, is the parent's.
-    pub(super) fn leave(&self) -> Option<&'static Managed> {
+impl AcrossFork for EngineInner {
+    fn managed(&self) -> Option<&Managed> {
+        self.managed.get()
+    }
+
+    fn leave(&self) -> Option<&'static Managed> {
         let now = self
             .managed
             .now
@@ -85,15 +93,12 @@ impl Inner {
         unsafe { now.as_ref() }
     }
 
-    /// In a child: what the last process had that had any.
-    pub(super) fn parents(&self) -> Option<&'static Managed> {
+    fn parents(&self) -> Option<&'static Managed> {
         // SAFETY: null, or never dropped.
         unsafe { self.managed.parents.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// In a child: makes its own, after that of the engine it is within. Who calls keeps
-    /// others from it.
-    pub(super) fn begin_in_child(&self, process: &'static Process) -> io::Result<()> {
+    fn begin_in_child(&self, process: &'static Process) -> io::Result<()> {
         let (Some(parents), None) = (self.parents(), self.managed()) else {
             return Ok(());
         };

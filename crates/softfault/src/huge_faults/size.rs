@@ -18,7 +18,7 @@ impl HugeSize {
         1 << self.shift()
     }
 
-    pub(super) const fn shift(self) -> u32 {
+    pub(crate) const fn shift(self) -> u32 {
         match self {
             Self::TwoMiB => 21,
             Self::OneGiB => 30,
@@ -26,7 +26,7 @@ impl HugeSize {
     }
 
     /// The one of so many bytes.
-    pub(super) fn of(bytes: u64) -> Option<Self> {
+    pub(crate) fn of(bytes: u64) -> Option<Self> {
         [Self::TwoMiB, Self::OneGiB]
             .into_iter()
             .find(|size| size.bytes() as u64 == bytes)

@@ -5,23 +5,22 @@
 //! that the child has not ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
 //! its number that it is another process.
 
-use crate::Faults;
 use crate::table::Working;
-use crate::uffd::{Offers, open, register};
+use crate::uffd::{Faults, Offers, open, register};
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_int;
 
 /// The last process's that had any; never dropped.
-static OPENED: AtomicPtr<Opened> = AtomicPtr::new(core::ptr::null_mut());
+static OPENED: AtomicPtr<ProcessDescriptor> = AtomicPtr::new(core::ptr::null_mut());
 
-struct Opened {
+struct ProcessDescriptor {
     process: u32,
     descriptor: Working,
 }
 
 /// Registers a mapping for missing pages, or the errno.
-pub(super) fn watch(range: &Range<usize>) -> Result<(), c_int> {
+pub(crate) fn watch(range: &Range<usize>) -> Result<(), c_int> {
     register(&opened()?.descriptor, range, false)
 }
 
@@ -34,7 +33,7 @@ pub(super) fn fork_child() {
     }
 }
 
-fn opened() -> Result<&'static Opened, c_int> {
+fn opened() -> Result<&'static ProcessDescriptor, c_int> {
     // Acquire pairs with the Release below.
     let before = OPENED.load(Ordering::Acquire);
     let process = std::process::id();
@@ -48,7 +47,7 @@ fn opened() -> Result<&'static Opened, c_int> {
         moves: false,
     };
     let descriptor = open(offers, Faults::Signals)?;
-    let fresh = Box::into_raw(Box::new(Opened {
+    let fresh = Box::into_raw(Box::new(ProcessDescriptor {
         process,
         descriptor,
     }));

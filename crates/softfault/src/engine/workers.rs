@@ -1,15 +1,11 @@
-//! Faults that can be awaited.
+//! Threads of an engine that fault ranges in, for those who do not want to block.
 //!
-//! A future hands its range to a few threads of the engine, which fault it in
-//! and wake the task. They are started at the first use. A child of fork has none of its
-//! parent's and starts its own: a future that waited for the parent's asks them.
+//! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
-use crate::fork::Born;
-use crate::{FaultError, Mmap, signal};
-use core::future::Future;
+use crate::error::FaultError;
+use crate::signal;
 use core::ops::Range;
-use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Poll, Waker};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
@@ -20,28 +16,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Threads an engine.
 const THREADS: usize = 4;
 
-/// A range on its way into memory. Dropping it lets go of the answer; the
-/// reads that were started end by themselves.
-#[derive(Debug)]
-#[must_use = "a future does nothing until it is polled"]
-pub struct FaultIn<'a> {
-    state: State,
-    /// The map stays as long as somebody may want the answer.
-    map: &'a Mmap,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Not yet handed over.
-    New(Range<usize>),
-    /// Handed over, in some process.
-    Waiting(Range<usize>, Arc<Answer>, Born),
-    Done,
-}
-
+/// What becomes of a range that was handed over.
 #[derive(Debug, Default)]
-struct Answer {
+pub(crate) struct Answer {
     inner: Mutex<Outstanding>,
+}
+
+impl Answer {
+    /// The answer, or a waker is noted that is woken once there is one.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<(), FaultError>> {
+        let mut inner = lock(&self.inner);
+        match inner.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                inner.waker = Some(waker.clone());
+                Poll::Pending
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,88 +44,24 @@ struct Outstanding {
     waker: Option<Waker>,
 }
 
-impl<'a> FaultIn<'a> {
-    pub(crate) fn new(map: &'a Mmap, range: Range<usize>) -> Self {
-        Self {
-            state: State::New(range),
-            map,
-        }
-    }
-}
-
-impl Future for FaultIn<'_> {
-    type Output = Result<(), FaultError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let map = self.map;
-        // The parent's answer is not looked at: its lock may be held for ever here.
-        if let State::Waiting(range, _, born) = &self.state
-            && born.is_parents()
-        {
-            self.state = State::New(range.clone());
-        }
-        if let State::New(range) = &self.state {
-            let range = range.clone();
-            let addresses = match map.addresses(range.clone()) {
-                Ok(addresses) => addresses,
-                Err(error) => {
-                    self.state = State::Done;
-                    return Poll::Ready(Err(error));
-                }
-            };
-            let (true, Some(managed)) = (map.is_managed(), map.engine().inner.managed()) else {
-                self.state = State::Done;
-                return Poll::Ready(Ok(()));
-            };
-            let answer = Arc::new(Answer::default());
-            let work = Work {
-                cache: map.cache().cloned(),
-                space: managed.space.clone(),
-                addresses,
-                answer: answer.clone(),
-            };
-            let inner = &map.engine().inner;
-            if inner.fault_in.get().push(work).is_err() {
-                self.state = State::Done;
-                return Poll::Ready(Err(FaultError::NoMemory));
-            }
-            self.state = State::Waiting(range, answer, Born::here());
-        }
-        let State::Waiting(_, answer, _) = &self.state else {
-            panic!("polled after it was ready");
-        };
-        let mut inner = lock(&answer.inner);
-        match inner.result.take() {
-            Some(result) => {
-                drop(inner);
-                self.state = State::Done;
-                Poll::Ready(result)
-            }
-            None => {
-                inner.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-struct Work {
+/// A range that is to be faulted in.
+pub(crate) struct Work {
     /// What to read ahead of, of a file.
-    cache: Option<Arc<PageCache>>,
-    space: Arc<AddressSpace>,
-    addresses: Range<usize>,
-    answer: Arc<Answer>,
+    pub(crate) cache: Option<Arc<PageCache>>,
+    pub(crate) space: Arc<AddressSpace>,
+    pub(crate) addresses: Range<usize>,
+    pub(crate) answer: Arc<Answer>,
 }
 
 /// The threads of an engine and what they have to do.
 #[derive(Default)]
 pub(crate) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<WorkQueue>,
     started: Mutex<usize>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WorkQueue {
     queue: Mutex<(VecDeque<Work>, bool)>,
     more: Condvar,
 }
@@ -143,7 +71,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Workers {
-    fn push(&self, work: Work) -> std::io::Result<()> {
+    /// Hands a range over. An error if there is no thread for it.
+    pub(crate) fn push(&self, work: Work) -> std::io::Result<()> {
         let mut started = lock(&self.started);
         if *started < THREADS {
             let shared = self.shared.clone();
@@ -173,7 +102,7 @@ impl Drop for Workers {
     }
 }
 
-impl Shared {
+impl WorkQueue {
     fn serve(&self) {
         let mut queue = lock(&self.queue);
         loop {

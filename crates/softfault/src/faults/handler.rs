@@ -8,19 +8,18 @@
 //! for a fault that evicts or reads ahead. It uses no heap and no thread-locals
 //! but errno, which it keeps.
 
-use super::access::is_write;
-use super::cancel;
 use super::chain::{self, Action, FORMS};
-use super::mask::{PendingIn, all};
 use super::raised;
-use crate::huge;
+use crate::errno::{errno, set_errno};
+use crate::huge_faults;
 use crate::process;
-use crate::uffd::{errno, set_errno};
+use crate::signal::{Masked, PendingIn, SIGCANCEL, all, cancel_disabled, is_write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_void, sigaction, siginfo_t, sigset_t, ucontext_t};
 use softfault_engine::fault::{self, FaultFlags, Outcome};
+use std::io;
 
 /// The address was not mapped, as far as the kernel knows: what a fault in a
 /// window of ours says, of a page that is missing and of one that is protected.
@@ -29,7 +28,7 @@ const BUS_ADRERR: c_int = 2;
 
 /// Whose handler is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Installed {
+pub(crate) enum Installed {
     /// Ours.
     Ours,
     /// Somebody's that was installed after ours.
@@ -62,7 +61,7 @@ static HANDLERS: [extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void); FORM
 /// Puts a form of ours in force, unless one is, over what is: that is what it passes on
 /// to, and it knows before its first signal. Also in a child of fork, which may have a
 /// handler of its own by then.
-pub fn install() -> Installed {
+pub(crate) fn install() -> Installed {
     let now = ask();
     if is_ours(&now) {
         return Installed::Ours;
@@ -83,7 +82,7 @@ pub fn install() -> Installed {
 
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
-pub fn get_in_front() {
+pub(crate) fn get_in_front() {
     // Relaxed: who trusts says so before it lets itself be replaced.
     if chain::is_begun() && !TRUSTED.load(Relaxed) {
         install();
@@ -91,12 +90,33 @@ pub fn get_in_front() {
 }
 
 /// Handlers that are installed after ours pass on what is ours: they stay in front.
-pub fn trust() {
+fn trust_handlers() {
     TRUSTED.store(true, Relaxed);
 }
 
+/// A fault in this thread must reach our handler. `trust`: other handlers pass on what is not theirs.
+pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
+    if masked.sigbus_was_blocked() {
+        return Err(io::Error::other(
+            "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
+        ));
+    }
+    if trust {
+        trust_handlers();
+        return Ok(());
+    }
+    get_in_front();
+    if state() == Installed::Replaced {
+        return Err(io::Error::other(
+            "a SIGBUS handler is installed again and again after the engine's: faults would \
+             not be served (trust_signal_handlers(true) if it passes on what it does not know)",
+        ));
+    }
+    Ok(())
+}
+
 /// Whose handler is in force now.
-pub fn state() -> Installed {
+fn state() -> Installed {
     match is_ours(&ask()) {
         true => Installed::Ours,
         false => Installed::Replaced,
@@ -128,7 +148,7 @@ fn put(form: usize) -> Action {
         // Not SA_ONSTACK: alternate stacks are small, and a fault is no
         // overflow. A fault on an alternate stack is served on that.
         action.sa_flags = libc::SA_SIGINFO;
-        action.sa_mask = with(all(), cancel::SIGCANCEL);
+        action.sa_mask = with(all(), SIGCANCEL);
         libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr());
         before.assume_init()
     })
@@ -172,7 +192,7 @@ fn come(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
         let addr = (*info).si_addr() as usize;
         (addr, (*info).si_code, &*context.cast::<ucontext_t>())
     };
-    let no_cancel = cancel::disabled();
+    let no_cancel = cancel_disabled();
     let served = code == BUS_ADRERR && serve(addr, context_ref);
     drop(no_cancel);
     if served {
@@ -188,7 +208,7 @@ fn come(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 
 /// Serves the fault; `false` if it is not ours to serve.
 fn serve(addr: usize, context: &ucontext_t) -> bool {
-    if let Some(served) = huge::serve(addr) {
+    if let Some(served) = huge_faults::serve(addr) {
         return served;
     }
     let Some(process) = process::get() else {
@@ -198,7 +218,7 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
         write: is_write(context),
         ..FaultFlags::default()
     };
-    let pending = PendingIn(&context.uc_sigmask);
+    let pending = PendingIn::new(&context.uc_sigmask);
     match fault::handle(process.space(), addr, flags, &pending) {
         Outcome::Mapped | Outcome::Interrupted => true,
         Outcome::Error(fault::FaultError::NotMapped) => process.mmu().was_released(addr),

@@ -1,15 +1,19 @@
-//! An engine: a budget, and the maps under it.
+//! Settings of an engine, and what is made by them.
 
-use crate::files::Files;
-use crate::fork::{self, Born, Current};
+use super::{Engine, EngineInner};
+use crate::environment;
+use crate::error;
+use crate::exit_stats;
+use crate::faults::{self, NoProcess};
+use crate::fork;
 use crate::frames::AnonymousFrames;
-use crate::process::{self, NoProcess, Process};
+use crate::managed::Managed;
+use crate::needed;
+use crate::process::Process;
 use crate::signal;
-use crate::stats::Stats;
 use crate::store::{QueueKind, Rings, Unavailable};
-use crate::swap::{Swapped, Swapping};
-use crate::{FaultError, Faults, Mmap, MmapMut, MmapOptions, Swap};
-use crate::{environment, error, exit_stats, needed};
+use crate::swap::{Swap, Swapped, Swapping};
+use crate::uffd::Faults;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::node::LEAST_BYTES;
 use softfault_engine::cache::{Node, NodeError, NodeOptions, OnTruncate};
@@ -18,10 +22,8 @@ use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::Policies;
 use softfault_engine::swap::SwapDevice;
 use softfault_engine::{Clock, Mmu, PAGE_SIZE};
-use std::fs::File;
 use std::io;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// What `map` does where userfaultfd is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,49 +55,8 @@ pub enum AsyncReads {
     Never,
 }
 
-/// Maps under one memory budget. Cheap to clone; the engine lives as long as
-/// its last clone or map.
-#[derive(Clone)]
-pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    /// Maps and idle windows. Dropped before `node`.
-    pub(crate) files: Files,
-    /// `None` where userfaultfd is closed and [`Fallback::Kernel`] was asked.
-    pub(crate) managed: Current,
-    pub(crate) options: Builder,
-    /// Immutable.
-    born: Born,
-    pub(crate) fault_in: fork::Own<crate::fault_in::Workers>,
-    /// Set when all this is dropped, and so dropped itself last: locks are
-    /// taken that a fault of another engine in a signal handler may need.
-    masked: Option<signal::Masked>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.masked = Some(signal::masked());
-        fork::forget_engine(self);
-    }
-}
-
-/// What maps need of their engine.
-pub(crate) struct Managed {
-    /// Who pays.
-    pub(crate) node: Arc<Node>,
-    /// Where faults look mappings up: the process's, which all its engines
-    /// share.
-    pub(crate) space: Arc<AddressSpace>,
-    /// `None` where the kernel has no asynchronous reads for us.
-    pub(crate) rings: Option<Arc<Rings>>,
-    /// What `node` swaps to.
-    pub(crate) swap: Option<Swapped>,
-}
-
 /// Why no engine can serve faults.
-enum Refused {
+enum NoFaults {
     /// The system does not let it: the kernel may serve the maps.
     Closed(io::Error),
     /// What was asked cannot be.
@@ -108,7 +69,7 @@ pub struct Builder {
     memory: Option<usize>,
     most_memory: Option<usize>,
     /// An engine and its budget.
-    within: Option<(Weak<Inner>, Arc<Budget>)>,
+    within: Option<(Weak<EngineInner>, Arc<Budget>)>,
     pub(crate) on_truncate: OnTruncate,
     pub(crate) fallback: Fallback,
     pub(crate) trust_handlers: bool,
@@ -120,6 +81,21 @@ pub struct Builder {
 }
 
 impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: None,
+            most_memory: None,
+            within: None,
+            on_truncate: OnTruncate::Error,
+            fallback: Fallback::Error,
+            trust_handlers: false,
+            async_reads: AsyncReads::Auto,
+            policies: Policies::default(),
+            swap: Swapping::None,
+            faults: None,
+        }
+    }
+
     /// Bytes that may be resident: everything that the engine keeps, page
     /// tables included. Without it: a quarter of the machine's memory, or of
     /// the memory cgroup's limit. More than the machine has, swap included, is
@@ -226,27 +202,21 @@ impl Builder {
         self.faults = Some(faults);
         let managed = match self.process(faults) {
             Ok(process) => Some(self.managed(process)?),
-            Err(Refused::Closed(_)) if self.fallback == Fallback::Kernel => None,
-            Err(Refused::Closed(error) | Refused::Wrong(error)) => return Err(error),
+            Err(NoFaults::Closed(_)) if self.fallback == Fallback::Kernel => None,
+            Err(NoFaults::Closed(error) | NoFaults::Wrong(error)) => return Err(error),
         };
-        let inner = Arc::new(Inner {
-            files: Files::default(),
-            managed: Current::new(managed),
-            options: self,
-            born: Born::here(),
-            fault_in: fork::Own::default(),
-            masked: None,
-        });
-        fork::know_engine(&inner);
+        let inner = EngineInner::new(managed, self);
         Ok(Engine { inner })
     }
 
     /// The process's part, if faults can be served here.
-    fn process(&self, faults: Faults) -> Result<&'static Process, Refused> {
-        needed::for_faults().map_err(Refused::Closed)?;
-        process::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
-            NoProcess::Closed(_) => Refused::Closed(error::no_process(no)),
-            no => Refused::Wrong(error::no_process(no)),
+    fn process(&self, faults: Faults) -> Result<&'static Process, NoFaults> {
+        needed::for_faults().map_err(NoFaults::Closed)?;
+        // Before there is anything that a child must not have: who forks meanwhile waits.
+        fork::watch();
+        faults::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
+            NoProcess::Closed(_) => NoFaults::Closed(no.into()),
+            no => NoFaults::Wrong(no.into()),
         })
     }
 
@@ -266,7 +236,7 @@ impl Builder {
     }
 
     /// That engine, if it lives.
-    pub(crate) fn outer(&self) -> Option<Arc<Inner>> {
+    pub(crate) fn outer(&self) -> Option<Arc<EngineInner>> {
         self.within.as_ref()?.0.upgrade()
     }
 
@@ -285,7 +255,7 @@ impl Builder {
     }
 
     /// The largest that a budget of `memory` may be raised to.
-    fn most(&self, memory: usize) -> usize {
+    pub(super) fn most(&self, memory: usize) -> usize {
         let most = (self.most_memory).unwrap_or_else(crate::machine::memory_bytes);
         most.min(crate::machine::memory_and_swap_bytes())
             .max(memory)
@@ -392,167 +362,3 @@ impl Builder {
 /// Rings of a child, and reads in flight in each.
 const CHILDS_RINGS: usize = 2;
 const RING_ENTRIES: usize = 256;
-
-impl Drop for Managed {
-    fn drop(&mut self) {
-        exit_stats::gone(self);
-        self.node.delist();
-    }
-}
-
-impl Engine {
-    /// Settings to start from.
-    pub fn builder() -> Builder {
-        Builder {
-            memory: None,
-            most_memory: None,
-            within: None,
-            on_truncate: OnTruncate::Error,
-            fallback: Fallback::Error,
-            trust_handlers: false,
-            async_reads: AsyncReads::Auto,
-            policies: Policies::default(),
-            swap: Swapping::None,
-            faults: None,
-        }
-    }
-
-    /// The engine behind [`Mmap::map`] and [`MmapOptions::map`]: made at first
-    /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
-    /// with K, M, G or T behind it), and with swap in the directory that
-    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon. Where
-    /// these say something that cannot be, that is the error, and once a line on
-    /// the standard error.
-    pub fn process_default() -> io::Result<&'static Engine> {
-        static DEFAULT: OnceLock<Engine> = OnceLock::new();
-        if let Some(engine) = DEFAULT.get() {
-            return Ok(engine);
-        }
-        let builder = environment::apply(Self::builder())?;
-        let engine = builder.build().map_err(environment::tell)?;
-        Ok(DEFAULT.get_or_init(|| engine))
-    }
-
-    /// Maps a whole file.
-    ///
-    /// # Safety
-    /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
-    /// to the file or truncates it, in this process too ([`truncate`](Self::truncate)).
-    /// A page keeps what was in the file when it was read, until it is evicted and read
-    /// again.
-    pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
-        // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map_with(self, file) }
-    }
-
-    /// Maps `len` bytes of anonymous memory: zeros until written, which count
-    /// against the budget then, and go to swap where there is some. See [`MmapMut`].
-    pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
-        MmapOptions::new().len(len).map_anon_with(self)
-    }
-
-    /// Maps a whole file privately: it can be written to, and the file stays as it is.
-    /// See [`MmapMut`].
-    ///
-    /// # Safety
-    /// See [`MmapOptions::map_copy_with`].
-    pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
-        // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map_copy_with(self, file) }
-    }
-
-    /// Maps a store of the caller's, whose methods are called in the fault
-    /// handler: see [`Store`](softfault_engine::Store). For tests.
-    ///
-    /// # Safety
-    /// As for [`map`](Self::map), of the store's bytes: what it answers for a page is the
-    /// same each time, as it may be asked again while somebody looks at the page. And as
-    /// for [`Builder::swap_device`], of the buffers, the cookies and the handler.
-    ///
-    /// ```compile_fail,E0133
-    /// use std::sync::Arc;
-    /// fn safe(engine: &softfault::Engine, store: Arc<dyn softfault_engine::Store>) {
-    ///     let _ = engine.map_store(store);
-    /// }
-    /// ```
-    #[doc(hidden)]
-    pub unsafe fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
-        Mmap::of_store(self, store)
-    }
-
-    /// Changes the budget, and reclaims down to it. Without swap, private memory that
-    /// was written to cannot be reclaimed: where it holds more than the new budget, that
-    /// stays charged.
-    pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
-        signal::get_in_front();
-        let _masked = signal::masked();
-        match self.inner.managed_here()? {
-            Some(managed) => (managed.node.set_memory(bytes)).map_err(|no| match no {
-                NodeError::BudgetTooLarge => {
-                    let least = managed.node.budget.limit() as usize * PAGE_SIZE;
-                    error::above_most(bytes, self.inner.options.most(least))
-                }
-                no => error::budget(no),
-            }),
-            None => Ok(()),
-        }
-    }
-
-    /// Truncates `file` (or makes it longer) and takes what is past the end out
-    /// of every map of it in this engine.
-    pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
-        if self.inner.is_parents() {
-            return Err(FaultError::Forked.into());
-        }
-        file.set_len(bytes)?;
-        let _masked = signal::masked();
-        self.inner.files.truncate(file, bytes)
-    }
-
-    /// Closes the files of which nobody has a map any more, and forgets their pages.
-    ///
-    /// The window of a file stays for a while after its last map: the next map of the
-    /// unchanged file finds its pages. Meanwhile the file is open, so that its file system
-    /// cannot be unmounted, nor its space be used again once it is removed. A file that
-    /// has lost its last name is closed with its last map, or within two seconds; any
-    /// other after 30 seconds; all by this call.
-    pub fn close_idle(&self) {
-        let _masked = signal::masked();
-        self.inner.files.close_idle();
-    }
-
-    /// What happened so far; in a child of fork, what happened there.
-    pub fn stats(&self) -> Stats {
-        signal::get_in_front();
-        Stats::take(self)
-    }
-}
-
-// As for `Mmap`: no lock is held over user code.
-impl UnwindSafe for Engine {}
-impl RefUnwindSafe for Engine {}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if self.inner.is_parents() {
-            // The parent's: locks that its threads held at the fork are never
-            // released in the child, and nothing is the child's to give back.
-            core::mem::forget(self.inner.clone());
-        }
-    }
-}
-
-impl core::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Engine")
-            .field("options", &self.inner.options)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Inner {
-    /// True if a parent of this process built it: maps of files are the parent's.
-    pub(crate) fn is_parents(&self) -> bool {
-        self.born.is_parents()
-    }
-}

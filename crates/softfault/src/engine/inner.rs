@@ -1,0 +1,64 @@
+//! An engine as its maps have it.
+
+use super::builder::Builder;
+use super::current::ManagedHere;
+use super::workers::Workers;
+use crate::faults;
+use crate::files::Files;
+use crate::fork;
+use crate::generation::{Own, ProcessGeneration};
+use crate::managed::Managed;
+use crate::signal::{self, Masked};
+use crate::uffd::Faults;
+use std::io;
+use std::sync::Arc;
+
+pub(crate) struct EngineInner {
+    /// Maps and idle windows. Dropped before `node`.
+    pub(crate) files: Files,
+    /// `None` where userfaultfd is closed and [`Fallback::Kernel`](super::Fallback::Kernel) was asked.
+    pub(super) managed: ManagedHere,
+    pub(crate) options: Builder,
+    /// Immutable.
+    born: ProcessGeneration,
+    pub(crate) fault_in: Own<Workers>,
+    /// Set when all this is dropped, and so dropped itself last: locks are
+    /// taken that a fault of another engine in a signal handler may need.
+    masked: Option<Masked>,
+}
+
+impl Drop for EngineInner {
+    fn drop(&mut self) {
+        self.masked = Some(signal::masked());
+        fork::forget_engine(self);
+    }
+}
+
+impl EngineInner {
+    /// An engine of this process. A fork knows of it from now on.
+    pub(super) fn new(managed: Option<Managed>, options: Builder) -> Arc<Self> {
+        let inner = Arc::new(Self {
+            files: Files::default(),
+            managed: ManagedHere::new(managed),
+            options,
+            born: ProcessGeneration::here(),
+            fault_in: Own::default(),
+            masked: None,
+        });
+        fork::know_engine(&inner);
+        inner
+    }
+
+    /// A fault in this thread must reach our handler, if it is to.
+    pub(crate) fn check_signals(&self, masked: &Masked) -> io::Result<()> {
+        match self.options.resolved_faults() {
+            Faults::Threads => Ok(()),
+            Faults::Signals => faults::check_handlers(self.options.trust_handlers, masked),
+        }
+    }
+
+    /// True if a parent of this process built it: maps of files are the parent's.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.born.is_parents()
+    }
+}

@@ -1,0 +1,127 @@
+//! An engine: a budget, and the maps under it.
+//!
+//! | file | has |
+//! |---|---|
+//! | `builder` | its settings, and what is made by them |
+//! | `inner` | an engine as its maps have it |
+//! | `current` | what its maps need, which is another in each process |
+//! | `workers` | threads that fault ranges in for futures |
+//!
+//! What makes maps, and what counts, is above, and says so to [`Engine`] there.
+
+mod builder;
+mod current;
+mod inner;
+mod workers;
+
+pub use builder::{AsyncReads, Builder, Fallback};
+pub(crate) use inner::EngineInner;
+pub(crate) use workers::{Answer, Work};
+
+use crate::error::{self, FaultError};
+use crate::{environment, faults, signal};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::cache::NodeError;
+use std::fs::File;
+use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, OnceLock};
+
+/// Maps under one memory budget. Cheap to clone; the engine lives as long as
+/// its last clone or map.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<EngineInner>,
+}
+
+impl Engine {
+    /// Settings to start from.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The engine behind [`Mmap::map`](crate::Mmap::map) and [`MmapOptions::map`](crate::MmapOptions::map): made at first
+    /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
+    /// with K, M, G or T behind it), and with swap in the directory that
+    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon. Where
+    /// these say something that cannot be, that is the error, and once a line on
+    /// the standard error.
+    pub fn process_default() -> io::Result<&'static Engine> {
+        static DEFAULT: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = DEFAULT.get() {
+            return Ok(engine);
+        }
+        let mut builder = Self::builder();
+        if let Some(bytes) = environment::memory()? {
+            builder = builder.memory(bytes);
+        }
+        if let Some(swap) = environment::swap()? {
+            builder = builder.swap(swap);
+        }
+        let engine = builder.build().map_err(environment::tell)?;
+        Ok(DEFAULT.get_or_init(|| engine))
+    }
+
+    /// Changes the budget, and reclaims down to it. Without swap, private memory that
+    /// was written to cannot be reclaimed: where it holds more than the new budget, that
+    /// stays charged.
+    pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        faults::get_in_front();
+        let _masked = signal::masked();
+        match self.inner.managed_here()? {
+            Some(managed) => (managed.node.set_memory(bytes)).map_err(|no| match no {
+                NodeError::BudgetTooLarge => {
+                    let least = managed.node.budget.limit() as usize * PAGE_SIZE;
+                    error::above_most(bytes, self.inner.options.most(least))
+                }
+                no => error::budget(no),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Truncates `file` (or makes it longer) and takes what is past the end out
+    /// of every map of it in this engine.
+    pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        if self.inner.is_parents() {
+            return Err(FaultError::Forked.into());
+        }
+        file.set_len(bytes)?;
+        let _masked = signal::masked();
+        self.inner.files.truncate(file, bytes)
+    }
+
+    /// Closes the files of which nobody has a map any more, and forgets their pages.
+    ///
+    /// The window of a file stays for a while after its last map: the next map of the
+    /// unchanged file finds its pages. Meanwhile the file is open, so that its file system
+    /// cannot be unmounted, nor its space be used again once it is removed. A file that
+    /// has lost its last name is closed with its last map, or within two seconds; any
+    /// other after 30 seconds; all by this call.
+    pub fn close_idle(&self) {
+        let _masked = signal::masked();
+        self.inner.files.close_idle();
+    }
+}
+
+// As for `Mmap`: no lock is held over user code.
+impl UnwindSafe for Engine {}
+impl RefUnwindSafe for Engine {}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.inner.is_parents() {
+            // The parent's: locks that its threads held at the fork are never
+            // released in the child, and nothing is the child's to give back.
+            core::mem::forget(self.inner.clone());
+        }
+    }
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! From when on faults of this process are served, and why they cannot be.
+
+use super::handler::install;
+use super::pool::ServingThreads;
+use crate::error;
+use crate::huge_faults::HugeStats;
+use crate::process::{self, Process};
+use crate::uffd::Faults;
+use softfault_engine::policy::VmaLockKind;
+use std::io;
+
+/// Why there is no process's part for an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoProcess {
+    /// The kernel refuses userfaultfd, with this errno.
+    Closed(i32),
+    /// It was made for an engine with this other kind of VMA lock: the process
+    /// has one address space, and that one kind.
+    OtherLock(VmaLockKind),
+    /// It was made for an engine whose faults arrive this other way.
+    OtherFaults(Faults),
+    /// No thread can be started to serve faults, with this errno.
+    NoThread(i32),
+}
+
+impl From<NoProcess> for io::Error {
+    fn from(no: NoProcess) -> Self {
+        match no {
+            NoProcess::OtherLock(made) => other_lock(made),
+            NoProcess::Closed(errno) => error::closed(errno),
+            NoProcess::OtherFaults(made) => error::invalid(match made {
+                Faults::Signals => "the faults of this process are served by signals already",
+                Faults::Threads => "the faults of this process are served by threads already",
+            }),
+            NoProcess::NoThread(errno) => {
+                let why = io::Error::from_raw_os_error(errno);
+                let message = format!("no thread can be started to serve faults: {why}");
+                io::Error::new(why.kind(), message)
+            }
+        }
+    }
+}
+
+/// Says that the process has its one kind of VMA lock already.
+fn other_lock(made: VmaLockKind) -> io::Error {
+    let made = match made {
+        VmaLockKind::Rwsem => "rwsem",
+        VmaLockKind::Refcount => "refcount",
+        VmaLockKind::Biased => "biased",
+    };
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("the maps of this process have VMA locks of the kind `{made}` already"),
+    )
+}
+
+/// Makes the process's part at the first call, with VMA locks of this kind and faults that
+/// arrive this way. Forks are prepared for already: there is something then that a child must not have.
+pub(crate) fn get_or_make(
+    kind: VmaLockKind,
+    faults: Faults,
+) -> Result<&'static Process, NoProcess> {
+    let _making = process::making();
+    if let Some(process) = process::get() {
+        let made = process.space().mmap_lock().kind();
+        if made != kind {
+            return Err(NoProcess::OtherLock(made));
+        }
+        let same = process.faults() == faults;
+        let other = NoProcess::OtherFaults(process.faults());
+        return same.then_some(process).ok_or(other);
+    }
+    let process = make(kind, faults)?;
+    // Before there is a window to fault in.
+    if faults == Faults::Signals {
+        install();
+    }
+    process::set(Some(process));
+    Ok(process)
+}
+
+/// A part of a process's own, that nobody knows yet but the threads that serve its faults.
+pub(crate) fn make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
+    let process = Process::new(kind, faults).map_err(NoProcess::Closed)?;
+    if faults == Faults::Threads {
+        let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
+        ServingThreads::start(process).map_err(|error| NoProcess::NoThread(errno(error)))?;
+    }
+    Ok(process)
+}
+
+/// Touches that could not be served and raised SIGBUS, in the whole process: of maps, and of huge memory.
+pub(crate) fn failed_touches() -> u64 {
+    process::failed_touches() + HugeStats::now().failed
+}

@@ -1,0 +1,39 @@
+//! What `madvise(2)` says of a file.
+
+use super::FileMap;
+use crate::advice::Advice;
+use crate::error::{self, FaultError};
+use crate::managed::Managed;
+use crate::range::whole_pages;
+use core::ops::Range;
+use std::io;
+
+impl FileMap {
+    /// Gives advice about the pages of some addresses, which are not none.
+    pub(crate) fn advise(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        advice: Advice,
+    ) -> io::Result<()> {
+        match advice {
+            Advice::Normal | Advice::Random | Advice::Sequential => {
+                let _masked = self.reached.masked();
+                let advice = advice.lasting().expect("it lasts");
+                let advised = managed.space.madvise(whole_pages(&addresses), advice);
+                advised.map_err(error::mm)
+            }
+            Advice::WillNeed => {
+                self.prefetch(addresses);
+                Ok(())
+            }
+            Advice::Cold => Ok(()),
+            Advice::PageOut => {
+                self.invalidate(addresses);
+                Ok(())
+            }
+            Advice::PopulateRead => Ok(self.populate(managed, addresses)?),
+            Advice::PopulateWrite => Err(FaultError::ReadOnly.into()),
+        }
+    }
+}

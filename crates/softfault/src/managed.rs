@@ -1,0 +1,38 @@
+//! What maps need of their engine.
+
+use crate::exit_stats;
+use crate::store::Rings;
+use crate::swap::Swapped;
+use core::ops::Range;
+use softfault_engine::cache::Node;
+use softfault_engine::mm::AddressSpace;
+use std::sync::Arc;
+
+/// What maps need of their engine. An engine over userfaultfd has one in each process
+/// (`engine/current.rs`).
+pub(crate) struct Managed {
+    /// Who pays.
+    pub(crate) node: Arc<Node>,
+    /// Where faults look mappings up: the process's, which all its engines
+    /// share.
+    pub(crate) space: Arc<AddressSpace>,
+    /// `None` where the kernel has no asynchronous reads for us.
+    pub(crate) rings: Option<Arc<Rings>>,
+    /// What `node` swaps to.
+    pub(crate) swap: Option<Swapped>,
+}
+
+impl Managed {
+    /// Takes a window out of the space: all that is mapped of it.
+    pub(crate) fn unmap_window(&self, window: Range<usize>) {
+        let unmapped = self.space.munmap(window, |_, _| {});
+        assert!(unmapped.is_ok(), "unmapping a whole window needs no node");
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        exit_stats::gone(&self.node);
+        self.node.delist();
+    }
+}

@@ -1,0 +1,187 @@
+//! Making maps that are only read.
+
+use super::{Mmap, MmapKind};
+use crate::advice::Advice;
+use crate::engine::{Engine, EngineInner};
+use crate::error::FaultError;
+use crate::file_map::FileMap;
+use crate::files::{Look, OpenedWindow};
+use crate::kernel::{KernelMap, Of};
+use crate::managed::Managed;
+use crate::map_mut::MmapMut;
+use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
+use crate::reached::Reached;
+use crate::signal;
+use softfault_engine::mm::Protection;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+impl MmapOptions {
+    /// Maps read-only over the process's default engine.
+    ///
+    /// # Safety
+    /// See [`Engine::map`].
+    pub unsafe fn map<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_with(Engine::process_default()?, file) }
+    }
+
+    /// Maps read-only over `engine`.
+    ///
+    /// # Safety
+    /// See [`Engine::map`].
+    pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
+        if engine.inner.is_parents() {
+            return Err(FaultError::Forked.into());
+        }
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
+        let looked = Look::to_map(fd)?;
+        let len = self.length(looked.identity.size)?;
+        let map = match engine.inner.managed() {
+            _ if len == 0 => {
+                Look::may_be_empty(fd)?;
+                Mmap::new(engine, 0, 0, MmapKind::Empty)
+            }
+            None => {
+                let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+                let map = KernelMap::new(of, len, Protection::Read)?;
+                Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
+            }
+            Some(managed) => {
+                let masked = signal::masked();
+                engine.inner.check_signals(&masked)?;
+                self.of_window(engine, managed, fd, &looked)?
+            }
+        };
+        if self.populate {
+            map.advise(Advice::WillNeed)?;
+        }
+        Ok(map)
+    }
+
+    /// Maps over a window. The file may have changed since it was `looked` at: the length
+    /// is that of the look by which the window was made.
+    pub(super) fn of_window(
+        &self,
+        engine: &Engine,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        looked: &Look,
+    ) -> io::Result<Mmap> {
+        let EngineInner { files, options, .. } = &*engine.inner;
+        let opened = files.open(managed, fd, looked, options.on_truncate)?;
+        let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, |opened| {
+            opened.addresses(self.offset, self.length(opened.bytes)?)
+        })?;
+        if part.is_empty() {
+            file.unmap(managed, files);
+            return Ok(Mmap::new(engine, 0, 0, MmapKind::Empty));
+        }
+        let kind = MmapKind::Managed(file);
+        Ok(Mmap::new(engine, part.start, part.len(), kind))
+    }
+
+    /// As [`map_copy`](Self::map_copy), for reading only.
+    ///
+    /// # Safety
+    /// See [`map_copy_with`](Self::map_copy_with).
+    pub unsafe fn map_copy_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
+    }
+
+    /// As [`map_copy_with`](Self::map_copy_with), for reading only;
+    /// [`Mmap::make_mut`] lets it be written to.
+    ///
+    /// # Safety
+    /// See [`map_copy_with`](Self::map_copy_with).
+    pub unsafe fn map_copy_read_only_with<T: MmapAsRawDesc>(
+        &self,
+        engine: &Engine,
+        file: T,
+    ) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_copy_with(engine, file)?.make_read_only() }
+    }
+}
+
+impl Engine {
+    /// Maps a whole file.
+    ///
+    /// # Safety
+    /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
+    /// to the file or truncates it, in this process too ([`truncate`](Self::truncate)).
+    /// A page keeps what was in the file when it was read, until it is evicted and read
+    /// again.
+    pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_with(self, file) }
+    }
+
+    /// Maps a store of the caller's, whose methods are called in the fault
+    /// handler: see [`Store`](softfault_engine::Store). For tests.
+    ///
+    /// # Safety
+    /// As for [`map`](Self::map), of the store's bytes: what it answers for a page is the
+    /// same each time, as it may be asked again while somebody looks at the page. And as
+    /// for [`Builder::swap_device`], of the buffers, the cookies and the handler.
+    ///
+    /// ```compile_fail,E0133
+    /// use std::sync::Arc;
+    /// fn safe(engine: &softfault::Engine, store: Arc<dyn softfault_engine::Store>) {
+    ///     let _ = engine.map_store(store);
+    /// }
+    /// ```
+    #[doc(hidden)]
+    pub unsafe fn map_store(&self, store: Arc<dyn softfault_engine::Store>) -> io::Result<Mmap> {
+        Mmap::of_store(self, store)
+    }
+}
+
+impl Mmap {
+    /// Maps a whole file over the process's default engine.
+    ///
+    /// # Safety
+    /// See [`Engine::map`].
+    pub unsafe fn map<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map(file) }
+    }
+
+    /// Private memory that may only be read.
+    pub(super) fn of_private(map: MmapMut) -> Self {
+        let engine = map.engine().clone();
+        Self::new(
+            &engine,
+            map.as_ptr() as usize,
+            map.len(),
+            MmapKind::Private(map),
+        )
+    }
+
+    /// Maps a store.
+    fn of_store(engine: &Engine, store: Arc<dyn softfault_engine::Store>) -> io::Result<Self> {
+        if engine.inner.is_parents() {
+            return Err(FaultError::Forked.into());
+        }
+        let Some(managed) = engine.inner.managed() else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let masked = signal::masked();
+        engine.inner.check_signals(&masked)?;
+        let files = &engine.inner.files;
+        let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
+        let (file, part) = FileMap::new(
+            (managed, files),
+            Reached::ByLoads,
+            opened,
+            OpenedWindow::whole,
+        )?;
+        let kind = MmapKind::Managed(file);
+        Ok(Self::new(engine, part.start, part.len(), kind))
+    }
+}

@@ -1,0 +1,129 @@
+//! What to map, and how: memmap2's `MmapOptions`, `MmapAsRawDesc` and `RemapOptions`. The maps
+//! themselves are made where they are ([`map`](crate::map), [`map_mut`](crate::map_mut)).
+
+use crate::error::{invalid, past_end, too_large};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// What can be mapped: an open file or its descriptor, as in memmap2.
+pub trait MmapAsRawDesc {
+    /// The descriptor.
+    fn as_raw_desc(&self) -> RawFd;
+}
+
+impl MmapAsRawDesc for RawFd {
+    fn as_raw_desc(&self) -> RawFd {
+        *self
+    }
+}
+
+impl<T: AsRawFd> MmapAsRawDesc for &T {
+    fn as_raw_desc(&self) -> RawFd {
+        self.as_raw_fd()
+    }
+}
+
+/// How to map; memmap2's builder.
+#[derive(Debug, Clone, Default)]
+pub struct MmapOptions {
+    pub(crate) offset: u64,
+    pub(crate) len: Option<usize>,
+    pub(crate) populate: bool,
+}
+
+impl MmapOptions {
+    /// The whole file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts the map at this byte of the file. Any offset, as in memmap2.
+    pub fn offset(&mut self, offset: u64) -> &mut Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Bytes to map; without it, to the end of the file.
+    pub fn len(&mut self, len: usize) -> &mut Self {
+        self.len = Some(len);
+        self
+    }
+
+    /// Starts to read everything at once, as far as the budget goes; of
+    /// anonymous memory, fills all of it, or fails.
+    pub fn populate(&mut self) -> &mut Self {
+        self.populate = true;
+        self
+    }
+
+    /// Bytes to map privately of a file of `size`, which may be more than it has.
+    pub(crate) fn private_length(&self, size: u64) -> io::Result<usize> {
+        let Some(len) = self.len else {
+            return self.length(size);
+        };
+        if isize::try_from(len).is_err() {
+            return Err(too_large());
+        }
+        // As mmap's EOVERFLOW: a file has no such bytes.
+        let end = self.offset.checked_add(len as u64);
+        match end.is_some_and(|end| i64::try_from(end).is_ok()) {
+            true => Ok(len),
+            false => Err(invalid("the map would reach past what a file can have")),
+        }
+    }
+
+    /// Bytes to map of a file of `size`; fails where it has not that many.
+    pub(crate) fn length(&self, size: u64) -> io::Result<usize> {
+        let rest = size.saturating_sub(self.offset);
+        let len = match self.len {
+            None if self.offset > size => {
+                let message = "the offset is past the end of the file";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            None => rest,
+            Some(len) if len as u64 > rest => return Err(past_end()),
+            Some(len) => len as u64,
+        };
+        match isize::try_from(len) {
+            Ok(len) => Ok(len as usize),
+            Err(_) => Err(too_large()),
+        }
+    }
+}
+
+/// The descriptor of a file that is lent for a call.
+///
+/// # Safety
+/// It is open as long as `file` is borrowed.
+pub(crate) unsafe fn borrowed<T: MmapAsRawDesc>(file: &T) -> io::Result<BorrowedFd<'_>> {
+    let fd = file.as_raw_desc();
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// How [`MmapMut::remap`](crate::MmapMut::remap) goes about it; memmap2's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemapOptions {
+    may_move: bool,
+}
+
+impl RemapOptions {
+    /// The map stays where it is, or cannot grow.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether it may move to where there is room.
+    pub fn may_move(mut self, may_move: bool) -> Self {
+        self.may_move = may_move;
+        self
+    }
+
+    /// True if it may move.
+    pub(crate) fn moves(self) -> bool {
+        self.may_move
+    }
+}
