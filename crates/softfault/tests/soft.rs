@@ -210,3 +210,96 @@ fn a_child_of_fork_is_told_and_harms_nobody() {
     assert_eq!(status, 0);
     map.read_at(&mut [0], 0).unwrap();
 }
+
+/// Addresses are used again: a fork that is older than a map has at its place what was there.
+#[test]
+fn a_fork_knows_no_map_that_is_younger() {
+    let engine = engine(LEAST_MEMORY);
+    let first = engine.map_anon(3 * PAGE).unwrap();
+    first.write_at(b"first", 0).unwrap();
+    let old_file = engine.map(&file(3 * PAGE)).unwrap();
+    let fork = engine.fork().unwrap();
+    drop(first);
+    drop(old_file);
+    engine.close_idle();
+    let second = engine.map_anon(3 * PAGE).unwrap();
+    second.write_at(b"second", 0).unwrap();
+    let mut bytes = [0; 6];
+    let refused = Err(FaultError::OutOfRange);
+    assert_eq!(fork.read_at(&second, &mut bytes, 0), refused);
+    assert_eq!(fork.write_at(&second, b"third", 0), refused);
+    let new_file = engine.map(&made_file("soft-young", 3 * PAGE)).unwrap();
+    assert_eq!(fork.read_file_at(&new_file, &mut bytes, 0), refused);
+    assert_eq!(second.read_at(&mut bytes, 0), Ok(6));
+    assert_eq!(&bytes, b"second");
+    let younger = engine.fork().unwrap();
+    assert_eq!(younger.read_at(&second, &mut bytes, 0), Ok(6));
+    assert_eq!(&bytes, b"second");
+}
+
+mod huge {
+    use super::*;
+
+    const HUGE: usize = 2 << 20;
+
+    fn engine(pages: usize) -> SoftEngine {
+        let builder = Engine::builder().memory(LEAST_MEMORY);
+        builder.huge_pages(pages * HUGE).build_soft().unwrap()
+    }
+
+    #[test]
+    fn maps_and_forks_share_what_is_written() {
+        let engine = engine(8);
+        let memory = engine.huge_file(3 * HUGE + 1).unwrap();
+        assert_eq!((memory.len(), memory.resident_bytes()), (4 * HUGE, 0));
+        let (first, second) = (memory.map().unwrap(), memory.map().unwrap());
+        assert_eq!(first.write_at(b"shared", HUGE - 3), Ok(6));
+        assert_eq!(memory.resident_bytes(), 2 * HUGE);
+        let mut bytes = [0; 6];
+        assert_eq!(second.read_at(&mut bytes, HUGE - 3), Ok(6));
+        assert_eq!(&bytes, b"shared");
+        let fork = engine.fork().unwrap();
+        assert_eq!(fork.write_huge_at(&first, b"forked", 5), Ok(6));
+        assert_eq!(second.read_at(&mut bytes, 5), Ok(6));
+        assert_eq!(&bytes, b"forked");
+        assert_eq!(second.read_at(&mut bytes, 4 * HUGE - 2), Ok(2));
+        assert_eq!(bytes[..2], [0, 0]);
+        // Nothing of it is the budget's.
+        engine.set_memory(LEAST_MEMORY).unwrap();
+
+        memory.punch(0..HUGE).unwrap();
+        assert_eq!(fork.read_huge_at(&first, &mut bytes, 5), Ok(6));
+        assert_eq!(bytes, [0; 6]);
+        memory.truncate(HUGE).unwrap();
+        assert!(second.read_at(&mut bytes, HUGE + 5).is_err());
+        assert_eq!(second.read_at(&mut bytes, HUGE - 6), Ok(6));
+        drop((first, second));
+        let third = engine.huge_file(HUGE).unwrap().map().unwrap();
+        assert_eq!(
+            fork.read_huge_at(&third, &mut bytes, 0),
+            Err(FaultError::OutOfRange)
+        );
+    }
+
+    #[test]
+    fn what_the_pool_has_not_is_refused() {
+        let engine = engine(4);
+        let memory = engine.huge_file(3 * HUGE).unwrap();
+        let map = memory.map().unwrap();
+        let other = engine.huge_file(2 * HUGE).unwrap();
+        assert_eq!(other.map().unwrap_err().kind(), ErrorKind::OutOfMemory);
+        map.write_at(&[1], 2 * HUGE).unwrap();
+        drop(map);
+        drop(memory);
+        let map = other.map().unwrap();
+        // A page that somebody has used is zeros to the next.
+        let mut bytes = vec![1; 2 * HUGE];
+        assert_eq!(map.read_at(&mut bytes, 0), Ok(2 * HUGE));
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        let without = super::engine(LEAST_MEMORY).huge_file(HUGE);
+        assert_eq!(
+            without.err().map(|error| error.kind()),
+            Some(ErrorKind::InvalidInput)
+        );
+    }
+}

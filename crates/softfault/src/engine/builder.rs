@@ -68,6 +68,8 @@ enum NoFaults {
 pub struct Builder {
     memory: Option<usize>,
     most_memory: Option<usize>,
+    /// Of soft engines.
+    huge_pages: usize,
     /// An engine and its budget.
     within: Option<(Weak<EngineInner>, Arc<Budget>)>,
     pub(crate) on_truncate: OnTruncate,
@@ -85,6 +87,7 @@ impl Builder {
         Self {
             memory: None,
             most_memory: None,
+            huge_pages: 0,
             within: None,
             on_truncate: OnTruncate::Error,
             fallback: Fallback::Error,
@@ -109,6 +112,14 @@ impl Builder {
     /// memory; and never more than that and its swap.
     pub fn most_memory(mut self, bytes: usize) -> Self {
         self.most_memory = Some(bytes);
+        self
+    }
+
+    /// For soft engines ([`build_soft`](Self::build_soft)): bytes of huge pages, rounded down to
+    /// 2 MiB, that [`SoftHugeFile`](crate::soft::SoftHugeFile) is made of. They are beside the
+    /// budget: memory once they are touched, and never evicted. Without it: none.
+    pub fn huge_pages(mut self, bytes: usize) -> Self {
+        self.huge_pages = bytes & !((2 << 20) - 1);
         self
     }
 
@@ -269,8 +280,14 @@ impl Builder {
             (most > memory).then(|| (most / 2).max(memory))
         });
         let mut sizes = halves.map(|most| most.saturating_mul(2));
-        let tables = sizes.find_map(|bytes| SoftMmu::with_memory(bytes).ok());
+        let huge = self.huge_pages;
+        let tables = sizes.find_map(|bytes| SoftMmu::with_huge_memory(bytes, huge).ok());
         tables.ok_or_else(|| error::budget(NodeError::NoMemory))
+    }
+
+    /// Bytes of huge pages that a soft engine is to have.
+    pub(crate) fn huge_bytes(&self) -> usize {
+        self.huge_pages
     }
 
     fn managed(&self, process: &'static Process) -> io::Result<Managed> {

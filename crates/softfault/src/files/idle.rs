@@ -14,6 +14,7 @@
 use super::Files;
 use super::table::{FileWindow, IdleWindow, WindowTable};
 use crate::signal;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -141,7 +142,8 @@ impl Files {
     }
 
     /// Lets go of all files that nobody maps. Waits for faults and reads that are under way in
-    /// their windows.
+    /// their windows; not for forks of a soft engine, which may have windows as long as they
+    /// live.
     pub(crate) fn close_idle(&self) {
         if self.born.is_parents() {
             return;
@@ -152,7 +154,7 @@ impl Files {
             let mut gone: Vec<FileWindow> = Vec::new();
             let left = self.shared.table().forget_until(until, &mut gone);
             drop(gone);
-            if left == 0 {
+            if left == 0 || self.forks.load(Ordering::Relaxed) > 0 {
                 return;
             }
             std::thread::sleep(PAUSE);

@@ -20,6 +20,7 @@ use softfault_engine::{PAGE_SIZE, Store};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use table::WindowTable;
 
@@ -32,6 +33,8 @@ pub(crate) struct Files {
     looker: Looker,
     /// Immutable.
     born: ProcessGeneration,
+    /// Forks of a soft engine that live. Relaxed: who closes idle files looks again and again.
+    forks: AtomicUsize,
 }
 
 impl Default for Files {
@@ -42,6 +45,7 @@ impl Default for Files {
             ))),
             looker: Looker::default(),
             born: ProcessGeneration::here(),
+            forks: AtomicUsize::new(0),
         }
     }
 }
@@ -99,6 +103,16 @@ impl Files {
         on_truncate: OnTruncate,
     ) -> io::Result<Arc<PageCache>> {
         self.making_room(|| PageCache::new(managed.node.clone(), store.clone(), bytes, on_truncate))
+    }
+
+    /// A fork has windows of its own accord from now on: it may keep those that nobody maps.
+    pub(crate) fn lend_to_fork(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Such a fork is gone, with its windows.
+    pub(crate) fn fork_is_gone(&self) {
+        self.forks.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Makes a map. Where the budget cannot hold it, files that nobody maps go first.

@@ -25,6 +25,8 @@ pub struct SoftMapMut {
     /// None only while dropping.
     private: Option<Private>,
     len: usize,
+    /// Forks that there were when it was made, which do not know it.
+    pub(super) forks: u64,
     /// Where it was before it was changed, for the forks of then.
     past: Vec<Past>,
 }
@@ -57,12 +59,14 @@ impl SoftMapMut {
 
     fn make(engine: &SoftEngine, len: usize, part: Option<FilePart>) -> io::Result<Self> {
         let place = (&engine.inner.managed, &engine.inner.files);
+        let forks = engine.forks();
         // A map of nothing has a page that nobody sees.
         let private = Private::new(place, Reached::ByCalls, len.max(1), part)?;
         Ok(Self {
             engine: engine.clone(),
             private: Some(private),
             len,
+            forks: *forks,
             past: Vec::new(),
         })
     }

@@ -41,11 +41,21 @@ impl SoftFork {
                 ForkError::Mappings => "no room for the mappings of another space",
             })
         })?;
+        inner.files.lend_to_fork();
         Ok(Self {
             engine: engine.clone(),
             number,
             space: ManuallyDrop::new(space),
         })
+    }
+
+    /// Where it has its maps; an error for a map that was made when there were `forks` forks
+    /// already, this one among them: at its place may be what was there before.
+    pub(super) fn space(&self, forks: u64) -> Result<&AddressSpace, FaultError> {
+        match self.number >= forks {
+            true => Ok(&self.space),
+            false => Err(FaultError::OutOfRange),
+        }
     }
 
     /// Copies bytes of a file out, as [`SoftMap::read_at`] does.
@@ -55,7 +65,8 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        self.read(map.start(), map.len(), buffer, offset)
+        let space = self.space(map.forks)?;
+        self.read(space, (map.start(), map.len()), buffer, offset)
     }
 
     /// Copies bytes of anonymous memory out, as they are on this side.
@@ -65,22 +76,23 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let (start, len) = map.place_in_fork(self.number);
-        self.read(start, len, buffer, offset)
+        let space = self.space(map.forks)?;
+        let place = map.place_in_fork(self.number);
+        self.read(space, place, buffer, offset)
     }
 
     /// Copies bytes out of a map of `len` bytes at `start`.
     fn read(
         &self,
-        start: usize,
-        len: usize,
+        space: &AddressSpace,
+        (start, len): (usize, usize),
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
         let addresses = clip(start, len, offset, buffer.len());
         let count = addresses.len();
         self.engine
-            .read(&self.space, addresses.start, &mut buffer[..count])?;
+            .read(space, addresses.start, &mut buffer[..count])?;
         Ok(count)
     }
 
@@ -91,11 +103,11 @@ impl SoftFork {
         bytes: &[u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
+        let space = self.space(map.forks)?;
         let (start, len) = map.place_in_fork(self.number);
         let addresses = clip(start, len, offset, bytes.len());
         let count = addresses.len();
-        self.engine
-            .write(&self.space, addresses.start, &bytes[..count])?;
+        self.engine.write(space, addresses.start, &bytes[..count])?;
         Ok(count)
     }
 }
@@ -112,6 +124,7 @@ impl Drop for SoftFork {
             return;
         }
         self.space.exit(|_, _| {});
+        self.engine.inner.files.fork_is_gone();
         // SAFETY: it is not used again.
         unsafe { ManuallyDrop::drop(&mut self.space) };
     }

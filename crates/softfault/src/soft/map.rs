@@ -20,11 +20,14 @@ pub struct SoftMap {
     /// Taken when it is dropped.
     pub(super) file: ManuallyDrop<FileMap>,
     len: usize,
+    /// Forks that there were when it was made, which do not know it.
+    pub(super) forks: u64,
 }
 
 impl SoftMap {
     pub(super) fn new(engine: &SoftEngine, file: BorrowedFd<'_>) -> io::Result<Self> {
         let inner = &engine.inner;
+        let forks = engine.forks();
         let on_truncate = inner.options.on_truncate;
         let looked = Look::to_map(file)?;
         if looked.identity.size == 0 {
@@ -37,6 +40,7 @@ impl SoftMap {
         Ok(Self {
             engine: engine.clone(),
             len: part.len(),
+            forks: *forks,
             file: ManuallyDrop::new(file),
         })
     }

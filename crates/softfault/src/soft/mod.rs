@@ -18,6 +18,9 @@
 //! library, with a translation buffer for each thread. An error is always a
 //! value, and no signal is involved.
 //!
+//! [`SoftHugeFile`] is memory of huge pages, shared by all maps of it with their page tables
+//! ([`Builder::huge_pages`]).
+//!
 //! A [`fork`](SoftEngine::fork) is a snapshot of all anonymous memory of an
 //! engine, taken at one moment, in this process.
 //!
@@ -26,11 +29,13 @@
 mod anonymous;
 mod cores;
 mod fork;
+mod huge;
 mod map;
 mod pinned;
 
 pub use anonymous::SoftMapMut;
 pub use fork::SoftFork;
+pub use huge::{SoftHugeFile, SoftHugeMap};
 pub use map::SoftMap;
 pub use pinned::SoftPinned;
 
@@ -41,6 +46,7 @@ use crate::managed::Managed;
 use crate::{FaultError, Stats, error, process};
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
+use softfault_engine::huge::HugePool;
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::fs::File;
@@ -64,11 +70,13 @@ struct SoftInner {
     managed: Managed,
     /// The tables that `managed` has as a trait.
     mmu: Arc<SoftMmu>,
+    /// The pool of huge pages, where there is to be one.
+    huge: Option<Arc<HugePool>>,
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
     options: Builder,
     spare: cores::SpareCore,
-    /// Forks made so far. Locked while one is made, and while a map changes its place.
+    /// Forks made so far. Locked while one is made, and while a map is made or changes its place.
     forks: Mutex<u64>,
 }
 
@@ -87,6 +95,8 @@ impl Builder {
         }
         let no_memory = || error::budget(NodeError::NoMemory);
         let mmu = Arc::new(self.soft_page_tables()?);
+        let share = self.policies_ref().share_sync;
+        let huge = huge::pool(&mmu, self.huge_bytes(), share)?;
         let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();
@@ -99,6 +109,7 @@ impl Builder {
                 files: Files::default(),
                 managed,
                 mmu,
+                huge,
                 machine,
                 options: self,
                 spare,
@@ -145,7 +156,7 @@ impl SoftEngine {
     }
 
     /// Closes the files of which nobody has a map any more; see
-    /// [`Engine::close_idle`](crate::Engine::close_idle).
+    /// [`Engine::close_idle`](crate::Engine::close_idle). What a fork still shows stays open.
     pub fn close_idle(&self) {
         self.inner.files.close_idle();
     }
@@ -158,7 +169,7 @@ impl SoftEngine {
         }
     }
 
-    /// Forks so far. None is made, and no map changes its place, while this lives.
+    /// Forks so far. None is made, and no map is made or changes its place, while this lives.
     fn forks(&self) -> MutexGuard<'_, u64> {
         (self.inner.forks.lock()).unwrap_or_else(PoisonError::into_inner)
     }
