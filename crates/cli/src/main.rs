@@ -12,6 +12,7 @@ mod results;
 mod sim;
 mod size;
 mod sum;
+mod table;
 mod tour;
 
 use clap::error::ErrorKind;

@@ -8,10 +8,9 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
 use crate::lab::read_ahead::Device;
-use crate::lab::row::Row;
 use crate::lab::{Lab, command, files, table};
 use crate::report::{self, About};
-use crate::results;
+use crate::results::row::Row;
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -140,7 +139,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     let mut text = format!(
         "{}\nratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
          after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n",
-        table::table(&rows),
+        table::first(&rows),
         args.seconds * 3.0
     );
     text.extend(table::read_ahead(&rows).map(|line| line + "\n"));
@@ -155,9 +154,8 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     command::first_failure(&rows)
 }
 
-/// The page over the rows, read as it would read a result file.
+/// The page over the rows.
 fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
-    let rows = results::parse(&command::json(rows)).map_err(Error::failed)?;
     let mut command = format!(
         "softfault tour --memory {} --seconds {}",
         size::argument(args.memory),
@@ -171,7 +169,7 @@ fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
         command: Some(&command),
         disk: &args.dir,
     };
-    report::write(&rows, &about, &args.report)
+    report::write(rows, &about, &args.report)
 }
 
 /// At which read-ahead the kernel's rows are, and why at no other.

@@ -1,7 +1,8 @@
 //! Which rows belong together: what is compared side by side, and what was done on all of it.
 
 use crate::results::group::{Group, group, threads};
-use crate::results::{Row, on};
+use crate::results::on;
+use crate::results::row::Row;
 use crate::size;
 
 /// The same work on each of the cases.

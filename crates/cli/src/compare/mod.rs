@@ -14,7 +14,8 @@ pub mod waits;
 
 use crate::error::Error;
 use crate::lab::command;
-use crate::results::{self, Row, on};
+use crate::results::row::Row;
+use crate::results::{self, on};
 use cases::Cases;
 use clap::Args;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,11 @@
 
 use super::files;
 use super::plan::{self, MakeArgs, Plan, RunArgs};
-use super::row::Row;
 use super::{Lab, table};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
+use crate::results::json;
+use crate::results::row::Row;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -86,13 +87,6 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
         }
         cannot_write(path, &e)
     })
-}
-
-/// The rows as a result file holds them.
-pub fn json(rows: &[Row]) -> String {
-    let mut text = serde_json::to_string_pretty(rows).expect("rows are plain data");
-    text.push('\n');
-    text
 }
 
 /// Sees before hours of running that the JSON can be written.

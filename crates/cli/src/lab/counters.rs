@@ -8,7 +8,7 @@
 use super::huge_counts::HugeSlot;
 use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
-use super::waits::WAITED;
+use crate::results::row::WAITED;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io;

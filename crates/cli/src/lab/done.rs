@@ -3,7 +3,7 @@
 
 use super::counters::Counters;
 use super::huge_counts::HugeCounts;
-use super::waits::{WAITED, WaitRanges};
+use crate::results::row::{WAITED, WaitRanges};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums over a run's threads.

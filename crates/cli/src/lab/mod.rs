@@ -45,11 +45,11 @@ mod swap_counts;
 mod swap_file;
 pub mod table;
 mod usage;
-pub mod waits;
 mod work;
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
+use crate::results::row::Row;
 use counters::Counters;
 use files::{Contents, LabFile};
 use fill::PAGE;
@@ -59,7 +59,7 @@ use memory::lru;
 use on::On;
 use plan::{FileFrom, Pattern, Plan, Workload};
 use read_ahead::Device;
-use row::{Circumstances, Row};
+use row::Circumstances;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -173,7 +173,7 @@ impl<'a> Lab<'a> {
         {
             notes.push(format!("not run: {why}"));
             let at = circumstances(plan, place, files, false, notes);
-            return Ok(Row::skipped(plan, pattern, on, at, why));
+            return Ok(row::skipped(plan, pattern, on, at, why));
         }
         let limit = plan.limit(on);
         let (group, _swap) = match plan.swap().filter(|_| on.is_kernel()) {
@@ -189,7 +189,7 @@ impl<'a> Lab<'a> {
                 Err(why) => {
                     notes.push(format!("not run: {why}"));
                     let at = circumstances(plan, place, files, false, notes);
-                    return Ok(Row::skipped(plan, pattern, on, at, why));
+                    return Ok(row::skipped(plan, pattern, on, at, why));
                 }
             },
         };
@@ -216,7 +216,7 @@ impl<'a> Lab<'a> {
         bar.finish_and_clear();
         let mut at = circumstances(plan, place, files, limited, notes);
         at.read_ahead_kb = read_ahead_kb;
-        let mut row = Row::new(plan, pattern, on, at, outcome, counters.stats());
+        let mut row = row::row(plan, pattern, on, at, outcome, counters.stats());
         row.child_peak_rss_bytes = counters.child_peak();
         if let Work::Anon(memory) = work {
             let slots = &counters.slots()[..threads];

@@ -2,12 +2,13 @@
 //! child and parent, so that what a killed child had counted is not lost.
 
 use super::swap_counts::SwapCounts;
-use serde::Serialize;
+use crate::results::row::{self, Lock};
+use std::collections::BTreeMap;
 
 /// Locks whose waits are told, in `EngineStats::locks`' order.
 pub const LOCKS: usize = 3;
 /// Ranges of document 002's wait histogram: below 1 µs, 10 µs, ... 1 s, and the rest.
-pub const RANGES: usize = 8;
+pub const RANGES: usize = row::RANGES.len();
 const LOCK_WORDS: usize = 3 + RANGES;
 /// Words that `EngineStats` takes.
 pub const WORDS: usize = HEAD + SwapCounts::WORDS + LOCKS * LOCK_WORDS;
@@ -80,6 +81,16 @@ impl EngineStats {
         self
     }
 
+    /// The locks as a row has them.
+    pub fn locks_by_name(&self) -> BTreeMap<String, Lock> {
+        let names = ["mmap_lock_read", "mmap_lock_write", "vma_lock"];
+        let told = |lock: &LockWaits| Lock::of(lock.count, lock.total_ns, lock.max_ns, lock.ranges);
+        let named = names.into_iter().zip(&self.locks);
+        named
+            .map(|(name, lock)| (name.to_owned(), told(lock)))
+            .collect()
+    }
+
     /// The counters that `words` hold.
     pub fn from_words(words: &[u64; WORDS]) -> Self {
         let swap = &words[HEAD..][..SwapCounts::WORDS];
@@ -100,49 +111,6 @@ impl EngineStats {
             lock.ranges.copy_from_slice(&words[3..]);
         }
         stats
-    }
-}
-
-/// One lock's waits in a row's JSON, in microseconds as document 002 tells them.
-#[derive(Debug, Serialize)]
-pub struct LockRow {
-    count: u64,
-    wait_total_us: f64,
-    wait_avg_us: f64,
-    wait_max_us: f64,
-    /// Waits below 1, 10, 100, 1,000, 10,000, 100,000, 1,000,000 µs, and longer ones.
-    wait_ranges: [u64; RANGES],
-}
-
-/// All locks' waits in a row's JSON.
-#[derive(Debug, Serialize)]
-pub struct LockRows {
-    mmap_lock_read: LockRow,
-    mmap_lock_write: LockRow,
-    vma_lock: LockRow,
-}
-
-impl From<LockWaits> for LockRow {
-    fn from(lock: LockWaits) -> Self {
-        let total_us = lock.total_ns as f64 / 1e3;
-        Self {
-            count: lock.count,
-            wait_total_us: total_us,
-            wait_avg_us: total_us / lock.count.max(1) as f64,
-            wait_max_us: lock.max_ns as f64 / 1e3,
-            wait_ranges: lock.ranges,
-        }
-    }
-}
-
-impl From<&EngineStats> for LockRows {
-    fn from(stats: &EngineStats) -> Self {
-        let [read, write, vma] = stats.locks;
-        Self {
-            mmap_lock_read: read.into(),
-            mmap_lock_write: write.into(),
-            vma_lock: vma.into(),
-        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! What an engine counts of its swap, as words and as a part of a row's JSON.
+//! What an engine counts of its swap, as words.
 
-use serde::Serialize;
+use crate::results::row::Swap;
 
 /// Pages that went to swap and came back since the engine was built, and what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapCounts {
     /// Pages written.
     pub pages_out: u64,
@@ -39,6 +39,20 @@ impl SwapCounts {
             *field = *word;
         }
         counts
+    }
+
+    /// As a row has them.
+    pub fn told(&self) -> Swap {
+        Swap {
+            pages_out: self.pages_out,
+            pages_in: self.pages_in,
+            clean_drops: self.clean_drops,
+            rescued: self.rescued,
+            full: self.full,
+            write_errors: Some(self.write_errors),
+            retry_mmap_drop: Some(self.retry_mmap_drop),
+            retry_io_miss: Some(self.retry_io_miss),
+        }
     }
 
     fn fields(&mut self) -> [&mut u64; Self::WORDS] {

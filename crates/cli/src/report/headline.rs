@@ -2,7 +2,8 @@
 
 use super::engines::Engines;
 use crate::results::group::{Group, threads};
-use crate::results::{Row, figure};
+use crate::results::row::Row;
+use crate::table::figure;
 use maud::{Markup, html};
 
 /// One ratio, with the two figures behind it.

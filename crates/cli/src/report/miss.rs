@@ -3,7 +3,9 @@
 
 use super::engines::Engines;
 use crate::results::group::{Group, Key, threads};
-use crate::results::{Row, figure, on};
+use crate::results::on;
+use crate::results::row::Row;
+use crate::table::figure;
 use maud::{Markup, html};
 
 /// Whether the groups differ in how they count misses, in three ways or more.

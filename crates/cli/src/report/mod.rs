@@ -27,8 +27,9 @@ mod waits;
 
 use crate::error::Error;
 use crate::lab::command;
+use crate::results;
 use crate::results::group::Key;
-use crate::results::{self, Row};
+use crate::results::row::Row;
 use clap::Args;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

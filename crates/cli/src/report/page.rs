@@ -4,7 +4,8 @@ use super::About;
 use super::engines::Engines;
 use super::{commands, headline, machine, section};
 use crate::results::group::{Group, group};
-use crate::results::{Row, on};
+use crate::results::on;
+use crate::results::row::Row;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Nothing is fetched, nothing runs: the page keeps to itself even if a name in the rows were hostile.

@@ -2,8 +2,9 @@
 
 use super::engines::Engines;
 use crate::results::group::Group;
-use crate::results::{Row, figure};
+use crate::results::row::Row;
 use crate::size;
+use crate::table::figure;
 use maud::{Markup, html};
 
 const HEADER: [&str; 17] = [

@@ -107,7 +107,7 @@ fn the_table_has_the_documents_lines() {
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let (code, out, err) = finish(softfault(&arguments).current_dir(dir.path()));
     assert_eq!(code, 0, "{err}");
-    for word in ["faults/s", "waits", "total wait", "longest", "served here"] {
+    for word in ["touches/s", "waits", "total wait", "longest", "served here"] {
         assert!(out.contains(word), "{out}");
     }
 }

@@ -18,10 +18,10 @@ use super::super::job::Start;
 use super::super::on::On;
 use super::super::on_huge::{HugeFile, HugeSpace};
 use super::super::on_huge_soft;
-use super::super::waits::Waited;
 use super::gang::{self, Member};
 use super::meeting::{Meeting, Seat};
 use super::{Bench, STACK, processes};
+use crate::results::row::Waited;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What took less has not slept.

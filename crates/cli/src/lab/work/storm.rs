@@ -5,10 +5,10 @@
 use super::super::counters::now_ns;
 use super::super::fill::mix;
 use super::super::reader::Buffer;
-use super::super::waits::Waited;
 use super::gang::Member;
 use super::sparse::uniform;
 use super::{Bench, gang};
+use crate::results::row::Waited;
 
 /// Touches, maps and unmaps until the time is over; the large file is mapped before the clock starts.
 pub fn run(bench: &Bench) -> Result<(), String> {
