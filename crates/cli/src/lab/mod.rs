@@ -9,15 +9,17 @@
 //!                                                 │
 //!                      row ◄─ done ◄─ shared counters ◄───┘
 //! ```
-//! `plan` holds the arguments, `row` the figures, `table` the picture at the end.
+//! `plan` holds the arguments, `row` the figures, `table` the picture at the end. At the bottom are `fill`, what files
+//! hold, and `job`, what a child is told; `engine` has the face of all engines, and `engine::build` chooses one.
 
+mod block;
 mod caches;
 pub mod cgroup_path;
 pub mod child;
 pub mod command;
 mod counters;
 mod done;
-pub mod engine;
+mod engine;
 pub mod files;
 mod fill;
 pub mod group;
@@ -26,12 +28,6 @@ mod huge_pool;
 mod job;
 mod memory;
 pub mod on;
-mod on_direct;
-mod on_huge;
-mod on_huge_soft;
-mod on_kernel;
-mod on_soft;
-mod on_softfault;
 pub mod plan;
 mod progress;
 mod provide;
@@ -39,7 +35,6 @@ pub mod read_ahead;
 mod reader;
 pub mod row;
 mod stats;
-mod stored;
 pub mod supervise;
 mod swap_counts;
 mod swap_file;
@@ -51,8 +46,8 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::results::row::Row;
 use counters::Counters;
-use files::{Contents, LabFile};
-use fill::PAGE;
+use files::LabFile;
+use fill::{Contents, PAGE};
 use group::{Group, Groups};
 use job::{Job, JobFile, Swap, Work};
 use memory::lru;

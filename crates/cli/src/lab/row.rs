@@ -38,7 +38,7 @@ pub fn row(
     let done = outcome.done;
     let in_rounds = plan.workload.has_rounds();
     let usage = outcome.usage;
-    let faults = pattern.has_faults(plan).then_some(done.accesses);
+    let faults = pattern.has_faults(plan.workload).then_some(done.accesses);
     // The time in which they happened: of pft that of the populations alone.
     let (wall_s, cpu_s) = match plan.workload {
         Workload::Pft => (

@@ -1,7 +1,6 @@
 //! The arguments of `lab run` and `lab make`, as they are typed.
 
-use super::pattern::Files;
-use super::workload::Workload;
+use super::workload::{Files, Workload};
 use crate::lab::on::On;
 use crate::lab::read_ahead;
 use crate::size;

@@ -4,11 +4,10 @@
 mod buffer;
 mod check;
 
-pub use buffer::{Block, Buffer};
+pub use buffer::Buffer;
 
 use super::engine::{Engine, Mapping};
-use super::files::Contents;
-use super::fill::PAGE;
+use super::fill::{Contents, PAGE};
 use super::job::JobFile;
 use std::fs::File;
 use std::io;
@@ -182,7 +181,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engine;
+    use super::super::engine::build::build;
     use super::super::fill::{Fill, WORDS};
     use super::super::on::On;
     use super::*;
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_way_reads_what_was_made() {
-        let kernel = engine::build(On::Kernel(None), 1, None).unwrap();
+        let kernel = build(On::Kernel(None), 1, None).unwrap();
         for engine in [None, kernel.as_deref()] {
             let mut source = source(&made());
             source.map(engine).unwrap();

@@ -3,10 +3,9 @@
 //! the other shows in both rates and in the longest single waits.
 
 use super::super::counters::now_ns;
-use super::super::fill::mix;
+use super::super::fill::{mix, uniform};
 use super::super::reader::Buffer;
 use super::gang::Member;
-use super::sparse::uniform;
 use super::{Bench, gang};
 use crate::results::row::Waited;
 

@@ -12,10 +12,9 @@
 //! is over.
 
 use super::super::counters::now_ns;
-use super::super::fill::{PAGE, mix};
+use super::super::fill::{PAGE, mix, uniform};
 use super::super::reader::Buffer;
 use super::gang::Member;
-use super::sparse::uniform;
 use super::{Bench, gang};
 use crate::results::row::Waited;
 use std::io;

@@ -1,9 +1,9 @@
 //! The lab's engine over the kernel's own mmap.
 
-use super::engine::{Anonymous, Engine, Mapping};
-use super::on_huge::{self, HugeFile};
-use super::stats::EngineStats;
 use super::stored::Stored;
+use super::{Anonymous, Engine, Mapping};
+use super::{HugeFile, huge};
+use crate::lab::stats::EngineStats;
 use memmap2::{Advice, Mmap, MmapMut};
 use std::fs::File;
 use std::io;
@@ -37,7 +37,7 @@ impl Engine for Kernel {
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
-        on_huge::kernel(bytes)
+        huge::kernel(bytes)
     }
 
     fn stats(&self) -> Option<EngineStats> {

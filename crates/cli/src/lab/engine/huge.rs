@@ -1,6 +1,7 @@
 //! Huge memory as the lab's engines map it in a process: the kernel's hugetlbfs, plainly, and softfault's.
 
-use super::huge_pool::HUGE;
+use super::{HugeFile, HugeSpace};
+use crate::lab::huge_pool::HUGE;
 use softfault::{HugeBacking, HugeMap, HugeMemory, HugeSize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,33 +9,6 @@ use std::ptr::NonNull;
 
 /// A span of page tables that processes can share.
 const SPAN: usize = 1 << 30;
-
-/// Huge memory that processes, or spaces, share.
-pub trait HugeFile: Sync {
-    /// Where one of them maps it; nothing is mapped yet.
-    fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String>;
-
-    /// Gives all of its pages back.
-    fn empty(&self) -> Result<(), String>;
-}
-
-/// One's own mappings of it, one at a time.
-pub trait HugeSpace {
-    /// Maps all of it for reading and writing.
-    fn map(&mut self) -> Result<(), String>;
-
-    /// Writes a word at a byte of what is mapped, and returns what was there.
-    fn swap(&mut self, at: u64, word: u64) -> Result<u64, String>;
-
-    /// The sum of all words of a huge page.
-    fn sum(&mut self, page: u64) -> Result<u64, String>;
-
-    /// Writes a word all over a huge page.
-    fn fill(&mut self, page: u64, word: u64) -> Result<(), String>;
-
-    /// Unmaps it, and returns the faults in it that the engine itself served.
-    fn unmap(&mut self) -> u64;
-}
 
 /// The kernel's: a memfd of the pool, and `mmap`.
 pub fn kernel(bytes: u64) -> io::Result<Box<dyn HugeFile>> {

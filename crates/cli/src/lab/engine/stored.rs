@@ -1,6 +1,6 @@
 //! Anonymous memory that loads and stores reach, whoever mapped it.
 
-use super::engine::Anonymous;
+use super::Anonymous;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
 

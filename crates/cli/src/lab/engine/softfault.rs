@@ -1,11 +1,11 @@
 //! The lab's engine over the softfault library.
 
-use super::engine::{Anonymous, Engine, Mapping};
-use super::job::Swap;
-use super::on_huge::{self, HugeFile};
-use super::stats::{EngineStats, LockWaits};
 use super::stored::Stored;
-use super::swap_counts::SwapCounts;
+use super::{Anonymous, Engine, Mapping};
+use super::{HugeFile, huge};
+use crate::lab::job::Swap;
+use crate::lab::stats::{EngineStats, LockWaits};
+use crate::lab::swap_counts::SwapCounts;
 use softfault::policy::Policies;
 use softfault::{Mmap, Stats, SwapStats, WaitSnapshot};
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Engine for OnSoftfault {
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
-        on_huge::softfault(bytes)
+        huge::softfault(bytes)
     }
 
     fn stats(&self) -> Option<EngineStats> {

@@ -1,9 +1,9 @@
 //! The lab's engine over soft page tables: bytes are reached by calls.
 
-use super::engine::{Anonymous, Engine, Forked, Mapping};
-use super::job::Swap;
-use super::on_softfault::{builder, engine_stats};
-use super::stats::EngineStats;
+use super::softfault::{builder, engine_stats};
+use super::{Anonymous, Engine, Forked, Mapping};
+use crate::lab::job::Swap;
+use crate::lab::stats::EngineStats;
 use softfault::policy::Policies;
 use softfault::soft::{SoftEngine, SoftMap, SoftMapMut};
 use std::fs::File;

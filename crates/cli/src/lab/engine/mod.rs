@@ -1,13 +1,17 @@
-//! What the lab's workloads use of an engine, behind one face. `pread` is no map and reads by itself
-//! (`reader`).
+//! What the lab's workloads use of an engine, behind one face; a file for each engine, and `build` chooses one.
+//! `pread` is no map and reads by itself (`reader`).
 
-use super::job::Swap;
-use super::on::On;
-use super::on_huge::HugeFile;
+pub mod build;
+mod direct;
+mod huge;
+pub mod huge_soft;
+mod kernel;
+mod soft;
+mod softfault;
+pub mod stored;
+
 use super::stats::EngineStats;
-use super::{on_direct, on_kernel, on_soft, on_softfault};
-use memmap2::Advice;
-use softfault::soft::SoftFork;
+use ::softfault::soft::SoftFork;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
@@ -148,16 +152,29 @@ pub trait Anonymous: Send + Sync {
     }
 }
 
-/// The engine behind `on` with a budget of `memory` bytes, and swap if the work needs it; `None` for pread.
-/// The error is the caller's to act on: a budget that is too small, a machine that does not allow it.
-pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn Engine>>, String> {
-    Ok(match on {
-        On::Kernel(_) => Some(on_kernel::build(None)),
-        On::KernelRandom(_) => Some(on_kernel::build(Some(Advice::Random))),
-        On::KernelSequential(_) => Some(on_kernel::build(Some(Advice::Sequential))),
-        On::Pread => None,
-        On::Direct => Some(on_direct::build(swap)?),
-        On::Softfault(policies) => Some(on_softfault::build(memory, policies, swap)?),
-        On::Soft(policies) => Some(on_soft::build(memory, policies, swap)?),
-    })
+/// Huge memory that processes, or spaces, share.
+pub trait HugeFile: Sync {
+    /// Where one of them maps it; nothing is mapped yet.
+    fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String>;
+
+    /// Gives all of its pages back.
+    fn empty(&self) -> Result<(), String>;
+}
+
+/// One's own mappings of it, one at a time.
+pub trait HugeSpace {
+    /// Maps all of it for reading and writing.
+    fn map(&mut self) -> Result<(), String>;
+
+    /// Writes a word at a byte of what is mapped, and returns what was there.
+    fn swap(&mut self, at: u64, word: u64) -> Result<u64, String>;
+
+    /// The sum of all words of a huge page.
+    fn sum(&mut self, page: u64) -> Result<u64, String>;
+
+    /// Writes a word all over a huge page.
+    fn fill(&mut self, page: u64, word: u64) -> Result<(), String>;
+
+    /// Unmaps it, and returns the faults in it that the engine itself served.
+    fn unmap(&mut self) -> u64;
 }

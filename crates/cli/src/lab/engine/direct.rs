@@ -1,11 +1,11 @@
 //! Memory that is none: a file, read and written around the page cache, a page an access. What the device can
 //! give to whoever has no memory at all.
 
-use super::engine::{Anonymous, Engine, Mapping};
-use super::fill::PAGE;
-use super::job::Swap;
-use super::reader::Block;
-use super::stats::EngineStats;
+use super::{Anonymous, Engine, Mapping};
+use crate::lab::block::Block;
+use crate::lab::fill::PAGE;
+use crate::lab::job::Swap;
+use crate::lab::stats::EngineStats;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
