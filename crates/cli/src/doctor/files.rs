@@ -1,7 +1,7 @@
-//! Direct reads (O_DIRECT) of a file in the directory: what the file system says, what the library
-//! makes of it, and one read.
+//! Files of the directory: how they are read, and whether their changes show.
 
 use super::check::{Check, Tried, Whereabouts};
+use super::machine;
 use super::memory::Memory;
 use super::place::{PAGE, Place, contents, file_system};
 use softfault::store::{FileStore, Mode, WhyBuffered};
@@ -10,8 +10,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
-pub const CHECK: Check = Check {
+/// Direct reads (O_DIRECT) of a file in the directory: what the file system says, what the library
+/// makes of it, and one read.
+pub const DIRECT_READS: Check = Check {
     name: "direct-reads",
     costs: "pages are copied through the kernel's page cache, and dropped there after each read",
     run: |place| {
@@ -105,4 +108,46 @@ fn alignment(file: &File) -> Option<(u32, u32)> {
     };
     let told = statx.stx_mask & libc::STATX_DIOALIGN != 0;
     told.then_some((statx.stx_dio_mem_align, statx.stx_dio_offset_align))
+}
+
+/// Whether each change of a file shows in its time stamp (multigrain stamps: Linux 6.13, on ext4, xfs,
+/// btrfs and tmpfs). Without them two changes within a tick of the clock look like one.
+pub const TIME_STAMPS: Check = Check {
+    name: "time-stamps",
+    costs: "a change within 20 ms of the last may hide, so files that young are read anew when mapped again",
+    run: |place| match changes(place) {
+        Ok((CHANGES, name)) => Tried::ok(format!(
+            "{name}: {CHANGES} of {CHANGES} changes in a row showed"
+        )),
+        Ok((seen, name)) => Tried::slower(
+            format!("{name}: {seen} of {CHANGES} changes in a row showed"),
+            format!("{}, on ext4, xfs or btrfs", machine::newer_kernel(6, 13)),
+        ),
+        Err(e) => Tried::slower(
+            format!("could not be tried: {e}"),
+            "try another directory: --dir DIR",
+        ),
+    },
+    whereabouts: Whereabouts::Child,
+};
+
+const CHANGES: usize = 64;
+
+/// Changes a file without pause; how many changes showed, and the file system's name.
+fn changes(place: &Place) -> io::Result<(usize, String)> {
+    let file = place.file()?;
+    let stamp = || {
+        file.metadata()
+            .map(|data| (data.mtime(), data.mtime_nsec()))
+    };
+    let mut last = stamp()?;
+    let mut seen = 0;
+    for change in 0..CHANGES {
+        file.write_all_at(&[change as u8], 0)?;
+        let now = stamp()?;
+        seen += usize::from(now != last);
+        last = now;
+    }
+    let name = file_system(&file).unwrap_or_else(|| "an unknown file system".to_owned());
+    Ok((seen, name))
 }

@@ -1,11 +1,14 @@
-//! Transparent huge pages for the frames that reads go to: one is asked for and looked at.
+//! Huge pages: transparent ones for frames, and those of the pool.
 
 use super::check::{Check, Tried, Whereabouts};
+use super::machine;
 use super::memory::Memory;
+use super::place::PAGE;
 use std::fs;
 use std::io;
 
-pub const CHECK: Check = Check {
+/// Transparent huge pages for the frames that reads go to: one is asked for and looked at.
+pub const FRAMES: Check = Check {
     name: "huge-frames",
     costs: "large reads reach the disk in pieces of 4 KiB, and the frames need more page tables",
     run: |_| {
@@ -40,8 +43,6 @@ pub const CHECK: Check = Check {
 };
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-const HUGE: usize = 2 << 20;
-
 /// The word in brackets.
 fn chosen(text: &str) -> Option<&str> {
     text.split_once('[')?
@@ -65,12 +66,38 @@ fn try_one() -> io::Result<bool> {
     }
     memory.write(offset, 1);
     // What the touch did not ask for is present only if it came in one piece.
-    let first = offset / super::place::PAGE;
+    let first = offset / PAGE;
     let pages = memory.present()?;
-    Ok(pages[first..first + HUGE / super::place::PAGE]
+    Ok(pages[first..first + HUGE / PAGE]
         .iter()
         .all(|&present| present))
 }
+
+/// The pool of huge pages (hugetlb): one is mapped and touched.
+pub const POOL: Check = Check {
+    name: "huge-pool",
+    costs: "maps of files and private memory nothing; huge memory is made of transparent huge pages or ordinary ones",
+    run: |_| {
+        let count = |key| machine::figure("/proc/meminfo", key);
+        let (Some(total), Some(free)) = (count("HugePages_Total"), count("HugePages_Free")) else {
+            return Tried::missing(
+                "not built in",
+                "boot a kernel built with CONFIG_HUGETLBFS=y",
+            );
+        };
+        let found = format!("{free} of {total} pages free (vm.nr_hugepages)");
+        match Memory::map_with(HUGE, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB) {
+            Ok(memory) => {
+                memory.write(0, 1);
+                Tried::ok(format!("{found}; one was had"))
+            }
+            Err(_) => Tried::missing(found, "sysctl -w vm.nr_hugepages=512"),
+        }
+    },
+    whereabouts: Whereabouts::Child,
+};
+
+const HUGE: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {
