@@ -1,5 +1,5 @@
-//! What a row is measured on, by name: the kernel's mmap in three moods, direct reads, and softfault with
-//! its policies.
+//! What a row is measured on, by name: the kernel's mmap in its moods, direct reads, and softfault with its
+//! policies.
 //!
 //! ```text
 //!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no    kernel:read_ahead_kb=128
@@ -25,6 +25,8 @@ pub enum On {
     KernelRandom(ReadAheadKb),
     /// Kernel mmap with MADV_SEQUENTIAL.
     KernelSequential(ReadAheadKb),
+    /// The kernel's huge pages, with a mapping that keeps page tables, as ours has one.
+    KernelParked,
     /// O_DIRECT reads by as many threads: what the device can give.
     Pread,
     /// O_DIRECT reads and writes of a file in place of memory, a page each.
@@ -36,7 +38,8 @@ pub enum On {
 }
 
 /// The engines, for whoever asked for another one.
-const ENGINES: &str = "kernel, kernel-random, kernel-sequential, pread, direct, softfault and soft";
+const ENGINES: &str =
+    "kernel, kernel-random, kernel-sequential, kernel-parked, pread, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 /// What stands behind a kernel's name, before the number.
@@ -52,6 +55,7 @@ impl On {
     fn read_ahead(self) -> Option<ReadAheadKb> {
         match self {
             Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
+            Self::KernelParked => Some(None),
             Self::Pread | Self::Direct | Self::Softfault(_) | Self::Soft(_) => None,
         }
     }
@@ -86,9 +90,9 @@ impl On {
     /// where it does not; pread has no cache to bound.
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
-            Self::Kernel(_) | Self::KernelRandom(_) | Self::KernelSequential(_) => Some(memory),
+            _ if self.is_kernel() => Some(memory),
             Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
-            Self::Pread | Self::Direct => None,
+            _ => None,
         }
     }
 }
@@ -114,6 +118,7 @@ impl FromStr for On {
             "kernel" => return kernel(Self::Kernel),
             "kernel-random" => return kernel(Self::KernelRandom),
             "kernel-sequential" => return kernel(Self::KernelSequential),
+            "kernel-parked" => Self::KernelParked,
             "pread" => Self::Pread,
             "direct" => Self::Direct,
             "softfault" | "soft" => {
@@ -143,6 +148,7 @@ impl fmt::Display for On {
             Self::Kernel(kb) => return kernel(f, "kernel", *kb),
             Self::KernelRandom(kb) => return kernel(f, "kernel-random", *kb),
             Self::KernelSequential(kb) => return kernel(f, "kernel-sequential", *kb),
+            Self::KernelParked => return f.write_str("kernel-parked"),
             Self::Pread => return f.write_str("pread"),
             Self::Direct => return f.write_str("direct"),
             Self::Softfault(policies) => ("softfault", policies),
@@ -186,6 +192,7 @@ mod tests {
             "kernel-random",
             "kernel-sequential",
             "kernel:read_ahead_kb=128",
+            "kernel-parked",
             "kernel-random:read_ahead_kb=0",
             "kernel-sequential:read_ahead_kb=8192",
             "pread",

@@ -62,6 +62,7 @@ pub fn words(on: &str) -> String {
         "kernel" => "mmap as it is",
         "kernel-random" => "mmap with MADV_RANDOM",
         "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
+        "kernel-parked" => "mmap, with a mapping that keeps the page tables of huge pages",
         "pread" => "direct reads, no map: what the device gives",
         "direct" => {
             "a direct read or write of a page for each access, no memory: what the device gives"

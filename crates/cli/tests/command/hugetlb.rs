@@ -57,7 +57,7 @@ fn check(row: &Value) {
         row["on"].as_str().unwrap(),
         row["pattern"].as_str().unwrap(),
     ) {
-        ("kernel", _) => assert_eq!(served, 0.0, "{row}"),
+        ("kernel" | "kernel-parked", _) => assert_eq!(served, 0.0, "{row}"),
         ("softfault", "empty") => {
             assert!((PAGES..=TWO * PAGES).contains(&served), "{row}");
         }
@@ -82,8 +82,8 @@ fn soft_page_tables_need_no_pool() {
 #[test]
 fn the_kernel_and_softfault_have_the_machines_pool() {
     let Some(_pool) = Pool::with(8) else { return };
-    let rows = run("kernel,softfault");
-    assert_eq!(rows.len(), 8);
+    let rows = run("kernel,kernel-parked,softfault");
+    assert_eq!(rows.len(), 12);
     assert!(rows.iter().all(|row| row["skipped"].is_null()));
     assert!(rows.iter().all(|row| row["huge"]["made_of"] == "hugetlb"));
 }

@@ -12,6 +12,7 @@ pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn 
         On::Kernel(_) => Some(kernel::build(None)),
         On::KernelRandom(_) => Some(kernel::build(Some(Advice::Random))),
         On::KernelSequential(_) => Some(kernel::build(Some(Advice::Sequential))),
+        On::KernelParked => Some(kernel::build_parked()),
         On::Pread => None,
         On::Direct => Some(direct::build(swap)?),
         On::Softfault(policies) => Some(softfault::build(memory, policies, swap)?),

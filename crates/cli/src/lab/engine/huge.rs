@@ -6,18 +6,22 @@ use softfault::{HugeBacking, HugeMap, HugeMemory, HugeSize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// A span of page tables that processes can share.
 const SPAN: usize = 1 << 30;
+/// What mincore(2) goes by.
+const SMALL: usize = 4096;
 
-/// The kernel's: a memfd of the pool, and `mmap`.
-pub fn kernel(bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+/// The kernel's: a memfd of the pool, and `mmap`; if it `parks`, with a mapping that keeps page tables.
+pub fn kernel(bytes: u64, parks: bool) -> io::Result<Box<dyn HugeFile>> {
     let (memory, bytes) = (made(bytes)?, bytes as usize);
     let place = place(bytes)?;
     Ok(Box::new(Kernel {
         memory,
         place,
         bytes,
+        parks,
     }))
 }
 
@@ -42,6 +46,8 @@ struct Kernel {
     /// Where to map it: processes share page tables only at the same place of a span.
     place: usize,
     bytes: usize,
+    /// Whether a space keeps page tables when it unmaps.
+    parks: bool,
 }
 
 /// A place for so many bytes that begins with a span, free at the moment.
@@ -61,17 +67,19 @@ fn place(bytes: usize) -> io::Result<usize> {
 
 impl HugeFile for Kernel {
     fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String> {
+        let parked = match self.parks && self.bytes >= SPAN {
+            true => {
+                let free = place(self.bytes).and_then(|place| self.map(place));
+                let parked = free.map_err(|e| format!("cannot park huge memory: {e}"))?;
+                Some(Rc::new(parked))
+            }
+            false => None,
+        };
         Ok(Box::new(Loads {
-            map: || {
-                let protection = libc::PROT_READ | libc::PROT_WRITE;
-                let (place, fd) = (self.place as *mut _, self.memory.as_fd().as_raw_fd());
-                // SAFETY: a new mapping, where the hint says or anywhere else.
-                let start =
-                    unsafe { libc::mmap(place, self.bytes, protection, libc::MAP_SHARED, fd, 0) };
-                match start {
-                    libc::MAP_FAILED => Err(io::Error::last_os_error()),
-                    start => Ok(Plain(start, self.bytes)),
-                }
+            map: move || {
+                let plain = self.map(self.place)?;
+                let parked = parked.clone();
+                Ok(Parking { plain, parked })
             },
             mapped: None,
         }))
@@ -79,6 +87,20 @@ impl HugeFile for Kernel {
 
     fn empty(&self) -> Result<(), String> {
         punch(&self.memory)
+    }
+}
+
+impl Kernel {
+    /// All of it, at a place if that is free.
+    fn map(&self, place: usize) -> io::Result<Plain> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (place, fd) = (place as *mut _, self.memory.as_fd().as_raw_fd());
+        // SAFETY: a new mapping, where the hint says or anywhere else.
+        let start = unsafe { libc::mmap(place, self.bytes, protection, libc::MAP_SHARED, fd, 0) };
+        match start {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            start => Ok(Plain(start, self.bytes)),
+        }
     }
 }
 
@@ -108,9 +130,39 @@ trait Reached {
 
 struct Plain(*mut libc::c_void, usize);
 
-impl Reached for Plain {
+/// A mapping that leaves its page tables to another one when it goes, which nobody touches: as the library's does.
+struct Parking {
+    plain: Plain,
+    parked: Option<Rc<Plain>>,
+}
+
+impl Reached for Parking {
     fn start(&self) -> NonNull<u8> {
-        NonNull::new(self.0.cast()).expect("nothing is mapped at 0")
+        NonNull::new(self.plain.0.cast()).expect("nothing is mapped at 0")
+    }
+}
+
+impl Drop for Parking {
+    fn drop(&mut self) {
+        if let Some(parked) = &self.parked {
+            parked.share_tables();
+        }
+    }
+}
+
+impl Plain {
+    /// Begins to share the page tables of whoever has some, span by span; a page that is missing is not asked for.
+    fn share_tables(&self) {
+        for at in (0..).step_by(SPAN).take_while(|at| at + SPAN <= self.1) {
+            let mut found = 0u8;
+            // SAFETY: of a mapping of ours; the first fills the byte, the second maps a page that is there.
+            unsafe {
+                let start = self.0.byte_add(at);
+                if libc::mincore(start, SMALL, &raw mut found) == 0 && found & 1 != 0 {
+                    libc::madvise(start, HUGE as usize, libc::MADV_POPULATE_READ);
+                }
+            }
+        }
     }
 }
 

@@ -10,16 +10,27 @@ use std::io;
 
 /// Kernel mmap, files with an advice.
 pub fn build(advice: Option<Advice>) -> Box<dyn Engine> {
-    Box::new(Kernel(advice))
+    let parks = false;
+    Box::new(Kernel { advice, parks })
 }
 
-struct Kernel(Option<Advice>);
+/// The same, keeping the page tables of huge pages by a mapping that stays.
+pub fn build_parked() -> Box<dyn Engine> {
+    let (advice, parks) = (None, true);
+    Box::new(Kernel { advice, parks })
+}
+
+/// All fields immutable.
+struct Kernel {
+    advice: Option<Advice>,
+    parks: bool,
+}
 
 impl Engine for Kernel {
     fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
         // SAFETY: the lab's files are not written to while they are mapped.
         let map = unsafe { Mmap::map(file) }?;
-        if let Some(advice) = self.0 {
+        if let Some(advice) = self.advice {
             map.advise(advice)?;
         }
         Ok(Box::new(map))
@@ -37,7 +48,7 @@ impl Engine for Kernel {
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
-        huge::kernel(bytes)
+        huge::kernel(bytes, self.parks)
     }
 
     fn stats(&self) -> Option<EngineStats> {

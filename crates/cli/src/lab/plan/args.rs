@@ -13,6 +13,8 @@ Engines:
   kernel              the kernel's mmap
   kernel-random       the same with MADV_RANDOM
   kernel-sequential   the same with MADV_SEQUENTIAL
+  kernel-parked       hugetlb: kernel with a second mapping in each process, which keeps the page tables when the
+                      first is unmapped, as softfault has one
   pread               O_DIRECT reads by as many threads: what the device can give
   direct              anon: O_DIRECT reads and writes of a page each, by as many threads, and no memory
   softfault           this project's engine

@@ -72,7 +72,10 @@ impl Workload {
                 "is nothing to direct reads and writes: they are for anon"
             }
             On::Pread | On::KernelRandom(_) | On::KernelSequential(_) if self == Self::Hugetlb => {
-                "maps huge pages: kernel, softfault and soft do"
+                "maps huge pages: kernel, kernel-parked, softfault and soft do"
+            }
+            On::KernelParked if self != Self::Hugetlb => {
+                "has no huge pages whose page tables a mapping could keep"
             }
             On::Soft(_) if self == Self::Snapshot => {
                 "forks the process, and soft page tables are not its own"
