@@ -1,6 +1,9 @@
-//! A page of memory of one's own, to read a device's pages into.
+//! Reading around the page cache: how a file is opened for it, and a page of memory to read into.
 
 use super::fill::PAGE;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// A page, as aligned as any device wants.
 #[derive(Clone, Copy)]
@@ -36,5 +39,15 @@ impl Block {
     pub fn set_word(&mut self, place: u64, word: u64) {
         let at = place as usize * 8;
         self.0[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    }
+}
+
+/// Opens a file for O_DIRECT; `None` if its file system does not have that.
+pub fn open_direct(path: &str) -> io::Result<Option<File>> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_DIRECT);
+    match options.open(path) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+        other => other.map(Some),
     }
 }

@@ -26,7 +26,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let interrupt = Interrupt::catch()?;
     let rows = Lab::new(&interrupt).run(&plan)?;
     let mut text = table::tables(&rows);
-    text.extend(table::read_ahead(&rows).map(|line| line + "\n"));
+    text += &table::read_ahead(&rows);
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }

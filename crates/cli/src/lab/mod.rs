@@ -200,13 +200,14 @@ impl<'a> Lab<'a> {
         let counters = Counters::create(threads + work.bystanders()).map_err(Error::failed)?;
         let job = job(plan, work, threads, on, &counters, files);
         let bar = progress::bar(plan, place);
+        let huge = plan.workload == Workload::Hugetlb && pattern.has_faults(plan.workload);
         let outcome = supervise::run(
             &job,
             &counters,
             group.as_ref(),
             plan.give_up,
             self.interrupt,
-            &|| progress::show(&bar, &counters, threads),
+            &|| progress::show(&bar, &counters, threads, huge),
         )?;
         bar.finish_and_clear();
         let mut at = circumstances(plan, place, files, limited, notes);
@@ -319,6 +320,11 @@ fn circumstances(
         threads: place.threads,
         file_bytes: plan.anonymous_bytes(place.threads).unwrap_or(file_bytes),
         read_ahead_kb: device(plan, files).and_then(|device| device.read_ahead_kb()),
+        page_cluster: plan
+            .workload
+            .swaps()
+            .then(read_ahead::page_cluster)
+            .flatten(),
         limited,
         checked: files.iter().all(|file| file.contents != Contents::Unknown),
         notes,
@@ -354,5 +360,5 @@ fn job(
 
 fn reads_directly(file: &LabFile) -> bool {
     let path = format!("/proc/self/fd/{}", file.file.as_raw_fd());
-    matches!(reader::open_direct(&path), Ok(Some(_)))
+    matches!(block::open_direct(&path), Ok(Some(_)))
 }

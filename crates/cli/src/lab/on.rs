@@ -29,6 +29,8 @@ pub enum On {
     KernelParked,
     /// O_DIRECT reads by as many threads: what the device can give.
     Pread,
+    /// The same through a cache of the budget's size in the process.
+    PreadCached,
     /// O_DIRECT reads and writes of a file in place of memory, a page each.
     Direct,
     /// This project's engine.
@@ -38,8 +40,7 @@ pub enum On {
 }
 
 /// The engines, for whoever asked for another one.
-const ENGINES: &str =
-    "kernel, kernel-random, kernel-sequential, kernel-parked, pread, direct, softfault and soft";
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-parked, pread, pread-cached, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 /// What stands behind a kernel's name, before the number.
@@ -56,7 +57,8 @@ impl On {
         match self {
             Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
             Self::KernelParked => Some(None),
-            Self::Pread | Self::Direct | Self::Softfault(_) | Self::Soft(_) => None,
+            Self::Pread | Self::PreadCached | Self::Direct => None,
+            Self::Softfault(_) | Self::Soft(_) => None,
         }
     }
 
@@ -91,7 +93,7 @@ impl On {
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
             _ if self.is_kernel() => Some(memory),
-            Self::Softfault(_) | Self::Soft(_) => Some(memory + (1 << 30)),
+            Self::Softfault(_) | Self::Soft(_) | Self::PreadCached => Some(memory + (1 << 30)),
             _ => None,
         }
     }
@@ -120,6 +122,7 @@ impl FromStr for On {
             "kernel-sequential" => return kernel(Self::KernelSequential),
             "kernel-parked" => Self::KernelParked,
             "pread" => Self::Pread,
+            "pread-cached" => Self::PreadCached,
             "direct" => Self::Direct,
             "softfault" | "soft" => {
                 let policies = policies.map(str::parse).transpose();
@@ -150,6 +153,7 @@ impl fmt::Display for On {
             Self::KernelSequential(kb) => return kernel(f, "kernel-sequential", *kb),
             Self::KernelParked => return f.write_str("kernel-parked"),
             Self::Pread => return f.write_str("pread"),
+            Self::PreadCached => return f.write_str("pread-cached"),
             Self::Direct => return f.write_str("direct"),
             Self::Softfault(policies) => ("softfault", policies),
             Self::Soft(policies) => ("soft", policies),
@@ -196,6 +200,7 @@ mod tests {
             "kernel-random:read_ahead_kb=0",
             "kernel-sequential:read_ahead_kb=8192",
             "pread",
+            "pread-cached",
             "direct",
             "softfault",
             "softfault:retry=mmap-lock+pin=no",

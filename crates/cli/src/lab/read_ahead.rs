@@ -34,6 +34,12 @@ pub fn parse(text: &str) -> Result<u32, String> {
     }
 }
 
+/// The binary logarithm of how many pages the kernel swaps in at a time; `None` where it does not tell.
+pub fn page_cluster() -> Option<u32> {
+    let text = fs::read_to_string("/proc/sys/vm/page-cluster").ok()?;
+    text.trim().parse().ok()
+}
+
 /// A device that reads ahead. Immutable.
 #[derive(Debug)]
 pub struct Device {

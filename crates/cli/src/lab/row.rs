@@ -16,6 +16,8 @@ pub struct Circumstances {
     pub file_bytes: u64,
     /// What its device was set to.
     pub read_ahead_kb: Option<u32>,
+    /// vm.page-cluster, of what swaps.
+    pub page_cluster: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     pub limited: bool,
     /// Whether the files' contents are known.
@@ -88,6 +90,7 @@ pub fn row(
         file_bytes: at.file_bytes,
         memory_bytes: plan.memory,
         read_ahead_kb: at.read_ahead_kb,
+        page_cluster: at.page_cluster,
         limited: at.limited,
         gave_up: outcome.gave_up,
         checked: Some(at.checked),
@@ -97,6 +100,7 @@ pub fn row(
         rounds: in_rounds.then_some(done.rounds),
         rounds_per_s: rate(done.rounds).filter(|_| in_rounds),
         min_rounds: in_rounds.then_some(done.min_rounds),
+        median_rounds: in_rounds.then_some(done.median_rounds),
         faults,
         faults_per_s: faults_per(wall_s),
         faults_per_cpu: faults_per(cpu_s),

@@ -39,6 +39,7 @@ impl<'a> Section<'a> {
         let words = match unit {
             "rounds/s" => "rounds a second",
             "faults/s" => "faults a second",
+            "touches/s" => "touches of a huge page a second",
             _ => "pages touched a second",
         };
         (words, speed)

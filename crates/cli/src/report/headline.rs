@@ -30,6 +30,9 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
         true => duels(groups, ours, base),
         false => duels_with_first(groups, ours, &kernels),
     };
+    let against_base: Vec<Duel> = (against_base.into_iter())
+        .filter(|duel| !duel.ours.key.is_of_holes())
+        .collect();
     let base = kernels.first().copied().unwrap_or(base);
     let mut cards = Vec::new();
     cards.extend(ended(&against_base));
@@ -106,7 +109,7 @@ fn duels<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &str) -> Vec<Duel<'a>>
 impl<'a> Duel<'a> {
     /// Our speed over theirs, where both have one.
     fn ratio(&self) -> Option<f64> {
-        let (ours, theirs) = (self.ours.speed()?, self.theirs.speed()?);
+        let (ours, theirs) = (rate(self.ours)?, rate(self.theirs)?);
         let alike = self.ours.unit() == self.theirs.unit();
         (alike && ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
@@ -140,17 +143,24 @@ impl<'a> Duel<'a> {
     }
 }
 
+/// What a group is compared by: of rounds those of the median thread, where that is known. The rate of all of them is
+/// high where few threads have had all turns.
+fn rate(group: &Group) -> Option<f64> {
+    let median =
+        |row: &Row| Some(row.median_rounds? / row.elapsed_s).filter(|rate| rate.is_finite());
+    group.median(median).or(group.speed())
+}
+
 fn speed(group: &Group) -> (f64, String) {
-    let speed = group.speed().unwrap_or(0.0);
-    let given_up = if group.gave_up() > 0 {
-        ", given up"
-    } else {
-        ""
-    };
-    (
-        speed,
-        format!("{} {}{given_up}", figure::show(speed), group.unit()),
-    )
+    let (rate, unit, given_up) = (rate(group).unwrap_or(0.0), group.unit(), group.given_up());
+    let least = group.count(|row| row.min_rounds);
+    let turns = least.zip(group.median(|row| row.median_rounds));
+    let turns = turns.map_or(String::new(), |(least, median)| {
+        let [least, median] = [least, median].map(figure::count);
+        format!(" of the median thread, which had {median} of them; the least {least}")
+    });
+    let text = format!("{} {unit}{turns}{given_up}", figure::show(rate));
+    (rate, text)
 }
 
 /// What the other one could not end at all.

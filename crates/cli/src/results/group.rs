@@ -61,6 +61,11 @@ impl<'a> Key<'a> {
         self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
     }
 
+    /// Whether its files are holes: they cost softfault no memory, so it pages nothing, and speeds are no race.
+    pub fn is_of_holes(&self) -> bool {
+        (self.workload, self.pattern) == ("thrash", "holes")
+    }
+
     /// Whether what is touched is anonymous memory that swap has to hold.
     pub fn swaps(&self) -> bool {
         row::swaps(self.workload)

@@ -64,6 +64,7 @@ pub fn words(on: &str) -> String {
         "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
         "kernel-parked" => "mmap, with a mapping that keeps the page tables of huge pages",
         "pread" => "direct reads, no map: what the device gives",
+        "pread-cached" => "direct reads through a cache of the budget's size, no map",
         "direct" => {
             "a direct read or write of a page for each access, no memory: what the device gives"
         }

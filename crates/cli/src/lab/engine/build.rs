@@ -1,6 +1,6 @@
 //! The engine that a row is measured on.
 
-use super::{Engine, direct, kernel, soft, softfault};
+use super::{Engine, cached, direct, kernel, soft, softfault};
 use crate::lab::job::Swap;
 use crate::lab::on::On;
 use memmap2::Advice;
@@ -14,6 +14,7 @@ pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn 
         On::KernelSequential(_) => Some(kernel::build(Some(Advice::Sequential))),
         On::KernelParked => Some(kernel::build_parked()),
         On::Pread => None,
+        On::PreadCached => Some(cached::build(memory)),
         On::Direct => Some(direct::build(swap)?),
         On::Softfault(policies) => Some(softfault::build(memory, policies, swap)?),
         On::Soft(policies) => Some(soft::build(memory, policies, swap)?),

@@ -2,6 +2,7 @@
 //! `pread` is no map and reads by itself (`reader`).
 
 pub mod build;
+mod cached;
 mod direct;
 mod huge;
 pub mod huge_soft;

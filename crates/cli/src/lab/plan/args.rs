@@ -16,6 +16,7 @@ Engines:
   kernel-parked       hugetlb: kernel with a second mapping in each process, which keeps the page tables when the
                       first is unmapped, as softfault has one
   pread               O_DIRECT reads by as many threads: what the device can give
+  pread-cached        thrash: the same through a cache of the budget's size in the process
   direct              anon: O_DIRECT reads and writes of a page each, by as many threads, and no memory
   softfault           this project's engine
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no

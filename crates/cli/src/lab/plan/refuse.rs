@@ -67,6 +67,9 @@ impl Workload {
             On::Pread if matches!(self, Self::WarmStart | Self::Pft | Self::Spf | Self::Storm) => {
                 "is about mapping, and pread maps nothing"
             }
+            On::PreadCached if self != Self::Thrash => {
+                "is not what a cache of runs is made for: it is for thrash"
+            }
             On::Pread if self.swaps() => "writes too: see direct",
             On::Direct if self != Self::Anon => {
                 "is nothing to direct reads and writes: they are for anon"

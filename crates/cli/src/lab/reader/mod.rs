@@ -6,13 +6,13 @@ mod check;
 
 pub use buffer::Buffer;
 
+use super::block::open_direct;
 use super::engine::{Engine, Mapping};
 use super::fill::{Contents, PAGE};
 use super::job::JobFile;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 
 /// A file to read, opened anew in this process. All fields but the mapping are immutable.
 pub struct Source {
@@ -77,16 +77,6 @@ fn reopen(fd: i32, direct: bool) -> io::Result<File> {
         return Ok(file);
     }
     File::open(&path)
-}
-
-/// Opens a file for O_DIRECT; `None` if its file system does not have that.
-pub fn open_direct(path: &str) -> io::Result<Option<File>> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_DIRECT);
-    match options.open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 /// How a source's bytes are reached.

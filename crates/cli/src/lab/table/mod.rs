@@ -1,8 +1,9 @@
 //! The closing tables: a line for each workload, pattern, number of threads and engine, with medians over
-//! the repeats and the speed relative to the first engine of the list. `waits` has a second one, `swap` a third,
-//! `huge` a fourth.
+//! the repeats and the speed relative to the first engine of the list. `rounds`, `waits`, `swap` and `huge` have
+//! others, of the workloads that there is more to say of.
 
 mod huge;
+mod rounds;
 mod swap;
 mod waits;
 
@@ -18,6 +19,7 @@ use clap::ValueEnum;
 pub fn tables(rows: &[Row]) -> String {
     let groups = group(rows);
     let more = [
+        rounds::table(&groups),
         waits::table(&groups),
         swap::table(&groups),
         huge::table(&groups),
@@ -26,9 +28,11 @@ pub fn tables(rows: &[Row]) -> String {
     all.map(|table| format!("{table}\n")).collect()
 }
 
-/// The first of them alone.
-pub fn first(rows: &[Row]) -> Table {
-    table(&group(rows))
+/// The first of them, and that of rounds.
+pub fn short(rows: &[Row]) -> String {
+    let groups = group(rows);
+    let rounds = rounds::table(&groups).map(|table| format!("{table}\n"));
+    format!("{}\n{}", table(&groups), rounds.unwrap_or_default())
 }
 
 fn table(groups: &[Group]) -> Table {
@@ -46,7 +50,11 @@ fn line(group: &Group, all: &[Group]) -> Vec<String> {
     let first = all.iter().find(|other| other.key == group.key);
     let baseline = first.and_then(Group::speed).filter(|speed| *speed > 0.0);
     let ratio = group.speed().zip(baseline);
-    let cpu = |us: f64| format!("{us:.1} µs/page");
+    let touched = match group.unit() {
+        "touches/s" => "touch",
+        _ => "page",
+    };
+    let cpu = |us: f64| format!("{us:.1} µs/{touched}");
     vec![
         group.key.workload.into(),
         pattern(group.key, all),
@@ -76,21 +84,34 @@ fn pattern(key: Key, all: &[Group]) -> String {
     }
 }
 
-/// How far the kernel's rows read ahead, which decides most of what they show; `None` where there are none.
-pub fn read_ahead(rows: &[Row]) -> Option<String> {
-    let all = rows.iter().filter(|row| reads_ahead(row));
-    let mut all: Vec<u32> = all.filter_map(|row| row.read_ahead_kb).collect();
-    all.sort_unstable();
-    all.dedup();
-    match &all[..] {
-        [] => None,
-        [kb] => Some(format!("the kernel reads {kb} KiB ahead on this device")),
+/// How far the kernel's rows read ahead, of files and of swap, which decides most of what they show; a line for each
+/// that there are rows of.
+pub fn read_ahead(rows: &[Row]) -> String {
+    let files = rows.iter().filter(|row| reads_ahead(row));
+    let files = told(files.filter_map(|row| row.read_ahead_kb).collect(), |kb| {
+        format!("the kernel reads {kb} KiB ahead on this device")
+    });
+    let swaps = rows
+        .iter()
+        .filter(|row| row.skipped.is_none() && row.on.parse().is_ok_and(On::is_kernel));
+    let swaps = told(
+        swaps.filter_map(|row| row.page_cluster).collect(),
+        |cluster| format!("the kernel swaps in by vm.page-cluster {cluster}"),
+    );
+    files + &swaps
+}
+
+/// A line that tells of values, each once; nothing of none.
+fn told(mut values: Vec<u32>, tell: impl Fn(&str) -> String) -> String {
+    values.sort_unstable();
+    values.dedup();
+    let values: Vec<String> = values.iter().map(u32::to_string).collect();
+    match &values[..] {
+        [] => String::new(),
+        [one] => tell(one) + "\n",
         [most @ .., last] => {
-            let most: Vec<String> = most.iter().map(u32::to_string).collect();
-            Some(format!(
-                "the kernel reads {} and {last} KiB ahead on this device, as its rows say",
-                most.join(", ")
-            ))
+            let all = format!("{} and {last}", most.join(", "));
+            format!("{}, as its rows say\n", tell(&all))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The third table, of the workloads that swap: how much was found in memory, beside an exact LRU, how fast
+//! The table of the workloads that swap: how much was found in memory, beside an exact LRU, how fast
 //! that was beside the others, and what it cost.
 
 use super::pattern;

@@ -1,4 +1,4 @@
-//! The second table, of the workloads that time single operations: what each waited at most in any of
+//! The table of the workloads that time single operations: what each waited at most in any of
 //! the repeats, and how many mappings were made meanwhile.
 
 use super::pattern;

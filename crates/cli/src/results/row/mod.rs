@@ -54,6 +54,8 @@ pub struct Row {
     /// Read-ahead in KiB of the device that the file lies on (or, without a file, the directory for files),
     /// as it was while the run was under way.
     pub read_ahead_kb: Option<u32>,
+    /// What swaps: the machine's vm.page-cluster, by which the kernel swaps in 2 to its power pages at a time.
+    pub page_cluster: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     #[serde(default)]
     pub limited: bool,
@@ -74,6 +76,8 @@ pub struct Row {
     pub rounds_per_s: Option<f64>,
     /// Rounds of the thread that had the fewest.
     pub min_rounds: Option<u64>,
+    /// The median of the threads' rounds.
+    pub median_rounds: Option<f64>,
     /// Anonymous memory: pages touched for the first time since they were mapped. hugetlb: touches of a huge page.
     pub faults: Option<u64>,
     /// The same a second; of pft a second of populating, mapping and unmapping left out.
@@ -147,6 +151,7 @@ impl Row {
             file_bytes: 0,
             memory_bytes: 0,
             read_ahead_kb: None,
+            page_cluster: None,
             limited: false,
             gave_up: false,
             checked: None,
@@ -156,6 +161,7 @@ impl Row {
             rounds: None,
             rounds_per_s: None,
             min_rounds: None,
+            median_rounds: None,
             faults: None,
             faults_per_s: None,
             faults_per_cpu: None,
