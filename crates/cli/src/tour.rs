@@ -9,6 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
 use crate::lab::read_ahead::Device;
 use crate::lab::{Lab, command, files, table};
+use crate::output;
 use crate::report::{self, About};
 use crate::results::row::Row;
 use crate::size;
@@ -108,7 +109,7 @@ const STOPS: &[Stop] = &[
 /// Takes the tour.
 pub fn run(args: &TourArgs) -> Result<(), Error> {
     if !args.no_report {
-        report::can_write(&args.report)?;
+        output::can_write(&args.report)?;
     }
     let file_bytes = args.memory.saturating_mul(4);
     let device = Device::of(&args.dir);
@@ -152,7 +153,8 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         "{}ratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
          after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n",
         table::short(&rows),
-        args.seconds * 3.0
+        // As it is typed, without the rest of a product of fractions.
+        (args.seconds * 3e3).round() / 1e3
     );
     text += &table::read_ahead(&rows);
     for note in table::notes(&rows) {
@@ -162,7 +164,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         write_page(args, &rows)?;
         text += &format!("page: {}\n", args.report.display());
     }
-    command::print(&text)?;
+    output::print(&text)?;
     command::first_failure(&rows)
 }
 
@@ -231,7 +233,6 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
                 .collect(),
             false => Vec::new(),
         },
-        shared: false,
         theta: None,
         writes: None,
         files: match stop.patterns {

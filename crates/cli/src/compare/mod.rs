@@ -13,7 +13,7 @@ mod swap;
 pub mod waits;
 
 use crate::error::Error;
-use crate::lab::command;
+use crate::output;
 use crate::results::row::Row;
 use crate::results::{self, on};
 use cases::Cases;
@@ -74,7 +74,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
             args.no_waits,
         ),
     };
-    command::print(&text)
+    output::print(&text)
 }
 
 /// The engines and policies of one file.

@@ -20,7 +20,7 @@ mod swap_file;
 mod userfaultfd;
 
 use crate::error::Error;
-use crate::lab::command::print;
+use crate::output::print;
 use check::{Check, Finding, Whereabouts};
 use clap::Args;
 use place::Place;

@@ -230,7 +230,7 @@ impl Counters {
             return None;
         }
         let words = std::array::from_fn(|i| self.header().stats[i].load(Ordering::Relaxed));
-        Some(EngineStats::from_words(&words))
+        Some(EngineStats::from_words(words))
     }
 
     /// What went wrong, if anything did.

@@ -36,7 +36,6 @@ mod reader;
 pub mod row;
 mod stats;
 pub mod supervise;
-mod swap_counts;
 mod swap_file;
 pub mod table;
 mod usage;

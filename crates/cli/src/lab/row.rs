@@ -85,7 +85,11 @@ pub fn row(
         _ => "hugetlb",
     };
     Row {
+        workload: plan.workload.name().into(),
+        pattern: pattern.name.clone(),
+        on: on.to_string(),
         run: Some(at.run),
+        threads: at.threads as u64,
         seed: Some(plan.seed),
         file_bytes: at.file_bytes,
         memory_bytes: plan.memory,
@@ -137,12 +141,7 @@ pub fn row(
         notes: at.notes,
         huge: (plan.workload == Workload::Hugetlb).then(|| done.huge.told(made_of)),
         error: outcome.error,
-        ..Row::named(
-            plan.workload.name(),
-            &pattern.name,
-            on.to_string(),
-            at.threads as u64,
-        )
+        ..Row::default()
     }
 }
 

@@ -135,7 +135,7 @@ impl<'a> Duel<'a> {
             (group.on, value, text)
         };
         Card {
-            big: times(ratio),
+            big: figure::times(ratio),
             what,
             at: format!("{}, {}", key.name(), threads(key.threads)),
             sides: [side(self.theirs), side(self.ours)],
@@ -263,10 +263,6 @@ fn extreme<'d, 'a>(
 ) -> Option<(f64, &'d Duel<'a>)> {
     let ratios = duels.iter().filter_map(|duel| Some((ratio(duel)?, duel)));
     ratios.max_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)))
-}
-
-fn times(ratio: f64) -> String {
-    format!("{} ×", figure::show(ratio))
 }
 
 fn draw(card: &Card, engines: &Engines) -> Markup {

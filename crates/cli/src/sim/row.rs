@@ -21,13 +21,16 @@ pub fn row(planned: &Planned, outcome: &Result<Outcome, Trouble>, took: Took) ->
         false => format!("{engine}:{policies}"),
     };
     let shared = if job.shared { ", shared" } else { "" };
-    let pattern = format!("{} cores{shared}", job.cores);
     let mut row = Row {
+        workload: job.workload.name().into(),
+        pattern: format!("{} cores{shared}", job.cores),
+        on,
+        threads: job.threads as u64,
         run: Some(planned.number as u32 + 1),
         seed: Some(job.seed),
         memory_bytes: job.memory,
         file_bytes: job.region.max(job.file),
-        ..Row::named(job.workload.name(), &pattern, on, job.threads as u64)
+        ..Row::default()
     };
     let mut simulated = Simulated {
         policy: planned.policy.clone(),

@@ -7,7 +7,7 @@ use super::row;
 use super::{hot, hugetlb, rates, trace, waits};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::command::{self, Sink};
+use crate::output::{self, Sink};
 use crate::results;
 use crate::results::row::Row;
 use crate::table::figure;
@@ -17,7 +17,7 @@ use std::path::Path;
 /// Runs the command.
 pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let planned = plan::plan(workload, args)?;
-    let sink = |path: &Path| command::sink(path);
+    let sink = |path: &Path| output::sink(path);
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
     if let (Some(Sink::Stdout), Some(Sink::Stdout)) = (&json, &traced) {
@@ -33,10 +33,10 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let text = text(&planned, &ran, &rows, args.hot);
     match (&json, &traced) {
         (Some(Sink::Stdout), _) | (_, Some(Sink::Stdout)) => eprint!("{text}"),
-        _ => command::print(&text)?,
+        _ => output::print(&text)?,
     }
     if let Some(sink) = &json {
-        command::put(sink, &results::json(&rows))?;
+        output::put(sink, &results::json(&rows))?;
     }
     if let (Some(sink), Ok(outcome)) = (&traced, &ran[0].0) {
         trace::write(sink, outcome, &interrupt)?;

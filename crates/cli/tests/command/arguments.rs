@@ -199,7 +199,7 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("storm --pattern own", "--pattern"),
         ("pft --pattern mine", "own or shared"),
         ("pft --pattern own --shared", "--shared"),
-        ("spf --shared", "--shared is for pft"),
+        ("spf --shared", "--shared"),
         ("pft --touch 3", "--touch"),
         ("storm --files data", "--files"),
         ("pft --threads 1,0", "--threads"),

@@ -98,9 +98,6 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub pattern: Vec<String>,
-    /// pft: one mapping for all threads; the same as --pattern shared
-    #[arg(long, conflicts_with = "pattern")]
-    pub shared: bool,
     /// What thrash's files hold [default: data]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub files: Vec<Files>,

@@ -43,7 +43,6 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             parsed(&args.pattern, all, sparse_kind)
         }
         Workload::Scan => parsed(&args.pattern, "cold,warm,remap", scan_kind),
-        Workload::Pft if args.shared => one("shared", Kind::Pft { shared: true }),
         Workload::Pft => parsed(&args.pattern, "own,shared", pft_kind),
         Workload::Thrash => {
             let files = match args.files.is_empty() {
@@ -120,34 +119,37 @@ fn sparse_kind(name: &str) -> Result<Kind, Error> {
 }
 
 fn scan_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "cold" => Ok(Kind::Scan(Pass::Cold)),
-        "warm" => Ok(Kind::Scan(Pass::Warm)),
-        "remap" => Ok(Kind::Scan(Pass::Remap)),
-        _ => Err(no_pattern("scan", name, "cold, warm or remap")),
-    }
+    let all = [
+        ("cold", Pass::Cold),
+        ("warm", Pass::Warm),
+        ("remap", Pass::Remap),
+    ];
+    known("scan", name, &all).map(Kind::Scan)
 }
 
 fn pft_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "own" => Ok(Kind::Pft { shared: false }),
-        "shared" => Ok(Kind::Pft { shared: true }),
-        _ => Err(no_pattern("pft", name, "own or shared")),
-    }
+    let all = [("own", false), ("shared", true)];
+    known("pft", name, &all).map(|shared| Kind::Pft { shared })
 }
 
 fn huge_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "empty" => Ok(Kind::Hugetlb(Start::Empty)),
-        "emptied" => Ok(Kind::Hugetlb(Start::Emptied)),
-        "populated" => Ok(Kind::Hugetlb(Start::Populated)),
-        "scan" => Ok(Kind::Hugetlb(Start::Scan)),
-        _ => Err(no_pattern(
-            "hugetlb",
-            name,
-            "empty, emptied, populated or scan",
-        )),
-    }
+    let all = [
+        ("empty", Start::Empty),
+        ("emptied", Start::Emptied),
+        ("populated", Start::Populated),
+        ("scan", Start::Scan),
+    ];
+    known("hugetlb", name, &all).map(Kind::Hugetlb)
+}
+
+/// The one of that name.
+fn known<T: Copy>(workload: &str, name: &str, all: &[(&str, T)]) -> Result<T, Error> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.map(|(_, kind)| *kind).ok_or_else(|| {
+        let mut names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let last = names.pop().unwrap_or_default();
+        no_pattern(workload, name, &format!("{} or {last}", names.join(", ")))
+    })
 }
 
 fn no_pattern(workload: &str, name: &str, known: &str) -> Error {

@@ -40,7 +40,6 @@ impl Workload {
                 !args.read_ahead_kb.is_empty() && !self.reads_files(),
                 "--read-ahead-kb is for sparse, random, scan, thrash, warm-start and storm: they read files",
             ),
-            (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
             (
                 args.file.is_some() && of(&[Self::Thrash]),
                 "--file is not for thrash: each thread has a file of its own",

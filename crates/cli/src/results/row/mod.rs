@@ -29,7 +29,7 @@ const SWAPS: [&str; 3] = ["anon", "swap-retry", "snapshot"];
 pub const PAGE: f64 = 4096.0;
 
 /// A row; `None` (null) where a figure does not apply or the machine does not tell it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
     /// Its name on the command line.
     pub workload: String,
@@ -139,60 +139,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of which nothing but its names is known.
-    pub fn named(workload: &str, pattern: &str, on: String, threads: u64) -> Self {
-        Self {
-            workload: workload.into(),
-            pattern: pattern.into(),
-            on,
-            run: None,
-            threads,
-            seed: None,
-            file_bytes: 0,
-            memory_bytes: 0,
-            read_ahead_kb: None,
-            page_cluster: None,
-            limited: false,
-            gave_up: false,
-            checked: None,
-            accesses: 0,
-            elapsed_s: 0.0,
-            accesses_per_s: None,
-            rounds: None,
-            rounds_per_s: None,
-            min_rounds: None,
-            median_rounds: None,
-            faults: None,
-            faults_per_s: None,
-            faults_per_cpu: None,
-            maps_per_s: None,
-            longest_waits: None,
-            bytes_read: None,
-            bytes_written: None,
-            hit_rate: None,
-            lru_hit_rate: None,
-            cpu_s: None,
-            peak_bytes: None,
-            over_budget_bytes: None,
-            peak_rss_bytes: None,
-            child_peak_rss_bytes: None,
-            major_faults: None,
-            minor_faults: None,
-            retry_mmap_drop: None,
-            retry_io_miss: None,
-            readahead_pages: None,
-            readahead_used: None,
-            swap: None,
-            locks: None,
-            wait_ranges: None,
-            notes: Vec::new(),
-            huge: None,
-            skipped: None,
-            error: None,
-            simulated: None,
-        }
-    }
-
     /// The name of a figure that cannot be: all of them count something.
     pub(super) fn senseless(&self) -> Option<&'static str> {
         let figures = [
