@@ -4,7 +4,7 @@
 use super::cases::Cases;
 use super::cells::{headings, shown, with_changes};
 use crate::results::group::Group;
-use crate::results::on;
+use crate::results::names;
 use crate::results::row::Row;
 use crate::table::figure::{self, or_none};
 use crate::table::{Table, heading};
@@ -15,7 +15,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 pub fn tables(cases: &Cases) -> String {
     let mut text = String::new();
     let names: Vec<&str> = cases.names.iter().map(String::as_str).collect();
-    let variants = on::variants(&names).into_iter();
+    let variants = names::variants(&names).into_iter();
     let variants: Vec<_> = variants.map(|(at, name)| (at, name.to_owned())).collect();
     if variants.len() < cases.names.len() {
         let columns = cases.names.iter().enumerate();

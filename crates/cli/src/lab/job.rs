@@ -2,7 +2,7 @@
 
 use super::fill::{Contents, PAGE};
 use super::memory::accesses::{Accesses, Spread};
-use super::on::On;
+use crate::results::on::On;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

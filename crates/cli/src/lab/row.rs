@@ -1,9 +1,9 @@
 //! The row of one run: what the child counted, what the parent measured, and under which circumstances.
 
-use super::on::On;
 use super::plan::{Pattern, Plan, Workload};
 use super::stats::EngineStats;
 use super::supervise::Outcome;
+use crate::results::on::On;
 use crate::results::row::{LongestWaits, Row, by_name};
 
 /// What the parent knows of a run besides its outcome.

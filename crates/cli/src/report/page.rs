@@ -4,7 +4,7 @@ use super::About;
 use super::engines::Engines;
 use super::{commands, headline, machine, section};
 use crate::results::group::{Group, group};
-use crate::results::on;
+use crate::results::names;
 use crate::results::row::Row;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -57,7 +57,7 @@ fn legend(engines: &Engines) -> Markup {
     html! {
         ul.legend {
             @for on in engines.names() {
-                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (on::words(on)) } } }
+                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (names::words(on)) } } }
             }
         }
     }

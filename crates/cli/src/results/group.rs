@@ -1,6 +1,6 @@
 //! Groups of like rows: the runs behind one line of a table or one bar of a chart.
 
-use super::on;
+use super::names;
 use super::row::{self, Lock, LongestWait, Row};
 use super::stats::median;
 use crate::size;
@@ -197,7 +197,7 @@ impl Group<'_> {
 
     /// Its speed beside that of `on` over the same work, of all `groups`.
     pub fn against(&self, groups: &[&Group], on: &str) -> Option<f64> {
-        let like = |other: &&&Group| other.key == self.key && on::same(other.on, on);
+        let like = |other: &&&Group| other.key == self.key && names::same(other.on, on);
         let other = groups.iter().find(like)?.speed();
         Some(self.speed()? / other.filter(|speed| *speed > 0.0)?)
     }

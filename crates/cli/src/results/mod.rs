@@ -1,7 +1,9 @@
-//! Result files: what a row is (`row`), groups of like rows (`group`), figures over a group's runs (`stats`).
+//! Result files: what a row is (`row`) and what it was measured on (`on`, `names`), groups of like rows (`group`),
+//! figures over a group's runs (`stats`).
 //! The lab and the simulator write rows, `lab compare` and `lab report` read them.
 
 pub mod group;
+pub mod names;
 pub mod on;
 pub mod row;
 pub mod stats;

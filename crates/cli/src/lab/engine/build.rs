@@ -2,7 +2,7 @@
 
 use super::{Engine, cached, direct, kernel, soft, softfault};
 use crate::lab::job::Swap;
-use crate::lab::on::On;
+use crate::results::on::On;
 use memmap2::Advice;
 
 /// The engine behind `on` with a budget of `memory` bytes, and swap if the work needs it; `None` for pread.

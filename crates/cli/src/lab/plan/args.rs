@@ -1,8 +1,7 @@
 //! The arguments of `lab run` and `lab make`, as they are typed.
 
 use super::workload::{Files, Workload};
-use crate::lab::on::On;
-use crate::lab::read_ahead;
+use crate::results::on::{On, parse_read_ahead};
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -54,7 +53,7 @@ pub struct RunArgs {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        value_parser = read_ahead::parse
+        value_parser = parse_read_ahead
     )]
     pub read_ahead_kb: Vec<u32>,
     /// A file to read; what is read is checked if `lab make` made it

@@ -3,7 +3,7 @@
 use super::args::RunArgs;
 use super::workload::Workload;
 use crate::error::Error;
-use crate::lab::on::On;
+use crate::results::on::On;
 
 impl Workload {
     /// Refuses arguments that only other workloads have a use for.

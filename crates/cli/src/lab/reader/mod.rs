@@ -173,8 +173,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::super::engine::build::build;
     use super::super::fill::{Fill, WORDS};
-    use super::super::on::On;
     use super::*;
+    use crate::results::on::On;
 
     /// A mapping that loads do not reach.
     struct Calls(Vec<u8>);

@@ -7,9 +7,9 @@ mod rounds;
 mod swap;
 mod waits;
 
-use super::on::On;
 use super::plan::Workload;
 use crate::results::group::{Group, Key, group};
+use crate::results::on::On;
 use crate::results::row::Row;
 use crate::table::Table;
 use crate::table::figure::{bytes, or_none, seconds, show, times};

@@ -16,11 +16,11 @@ use super::super::counters::now_ns;
 use super::super::engine::{HugeFile, HugeSpace, huge_soft};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
-use super::super::on::On;
 use super::gang::{self, Member};
 use super::meeting::{Meeting, Seat};
 use super::peer::Peer;
 use super::{Bench, STACK, processes};
+use crate::results::on::On;
 use crate::results::row::Waited;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
