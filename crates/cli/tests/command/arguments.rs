@@ -221,6 +221,9 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("hugetlb --on pread", "maps huge pages"),
         ("hugetlb --on kernel-random", "maps huge pages"),
         ("hugetlb --start full", "empty, emptied, populated or scan"),
+        ("sparse --on kernel-parked", "no huge pages"),
+        ("random --on pread-cached", "it is for thrash"),
+        ("anon --on pread-cached", "it is for thrash"),
         ("hugetlb --file /etc/passwd", "--file"),
     ] {
         let mut run = softfault(&["lab", "run"]);

@@ -88,6 +88,28 @@ fn the_kernel_and_softfault_have_the_machines_pool() {
     assert!(rows.iter().all(|row| row["huge"]["made_of"] == "hugetlb"));
 }
 
+/// With a mapping that stays, what is mapped again finds its page table; without one each touch is a fault.
+#[test]
+fn a_parked_mapping_keeps_page_tables() {
+    let Some(_pool) = Pool::with(512) else { return };
+    let dir = directory();
+    let more = "--size 1G --processes 1 --seconds 0.3 --give-up 120 --start populated --on kernel,kernel-parked,softfault";
+    let more: Vec<&str> = more.split(' ').collect();
+    let rows = lab("hugetlb", dir.path(), &more);
+    let faults = |on: &str| {
+        let row = rows.iter().find(|row| row["on"] == on).unwrap();
+        assert!(row["skipped"].is_null() && row["gave_up"] == false, "{row}");
+        number(row, "minor_faults") / number(row, "accesses")
+    };
+    if cfg!(target_arch = "x86_64") {
+        let [kernel, parked, ours] = ["kernel", "kernel-parked", "softfault"].map(faults);
+        assert!(
+            kernel > 0.9 && parked < 0.2 && ours < 0.2,
+            "{kernel} {parked} {ours}"
+        );
+    }
+}
+
 #[test]
 fn a_pool_that_is_too_small_is_said_with_what_to_do() {
     let dir = directory();
