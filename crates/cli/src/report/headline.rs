@@ -44,6 +44,7 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     );
     let direct = "of the speed of direct reads and writes";
     cards.extend(pread.or_else(|| near_device(&duels(groups, ours, "direct"), direct)));
+    cards.extend(beside_cache(&duels(groups, ours, "pread-cached")));
     cards.extend(slowest(&against_base));
     if cards.len() < 5 {
         cards.extend(calmest(groups, engines, ours));
@@ -218,6 +219,13 @@ fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
     let mut card = duel.card(ratio, what, &speed);
     card.big = format!("{} %", figure::show(100.0 * ratio));
     Some(card)
+}
+
+/// What a program without a map has, that keeps a cache of its own.
+fn beside_cache<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let of_data = duels.iter().find(|duel| !duel.ours.key.is_of_holes())?;
+    let what = "the speed of direct reads into a cache of the same size";
+    Some(of_data.card(of_data.ratio()?, what, &speed))
 }
 
 /// How much shorter the longest wait of a thread of high priority is than on the first policy, or else on

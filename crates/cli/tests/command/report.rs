@@ -92,6 +92,7 @@ fn cards_go_by_the_median_threads_rounds() {
     };
     let rows = [
         row("data", "kernel", 200, 6, 7),
+        row("data", "pread-cached", 80, 10, 12),
         row("data", "softfault", 13_000, 2, 21),
         row("holes", "kernel", 1, 0, 0),
         row("holes", "softfault", 100_000, 900, 1000),
@@ -107,6 +108,7 @@ fn cards_go_by_the_median_threads_rounds() {
         "{cards}"
     );
     assert!(!cards.contains("holes"), "{cards}");
+    assert!(cards.contains("1.75 ×") && cards.contains("a cache of the same size"));
 }
 
 #[test]
