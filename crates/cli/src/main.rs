@@ -7,11 +7,13 @@ mod doctor;
 mod error;
 mod interrupt;
 mod lab;
+mod output;
 mod report;
 mod results;
 mod sim;
 mod size;
 mod sum;
+mod table;
 mod tour;
 
 use clap::error::ErrorKind;
@@ -34,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// See it work: small runs of all workloads, kernel and softfault side by side, in under three minutes
+    /// See it work: small runs of all workloads, kernel and softfault side by side, in about three minutes
     Tour(tour::TourArgs),
     /// Measure workloads on any engine, side by side
     #[command(subcommand)]

@@ -2,8 +2,8 @@
 //! device, a file of /proc) is read plainly, and so is the standard input.
 
 use crate::error::Error;
-use crate::lab::command;
 use crate::lab::files::{byte_bar, open_unless_directory};
+use crate::output;
 use crate::size;
 use clap::Args;
 use sha2::{Digest, Sha256};
@@ -54,7 +54,7 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
             Err(e) => return Err(fail(&e)),
         }
     };
-    command::print(&format!("{sum}  {name}\n"))?;
+    output::print(&format!("{sum}  {name}\n"))?;
     eprintln!("{took}");
     Ok(())
 }

@@ -8,10 +8,10 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::plan::{Files, Plan, RunArgs, Workload};
 use crate::lab::read_ahead::Device;
-use crate::lab::row::Row;
 use crate::lab::{Lab, command, files, table};
+use crate::output;
 use crate::report::{self, About};
-use crate::results;
+use crate::results::row::Row;
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -90,9 +90,18 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Thrash,
-        say: "100 threads each map, touch and unmap a file of their own, of holes: only faults, no reading",
-        on: "kernel,kernel-random,softfault",
-        patterns: &[],
+        say: "100 threads each map, touch and unmap a file of their own, together four times the memory: pread-cached is \
+              a program that reads into a cache of that size",
+        on: "kernel,kernel-random,pread-cached,softfault",
+        patterns: &["data"],
+        threads: 100,
+    },
+    Stop {
+        workload: Workload::Thrash,
+        say: "the same over holes, which is no race: a hole costs softfault no memory, so it pages nothing; the kernel's \
+              rows are what reclaim in a cgroup can cost",
+        on: "kernel,softfault",
+        patterns: &["holes"],
         threads: 100,
     },
 ];
@@ -100,7 +109,7 @@ const STOPS: &[Stop] = &[
 /// Takes the tour.
 pub fn run(args: &TourArgs) -> Result<(), Error> {
     if !args.no_report {
-        report::can_write(&args.report)?;
+        output::can_write(&args.report)?;
     }
     let file_bytes = args.memory.saturating_mul(4);
     let device = Device::of(&args.dir);
@@ -130,20 +139,24 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         size::show(args.memory)
     );
     eprintln!("{}", told_read_ahead(&settable, device.as_ref()));
-    let made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
+    let mut made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
     for (stop, plan) in STOPS.iter().zip(&plans) {
         eprintln!("{}: {}.", plan.workload.name(), stop.say);
+        if plan.workload == Workload::Thrash {
+            // It makes files of its own, which want the room.
+            made.clear();
+        }
         rows.extend(lab.run_over(plan, &made)?);
     }
-    drop(made);
     let mut text = format!(
-        "{}\nratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
+        "{}ratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
          after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n",
-        table::table(&rows),
-        args.seconds * 3.0
+        table::short(&rows),
+        // As it is typed, without the rest of a product of fractions.
+        (args.seconds * 3e3).round() / 1e3
     );
-    text.extend(table::read_ahead(&rows).map(|line| line + "\n"));
+    text += &table::read_ahead(&rows);
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
@@ -151,13 +164,12 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         write_page(args, &rows)?;
         text += &format!("page: {}\n", args.report.display());
     }
-    command::print(&text)?;
+    output::print(&text)?;
     command::first_failure(&rows)
 }
 
-/// The page over the rows, read as it would read a result file.
+/// The page over the rows.
 fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
-    let rows = results::parse(&command::json(rows)).map_err(Error::failed)?;
     let mut command = format!(
         "softfault tour --memory {} --seconds {}",
         size::argument(args.memory),
@@ -171,7 +183,7 @@ fn write_page(args: &TourArgs, rows: &[Row]) -> Result<(), Error> {
         command: Some(&command),
         disk: &args.dir,
     };
-    report::write(&rows, &about, &args.report)
+    report::write(rows, &about, &args.report)
 }
 
 /// At which read-ahead the kernel's rows are, and why at no other.
@@ -189,31 +201,44 @@ fn told_read_ahead(settable: &Result<(), String>, device: Option<&Device>) -> St
     }
 }
 
+/// Whether a cgroup of so much memory outlives all threads that read so far ahead at a time: with many more pages under
+/// I/O than it has, the kernel kills them.
+fn fits(stop: &Stop, read_ahead_kb: u32, memory: u64) -> bool {
+    stop.threads as u64 * (u64::from(read_ahead_kb) << 10) <= memory.saturating_mul(4)
+}
+
 fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> Result<Plan, Error> {
-    let holes = stop.workload == Workload::Thrash;
+    let thrashes = stop.workload == Workload::Thrash;
     let on = stop.on.split(',');
     Plan::new(&RunArgs {
         workload: stop.workload,
         on: on.map(|on| on.parse().expect("an engine")).collect(),
         file: None,
-        file_size: (!holes).then_some(file_bytes),
+        file_size: Some(match thrashes {
+            true => file_bytes / stop.threads as u64,
+            false => file_bytes,
+        }),
         dir: args.dir.clone(),
         memory: args.memory,
         threads: vec![stop.threads],
         seconds: Some(args.seconds),
         touch: None,
-        pattern: stop.patterns.iter().map(|name| name.to_string()).collect(),
+        pattern: match thrashes {
+            true => Vec::new(),
+            false => stop.patterns.iter().map(|name| name.to_string()).collect(),
+        },
         read_ahead_kb: match stop.workload.reads_files() {
-            true => read_aheads.to_vec(),
+            true => (read_aheads.iter().copied())
+                .filter(|&kb| stop.patterns != ["data"] || fits(stop, kb, args.memory))
+                .collect(),
             false => Vec::new(),
         },
-        shared: false,
         theta: None,
         writes: None,
-        files: if holes {
-            vec![Files::Holes]
-        } else {
-            Vec::new()
+        files: match stop.patterns {
+            ["data"] => vec![Files::Data],
+            ["holes"] => vec![Files::Holes],
+            _ => Vec::new(),
         },
         repeat: args.repeat,
         seed: 1,

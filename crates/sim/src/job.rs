@@ -1,6 +1,5 @@
 //! What to simulate.
 
-use crate::Trouble;
 use softfault_engine::policy::Policies;
 use std::fmt;
 use std::str::FromStr;
@@ -116,7 +115,7 @@ impl FromStr for MmuKind {
     }
 }
 
-/// One run.
+/// One run; `Job::new` has the sizes that a workload has by default.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// What the threads do.
@@ -178,62 +177,6 @@ pub struct Job {
 }
 
 impl Job {
-    /// A run of `workload` on so many cores, with the sizes that it has by
-    /// default: those of its document, or smaller where a simulation of that
-    /// would take hours; the module of each workload says which.
-    pub fn new(workload: Workload, topology: Topology, cores: usize, threads: usize) -> Self {
-        let mut job = Self {
-            workload,
-            policies: Policies::default(),
-            topology,
-            cores,
-            threads,
-            seed: 1,
-            mmu: MmuKind::Soft,
-            shared: false,
-            memory: 0,
-            region: 0,
-            forks: true,
-            swap: 0,
-            theta: 0.0,
-            file: 0,
-            populated: true,
-            together: false,
-            holes: false,
-            files: 0,
-            mappers: 1,
-            ra_pages: 32,
-            seconds: 0.01,
-            io_errors_per_million: 0,
-            patience: 20.0,
-            trace: false,
-        };
-        crate::workload::set_sizes(&mut job);
-        job
-    }
-
-    /// Whether the run can be made.
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
-        let cpus = self.topology.cpus();
-        let wrong = if self.cores == 0 || self.threads == 0 {
-            "a run needs a core and a thread".to_owned()
-        } else if self.cores > cpus {
-            let name = &self.topology.name;
-            format!("{} cores: `{name}` has {cpus}", self.cores)
-        } else if !(self.seconds > 0.0 && self.seconds < 1e6) {
-            format!("{} virtual seconds", self.seconds)
-        } else if !(self.patience > 0.0 && self.patience < 1e6) {
-            format!("a patience of {} virtual seconds", self.patience)
-        } else if !(0.0..1.0).contains(&self.theta) {
-            format!("a theta of {}: from 0, and below 1", self.theta)
-        } else if self.io_errors_per_million > 1_000_000 {
-            format!("{} bad pages of a million", self.io_errors_per_million)
-        } else {
-            return crate::workload::check(self);
-        };
-        Err(Trouble::Job(wrong))
-    }
-
     /// Virtual nanoseconds of the measured part.
     pub(crate) fn duration_ns(&self) -> u64 {
         (self.seconds * 1e9) as u64

@@ -1,7 +1,8 @@
 //! Which rows belong together: what is compared side by side, and what was done on all of it.
 
 use crate::results::group::{Group, group, threads};
-use crate::results::{Row, on};
+use crate::results::names;
+use crate::results::row::Row;
 use crate::size;
 
 /// The same work on each of the cases.
@@ -36,15 +37,15 @@ impl<'a> Cases<'a> {
     ) -> Self {
         let of = |rows: &'a [Row], side: usize| {
             group(rows.iter().filter(|row| match engines {
-                Some(engines) => on::same(&row.on, engines[side]),
-                None => only.is_empty() || only.iter().any(|only| on::same(&row.on, only)),
+                Some(engines) => names::same(&row.on, engines[side]),
+                None => only.is_empty() || only.iter().any(|only| names::same(&row.on, only)),
             }))
         };
         let mut rest = of(after, 1);
         let (mut lines, mut lonely) = (Vec::new(), Vec::new());
         for before in of(before, 0) {
             let like = |after: &Group| {
-                after.key == before.key && (engines.is_some() || on::same(after.on, before.on))
+                after.key == before.key && (engines.is_some() || names::same(after.on, before.on))
             };
             match rest.iter().position(like) {
                 Some(at) => {
@@ -63,7 +64,7 @@ impl<'a> Cases<'a> {
     pub fn all(rows: &'a [Row], engines: &[&str]) -> Self {
         let mut lines: Vec<Line> = Vec::new();
         for group in group(rows) {
-            let case = |engine: &&str| on::same(engine, group.on);
+            let case = |engine: &&str| names::same(engine, group.on);
             let Some(at) = engines.iter().position(case) else {
                 continue;
             };

@@ -2,10 +2,12 @@
 //! cost.
 
 use super::cases::Cases;
-use super::cells::{heading, headings, plain, shown, titled, with_changes};
+use super::cells::{headings, shown, with_changes};
 use crate::results::group::Group;
-use crate::results::{Row, figure, on};
-use crate::size;
+use crate::results::names;
+use crate::results::row::Row;
+use crate::table::figure::{self, or_none};
+use crate::table::{Table, heading};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -13,7 +15,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 pub fn tables(cases: &Cases) -> String {
     let mut text = String::new();
     let names: Vec<&str> = cases.names.iter().map(String::as_str).collect();
-    let variants = on::variants(&names).into_iter();
+    let variants = names::variants(&names).into_iter();
     let variants: Vec<_> = variants.map(|(at, name)| (at, name.to_owned())).collect();
     if variants.len() < cases.names.len() {
         let columns = cases.names.iter().enumerate();
@@ -37,7 +39,7 @@ pub fn tables(cases: &Cases) -> String {
 fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
     let mut header = vec!["workload".to_owned(), "threads".to_owned()];
     header.extend(columns.iter().map(|(_, name)| name.clone()));
-    let mut table = plain(&header, 1);
+    let mut table = Table::plain(&header, 1);
     for line in &cases.lines {
         let groups: Vec<Option<&Group>> = (columns.iter())
             .map(|(at, _)| line.groups[*at].as_ref())
@@ -56,10 +58,7 @@ fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
                 columns.len() > 2,
             )
         }));
-        table.add_row(row);
-    }
-    if table.row_count() == 0 {
-        return String::new();
+        table.row(row);
     }
     let ratio = match columns.len() > 2 {
         true => format!(
@@ -68,7 +67,7 @@ fn matrix(cases: &Cases, columns: &[(usize, String)], title: &str) -> String {
         ),
         false => String::new(),
     };
-    titled(&format!("{title}{ratio}"), &table)
+    table.titled(&format!("{title}{ratio}"))
 }
 
 fn gib(group: &Group) -> Option<f64> {
@@ -86,9 +85,9 @@ fn places(groups: &[Option<&Group>]) -> usize {
 
 fn cell(group: Option<&Group>, first: Option<&Group>, places: usize, ratios: bool) -> String {
     let text = group.filter(|group| !group.runs.is_empty()).map(|group| {
-        let read = gib(group).map_or("-".into(), |gib| format!("{gib:.places$} GiB"));
+        let read = or_none(gib(group), |gib| format!("{gib:.places$} GiB"));
         let seconds = group.median(|row| Some(row.elapsed_s));
-        let seconds = seconds.map_or("-".into(), |s| format!("{s:.3}s"));
+        let seconds = or_none(seconds, |s| format!("{s:.3}s"));
         format!("{read}/{seconds}")
     });
     let ratio = first.and_then(gib).filter(|first| ratios && *first > 0.0);
@@ -104,19 +103,16 @@ fn costs(cases: &Cases) -> String {
     let table = |title: &str, figure: fn(&Row) -> Option<f64>, show: fn(f64) -> String| {
         let mut header = vec!["workload".to_owned(), "threads".to_owned()];
         header.extend(headings(cases, &cases.names, ["before", "after"]));
-        let mut table = plain(&header, 1);
+        let mut table = Table::plain(&header, 1);
         for line in &cases.lines {
             let figures = line.figures(|group| group.median(figure));
             if figures.iter().flatten().count() > 0 {
                 let mut row = vec![line.name.clone(), line.first().key.threads.to_string()];
                 row.extend(with_changes(line, &figures, show));
-                table.add_row(row);
+                table.row(row);
             }
         }
-        match table.row_count() {
-            0 => String::new(),
-            _ => titled(title, &table),
-        }
+        table.titled(title)
     };
     let cpu = |us| format!("{} us", figure::show(us));
     let peak = |row: &Row| row.peak_bytes.map(|bytes| bytes as f64);
@@ -124,7 +120,5 @@ fn costs(cases: &Cases) -> String {
         "CPU time for a page touched, medians",
         Row::cpu_per_access_us,
         cpu,
-    ) + &table("Peak of memory, medians", peak, |bytes| {
-        size::show(bytes as u64)
-    })
+    ) + &table("Peak of memory, medians", peak, figure::bytes)
 }

@@ -13,8 +13,9 @@ mod swap;
 pub mod waits;
 
 use crate::error::Error;
-use crate::lab::command;
-use crate::results::{self, Row, on};
+use crate::output;
+use crate::results::row::Row;
+use crate::results::{self, names};
 use cases::Cases;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
             args.no_waits,
         ),
     };
-    command::print(&text)
+    output::print(&text)
 }
 
 /// The engines and policies of one file.
@@ -88,7 +89,7 @@ fn one_file<'a>(args: &CompareArgs, rows: &'a [Row]) -> Result<Cases<'a>, Error>
     };
     for engine in args.before.as_deref().into_iter().chain(only) {
         must_have(engine, rows, path)?;
-        if !cases.iter().any(|case| on::same(case, engine)) {
+        if !cases.iter().any(|case| names::same(case, engine)) {
             cases.push(engine);
         }
     }
@@ -192,7 +193,7 @@ fn text(cases: &Cases, no_waits: bool) -> String {
 fn engines(rows: &[Row]) -> Vec<&str> {
     let mut engines: Vec<&str> = Vec::new();
     for row in rows {
-        if !engines.iter().any(|engine| on::same(engine, &row.on)) {
+        if !engines.iter().any(|engine| names::same(engine, &row.on)) {
             engines.push(&row.on);
         }
     }
@@ -200,7 +201,7 @@ fn engines(rows: &[Row]) -> Vec<&str> {
 }
 
 fn must_have(engine: &str, rows: &[Row], path: &Path) -> Result<(), Error> {
-    if rows.iter().any(|row| on::same(&row.on, engine)) {
+    if rows.iter().any(|row| names::same(&row.on, engine)) {
         return Ok(());
     }
     Err(Error::input(format_args!(

@@ -1,10 +1,11 @@
 //! Speeds, in the shape of mmtests' comparisons, which is that of document 004.
 
 use super::cases::{Cases, Line};
-use super::cells::{heading, plain, shown, titled};
-use crate::results::Row;
+use super::cells::shown;
 use crate::results::group::{Group, Rate, speed_of};
+use crate::results::row::Row;
 use crate::results::stats::{Verdict, harmonic_mean, judge};
+use crate::table::{Table, heading};
 
 /// Rates that have lines of their own, as document 004 calls them.
 const NAMED: [(&str, Rate); 3] = [
@@ -23,7 +24,7 @@ pub fn table(cases: &Cases) -> String {
         .into_iter()
         .chain(names)
         .collect();
-    let mut table = plain(&header, 2);
+    let mut table = Table::plain(&header, 2);
     let (mut starred, mut untold) = (false, false);
     for lines in alike(&cases.lines) {
         for (name, rate) in rates(&lines) {
@@ -31,18 +32,12 @@ pub fn table(cases: &Cases) -> String {
                 if let Some(row) = row(line, &name, rate) {
                     starred |= row.iter().any(|cell| cell.starts_with('*'));
                     untold |= row.iter().any(|cell| cell.starts_with('?'));
-                    table.add_row(row);
+                    table.row(row);
                 }
             }
         }
     }
-    if table.row_count() == 0 {
-        return String::new();
-    }
-    let mut text = titled(
-        "Rates, harmonic means over the runs; more is better",
-        &table,
-    );
+    let mut text = table.titled("Rates, harmonic means over the runs; more is better");
     if starred || untold {
         text += "\n";
     }

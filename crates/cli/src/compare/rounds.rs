@@ -1,12 +1,10 @@
 //! Workloads in rounds, in the shape of document 000's table: a line for each run.
 
 use super::cases::{Cases, Line};
-use super::cells::titled;
-use crate::results::Row;
-use crate::results::figure;
 use crate::results::group::Group;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{ContentArrangement, Table};
+use crate::results::row::Row;
+use crate::table::Table;
+use crate::table::figure::{or_none, rounded};
 
 const HEADER: [&str; 6] = [
     "Case",
@@ -26,43 +24,36 @@ pub fn tables(cases: &Cases) -> String {
 }
 
 fn table(cases: &Cases, line: &Line) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(ASCII_MARKDOWN)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(HEADER);
+    let mut table = Table::markdown(&HEADER);
     for (name, group) in cases.names.iter().zip(&line.groups) {
         let Some(group) = group else { continue };
         for (at, row) in group.runs.iter().enumerate() {
             let run = row.run.unwrap_or(at as u32 + 1);
             let given_up = if row.gave_up { ", given up" } else { "" };
             let of = |figure: fn(&Row) -> Option<f64>| figure(row);
-            table.add_row(cells(format!("{name} (Run {run}{given_up})"), of));
+            table.row(cells(format!("{name} (Run {run}{given_up})"), of));
         }
         if group.runs.len() > 1 {
             let of = |figure: fn(&Row) -> Option<f64>| group.median(figure);
-            table.add_row(cells(format!("{name} (Median{})", group.mark()), of));
+            table.row(cells(format!("{name} (Median{})", group.mark()), of));
         }
         if group.failed > 0 {
             let all = group.failed + group.runs.len();
             let case = format!("{name} ({} of {all} failed)", group.failed);
-            table.add_row(cells(case, |_| None));
+            table.row(cells(case, |_| None));
         }
     }
-    titled(&format!("Rounds and retries: {}", line.title()), &table)
+    table.titled(&format!("Rounds and retries: {}", line.title()))
 }
 
 fn cells(case: String, of: impl Fn(fn(&Row) -> Option<f64>) -> Option<f64>) -> Vec<String> {
-    let show = |figure: fn(&Row) -> Option<f64>, text: fn(f64) -> String| {
-        of(figure).map_or("-".into(), text)
-    };
-    let count = |count: f64| figure::whole(count.round() as u64);
+    let show = |figure: fn(&Row) -> Option<f64>, text: fn(f64) -> String| or_none(of(figure), text);
     vec![
         case,
-        show(|row| Some(row.rounds? as f64), count),
+        show(|row| Some(row.rounds? as f64), rounded),
         show(|row| row.rounds_per_s, |speed| format!("{speed:.2} /s")),
         show(Row::miss_per_drop, |percent| format!("{percent:.2}")),
-        show(|row| Some(row.retry_mmap_drop? as f64), count),
-        show(|row| Some(row.retry_io_miss? as f64), count),
+        show(|row| Some(row.retry_mmap_drop? as f64), rounded),
+        show(|row| Some(row.retry_io_miss? as f64), rounded),
     ]
 }

@@ -1,9 +1,11 @@
 //! Waits, in the shape of document 002's tables: for locks, and the longest of a thread.
 
 use super::cases::{Cases, Line};
-use super::cells::{count, headings, plain, titled, with_changes};
+use super::cells::{headings, with_changes};
 use crate::results::group::Group;
-use crate::results::{LONGEST_WAITS, Lock, RANGES, figure};
+use crate::results::row::{LONGEST_WAITS, Lock, RANGES};
+use crate::table::Table;
+use crate::table::figure::{count, show};
 use std::collections::BTreeSet;
 
 /// The locks' names for readers: in a heading, and before a metric.
@@ -45,7 +47,7 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
             .chain(columns.clone())
             .collect()
     };
-    let mut metrics = plain(&header("Metric"), 1);
+    let mut metrics = Table::plain(&header("Metric"), 1);
     let mut distributions = String::new();
     for &lock in &locks {
         let known = NAMES.iter().find(|(name, ..)| *name == lock);
@@ -63,7 +65,7 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
         let mut add = |name: String, figures: Vec<Option<f64>>, show: fn(f64) -> String| {
             let mut row = vec![name];
             row.extend(with_changes(line, &figures, show));
-            metrics.add_row(row);
+            metrics.row(row);
         };
         add(counted, mean(|lock| lock.count as f64), count);
         add(
@@ -86,20 +88,20 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
         if mean(waited).into_iter().flatten().all(|waits| waits == 0.0) {
             continue;
         }
-        let mut ranges = plain(&header("Range (us)"), 1);
+        let mut ranges = Table::plain(&header("Range (us)"), 1);
         for (at, range) in RANGES.iter().enumerate() {
             let waits =
                 line.figures(|group| group.lock_mean(lock, |lock| lock.wait_ranges[at] as f64));
             let mut row = vec![range.to_string()];
             row.extend(with_changes(line, &waits, count));
-            ranges.add_row(row);
+            ranges.row(row);
         }
-        distributions += &titled(&format!("{heading}: {}", line.title()), &ranges);
+        distributions += &ranges.titled(&format!("{heading}: {}", line.title()));
     }
-    titled(
-        &format!("Lock Acquisitions And Wait Time: {}", line.title()),
-        &metrics,
-    ) + &distributions
+    metrics.titled(&format!(
+        "Lock Acquisitions And Wait Time: {}",
+        line.title()
+    )) + &distributions
 }
 
 /// The locks that so many cases or more tell of and that one has taken.
@@ -114,28 +116,22 @@ fn locks<'l>(line: &'l Line, tell: usize) -> Vec<&'l str> {
 
 /// The longest that any thread was kept waiting, by what it did.
 fn longest(cases: &Cases, line: &Line) -> String {
+    let title = line.title();
     let any =
         |group: &Group| (LONGEST_WAITS.iter()).any(|(_, of)| group.longest_wait(*of).is_some());
     let (names, line) = &cases.narrowed(line, any);
     let mut header = vec!["Longest (us)".to_owned()];
     header.extend(headings(cases, names, ["Before", "After"]));
-    let mut table = plain(&header, 1);
+    let mut table = Table::plain(&header, 1);
     for (name, of) in LONGEST_WAITS {
         let waits = line.figures(|group| group.longest_wait(of));
         if waits.iter().flatten().count() > 0 {
             let mut row = vec![name.to_owned()];
-            row.extend(with_changes(line, &waits, figure::show));
-            table.add_row(row);
+            row.extend(with_changes(line, &waits, show));
+            table.row(row);
         }
     }
-    match table.row_count() {
-        0 => String::new(),
-        _ => titled(
-            &format!(
-                "Longest waits: {}, medians of the runs' longest",
-                line.title()
-            ),
-            &table,
-        ),
-    }
+    table.titled(&format!(
+        "Longest waits: {title}, medians of the runs' longest"
+    ))
 }

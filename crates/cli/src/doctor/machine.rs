@@ -1,8 +1,35 @@
-//! What the machine says of itself: kernel release, sysctls, limits, and whose container this is.
+//! Which kernel this is, and what the machine says of itself: sysctls, limits, whose container this is. What a kernel
+//! can do is tried, not told from its name; only its page has to be ours.
 
+use super::check::{Check, Tried, Whereabouts};
+use super::place::PAGE;
 use crate::size;
 use std::fs;
 use std::path::Path;
+
+/// Which kernel this is. What it can do is tried, not told from its name; only its page has to be ours.
+pub const KERNEL: Check = Check {
+    name: "kernel",
+    costs: "no map can be served: softfault's pages are of 4096 bytes",
+    run: |_| {
+        let mut found = format!("Linux {} on {}", release(), std::env::consts::ARCH);
+        if let Some(program) = container() {
+            found += &format!(", in a {program} container");
+        }
+        if is_filtered() {
+            found += ", under a seccomp filter";
+        }
+        // SAFETY: asks for a number only.
+        match unsafe { libc::sysconf(libc::_SC_PAGESIZE) } {
+            bytes if bytes == PAGE as libc::c_long => Tried::ok(found),
+            bytes => Tried::missing(
+                format!("{found}, pages of {bytes} bytes"),
+                "boot a kernel with pages of 4096 bytes (CONFIG_ARM64_4K_PAGES=y)",
+            ),
+        }
+    },
+    whereabouts: Whereabouts::Child,
+};
 
 /// The kernel's release as it names itself, such as `6.18.4-arch1`.
 pub fn release() -> String {

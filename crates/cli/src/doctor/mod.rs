@@ -1,40 +1,26 @@
 //! `softfault doctor`: what this machine allows, by trying it, what each lack costs, and how to mend it.
 //!
-//! One file is one check; [`CHECKS`] is their order. A check runs in a child process (`child`), needs no
+//! A file has the checks of one subject; [`CHECKS`] is their order. A check runs in a child process (`child`), needs no
 //! privilege and leaves nothing behind. Nothing is timed here: that is the lab's work.
 
-mod batched_flush;
 mod check;
 mod child;
-mod direct_reads;
-mod huge_frames;
-mod huge_pool;
-mod io_submit;
-mod io_uring;
-mod kernel;
-mod lockable_memory;
+mod eviction;
+mod files;
+mod huge_pages;
+mod limits;
 mod machine;
-mod mappings;
 mod memory;
 mod memory_cgroup;
-mod open_files;
-mod page_table_freeing;
-mod pagemap_scan;
 mod place;
-mod populate;
+mod read_ahead;
 mod report;
-mod self_madvise;
 mod served_fault;
-mod sigbus_mode;
-mod swap;
 mod swap_file;
-mod time_stamps;
-mod uffd;
-mod uffd_move;
 mod userfaultfd;
 
 use crate::error::Error;
-use crate::lab::command::print;
+use crate::output::print;
 use check::{Check, Finding, Whereabouts};
 use clap::Args;
 use place::Place;
@@ -53,31 +39,26 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// All that is tried, in the order of the table: what maps need, what makes them fast, what the lab
-/// needs, what is to come.
+/// All that is tried, in the order of the table: what maps need, what makes them fast, what swap, the lab and huge
+/// memory need. What none of them uses is not tried.
 const CHECKS: &[Check] = &[
-    kernel::CHECK,
-    userfaultfd::CHECK,
-    sigbus_mode::CHECK,
+    machine::KERNEL,
+    userfaultfd::OPENED,
+    userfaultfd::SIGBUS_MODE,
     served_fault::CHECK,
-    direct_reads::CHECK,
-    io_submit::CHECK,
-    io_uring::CHECK,
-    self_madvise::CHECK,
-    batched_flush::CHECK,
-    page_table_freeing::CHECK,
-    time_stamps::CHECK,
-    huge_frames::CHECK,
-    open_files::CHECK,
-    mappings::CHECK,
-    lockable_memory::CHECK,
-    swap::CHECK,
+    files::DIRECT_READS,
+    read_ahead::IO_SUBMIT,
+    read_ahead::IO_URING,
+    eviction::SELF_MADVISE,
+    eviction::BATCHED_FLUSH,
+    eviction::PAGE_TABLE_FREEING,
+    files::TIME_STAMPS,
+    huge_pages::FRAMES,
+    limits::OPEN_FILES,
+    limits::MAPPINGS,
     swap_file::CHECK,
     memory_cgroup::CHECK,
-    huge_pool::CHECK,
-    pagemap_scan::CHECK,
-    populate::CHECK,
-    uffd_move::CHECK,
+    huge_pages::POOL,
 ];
 
 /// Tries everything and tells. `open_files` is the limit that the command was started with. The exit

@@ -2,22 +2,14 @@
 
 use super::check::{Finding, State};
 use super::served_fault;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{ContentArrangement, LineStyle, Table};
+use crate::table::Table;
 
 /// Columns of the widest terminal that the table uses.
 const COLUMNS: u16 = 100;
 
 /// A row for each finding; what a lack costs and what mends it stand below what was found.
 pub fn table(findings: &[Finding]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["", "", "found"]);
-    table.style_mut().row_separator = LineStyle::none();
-    let width = table.width().unwrap_or(COLUMNS).min(COLUMNS);
-    table.set_width(width);
+    let mut table = Table::ruled(&["", "", "found"], 0..0).at_most(COLUMNS);
     for finding in findings {
         let mut text = finding.found.clone();
         for (word, part) in [("costs", &finding.costs), ("mend", &finding.mend)] {
@@ -25,7 +17,7 @@ pub fn table(findings: &[Finding]) -> String {
                 text += &format!("\n{word}: {part}");
             }
         }
-        table.add_row([finding.name, finding.state.name(), &text]);
+        table.row([finding.name, finding.state.name(), &text]);
     }
     format!("{table}\n")
 }

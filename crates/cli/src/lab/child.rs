@@ -2,7 +2,7 @@
 //! the shared counters.
 
 use super::counters::{Blame, Counters};
-use super::engine;
+use super::engine::build::build;
 use super::job::{Job, Work};
 use super::work::{
     Bench, anon, hugetlb, pft, random, scan, snapshot, sparse, spf, storm, swap_retry, thrash,
@@ -44,8 +44,8 @@ pub fn main() -> ExitCode {
 }
 
 fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
-    let engine = engine::build(job.on, job.memory, job.swap.as_ref())
-        .map_err(|text| (Blame::Input, text))?;
+    let engine =
+        build(job.on, job.memory, job.swap.as_ref()).map_err(|text| (Blame::Input, text))?;
     let bench = Bench {
         job,
         counters,

@@ -8,7 +8,7 @@
 use super::huge_counts::HugeSlot;
 use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
-use super::waits::WAITED;
+use crate::results::row::WAITED;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io;
@@ -230,7 +230,7 @@ impl Counters {
             return None;
         }
         let words = std::array::from_fn(|i| self.header().stats[i].load(Ordering::Relaxed));
-        Some(EngineStats::from_words(&words))
+        Some(EngineStats::from_words(words))
     }
 
     /// What went wrong, if anything did.

@@ -3,11 +3,12 @@
 
 use super::counters::Counters;
 use super::huge_counts::HugeCounts;
-use super::waits::{WAITED, WaitRanges};
+use crate::results::row::{WAITED, WaitRanges};
+use crate::results::stats::median;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums over a run's threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
     /// Pages touched by workers.
     pub accesses: u64,
@@ -15,6 +16,8 @@ pub struct Done {
     pub rounds: u64,
     /// The fewest rounds of any worker.
     pub min_rounds: u64,
+    /// The median of the workers' rounds.
+    pub median_rounds: f64,
     /// Pairs of mapping and unmapping, by all threads.
     pub maps: u64,
     /// Wall clock of the populations, in nanoseconds.
@@ -45,6 +48,7 @@ impl Done {
             accesses: workers.iter().map(|slot| value(&slot.accesses)).sum(),
             rounds: rounds().sum(),
             min_rounds: rounds().min().unwrap_or(0),
+            median_rounds: median(rounds().map(|rounds| rounds as f64).collect()).unwrap_or(0.0),
             maps: sum(|slot| &slot.maps),
             populate_ns: sum(|slot| &slot.populate_ns),
             populate_cpu_ns: sum(|slot| &slot.populate_cpu_ns),
@@ -81,6 +85,7 @@ mod tests {
         }
         let done = Done::of(&counters, 2);
         assert_eq!((done.accesses, done.rounds, done.min_rounds), (3, 30, 10));
+        assert_eq!(done.median_rounds, 15.0);
         assert_eq!((done.maps, done.longest_ns), (6, [0, 0, 0, 0, 3, 0, 0, 0]));
         assert_eq!(done.waits, [[0; RANGES]; WAITED]);
         let none = Done::of(&counters, 0);

@@ -4,13 +4,11 @@
 //! is left behind however the command ends, SIGKILL included. Children inherit the descriptor and open
 //! it anew through /proc/self/fd, each with read-ahead state of its own.
 
-use super::fill::{Fill, PAGE};
-use super::plan::FILE_MAX;
+use super::fill::{Contents, FILE_MAX, Fill, PAGE};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -23,17 +21,6 @@ const CHUNK_PAGES: u64 = 256;
 const SYNC_BYTES: u64 = 64 << 20;
 /// The largest file of a warm start.
 const MIXED_MAX: u64 = 8 << 20;
-
-/// What a touched page must hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Contents {
-    /// A made file's data.
-    Filled(Fill),
-    /// A made file of holes.
-    Zeros,
-    /// The caller's own file: accesses are not checked.
-    Unknown,
-}
 
 /// A file open for reading. All fields immutable.
 #[derive(Debug)]

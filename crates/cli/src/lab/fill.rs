@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 pub const PAGE: u64 = 4096;
 /// Words in a page.
 pub const WORDS: u64 = PAGE / 8;
+/// The longest file: page numbers are below 2^32, so that products of two are words.
+pub const FILE_MAX: u64 = PAGE << 32;
 /// First word of a made file.
 const MAGIC: u64 = u64::from_le_bytes(*b"softflt1");
 /// Words of the first page that are the header.
@@ -32,6 +34,11 @@ pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// A uniform page below `pages` from a uniform `word`.
+pub fn uniform(word: u64, pages: u64) -> u64 {
+    ((u128::from(word) * u128::from(pages)) >> 64) as u64
 }
 
 /// What one made file holds. All fields immutable.
@@ -98,6 +105,17 @@ impl Fill {
         };
         (word(0)? == MAGIC && fill.bytes == bytes && bytes.is_multiple_of(PAGE)).then_some(fill)
     }
+}
+
+/// What a touched page must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Contents {
+    /// A made file's data.
+    Filled(Fill),
+    /// A made file of holes.
+    Zeros,
+    /// The caller's own file: accesses are not checked.
+    Unknown,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a process of the workload hugetlb counts beside its touches, in its slot of the shared counters; the sums
-//! of all, and what a row's JSON says of them.
+//! What a process of the workload hugetlb counts beside its touches, in its slot of the shared counters, and the
+//! sums of all.
 
-use serde::Serialize;
+use crate::results::row::{Huge, MeasuredHuge};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process's counters. Relaxed throughout: each stands for itself.
@@ -46,36 +46,17 @@ impl HugeCounts {
             longest_wait_ns: self.longest_wait_ns.max(of(&slot.longest_wait_ns)),
         }
     }
-}
 
-/// The lines of document 001, of a row.
-#[derive(Clone, Debug, Serialize)]
-pub struct HugeRow {
-    /// What the memory was made of.
-    pub made_of: &'static str,
-    /// Touches that slept: for a lock, or for the page.
-    pub waits: u64,
-    /// How long these took in all.
-    pub wait_total_us: f64,
-    /// The longest.
-    pub wait_max_us: f64,
-    /// Faults that the engine itself served: what was missing in the file.
-    pub served: u64,
-    /// Faults by the kernel's count. A page that another process has mapped in a page table which both have is none.
-    pub minor_faults: u64,
-}
-
-impl HugeRow {
-    /// From the sums.
-    pub fn of(counts: HugeCounts, made_of: &'static str) -> Self {
-        Self {
-            made_of,
-            waits: counts.waits,
-            wait_total_us: counts.wait_ns as f64 / 1e3,
-            wait_max_us: counts.longest_wait_ns as f64 / 1e3,
-            served: counts.served,
-            minor_faults: counts.minor_faults,
-        }
+    /// As a row has them, of memory that was made of this.
+    pub fn told(self, made_of: &str) -> Huge {
+        Huge::Measured(MeasuredHuge {
+            made_of: made_of.into(),
+            waits: self.waits,
+            wait_total_us: self.wait_ns as f64 / 1e3,
+            wait_max_us: self.longest_wait_ns as f64 / 1e3,
+            served: self.served,
+            minor_faults: self.minor_faults,
+        })
     }
 }
 

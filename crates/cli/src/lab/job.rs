@@ -1,9 +1,8 @@
 //! One run's order, as the parent writes it to its child's stdin.
 
-use super::files::Contents;
-use super::fill::PAGE;
+use super::fill::{Contents, PAGE};
 use super::memory::accesses::{Accesses, Spread};
-use super::on::On;
+use crate::results::on::On;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -110,6 +109,9 @@ pub struct Memory {
     /// Percent of the accesses that write.
     pub writes: u64,
 }
+
+/// Pages that a round of swap-retry touches.
+pub const ROUND_PAGES: u64 = 32;
 
 impl Memory {
     /// Its pages.

@@ -9,15 +9,17 @@
 //!                                                 │
 //!                      row ◄─ done ◄─ shared counters ◄───┘
 //! ```
-//! `plan` holds the arguments, `row` the figures, `table` the picture at the end.
+//! `plan` holds the arguments, `row` the figures, `table` the picture at the end. At the bottom are `fill`, what files
+//! hold, and `job`, what a child is told; `engine` has the face of all engines, and `engine::build` chooses one.
 
+mod block;
 mod caches;
 pub mod cgroup_path;
 pub mod child;
 pub mod command;
 mod counters;
 mod done;
-pub mod engine;
+mod engine;
 pub mod files;
 mod fill;
 pub mod group;
@@ -25,13 +27,6 @@ mod huge_counts;
 mod huge_pool;
 mod job;
 mod memory;
-pub mod on;
-mod on_direct;
-mod on_huge;
-mod on_huge_soft;
-mod on_kernel;
-mod on_soft;
-mod on_softfault;
 pub mod plan;
 mod progress;
 mod provide;
@@ -39,27 +34,25 @@ pub mod read_ahead;
 mod reader;
 pub mod row;
 mod stats;
-mod stored;
 pub mod supervise;
-mod swap_counts;
 mod swap_file;
 pub mod table;
 mod usage;
-pub mod waits;
 mod work;
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
+use crate::results::on::On;
+use crate::results::row::Row;
 use counters::Counters;
-use files::{Contents, LabFile};
-use fill::PAGE;
+use files::LabFile;
+use fill::{Contents, PAGE};
 use group::{Group, Groups};
 use job::{Job, JobFile, Swap, Work};
 use memory::lru;
-use on::On;
 use plan::{FileFrom, Pattern, Plan, Workload};
 use read_ahead::Device;
-use row::{Circumstances, Row};
+use row::Circumstances;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -173,7 +166,7 @@ impl<'a> Lab<'a> {
         {
             notes.push(format!("not run: {why}"));
             let at = circumstances(plan, place, files, false, notes);
-            return Ok(Row::skipped(plan, pattern, on, at, why));
+            return Ok(row::skipped(plan, pattern, on, at, why));
         }
         let limit = plan.limit(on);
         let (group, _swap) = match plan.swap().filter(|_| on.is_kernel()) {
@@ -189,7 +182,7 @@ impl<'a> Lab<'a> {
                 Err(why) => {
                     notes.push(format!("not run: {why}"));
                     let at = circumstances(plan, place, files, false, notes);
-                    return Ok(Row::skipped(plan, pattern, on, at, why));
+                    return Ok(row::skipped(plan, pattern, on, at, why));
                 }
             },
         };
@@ -205,18 +198,19 @@ impl<'a> Lab<'a> {
         let counters = Counters::create(threads + work.bystanders()).map_err(Error::failed)?;
         let job = job(plan, work, threads, on, &counters, files);
         let bar = progress::bar(plan, place);
+        let huge = plan.workload == Workload::Hugetlb && pattern.has_faults(plan.workload);
         let outcome = supervise::run(
             &job,
             &counters,
             group.as_ref(),
             plan.give_up,
             self.interrupt,
-            &|| progress::show(&bar, &counters, threads),
+            &|| progress::show(&bar, &counters, threads, huge),
         )?;
         bar.finish_and_clear();
         let mut at = circumstances(plan, place, files, limited, notes);
         at.read_ahead_kb = read_ahead_kb;
-        let mut row = Row::new(plan, pattern, on, at, outcome, counters.stats());
+        let mut row = row::row(plan, pattern, on, at, outcome, counters.stats());
         row.child_peak_rss_bytes = counters.child_peak();
         if let Work::Anon(memory) = work {
             let slots = &counters.slots()[..threads];
@@ -324,6 +318,11 @@ fn circumstances(
         threads: place.threads,
         file_bytes: plan.anonymous_bytes(place.threads).unwrap_or(file_bytes),
         read_ahead_kb: device(plan, files).and_then(|device| device.read_ahead_kb()),
+        page_cluster: plan
+            .workload
+            .swaps()
+            .then(read_ahead::page_cluster)
+            .flatten(),
         limited,
         checked: files.iter().all(|file| file.contents != Contents::Unknown),
         notes,
@@ -359,5 +358,5 @@ fn job(
 
 fn reads_directly(file: &LabFile) -> bool {
     let path = format!("/proc/self/fd/{}", file.file.as_raw_fd());
-    matches!(reader::open_direct(&path), Ok(Some(_)))
+    matches!(block::open_direct(&path), Ok(Some(_)))
 }

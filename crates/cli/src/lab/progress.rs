@@ -32,12 +32,13 @@ pub fn bar(plan: &Plan, place: Place) -> ProgressBar {
         .with_prefix(format!("{prefix} on {on}"))
 }
 
-/// Brings the line up to date.
-pub fn show(bar: &ProgressBar, counters: &Counters, workers: usize) {
+/// Brings the line up to date; if they are `huge`, touches are of huge pages.
+pub fn show(bar: &ProgressBar, counters: &Counters, workers: usize, huge: bool) {
     let done = Done::of(counters, workers);
     bar.tick();
     bar.set_message(match (counters.started(), done.rounds) {
         (None, _) => "preparing".into(),
+        (_, 0) if huge => format!("{} touches", done.accesses),
         (_, 0) => format!(
             "{} pages ({})",
             done.accesses,

@@ -19,19 +19,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// In KiB: no device is served better by more, and a setting without bound takes the machine's memory.
-const MOST: u32 = 1 << 20;
-
-/// A read-ahead in KiB, as it is typed.
-pub fn parse(text: &str) -> Result<u32, String> {
-    // SAFETY: sysconf has no preconditions.
-    let page_kb = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u32 >> 10;
-    match text.parse() {
-        Ok(kb) if kb <= MOST && kb % page_kb == 0 => Ok(kb),
-        _ => Err(format!(
-            "a read-ahead is 0 to {MOST} KiB, in whole pages of {page_kb} KiB"
-        )),
-    }
+/// The binary logarithm of how many pages the kernel swaps in at a time; `None` where it does not tell.
+pub fn page_cluster() -> Option<u32> {
+    let text = fs::read_to_string("/proc/sys/vm/page-cluster").ok()?;
+    text.trim().parse().ok()
 }
 
 /// A device that reads ahead. Immutable.
@@ -138,16 +129,6 @@ impl Drop for Changed {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    #[test]
-    fn read_aheads_are_whole_pages_within_bounds() {
-        assert_eq!(parse("0"), Ok(0));
-        assert_eq!(parse("128"), Ok(128));
-        assert_eq!(parse("1048576"), Ok(MOST));
-        for text in ["", "x", "-4", "127", "2097152", "4294967296", "128K"] {
-            assert!(parse(text).unwrap_err().contains("1048576"), "{text}");
-        }
-    }
 
     /// A setting of the test's own.
     fn device(dir: &Path, text: &str) -> Device {

@@ -1,20 +1,19 @@
 //! An engine's own counters as the lab carries them: one flat array of words in memory shared between
 //! child and parent, so that what a killed child had counted is not lost.
 
-use super::swap_counts::SwapCounts;
-use serde::Serialize;
+use crate::results::row::{self, Lock, Swap};
+use std::collections::BTreeMap;
 
 /// Locks whose waits are told, in `EngineStats::locks`' order.
 pub const LOCKS: usize = 3;
 /// Ranges of document 002's wait histogram: below 1 µs, 10 µs, ... 1 s, and the rest.
-pub const RANGES: usize = 8;
-const LOCK_WORDS: usize = 3 + RANGES;
+pub const RANGES: usize = row::RANGES.len();
 /// Words that `EngineStats` takes.
-pub const WORDS: usize = HEAD + SwapCounts::WORDS + LOCKS * LOCK_WORDS;
-const HEAD: usize = 5;
+pub const WORDS: usize = size_of::<EngineStats>() / size_of::<u64>();
 
 /// Waits for one lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct LockWaits {
     /// Times it was taken.
     pub count: u64,
@@ -26,8 +25,31 @@ pub struct LockWaits {
     pub ranges: [u64; RANGES],
 }
 
-/// What an engine has counted since it was built.
+/// Pages that went to swap and came back since the engine was built, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SwapCounts {
+    /// Pages written.
+    pub pages_out: u64,
+    /// Pages mapped from swap, by a touch or around one.
+    pub pages_in: u64,
+    /// Pages dropped without a write.
+    pub clean_drops: u64,
+    /// Pages that stayed, since somebody waited for them.
+    pub rescued: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Times no slot was free.
+    pub full: u64,
+    /// Swap-ins that let their lock go to wait for I/O.
+    pub retry_mmap_drop: u64,
+    /// Of those, the ones that came back and found the folio gone.
+    pub retry_io_miss: u64,
+}
+
+/// What an engine has counted since it was built; all of it is words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct EngineStats {
     /// Faults that had to read.
     pub major_faults: u64,
@@ -48,22 +70,14 @@ pub struct EngineStats {
 impl EngineStats {
     /// The counters as words.
     pub fn to_words(self) -> [u64; WORDS] {
-        let mut words = [0; WORDS];
-        let (head, rest) = words.split_at_mut(HEAD);
-        let (swap, locks) = rest.split_at_mut(SwapCounts::WORDS);
-        swap.copy_from_slice(&self.swap.to_words());
-        head.copy_from_slice(&[
-            self.major_faults,
-            self.retry_mmap_drop,
-            self.retry_io_miss,
-            self.readahead_pages,
-            self.readahead_used,
-        ]);
-        for (words, lock) in locks.chunks_exact_mut(LOCK_WORDS).zip(&self.locks) {
-            words[..3].copy_from_slice(&[lock.count, lock.total_ns, lock.max_ns]);
-            words[3..].copy_from_slice(&lock.ranges);
-        }
-        words
+        // SAFETY: it is made of nothing but words, one after the other.
+        unsafe { std::mem::transmute(self) }
+    }
+
+    /// The counters that `words` hold.
+    pub fn from_words(words: [u64; WORDS]) -> Self {
+        // SAFETY: as above, and any words are counters.
+        unsafe { std::mem::transmute(words) }
     }
 
     /// What was counted from `before` to `self`; the longest waits are those since the engine was built.
@@ -73,75 +87,36 @@ impl EngineStats {
         for (word, before) in words.iter_mut().zip(before.to_words()) {
             *word = word.saturating_sub(before);
         }
-        self = Self::from_words(&words);
+        self = Self::from_words(words);
         for (lock, max_ns) in self.locks.iter_mut().zip(maxima) {
             lock.max_ns = max_ns;
         }
         self
     }
 
-    /// The counters that `words` hold.
-    pub fn from_words(words: &[u64; WORDS]) -> Self {
-        let swap = &words[HEAD..][..SwapCounts::WORDS];
-        let mut stats = Self {
-            major_faults: words[0],
-            retry_mmap_drop: words[1],
-            retry_io_miss: words[2],
-            readahead_pages: words[3],
-            readahead_used: words[4],
-            swap: SwapCounts::from_words(swap.try_into().expect("as many words")),
-            ..Self::default()
-        };
-        let locks = words[WORDS - LOCKS * LOCK_WORDS..].chunks_exact(LOCK_WORDS);
-        for (lock, words) in stats.locks.iter_mut().zip(locks) {
-            lock.count = words[0];
-            lock.total_ns = words[1];
-            lock.max_ns = words[2];
-            lock.ranges.copy_from_slice(&words[3..]);
-        }
-        stats
+    /// The locks as a row has them.
+    pub fn locks_by_name(&self) -> BTreeMap<String, Lock> {
+        let names = ["mmap_lock_read", "mmap_lock_write", "vma_lock"];
+        let told = |lock: &LockWaits| Lock::of(lock.count, lock.total_ns, lock.max_ns, lock.ranges);
+        let named = names.into_iter().zip(&self.locks);
+        named
+            .map(|(name, lock)| (name.to_owned(), told(lock)))
+            .collect()
     }
 }
 
-/// One lock's waits in a row's JSON, in microseconds as document 002 tells them.
-#[derive(Debug, Serialize)]
-pub struct LockRow {
-    count: u64,
-    wait_total_us: f64,
-    wait_avg_us: f64,
-    wait_max_us: f64,
-    /// Waits below 1, 10, 100, 1,000, 10,000, 100,000, 1,000,000 µs, and longer ones.
-    wait_ranges: [u64; RANGES],
-}
-
-/// All locks' waits in a row's JSON.
-#[derive(Debug, Serialize)]
-pub struct LockRows {
-    mmap_lock_read: LockRow,
-    mmap_lock_write: LockRow,
-    vma_lock: LockRow,
-}
-
-impl From<LockWaits> for LockRow {
-    fn from(lock: LockWaits) -> Self {
-        let total_us = lock.total_ns as f64 / 1e3;
-        Self {
-            count: lock.count,
-            wait_total_us: total_us,
-            wait_avg_us: total_us / lock.count.max(1) as f64,
-            wait_max_us: lock.max_ns as f64 / 1e3,
-            wait_ranges: lock.ranges,
-        }
-    }
-}
-
-impl From<&EngineStats> for LockRows {
-    fn from(stats: &EngineStats) -> Self {
-        let [read, write, vma] = stats.locks;
-        Self {
-            mmap_lock_read: read.into(),
-            mmap_lock_write: write.into(),
-            vma_lock: vma.into(),
+impl SwapCounts {
+    /// As a row has them.
+    pub fn told(&self) -> Swap {
+        Swap {
+            pages_out: self.pages_out,
+            pages_in: self.pages_in,
+            clean_drops: self.clean_drops,
+            rescued: self.rescued,
+            full: self.full,
+            write_errors: Some(self.write_errors),
+            retry_mmap_drop: Some(self.retry_mmap_drop),
+            retry_io_miss: Some(self.retry_io_miss),
         }
     }
 }
@@ -153,15 +128,15 @@ mod tests {
     #[test]
     fn words_carry_every_counter() {
         let words: [u64; WORDS] = std::array::from_fn(|i| i as u64 + 1);
-        let stats = EngineStats::from_words(&words);
+        let stats = EngineStats::from_words(words);
         assert_eq!(stats.to_words(), words);
         assert_eq!(stats.locks[2].ranges[7], WORDS as u64);
     }
 
     #[test]
     fn differences_keep_the_longest_wait() {
-        let later = EngineStats::from_words(&[9; WORDS]);
-        let mut rest = later.since(&EngineStats::from_words(&[4; WORDS]));
+        let later = EngineStats::from_words([9; WORDS]);
+        let mut rest = later.since(&EngineStats::from_words([4; WORDS]));
         assert!(rest.locks.iter().all(|lock| lock.max_ns == 9));
         for lock in &mut rest.locks {
             lock.max_ns = 5;

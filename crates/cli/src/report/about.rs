@@ -20,7 +20,9 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "thrash",
         "Each thread maps a file of its own, touches every page and unmaps it, again and again; together \
-         the files are larger than the memory. Holes need no reading: only faults.",
+         the files are larger than the memory. Of holes softfault pages nothing, since a hole costs it no memory: \
+         those rows are no race, but what reclaim costs the kernel. pread-cached reads into a cache of the \
+         budget's size.",
     ),
     (
         "warm-start",
@@ -48,6 +50,11 @@ const ABOUT: &[(&str, &str)] = &[
         "snapshot",
         "Threads write anonymous memory four times the budget, the process forks, and the child reads all of it \
          as it was at that moment: how long the parent's threads stand still.",
+    ),
+    (
+        "hugetlb",
+        "Processes map one file of huge pages, touch each page and unmap, again and again. kernel-parked keeps the page \
+         tables by a mapping that stays, as softfault does; without one the last to unmap takes them along.",
     ),
     (
         "storm",

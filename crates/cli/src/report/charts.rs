@@ -5,8 +5,9 @@ use super::miss;
 use super::scale::{bytes, of_us, short};
 use super::section::Section;
 use crate::results::group::{Group, Rate, speed_of, threads};
-use crate::results::{LONGEST_WAITS, LongestWait, PAGE, Row, figure};
+use crate::results::row::{LONGEST_WAITS, LongestWait, PAGE, Row};
 use crate::size;
+use crate::table::figure;
 
 impl<'a> Section<'a> {
     /// The charts that tell what the workload is about; some may be empty. Speed is left out where lines
@@ -38,6 +39,7 @@ impl<'a> Section<'a> {
         let words = match unit {
             "rounds/s" => "rounds a second",
             "faults/s" => "faults a second",
+            "touches/s" => "touches of a huge page a second",
             _ => "pages touched a second",
         };
         (words, speed)

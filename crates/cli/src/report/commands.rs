@@ -1,9 +1,9 @@
 //! The commands that would measure the rows again.
 
-use crate::results::Row;
-use crate::results::figure;
 use crate::results::group::Group;
+use crate::results::row::Row;
 use crate::size;
+use crate::table::figure;
 
 /// A command for each workload, file and memory; numbers of threads share one if all else is the same.
 pub fn commands(groups: &[Group]) -> Vec<String> {
@@ -101,7 +101,7 @@ fn command(groups: &[&Group]) -> [String; 2] {
 /// Percent of the pages that a sparse run touched, unless it is the usual one.
 fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
     let row = rows.find(|row| workload == "sparse" && !row.gave_up && row.file_bytes > 0)?;
-    let pages = row.file_bytes as f64 / crate::results::PAGE;
+    let pages = row.file_bytes as f64 / crate::results::row::PAGE;
     let percent = (1000.0 * row.accesses as f64 / pages).ceil() / 10.0;
     (percent != 1.0).then_some(percent)
 }

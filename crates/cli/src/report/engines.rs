@@ -1,6 +1,6 @@
 //! Each engine's colour and mark, the same on every page.
 
-use crate::results::on;
+use crate::results::names;
 use maud::{Markup, html};
 
 /// The engines everyone has; their classes in `style.css` bear these names.
@@ -49,7 +49,7 @@ impl Engines {
                 names.push(on.into());
             }
         }
-        let own = |name: &String| PLACES.iter().position(|place| on::same(place, name));
+        let own = |name: &String| PLACES.iter().position(|place| names::same(place, name));
         let mut places: Vec<Option<usize>> = names.iter().map(own).collect();
         let mut taken: Vec<usize> = places.iter().copied().flatten().collect();
         for (name, place) in names.iter().zip(&mut places) {

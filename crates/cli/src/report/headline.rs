@@ -2,7 +2,8 @@
 
 use super::engines::Engines;
 use crate::results::group::{Group, threads};
-use crate::results::{Row, figure};
+use crate::results::row::Row;
+use crate::table::figure;
 use maud::{Markup, html};
 
 /// One ratio, with the two figures behind it.
@@ -29,6 +30,9 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
         true => duels(groups, ours, base),
         false => duels_with_first(groups, ours, &kernels),
     };
+    let against_base: Vec<Duel> = (against_base.into_iter())
+        .filter(|duel| !duel.ours.key.is_of_holes())
+        .collect();
     let base = kernels.first().copied().unwrap_or(base);
     let mut cards = Vec::new();
     cards.extend(ended(&against_base));
@@ -40,6 +44,7 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     );
     let direct = "of the speed of direct reads and writes";
     cards.extend(pread.or_else(|| near_device(&duels(groups, ours, "direct"), direct)));
+    cards.extend(beside_cache(&duels(groups, ours, "pread-cached")));
     cards.extend(slowest(&against_base));
     if cards.len() < 5 {
         cards.extend(calmest(groups, engines, ours));
@@ -105,7 +110,7 @@ fn duels<'a>(groups: &'a [Group<'a>], ours: &str, theirs: &str) -> Vec<Duel<'a>>
 impl<'a> Duel<'a> {
     /// Our speed over theirs, where both have one.
     fn ratio(&self) -> Option<f64> {
-        let (ours, theirs) = (self.ours.speed()?, self.theirs.speed()?);
+        let (ours, theirs) = (rate(self.ours)?, rate(self.theirs)?);
         let alike = self.ours.unit() == self.theirs.unit();
         (alike && ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
@@ -131,7 +136,7 @@ impl<'a> Duel<'a> {
             (group.on, value, text)
         };
         Card {
-            big: times(ratio),
+            big: figure::times(ratio),
             what,
             at: format!("{}, {}", key.name(), threads(key.threads)),
             sides: [side(self.theirs), side(self.ours)],
@@ -139,17 +144,24 @@ impl<'a> Duel<'a> {
     }
 }
 
+/// What a group is compared by: of rounds those of the median thread, where that is known. The rate of all of them is
+/// high where few threads have had all turns.
+fn rate(group: &Group) -> Option<f64> {
+    let median =
+        |row: &Row| Some(row.median_rounds? / row.elapsed_s).filter(|rate| rate.is_finite());
+    group.median(median).or(group.speed())
+}
+
 fn speed(group: &Group) -> (f64, String) {
-    let speed = group.speed().unwrap_or(0.0);
-    let given_up = if group.gave_up() > 0 {
-        ", given up"
-    } else {
-        ""
-    };
-    (
-        speed,
-        format!("{} {}{given_up}", figure::show(speed), group.unit()),
-    )
+    let (rate, unit, given_up) = (rate(group).unwrap_or(0.0), group.unit(), group.given_up());
+    let least = group.count(|row| row.min_rounds);
+    let turns = least.zip(group.median(|row| row.median_rounds));
+    let turns = turns.map_or(String::new(), |(least, median)| {
+        let [least, median] = [least, median].map(figure::count);
+        format!(" of the median thread, which had {median} of them; the least {least}")
+    });
+    let text = format!("{} {unit}{turns}{given_up}", figure::show(rate));
+    (rate, text)
 }
 
 /// What the other one could not end at all.
@@ -209,6 +221,13 @@ fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
     Some(card)
 }
 
+/// What a program without a map has, that keeps a cache of its own.
+fn beside_cache<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
+    let of_data = duels.iter().find(|duel| !duel.ours.key.is_of_holes())?;
+    let what = "the speed of direct reads into a cache of the same size";
+    Some(of_data.card(of_data.ratio()?, what, &speed))
+}
+
 /// How much shorter the longest wait of a thread of high priority is than on the first policy, or else on
 /// the kernel.
 fn calmest<'a>(groups: &'a [Group<'a>], engines: &Engines, ours: &str) -> Option<Card<'a>> {
@@ -252,10 +271,6 @@ fn extreme<'d, 'a>(
 ) -> Option<(f64, &'d Duel<'a>)> {
     let ratios = duels.iter().filter_map(|duel| Some((ratio(duel)?, duel)));
     ratios.max_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)))
-}
-
-fn times(ratio: f64) -> String {
-    format!("{} ×", figure::show(ratio))
 }
 
 fn draw(card: &Card, engines: &Engines) -> Markup {

@@ -3,18 +3,20 @@
 
 use super::engines::Engines;
 use crate::results::group::{Group, Key, threads};
-use crate::results::{Row, figure, on};
+use crate::results::names;
+use crate::results::row::Row;
+use crate::table::figure;
 use maud::{Markup, html};
 
 /// Whether the groups differ in how they count misses, in three ways or more.
 pub fn is_told(groups: &[&Group]) -> bool {
-    !on::variants(&columns(groups)).is_empty()
+    !names::variants(&columns(groups)).is_empty()
 }
 
 /// The matrix as a card; `None` if there is nothing to tell.
 pub fn matrix(groups: &[&Group], engines: &Engines) -> Option<Markup> {
     let all = columns(groups);
-    let variants = on::variants(&all);
+    let variants = names::variants(&all);
     if variants.is_empty() {
         return None;
     }

@@ -26,11 +26,11 @@ mod threads;
 mod waits;
 
 use crate::error::Error;
-use crate::lab::command;
+use crate::output;
+use crate::results;
 use crate::results::group::Key;
-use crate::results::{self, Row};
+use crate::results::row::Row;
 use clap::Args;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `lab report`.
@@ -60,7 +60,7 @@ pub struct About<'a> {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
-    can_write(&args.output)?;
+    output::can_write(&args.output)?;
     let mut files = Vec::new();
     for path in &args.results {
         files.push((path.as_path(), results::read(path)?));
@@ -71,35 +71,12 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
         disk: &args.results[0],
     };
     write(&merge(files), &about, &args.output)?;
-    command::print(&format!("{}\n", args.output.display()))
+    output::print(&format!("{}\n", args.output.display()))
 }
 
 /// Writes the page over `rows` to `path`.
 pub fn write(rows: &[Row], about: &About, path: &Path) -> Result<(), Error> {
-    std::fs::write(path, page::page(rows, about)).map_err(|e| {
-        // Half a page is of no use; a device or pipe is not ours to remove.
-        if path.is_file() && e.kind() == ErrorKind::StorageFull {
-            let _ = std::fs::remove_file(path);
-        }
-        cannot_write(path, &e)
-    })
-}
-
-/// Fails if `path` cannot be a page, before anything is measured for it.
-pub fn can_write(path: &Path) -> Result<(), Error> {
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    match () {
-        _ if path.is_dir() => Err(cannot_write(path, &"is a directory")),
-        _ if !parent.is_dir() => Err(cannot_write(path, &"no such directory")),
-        _ => Ok(()),
-    }
-}
-
-fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::input(format_args!("cannot write {}: {error}", path.display()))
+    output::write(path, &page::page(rows, about))
 }
 
 /// All files' rows in one; an engine that two files have measured on the same becomes two.

@@ -4,7 +4,8 @@ use super::About;
 use super::engines::Engines;
 use super::{commands, headline, machine, section};
 use crate::results::group::{Group, group};
-use crate::results::{Row, on};
+use crate::results::names;
+use crate::results::row::Row;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Nothing is fetched, nothing runs: the page keeps to itself even if a name in the rows were hostile.
@@ -56,7 +57,7 @@ fn legend(engines: &Engines) -> Markup {
     html! {
         ul.legend {
             @for on in engines.names() {
-                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (on::words(on)) } } }
+                li { (engines.mark(on)) span { strong { (on) } " " span.soft { (names::words(on)) } } }
             }
         }
     }

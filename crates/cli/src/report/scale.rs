@@ -1,7 +1,7 @@
 //! A scale for figures that may lie a factor of thousands apart.
 
-use crate::results::figure;
 use crate::size;
+use crate::table::figure;
 
 /// From this factor on a linear scale hides the small ones.
 const LOG_FROM: f64 = 20.0;

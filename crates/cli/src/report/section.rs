@@ -118,6 +118,9 @@ impl<'a> Section<'a> {
         if first.key.memory_bytes > 0 {
             parts.push(format!("memory {}", bytes(first.key.memory_bytes as f64)));
         }
+        let swaps_in = |group: &&Group| group.runs.iter().find_map(|row| row.page_cluster);
+        let cluster = self.groups.iter().find_map(swaps_in);
+        parts.extend(cluster.map(|cluster| format!("vm.page-cluster {cluster}")));
         parts.extend([counts, runs]);
         // Lines break between the parts, not between a figure and its unit.
         let parts: Vec<String> = parts

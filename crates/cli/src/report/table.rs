@@ -2,8 +2,8 @@
 
 use super::engines::Engines;
 use crate::results::group::Group;
-use crate::results::{Row, figure};
-use crate::size;
+use crate::results::row::Row;
+use crate::table::figure;
 use maud::{Markup, html};
 
 const HEADER: [&str; 17] = [
@@ -76,13 +76,13 @@ fn first_like(groups: &[&Group], group: &Group) -> usize {
 
 fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.into());
-    let bytes = |bytes: Option<f64>| or_dash(bytes.map(|bytes| size::show(bytes as u64)));
-    let count = |count: Option<f64>| or_dash(count.map(|n| figure::whole(n.round() as u64)));
-    let percent = |rate: Option<f64>| or_dash(rate.map(|rate| format!("{:.1} %", 100.0 * rate)));
+    let bytes = |bytes: Option<f64>| or_dash(bytes.map(figure::bytes));
+    let count = |count: Option<f64>| or_dash(count.map(figure::rounded));
+    let percent = |rate: Option<f64>| or_dash(rate.map(figure::share));
     let speed = group.speed();
     let ratio = match (speed, first.speed()) {
         (Some(speed), Some(base)) if base > 0.0 && group.unit() == first.unit() => {
-            Some(format!("{} ×", figure::show(speed / base)))
+            Some(figure::times(speed / base))
         }
         _ => None,
     };
@@ -106,11 +106,7 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
                 .count(|row| row.bytes_written)
                 .filter(|_| group.key.swaps()),
         ),
-        or_dash(
-            group
-                .median(Row::read_per_used)
-                .map(|n| format!("{} ×", figure::show(n))),
-        ),
+        or_dash(group.median(Row::read_per_used).map(figure::times)),
         percent(group.median(|row| row.hit_rate)),
         percent(group.median(|row| row.lru_hit_rate)),
         or_dash(
@@ -128,7 +124,7 @@ fn figures(group: &Group, first: &Group) -> [String; HEADER.len()] {
                 .median(Row::miss_per_drop)
                 .filter(|percent| *percent > 0.0);
             let percent = percent.map(|percent| format!(", {} %", figure::show(percent)));
-            figure::whole(gone.round() as u64) + &percent.unwrap_or_default()
+            figure::rounded(gone) + &percent.unwrap_or_default()
         })),
     ]
 }

@@ -3,8 +3,8 @@
 use super::lines::{Line, Lines};
 use super::scale::Scale;
 use super::section::Section;
-use crate::results::Row;
 use crate::results::group::Group;
+use crate::results::row::Row;
 
 impl<'a> Section<'a> {
     /// A chart for each pattern that was measured with several numbers of threads; of faults also one for

@@ -4,7 +4,8 @@ use super::bars::{Bar, Bars, Chart};
 use super::engines::Engines;
 use super::scale::short;
 use crate::results::group::{Group, threads};
-use crate::results::{RANGES, figure};
+use crate::results::row::RANGES;
+use crate::table::figure;
 use maud::Markup;
 use std::collections::BTreeSet;
 

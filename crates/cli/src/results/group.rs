@@ -1,7 +1,8 @@
 //! Groups of like rows: the runs behind one line of a table or one bar of a chart.
 
+use super::names;
+use super::row::{self, Lock, LongestWait, Row};
 use super::stats::median;
-use super::{Lock, Row};
 use crate::size;
 use std::collections::BTreeSet;
 
@@ -35,9 +36,6 @@ pub struct Group<'a> {
     pub skipped: Option<&'a str>,
 }
 
-/// Workloads that touch anonymous memory larger than the budget.
-const SWAPS: [&str; 3] = ["anon", "swap-retry", "snapshot"];
-
 impl<'a> Key<'a> {
     /// What `row` did.
     pub fn of(row: &'a Row) -> Self {
@@ -63,9 +61,14 @@ impl<'a> Key<'a> {
         self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
     }
 
+    /// Whether its files are holes: they cost softfault no memory, so it pages nothing, and speeds are no race.
+    pub fn is_of_holes(&self) -> bool {
+        (self.workload, self.pattern) == ("thrash", "holes")
+    }
+
     /// Whether what is touched is anonymous memory that swap has to hold.
     pub fn swaps(&self) -> bool {
-        SWAPS.contains(&self.workload)
+        row::swaps(self.workload)
     }
 
     /// Length of what each thread has for itself; `None` where all have the same files.
@@ -141,6 +144,7 @@ pub fn speed_of(groups: &[&Group]) -> (&'static str, Rate) {
     let rounds: Rate = |row| row.rounds_per_s;
     match () {
         _ if any(rounds) => ("rounds/s", rounds),
+        _ if any(Row::touch_rate) => ("touches/s", Row::touch_rate),
         _ if any(Row::fault_rate) => ("faults/s", Row::fault_rate),
         _ => ("pages/s", |row| row.accesses_per_s),
     }
@@ -191,6 +195,13 @@ impl Group<'_> {
         self.median(Row::speed)
     }
 
+    /// Its speed beside that of `on` over the same work, of all `groups`.
+    pub fn against(&self, groups: &[&Group], on: &str) -> Option<f64> {
+        let like = |other: &&&Group| other.key == self.key && names::same(other.on, on);
+        let other = groups.iter().find(like)?.speed();
+        Some(self.speed()? / other.filter(|speed| *speed > 0.0)?)
+    }
+
     /// The unit of its speed.
     pub fn unit(&self) -> &'static str {
         speed_of(&[self]).0
@@ -234,7 +245,7 @@ impl Group<'_> {
     }
 
     /// The middle of the runs' longest waits of a kind.
-    pub fn longest_wait(&self, of: super::LongestWait) -> Option<f64> {
+    pub fn longest_wait(&self, of: LongestWait) -> Option<f64> {
         self.median(|row| of(row.longest_waits.as_ref()?))
     }
 

@@ -1,100 +1,202 @@
-//! Names of what a row was measured on: an engine, and after a colon the policies that it did not leave as
-//! they are, as in `softfault:retry=mmap-lock+pin=no`.
+//! What a row is measured on, by name: the kernel's mmap in its moods, direct reads, and softfault with its
+//! policies.
+//!
+//! ```text
+//!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no    kernel:read_ahead_kb=128
+//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘        └ what its device is set to
+//! ```
 
-use softfault::policy::{MissAccounting, Policies};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use softfault::policy::Policies;
+use std::fmt;
+use std::str::FromStr;
 
-/// The engine and its policies; `None` of a name that says something else.
-fn parse(on: &str) -> Option<(&str, Policies)> {
-    let (engine, policies) = on.split_once(':').unwrap_or((on, ""));
-    Some((engine, policies.parse().ok()?))
+/// What the file's device is set to for the row, in KiB; `None` leaves it as it is.
+pub type ReadAheadKb = Option<u32>;
+
+/// What a row was measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Kernel mmap as it is.
+    Kernel(ReadAheadKb),
+    /// Kernel mmap with MADV_RANDOM.
+    KernelRandom(ReadAheadKb),
+    /// Kernel mmap with MADV_SEQUENTIAL.
+    KernelSequential(ReadAheadKb),
+    /// The kernel's huge pages, with a mapping that keeps page tables, as ours has one.
+    KernelParked,
+    /// O_DIRECT reads by as many threads: what the device can give.
+    Pread,
+    /// The same through a cache of the budget's size in the process.
+    PreadCached,
+    /// O_DIRECT reads and writes of a file in place of memory, a page each.
+    Direct,
+    /// This project's engine.
+    Softfault(Policies),
+    /// The same over soft page tables: bytes are reached by calls, no fault is the kernel's.
+    Soft(Policies),
 }
 
-/// Whether two names mean the same: `softfault:retry=vma-lock+pin=no` is `softfault:pin=no`.
-pub fn same(a: &str, b: &str) -> bool {
-    a == b || parse(a).is_some_and(|a| Some(a) == parse(b))
-}
+/// The engines, for whoever asked for another one.
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-parked, pread, pread-cached, direct, softfault and soft";
+/// How policies are written, for the same.
+const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
+/// What stands behind a kernel's name, before the number.
+const READ_AHEAD: &str = "read_ahead_kb=";
 
-/// How the read-ahead of `on` counts, as document 003 calls it; its engine and the rest of its policies;
-/// whether it is the baseline. `None` of what has no such policy.
-fn variant(on: &str) -> Option<(&'static str, (&str, Policies), bool)> {
-    let (engine, mut rest) =
-        parse(on).filter(|(engine, _)| ["softfault", "soft"].contains(engine))?;
-    let miss = std::mem::take(&mut rest.miss_accounting);
-    let name = match miss {
-        MissAccounting::Baseline => "baseline",
-        MissAccounting::FaultingAddress => "P1",
-        MissAccounting::IgnoreTried => "P2-only",
-        MissAccounting::Both => "P1+P2",
-        MissAccounting::Adaptive => "adaptive",
-    };
-    Some((name, (engine, rest), miss == MissAccounting::Baseline))
-}
+/// In KiB: no device is served better by more, and a setting without bound takes the machine's memory.
+const MOST: u32 = 1 << 20;
 
-/// Those of `names` that differ in how they count misses alone, if there are three or more: their places
-/// and what document 003 calls them, the baseline first.
-pub fn variants(names: &[&str]) -> Vec<(usize, &'static str)> {
-    let all: Vec<_> = names.iter().map(|on| variant(on)).collect();
-    let family = |of: &(&str, Policies)| -> Vec<usize> {
-        let like = |at: &usize| all[*at].is_some_and(|(_, rest, _)| rest == *of);
-        (0..all.len()).filter(like).collect()
-    };
-    // The engine with the most of them; of several the first.
-    let families = all.iter().flatten().map(|(_, rest, _)| family(rest));
-    let most = families.rev().max_by_key(Vec::len).unwrap_or_default();
-    if most.len() < 3 {
-        return Vec::new();
+/// A read-ahead in KiB, as it is typed.
+pub fn parse_read_ahead(text: &str) -> Result<u32, String> {
+    // SAFETY: sysconf has no preconditions.
+    let page_kb = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u32 >> 10;
+    match text.parse() {
+        Ok(kb) if kb <= MOST && kb % page_kb == 0 => Ok(kb),
+        _ => Err(format!(
+            "a read-ahead is 0 to {MOST} KiB, in whole pages of {page_kb} KiB"
+        )),
     }
-    let named = most.into_iter().filter_map(|at| Some((at, all[at]?)));
-    let mut named: Vec<_> = named.collect();
-    named.sort_by_key(|(_, (.., baseline))| !baseline);
-    named
-        .into_iter()
-        .map(|(at, (name, ..))| (at, name))
-        .collect()
 }
 
-/// What `on` is, for a reader who does not know the lab; empty if there is nothing to say.
-pub fn words(on: &str) -> String {
-    // Where files were told apart by name, the engine is what stands before it.
-    let on = on.split(" (").next().unwrap_or(on);
-    let (engine, policies) = on.split_once(':').unwrap_or((on, ""));
-    let engine = match engine {
-        "kernel" => "mmap as it is",
-        "kernel-random" => "mmap with MADV_RANDOM",
-        "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
-        "pread" => "direct reads, no map: what the device gives",
-        "direct" => {
-            "a direct read or write of a page for each access, no memory: what the device gives"
+impl On {
+    /// Whether it is one of the kernel's own mmaps.
+    pub fn is_kernel(self) -> bool {
+        self.read_ahead().is_some()
+    }
+
+    /// What its file's device is set to for the row; `None` of what is not the kernel's.
+    fn read_ahead(self) -> Option<ReadAheadKb> {
+        match self {
+            Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
+            Self::KernelParked => Some(None),
+            Self::Pread | Self::PreadCached | Self::Direct => None,
+            Self::Softfault(_) | Self::Soft(_) => None,
         }
-        "softfault" if policies.is_empty() => "faults served in user space",
-        "soft" if policies.is_empty() => "the same engine on page tables of its own, no signals",
-        _ => "",
-    };
-    let policy = |part: &str| match part {
-        "lock=rwsem" => "VMA locks as semaphores apart, with a flag: the baseline",
-        "lock=refcount" => "VMA locks as one count",
-        "lock=biased" => "VMA locks as one count, and a word a processor where many read",
-        "retry=mmap-lock" => "after I/O a fault comes back under mmap_lock: the baseline",
-        "retry=vma-lock" => "after I/O a fault comes back under its VMA lock",
-        "retry=held" => "a fault keeps its VMA lock over I/O",
-        "pin=no" => "reclaim may take the folio before the fault is back",
-        "pin=yes" => "the waiting fault holds its folio",
-        "miss=baseline" => "each page that a fault maps counts as a hit: the baseline",
-        "miss=p1" => "only the faulting address counts as a hit",
-        "miss=p2" => "a fault that waited for I/O counts as no hit",
-        "miss=both" => "only the faulting address, and not after I/O, counts as a hit",
-        "miss=adaptive" => "read-ahead follows strides and measures its use",
-        _ => "",
-    };
-    let read_ahead = policies
-        .strip_prefix("read_ahead_kb=")
-        .map(|kb| format!("its device set to {kb} KiB of read-ahead"));
-    let policies = policies.split('+').map(policy);
-    let said = std::iter::once(engine)
-        .chain(policies)
-        .chain(read_ahead.as_deref());
-    let said: Vec<&str> = said.filter(|words| !words.is_empty()).collect();
-    said.join("; ")
+    }
+
+    /// What its file's device is set to for the row, if it is not left as it is.
+    pub fn read_ahead_kb(self) -> ReadAheadKb {
+        self.read_ahead().flatten()
+    }
+
+    /// The same engine with its file's device set to `kb`; `None` of what such a setting does not reach:
+    /// MADV_RANDOM switches read-ahead off, and only the kernel's own mmap goes by the device.
+    pub fn at_read_ahead(self, kb: u32) -> Option<Self> {
+        match self {
+            Self::Kernel(_) => Some(Self::Kernel(Some(kb))),
+            Self::KernelSequential(_) => Some(Self::KernelSequential(Some(kb))),
+            _ => None,
+        }
+    }
+
+    /// Whether how much it reads ahead is the device's to say.
+    pub fn reads_ahead(self) -> bool {
+        self.at_read_ahead(0).is_some()
+    }
+
+    /// Whether nothing of it stays in memory.
+    pub fn has_no_memory(self) -> bool {
+        matches!(self, Self::Pread | Self::Direct)
+    }
+
+    /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
+    /// softfault keeps its budget by its own means, and the limit above it lets the group's peak show
+    /// where it does not; pread has no cache to bound.
+    pub fn limit(self, memory: u64) -> Option<u64> {
+        match self {
+            _ if self.is_kernel() => Some(memory),
+            Self::Softfault(_) | Self::Soft(_) | Self::PreadCached => Some(memory + (1 << 30)),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for On {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (engine, policies) = match text.split_once(':') {
+            Some((engine, policies)) => (engine, Some(policies)),
+            None => (text, None),
+        };
+        let kernel = |on: fn(ReadAheadKb) -> Self| match policies {
+            None => Ok(on(None)),
+            Some(setting) => match setting.strip_prefix(READ_AHEAD) {
+                Some(kb) => Ok(on(Some(parse_read_ahead(kb)?))),
+                None => Err(format!(
+                    "{engine} has no policies, only softfault and soft have; it has {READ_AHEAD}N"
+                )),
+            },
+        };
+        let on = match engine {
+            "kernel" => return kernel(Self::Kernel),
+            "kernel-random" => return kernel(Self::KernelRandom),
+            "kernel-sequential" => return kernel(Self::KernelSequential),
+            "kernel-parked" => Self::KernelParked,
+            "pread" => Self::Pread,
+            "pread-cached" => Self::PreadCached,
+            "direct" => Self::Direct,
+            "softfault" | "soft" => {
+                let policies = policies.map(str::parse).transpose();
+                let policies: Option<Policies> = policies.map_err(|e| format!("{e}"))?;
+                let policies = policies.unwrap_or_default();
+                return Ok(match engine {
+                    "soft" => Self::Soft(policies),
+                    _ => Self::Softfault(policies),
+                });
+            }
+            _ => return Err(format!("engines are {ENGINES} (and {POLICIES})")),
+        };
+        match policies {
+            None => Ok(on),
+            Some(_) => Err(format!(
+                "{engine} has no policies, only softfault and soft have"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for On {
+    /// The name in arguments, tables and JSON; policies that are the default are not said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (engine, policies) = match self {
+            Self::Kernel(kb) => return kernel(f, "kernel", *kb),
+            Self::KernelRandom(kb) => return kernel(f, "kernel-random", *kb),
+            Self::KernelSequential(kb) => return kernel(f, "kernel-sequential", *kb),
+            Self::KernelParked => return f.write_str("kernel-parked"),
+            Self::Pread => return f.write_str("pread"),
+            Self::PreadCached => return f.write_str("pread-cached"),
+            Self::Direct => return f.write_str("direct"),
+            Self::Softfault(policies) => ("softfault", policies),
+            Self::Soft(policies) => ("soft", policies),
+        };
+        match *policies == Policies::default() {
+            true => f.write_str(engine),
+            false => write!(f, "{engine}:{policies}"),
+        }
+    }
+}
+
+fn kernel(f: &mut fmt::Formatter<'_>, name: &str, kb: ReadAheadKb) -> fmt::Result {
+    match kb {
+        None => f.write_str(name),
+        Some(kb) => write!(f, "{name}:{READ_AHEAD}{kb}"),
+    }
+}
+
+impl Serialize for On {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for On {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -102,51 +204,76 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_what_their_policies_are() {
-        assert!(same("softfault:retry=vma-lock+pin=no", "softfault:pin=no"));
-        assert!(same(
-            "softfault:pin=no+lock=rwsem",
-            "softfault:lock=rwsem+pin=no"
-        ));
-        assert!(same("softfault:miss=adaptive", "softfault"));
-        assert!(!same("softfault:pin=no", "soft:pin=no"));
-        assert!(!same("softfault", "kernel"));
-        assert!(same("softfault:not=known", "softfault:not=known"));
-        assert!(!same("softfault:not=known", "softfault:known=not"));
+    fn read_aheads_are_whole_pages_within_bounds() {
+        assert_eq!(parse_read_ahead("0"), Ok(0));
+        assert_eq!(parse_read_ahead("128"), Ok(128));
+        assert_eq!(parse_read_ahead("1048576"), Ok(MOST));
+        for text in ["", "x", "-4", "127", "2097152", "4294967296", "128K"] {
+            assert!(
+                parse_read_ahead(text).unwrap_err().contains("1048576"),
+                "{text}"
+            );
+        }
     }
 
     #[test]
-    fn variants_share_all_but_how_misses_count() {
-        let of = |on| variant(on).unwrap();
-        assert_eq!(of("softfault:miss=p2").0, "P2-only");
-        assert_eq!(of("softfault").0, "adaptive");
-        assert_eq!(of("softfault:miss=p1").1, of("softfault").1);
-        assert_ne!(of("softfault:miss=p1+pin=no").1, of("softfault").1);
-        assert!(of("soft:miss=baseline").2 && !of("soft").2);
-        assert_eq!(variant("kernel"), None);
-        let all = [
+    fn names_and_engines_are_the_same_thing() {
+        for name in [
             "kernel",
+            "kernel-random",
+            "kernel-sequential",
+            "kernel:read_ahead_kb=128",
+            "kernel-parked",
+            "kernel-random:read_ahead_kb=0",
+            "kernel-sequential:read_ahead_kb=8192",
+            "pread",
+            "pread-cached",
+            "direct",
             "softfault",
-            "softfault:miss=p1",
-            "softfault:miss=baseline",
-        ];
-        let named = [(3, "baseline"), (1, "adaptive"), (2, "P1")];
-        assert_eq!(variants(&all), named);
-        assert_eq!(
-            variants(&["softfault", "softfault:pin=no", "softfault:retry=held"]),
-            []
-        );
+            "softfault:retry=mmap-lock+pin=no",
+            "softfault:lock=rwsem+miss=p1",
+            "soft",
+            "soft:lock=rwsem",
+            "soft:lock=biased",
+        ] {
+            let on: On = name.parse().unwrap();
+            assert_eq!(on.to_string(), name);
+            let json = serde_json::to_string(&on).unwrap();
+            assert_eq!(json, format!("\"{name}\""));
+            assert_eq!(serde_json::from_str::<On>(&json).unwrap(), on);
+        }
     }
 
     #[test]
-    fn every_policy_has_words() {
-        let words_of = words("softfault:lock=rwsem+retry=held+pin=no+miss=p1");
-        assert_eq!(words_of.split("; ").count(), 4, "{words_of}");
-        assert_eq!(words("kernel (later)"), "mmap as it is");
-        assert_eq!(
-            words("kernel:read_ahead_kb=128"),
-            "mmap as it is; its device set to 128 KiB of read-ahead"
-        );
-        assert_eq!(words("<script>"), "");
+    fn a_read_ahead_is_for_what_reads_ahead() {
+        let at = |name: &str| name.parse::<On>().unwrap().at_read_ahead(128);
+        let name = |name: &str| at(name).unwrap().to_string();
+        assert_eq!(name("kernel"), "kernel:read_ahead_kb=128");
+        let other = "kernel-sequential:read_ahead_kb=64";
+        assert_eq!(name(other), "kernel-sequential:read_ahead_kb=128");
+        for on in ["kernel-random", "pread", "direct", "softfault", "soft"] {
+            assert_eq!(at(on), None);
+        }
+    }
+
+    #[test]
+    fn policies_that_are_the_default_are_no_other_engine() {
+        for name in ["softfault:", "softfault:lock=refcount+pin=yes"] {
+            assert_eq!(name.parse(), "softfault".parse::<On>());
+        }
+    }
+
+    #[test]
+    fn what_is_no_engine_is_told_what_is_one() {
+        let error = |name: &str| name.parse::<On>().unwrap_err();
+        for word in ["kernel-random", "pread", "softfault:POLICY=VALUE"] {
+            assert!(error("windows").contains(word), "{}", error("windows"));
+        }
+        assert!(error("kernel:pin=no").contains("no policies"));
+        assert!(error("kernel:pin=no").contains("read_ahead_kb=N"));
+        assert!(error("kernel:read_ahead_kb=1").contains("whole pages"));
+        assert!(error("pread:read_ahead_kb=128").contains("no policies"));
+        assert!(error("softfault:pin=maybe").contains("one of no, yes"));
+        assert!(error("softfault:sync=x").contains("lock, retry, pin, miss and share"));
     }
 }

@@ -47,28 +47,10 @@ impl Band {
     }
 }
 
-/// A rate with four figures and its unit: `1.234M`.
-pub fn rate(value: f64) -> String {
-    let (value, unit) = match value {
-        v if v >= 999_950.0 => (v / 1e6, "M"),
-        v if v >= 999.95 => (v / 1e3, "k"),
-        v => (v, ""),
-    };
-    match value {
-        v if v >= 99.995 => format!("{v:.1}{unit}"),
-        v if v >= 9.9995 => format!("{v:.2}{unit}"),
-        v => format!("{v:.3}{unit}"),
-    }
-}
-
-/// A change in percent.
-pub fn percent(value: f64) -> String {
-    format!("{value:+.2}%")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::figure::{percent, rate};
 
     #[test]
     fn bands_have_their_ends_and_their_middle() {
@@ -86,11 +68,5 @@ mod tests {
         assert_eq!((changes.low, changes.high), (100.0, 100.0));
         assert_eq!(changes.show(percent), "+100.00%..+100.00%..+100.00%");
         assert_eq!(Band::of_changes(&[0.0], &[1.0]), None);
-    }
-
-    #[test]
-    fn rates_keep_four_figures() {
-        let shown = [12.0, 999.0, 12_345.0, 507_926.5, 4_885_561.0].map(rate);
-        assert_eq!(shown, ["12.00", "999.0", "12.35k", "507.9k", "4.886M"]);
     }
 }

@@ -3,7 +3,7 @@
 use super::presets;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::command;
+use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use softfault_sim::calibrate::{Failure, Options, calibrate};
@@ -38,7 +38,7 @@ pub struct CalibrateArgs {
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<(), Error> {
     let lacking = preset::find(&args.lacking).map_err(Error::input)?;
-    let sink = command::sink(&args.json)?;
+    let sink = output::sink(&args.json)?;
     let interrupt = Interrupt::catch()?;
     let style = ProgressStyle::with_template("calibrate {spinner} {elapsed} {msg}");
     let bar = ProgressBar::new_spinner().with_style(style.expect("a well-formed template"));
@@ -60,5 +60,5 @@ pub fn run(args: &CalibrateArgs) -> Result<(), Error> {
         Err(Failure::Stopped) => return interrupt.check(),
         Err(Failure::Failed(why)) => return Err(Error::input(why)),
     };
-    command::put(&sink, &presets::json(&topology))
+    output::put(&sink, &presets::json(&topology))
 }

@@ -91,7 +91,7 @@ pub fn documents() -> Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::RANGES;
+    use crate::results::row::RANGES;
 
     #[test]
     fn the_documents_figures_fit_their_own_sums() {

@@ -2,8 +2,7 @@
 
 use super::plan::Planned;
 use super::pool::Ran;
-use crate::compare::cells::{plain, titled};
-use crate::results::figure;
+use crate::table::{Table, figure};
 
 /// The `count` hottest places of the first seed of each run.
 pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
@@ -23,11 +22,11 @@ pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
             "Transfer (us)",
             "Share",
         ];
-        let mut table = plain(&header, 1);
+        let mut table = Table::plain(&header, 1);
         let lines = &outcome.report.hot;
         let all: u64 = lines.iter().map(|line| line.ns()).sum();
         for line in lines.iter().take(count) {
-            table.add_row([
+            table.row([
                 line.place.clone(),
                 figure::whole(line.misses),
                 figure::whole(line.queued),
@@ -40,7 +39,7 @@ pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
             "Waits for cache lines: {} on {} cores, {}",
             planned.job.workload, planned.job.cores, planned.policy
         );
-        text += &titled(&title, &table);
+        text += &table.titled(&title);
     }
     text
 }

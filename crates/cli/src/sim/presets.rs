@@ -1,7 +1,7 @@
 //! `softfault sim presets`: the machines that have a name.
 
 use crate::error::Error;
-use crate::lab::command;
+use crate::output;
 use clap::Args;
 use softfault_sim::preset;
 use softfault_sim::topology::Topology;
@@ -23,7 +23,7 @@ pub fn run(args: &PresetsArgs) -> Result<(), Error> {
         Some(name) => json(&preset::find(name).map_err(Error::input)?),
         None => preset::all().iter().map(about).collect(),
     };
-    command::print(&text)
+    output::print(&text)
 }
 
 /// A topology as a file has it.

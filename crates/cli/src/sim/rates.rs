@@ -1,9 +1,11 @@
 //! Rates as bands, in the shape of document 004's table, its machines' own rows beneath ours.
 
-use super::band::{Band, percent, rate};
+use super::band::Band;
 use super::documents::{Pft, PftRow, documents};
-use super::row::Row;
-use crate::compare::cells::{heading, plain, titled};
+use super::row::simulated;
+use crate::results::row::{Row, Simulated};
+use crate::table::figure::{percent, rate};
+use crate::table::{Table, heading};
 use softfault_sim::Policies;
 
 /// A rate: what it is called, and what it is of a run.
@@ -11,8 +13,8 @@ type Rate = (&'static str, fn(&Row) -> f64);
 /// The same of the documents' rows.
 type DocumentRate = fn(&PftRow) -> [f64; 2];
 
-const PER_CPU: Rate = ("faults/cpu", |row| row.faults_per_cpu);
-const PER_SECOND: Rate = ("faults/sec", |row| row.faults_per_s);
+const PER_CPU: Rate = ("faults/cpu", |row| row.faults_per_cpu.unwrap_or(0.0));
+const PER_SECOND: Rate = ("faults/sec", |row| row.faults_per_s.unwrap_or(0.0));
 const TOUCHES: Rate = ("touches/sec", |row| row.accesses as f64 / row.elapsed_s);
 const ROUNDS: Rate = ("rounds/sec", |row| row.rounds_per_s.unwrap_or(0.0));
 
@@ -21,43 +23,43 @@ pub fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else {
         return String::new();
     };
-    let rates: &[Rate] = match first.workload {
+    let rates: &[Rate] = match &first.workload[..] {
         "pft" | "spf" => &[PER_CPU, PER_SECOND],
         "storm" | "anon" => &[TOUCHES, PER_SECOND],
         "swap-retry" => &[ROUNDS, PER_SECOND],
         _ => &[ROUNDS],
     };
-    let policies = distinct(rows, |row| row.policy.clone());
-    let cores = distinct(rows, |row| row.cores);
+    let policies = distinct(rows, |row| simulated(row).policy.clone());
+    let cores = distinct(rows, |row| simulated(row).cores);
     let mut header = vec![String::new(), String::new()];
     for (at, policy) in policies.iter().enumerate() {
         header.push(heading(policy));
         header.extend((at > 0).then(|| "Change".to_owned()));
     }
-    let mut table = plain(&header, 2);
+    let mut table = Table::plain(&header, 2);
     let mut sources = Vec::new();
     for rate in rates {
         for &cores in &cores {
             let figures = |policy: &String| of(rows, cores, policy, rate.1);
             let figures: Vec<Vec<f64>> = policies.iter().map(figures).collect();
             let name = format!("{}-{cores}", rate.0);
-            table.add_row(means(&name, &figures));
+            table.row(means(&name, &figures));
             if figures.iter().any(|figures| figures.len() > 1) {
-                table.add_row(bands(&figures));
+                table.row(bands(&figures));
             }
-            let documents = match first.workload {
+            let documents = match &first.workload[..] {
                 "pft" => beside(rate.0, cores, &policies),
                 _ => Vec::new(),
             };
             for (row, source) in documents {
-                table.add_row(row);
+                table.row(row);
                 if !sources.contains(&source) {
                     sources.push(source);
                 }
             }
         }
     }
-    let mut text = titled(&(title(rows) + "; more is better"), &table);
+    let mut text = table.titled(&(title(rows) + "; more is better"));
     for source in sources {
         text += &format!("\n{source}");
     }
@@ -67,16 +69,17 @@ pub fn table(rows: &[Row]) -> String {
 /// What was simulated, over which machines.
 pub fn title(rows: &[Row]) -> String {
     let first = &rows[0];
-    let shared = if first.shared {
+    let of = simulated(first);
+    let shared = if of.shared {
         ", one mapping for all"
     } else {
         ""
     };
     let seeds = distinct(rows, |row| row.seed).len();
     let over = match seeds {
-        1 => format!("seed {}", first.seed),
+        1 => format!("seed {}", first.seed.unwrap_or_default()),
         _ => {
-            let varied = rows.iter().map(|row| row.varied_percent);
+            let varied = rows.iter().map(|row| simulated(row).varied_percent);
             format!(
                 "{seeds} seeds, low..median..high over machines with costs up to {} % off",
                 varied.fold(0.0, f64::max)
@@ -85,7 +88,7 @@ pub fn title(rows: &[Row]) -> String {
     };
     format!(
         "Simulated {}{shared}, {} page tables, on {}: {over}",
-        first.workload, first.mmu, first.topology
+        first.workload, of.mmu, of.topology
     )
 }
 
@@ -103,15 +106,24 @@ pub fn distinct<T: PartialEq>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
 
 /// A rate of each seed; a run that failed has none, nor have its pairs.
 fn of(rows: &[Row], cores: usize, policy: &str, rate: fn(&Row) -> f64) -> Vec<f64> {
-    let failed = |seed: u64| {
-        rows.iter()
-            .any(|row| row.error.is_some() && (row.cores, row.seed) == (cores, seed))
-    };
-    let like = rows
-        .iter()
-        .filter(|row| row.cores == cores && row.policy == policy);
-    let whole = like.filter(|row| !failed(row.seed) && row.elapsed_s > 0.0);
+    let whole = whole(rows, cores, policy).filter(|row| row.elapsed_s > 0.0);
     whole.map(rate).collect()
+}
+
+/// The rows of a policy, of those seeds for which none of the policies failed.
+pub fn whole<'a>(rows: &'a [Row], cores: usize, policy: &'a str) -> impl Iterator<Item = &'a Row> {
+    let failed = move |seed: Option<u64>| {
+        let like = |row: &&Row| (simulated(row).cores, row.seed) == (cores, seed);
+        rows.iter().filter(like).any(|row| row.error.is_some())
+    };
+    rows.iter().filter(move |row| {
+        let Simulated {
+            cores: on,
+            policy: with,
+            ..
+        } = simulated(row);
+        (*on, &with[..]) == (cores, policy) && !failed(row.seed)
+    })
 }
 
 fn means(name: &str, figures: &[Vec<f64>]) -> Vec<String> {

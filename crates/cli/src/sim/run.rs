@@ -3,18 +3,21 @@
 use super::arguments::RunArgs;
 use super::plan::{self, Planned};
 use super::pool::{self, Ran};
-use super::row::Row;
-use super::{band, hot, hugetlb, rates, trace, waits};
+use super::row;
+use super::{hot, hugetlb, rates, trace, waits};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::command::{self, Sink};
+use crate::output::{self, Sink};
+use crate::results;
+use crate::results::row::Row;
+use crate::table::figure;
 use softfault_sim::{Trouble, Workload};
 use std::path::Path;
 
 /// Runs the command.
 pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let planned = plan::plan(workload, args)?;
-    let sink = |path: &Path| command::sink(path);
+    let sink = |path: &Path| output::sink(path);
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
     if let (Some(Sink::Stdout), Some(Sink::Stdout)) = (&json, &traced) {
@@ -25,17 +28,15 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let ran = pool::run_all(&planned, args.jobs.unwrap_or(here), &interrupt)?;
     refused(&ran)?;
     let rows: Vec<Row> = (planned.iter().zip(&ran))
-        .map(|(planned, (result, took))| Row::new(planned, result, *took))
+        .map(|(planned, (result, took))| row::row(planned, result, *took))
         .collect();
     let text = text(&planned, &ran, &rows, args.hot);
     match (&json, &traced) {
         (Some(Sink::Stdout), _) | (_, Some(Sink::Stdout)) => eprint!("{text}"),
-        _ => command::print(&text)?,
+        _ => output::print(&text)?,
     }
     if let Some(sink) = &json {
-        let mut text = serde_json::to_string_pretty(&rows).expect("rows are plain data");
-        text.push('\n');
-        command::put(sink, &text)?;
+        output::put(sink, &results::json(&rows))?;
     }
     if let (Some(sink), Ok(outcome)) = (&traced, &ran[0].0) {
         trace::write(sink, outcome, &interrupt)?;
@@ -56,7 +57,7 @@ fn refused(ran: &[Ran]) -> Result<(), Error> {
 fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> String {
     let mut text = String::new();
     if rows.iter().any(|row| row.error.is_none()) {
-        text += &match rows[0].huge.is_some() || rows[0].workload == "hugetlb" {
+        text += &match rows[0].workload == "hugetlb" {
             true => hugetlb::table(rows),
             false => rates::table(rows) + &waits::tables(rows),
         };
@@ -68,7 +69,10 @@ fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> Str
 
 /// How fast it was simulated; a simulation is one thread.
 fn speed(rows: &[Row]) -> String {
-    let ended = || rows.iter().filter(|row| row.error.is_none());
+    let ended = || {
+        let ended = rows.iter().filter(|row| row.error.is_none());
+        ended.map(row::simulated)
+    };
     let operations: u64 = ended().map(|row| row.operations).sum();
     let wall: f64 = ended().map(|row| row.wall_s).sum();
     let cpu: f64 = ended().map(|row| row.host_cpu_s).sum();
@@ -77,9 +81,9 @@ fn speed(rows: &[Row]) -> String {
         "{} runs: {virtual_s:.3} virtual seconds, {} facade operations, {} a second of wall clock and run, {} a second of \
          processor time",
         ended().count(),
-        band::rate(operations as f64),
-        band::rate(operations as f64 / wall.max(1e-9)),
-        band::rate(operations as f64 / cpu.max(1e-9)),
+        figure::rate(operations as f64),
+        figure::rate(operations as f64 / wall.max(1e-9)),
+        figure::rate(operations as f64 / cpu.max(1e-9)),
     )
 }
 
@@ -88,7 +92,7 @@ fn failures(rows: &[Row]) -> Result<(), Error> {
     let failed: Vec<&Row> = rows.iter().filter(|row| row.error.is_some()).collect();
     for row in &failed {
         let why = row.error.as_deref().unwrap_or_default();
-        eprintln!("\n{}:\n{}", row.describe(), why.trim_end());
+        eprintln!("\n{}:\n{}", row::describe(row), why.trim_end());
     }
     match failed.len() {
         0 => Ok(()),

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::command::Sink;
+use crate::output::Sink;
 use softfault_sim::Outcome;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};

@@ -3,19 +3,17 @@
 
 use super::documents::{Documents, documents};
 use super::rates::distinct;
-use super::row::Row;
+use super::row::simulated;
 use crate::compare::cases::Cases;
-use crate::compare::cells::{plain, titled};
 use crate::compare::{rounds, waits};
-use crate::results::{self, RANGES, figure};
+use crate::results::row::{RANGES, Row};
+use crate::table::{Table, figure};
 
 /// Rounds and retries of thrash; locks and waits of what has waited.
 pub fn tables(rows: &[Row]) -> String {
-    let text = serde_json::to_string(rows).expect("rows are plain data");
-    let alike = results::parse(&text).expect("rows are the lab's and more");
     let names = distinct(rows, |row| row.on.clone());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let cases = Cases::all(&alike, &names);
+    let cases = Cases::all(rows, &names);
     let Some(first) = rows.first() else {
         return String::new();
     };
@@ -23,7 +21,7 @@ pub fn tables(rows: &[Row]) -> String {
         [before, after] => format!("\nbefore: {before}\nafter:  {after}\n"),
         _ => String::new(),
     };
-    match first.workload {
+    match &first.workload[..] {
         "thrash" => {
             text += &rounds::tables(&cases);
             text += &thrash(&documents());
@@ -55,13 +53,13 @@ fn swap(rows: &[Row]) -> String {
     let header = [
         "Case", "Cores", "Seed", "Out", "In", "Dropped", "Stayed", "Full",
     ];
-    let mut table = plain(&header, 1);
+    let mut table = Table::plain(&header, 1);
     for row in rows {
         let Some(swap) = &row.swap else { continue };
-        table.add_row([
-            row.policy.clone(),
-            row.cores.to_string(),
-            row.seed.to_string(),
+        table.row([
+            simulated(row).policy.clone(),
+            simulated(row).cores.to_string(),
+            row.seed.unwrap_or_default().to_string(),
             figure::whole(swap.pages_out),
             figure::whole(swap.pages_in),
             figure::whole(swap.clean_drops),
@@ -69,7 +67,7 @@ fn swap(rows: &[Row]) -> String {
             figure::whole(swap.full),
         ]);
     }
-    titled("Pages between memory and swap", &table)
+    table.titled("Pages between memory and swap")
 }
 
 fn thrash(documents: &Documents) -> String {
@@ -82,9 +80,9 @@ fn thrash(documents: &Documents) -> String {
         "RETRY_MMAP_DROP",
         "RETRY_IO_MISS",
     ];
-    let mut table = plain(&header, 1);
+    let mut table = Table::plain(&header, 1);
     for row in &document.rows {
-        table.add_row([
+        table.row([
             row.case.clone(),
             figure::whole(row.rounds),
             format!("{:.2} /s", row.rounds_per_s),
@@ -97,7 +95,7 @@ fn thrash(documents: &Documents) -> String {
         "Document {}: {}, {} s ({})",
         document.document, document.machine, document.seconds, document.source
     );
-    titled(&title, &table)
+    table.titled(&title)
 }
 
 fn warm_start(documents: &Documents) -> String {
@@ -107,25 +105,25 @@ fn warm_start(documents: &Documents) -> String {
         document.document, document.machine, document.source
     );
     let header = |first| [first, "Before (Avg)", "After (Avg)", "Change"];
-    let mut metrics = plain(&header("Metric"), 1);
+    let mut metrics = Table::plain(&header("Metric"), 1);
     for (name, before, after) in &document.metrics {
-        metrics.add_row(row(name, *before, *after));
+        metrics.row(row(name, *before, *after));
     }
-    let mut text = titled(&title, &metrics);
+    let mut text = metrics.titled(&title);
     let distributions = [
         ("read", &document.read_ranges),
         ("write", &document.write_ranges),
     ];
     for (mode, ranges) in distributions {
-        let mut table = plain(&header("Range (us)"), 1);
+        let mut table = Table::plain(&header("Range (us)"), 1);
         for (name, [before, after]) in RANGES.iter().zip(ranges) {
-            table.add_row(row(name, *before as f64, *after as f64));
+            table.row(row(name, *before as f64, *after as f64));
         }
         let title = format!(
             "Document {}: waits for mmap_lock, {mode}",
             document.document
         );
-        text += &titled(&title, &table);
+        text += &table.titled(&title);
     }
     text
 }
@@ -135,6 +133,6 @@ fn row(name: &str, before: f64, after: f64) -> [String; 4] {
         (0.0, 0.0) => "N/A".into(),
         _ => figure::change(before, after),
     };
-    let show = |value: f64| figure::whole(value.round() as u64);
-    [name.to_owned(), show(before), show(after), change]
+    let [before, after] = [before, after].map(figure::rounded);
+    [name.to_owned(), before, after, change]
 }

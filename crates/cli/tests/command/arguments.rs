@@ -199,7 +199,7 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("storm --pattern own", "--pattern"),
         ("pft --pattern mine", "own or shared"),
         ("pft --pattern own --shared", "--shared"),
-        ("spf --shared", "--shared is for pft"),
+        ("spf --shared", "--shared"),
         ("pft --touch 3", "--touch"),
         ("storm --files data", "--files"),
         ("pft --threads 1,0", "--threads"),
@@ -221,6 +221,9 @@ fn what_a_workload_has_no_use_for_is_refused() {
         ("hugetlb --on pread", "maps huge pages"),
         ("hugetlb --on kernel-random", "maps huge pages"),
         ("hugetlb --start full", "empty, emptied, populated or scan"),
+        ("sparse --on kernel-parked", "no huge pages"),
+        ("random --on pread-cached", "it is for thrash"),
+        ("anon --on pread-cached", "it is for thrash"),
         ("hugetlb --file /etc/passwd", "--file"),
     ] {
         let mut run = softfault(&["lab", "run"]);

@@ -80,6 +80,37 @@ fn cards_are_against_the_first_read_ahead() {
     assert!(page.contains("its device set to 8192 KiB of read-ahead"));
 }
 
+/// Of a thrash the threads' turns are what the cards compare, and of holes nothing.
+#[test]
+fn cards_go_by_the_median_threads_rounds() {
+    let dir = directory();
+    let row = |pattern: &str, on: &str, all: u32, least: u32, median: u32| {
+        serde_json::json!({
+            "workload": "thrash", "pattern": pattern, "on": on, "threads": 100, "accesses": 1000,
+            "elapsed_s": 3.0, "rounds_per_s": all, "rounds": 3 * all, "min_rounds": least, "median_rounds": median,
+        })
+    };
+    let rows = [
+        row("data", "kernel", 200, 6, 7),
+        row("data", "pread-cached", 80, 10, 12),
+        row("data", "softfault", 13_000, 2, 21),
+        row("holes", "kernel", 1, 0, 0),
+        row("holes", "softfault", 100_000, 900, 1000),
+    ];
+    let path = dir.path().join("rows.json");
+    std::fs::write(&path, serde_json::to_string(&rows).unwrap()).unwrap();
+    let page = page(dir.path(), &[path.to_str().unwrap().into()]);
+    let (_, cards) = page.split_once("The most telling ratios").unwrap();
+    let (cards, _) = cards.split_once("</section>").unwrap();
+    assert!(cards.contains("3.00 ×") && cards.contains("7.00 rounds/s of the median thread"));
+    assert!(
+        cards.contains("which had 21 of them; the least 2"),
+        "{cards}"
+    );
+    assert!(!cards.contains("holes"), "{cards}");
+    assert!(cards.contains("1.75 ×") && cards.contains("a cache of the same size"));
+}
+
 #[test]
 fn figures_are_there_with_their_units() {
     let dir = directory();

@@ -35,6 +35,13 @@ fn run(workload: &str, more: &str) -> Vec<Value> {
     let dir = directory();
     let more: Vec<&str> = more.split(' ').collect();
     let rows = lab(workload, dir.path(), &more);
+    // How much the kernel swaps in at a time decides most of what its rows show.
+    let cluster = std::fs::read_to_string("/proc/sys/vm/page-cluster").ok();
+    let cluster = cluster.and_then(|text| text.trim().parse::<u64>().ok());
+    assert!(
+        rows.iter()
+            .all(|row| row["page_cluster"].as_u64() == cluster)
+    );
     rows.into_iter().filter(was_run).collect()
 }
 

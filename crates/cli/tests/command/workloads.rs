@@ -109,7 +109,7 @@ fn pft_counts_each_page_of_each_thread() {
     }
     let shared = small(
         "pft",
-        "--on kernel --shared --threads 2 --file-size 64K --seconds 0.1",
+        "--on kernel --pattern shared --threads 2 --file-size 64K --seconds 0.1",
     );
     assert_eq!((shared.len(), &shared[0]["pattern"]), (1, &"shared".into()));
 }

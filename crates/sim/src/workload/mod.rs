@@ -7,6 +7,7 @@ mod hugetlb;
 mod meeting;
 mod memory;
 mod pft;
+mod sizes;
 mod spf;
 mod storm;
 mod swap_retry;
@@ -18,12 +19,13 @@ mod zipf;
 
 pub use zipf::Zipf;
 
-use crate::job::{Job, PAGE, Progress, Workload};
+use crate::job::{Job, Progress, Workload};
 use crate::outcome::{HugeCounts, LockRow, Mode, Outcome, SwapCounts, Trouble};
 use crate::rig::Rig;
 use crate::uffd::KernelWaits;
 use crate::world::{self, Config, Report};
 use gang::{Measured, Task};
+use sizes::files;
 use softfault_engine::huge::HugeSnapshot;
 use softfault_engine::lock::WaitSnapshot;
 use softfault_engine::swap::SwapStats;
@@ -53,55 +55,6 @@ pub fn run_watched(
     let ran = world::run(config, || measure(job, watch));
     let (outcome, report) = ran.map_err(|stuck| Trouble::Stuck(stuck.to_string()))?;
     outcome.map(|outcome| Outcome { report, ..outcome })
-}
-
-/// Fills in the sizes of a job that its workload has by default.
-pub(crate) fn set_sizes(job: &mut Job) {
-    match job.workload {
-        Workload::Pft => pft::set_sizes(job),
-        Workload::Thrash => thrash::set_sizes(job),
-        Workload::WarmStart => warm_start::set_sizes(job),
-        Workload::Spf => spf::set_sizes(job),
-        Workload::Storm => storm::set_sizes(job),
-        Workload::SwapRetry => swap_retry::set_sizes(job),
-        Workload::Anon => anon::set_sizes(job),
-        Workload::Hugetlb => hugetlb::set_sizes(job),
-    }
-}
-
-/// Whether the sizes of a job suit its workload.
-pub(crate) fn check(job: &Job) -> Result<(), Trouble> {
-    let pages = |what: &str, bytes: u64| match bytes > 0 && bytes.is_multiple_of(PAGE) {
-        true => Ok(()),
-        false => Err(Trouble::Job(format!(
-            "a {what} of {bytes} bytes: no whole pages"
-        ))),
-    };
-    match job.workload {
-        Workload::Pft | Workload::Spf => pages("region", job.region),
-        Workload::SwapRetry | Workload::Anon => {
-            pages("region", job.region).and_then(|()| memory::check(job))
-        }
-        Workload::Thrash => pages("file", job.file),
-        Workload::Storm => pages("file", job.file).and_then(|()| storm::check(job)),
-        Workload::Hugetlb => hugetlb::check(job),
-        Workload::WarmStart if job.files == 0 => Err(Trouble::Job("no files".to_owned())),
-        Workload::WarmStart => Ok(()),
-    }
-}
-
-/// The sizes of the files that a job's threads use.
-fn files(job: &Job) -> Vec<u64> {
-    match job.workload {
-        Workload::Pft
-        | Workload::Spf
-        | Workload::SwapRetry
-        | Workload::Anon
-        | Workload::Hugetlb => Vec::new(),
-        Workload::Thrash => thrash::files(job),
-        Workload::WarmStart => warm_start::files(job),
-        Workload::Storm => storm::files(job),
-    }
 }
 
 /// The threads; what they need and do not make themselves is there.

@@ -1,7 +1,6 @@
 //! Which page each access of each thread goes to: a function of the seed, so that a replay sees the same.
 
-use super::super::fill::mix;
-use super::super::work::sparse::uniform;
+use super::super::fill::{mix, uniform};
 use serde::{Deserialize, Serialize};
 use softfault_sim::Zipf;
 

@@ -1,8 +1,8 @@
 //! Memory whose pages hold `words`: every read is checked against what was written.
 
+use super::super::block::Block;
 use super::super::engine::Anonymous;
 use super::super::fill::{PAGE, WORDS};
-use super::super::reader::Block;
 use super::versions::{Seen, Versions};
 use super::words::Words;
 use std::io;
@@ -204,7 +204,7 @@ fn wrong(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::stored::Stored;
+    use super::super::super::engine::stored::Stored;
     use super::*;
 
     fn over<T>(test: impl FnOnce(&Pages, &Stored<memmap2::MmapMut>) -> T) -> T {

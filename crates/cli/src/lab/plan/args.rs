@@ -1,9 +1,7 @@
 //! The arguments of `lab run` and `lab make`, as they are typed.
 
-use super::pattern::Files;
-use super::workload::Workload;
-use crate::lab::on::On;
-use crate::lab::read_ahead;
+use super::workload::{Files, Workload};
+use crate::results::on::{On, parse_read_ahead};
 use crate::size;
 use clap::Args;
 use std::path::PathBuf;
@@ -14,7 +12,10 @@ Engines:
   kernel              the kernel's mmap
   kernel-random       the same with MADV_RANDOM
   kernel-sequential   the same with MADV_SEQUENTIAL
+  kernel-parked       hugetlb: kernel with a second mapping in each process, which keeps the page tables when the
+                      first is unmapped, as softfault has one
   pread               O_DIRECT reads by as many threads: what the device can give
+  pread-cached        thrash: the same through a cache of the budget's size in the process
   direct              anon: O_DIRECT reads and writes of a page each, by as many threads, and no memory
   softfault           this project's engine
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
@@ -52,7 +53,7 @@ pub struct RunArgs {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        value_parser = read_ahead::parse
+        value_parser = parse_read_ahead
     )]
     pub read_ahead_kb: Vec<u32>,
     /// A file to read; what is read is checked if `lab make` made it
@@ -96,9 +97,6 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub pattern: Vec<String>,
-    /// pft: one mapping for all threads; the same as --pattern shared
-    #[arg(long, conflicts_with = "pattern")]
-    pub shared: bool,
     /// What thrash's files hold [default: data]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub files: Vec<Files>,

@@ -1,28 +1,29 @@
 //! What a lab run is to do: the arguments, checked and with their defaults filled in.
 //!
-//! `args` is what is typed, `workload` what each workload takes and refuses, `pattern` its variants.
+//! `args` is what is typed, `workload` what each workload takes, `refuse` what it has no use for, `pattern` its
+//! variants, and `work` what a child does for one.
 
 mod args;
 mod pattern;
+mod refuse;
+mod work;
 mod workload;
 
 pub use args::{MakeArgs, RunArgs};
-pub use pattern::{Files, Pattern};
-pub use workload::Workload;
+pub use pattern::Pattern;
+pub use workload::{Files, Workload};
 
-use super::fill::PAGE;
+use super::fill::{FILE_MAX, PAGE};
 use super::huge_pool::HUGE;
 use super::job::Swap;
-use super::on::On;
 use crate::error::Error;
+use crate::results::on::On;
 use crate::size;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Below this not even an empty process fits into a cgroup and does anything.
 const MEMORY_MIN: u64 = 4 << 20;
-/// Page numbers are below 2^32, so that products of two are words.
-pub const FILE_MAX: u64 = PAGE << 32;
 /// Bytes of memory that the slowest engine populates in a second.
 const POPULATED_A_SECOND: f64 = (8 << 20) as f64;
 /// More threads than any machine here makes sense of.

@@ -1,28 +1,13 @@
 //! Patterns: the variants of a workload, each a row.
 
 use super::args::RunArgs;
-use super::workload::Workload;
-use super::{FileFrom, Plan};
+use super::workload::{Files, Workload};
 use crate::error::Error;
-use crate::lab::files::LabFile;
-use crate::lab::job::{Memory, Order, Pass, Start, Work};
+use crate::lab::job::{Order, Pass, Start};
 use crate::lab::memory::accesses::Spread;
-use crate::lab::work::swap_retry::ROUND_PAGES;
-use clap::ValueEnum;
 
-/// Times that a warm start goes through as many files as there are.
-const PASSES: u64 = 2;
 /// How uneven zipf is, as YCSB has it.
 const THETA: f64 = 0.99;
-
-/// What the files of a thrash are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Files {
-    /// Random data on the disk.
-    Data,
-    /// Nothing: no reading, only faults.
-    Holes,
-}
 
 /// One pattern: its name in rows, and what the child does. Immutable.
 #[derive(Clone, Debug)]
@@ -30,11 +15,11 @@ pub struct Pattern {
     /// The name.
     pub name: String,
     /// Filled in for the file at hand: a sparse walk's accesses depend on its length.
-    kind: Kind,
+    pub(super) kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Sparse(Order),
     Random,
     Scan(Pass),
@@ -58,7 +43,6 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             parsed(&args.pattern, all, sparse_kind)
         }
         Workload::Scan => parsed(&args.pattern, "cold,warm,remap", scan_kind),
-        Workload::Pft if args.shared => one("shared", Kind::Pft { shared: true }),
         Workload::Pft => parsed(&args.pattern, "own,shared", pft_kind),
         Workload::Thrash => {
             let files = match args.files.is_empty() {
@@ -135,34 +119,37 @@ fn sparse_kind(name: &str) -> Result<Kind, Error> {
 }
 
 fn scan_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "cold" => Ok(Kind::Scan(Pass::Cold)),
-        "warm" => Ok(Kind::Scan(Pass::Warm)),
-        "remap" => Ok(Kind::Scan(Pass::Remap)),
-        _ => Err(no_pattern("scan", name, "cold, warm or remap")),
-    }
+    let all = [
+        ("cold", Pass::Cold),
+        ("warm", Pass::Warm),
+        ("remap", Pass::Remap),
+    ];
+    known("scan", name, &all).map(Kind::Scan)
 }
 
 fn pft_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "own" => Ok(Kind::Pft { shared: false }),
-        "shared" => Ok(Kind::Pft { shared: true }),
-        _ => Err(no_pattern("pft", name, "own or shared")),
-    }
+    let all = [("own", false), ("shared", true)];
+    known("pft", name, &all).map(|shared| Kind::Pft { shared })
 }
 
 fn huge_kind(name: &str) -> Result<Kind, Error> {
-    match name {
-        "empty" => Ok(Kind::Hugetlb(Start::Empty)),
-        "emptied" => Ok(Kind::Hugetlb(Start::Emptied)),
-        "populated" => Ok(Kind::Hugetlb(Start::Populated)),
-        "scan" => Ok(Kind::Hugetlb(Start::Scan)),
-        _ => Err(no_pattern(
-            "hugetlb",
-            name,
-            "empty, emptied, populated or scan",
-        )),
-    }
+    let all = [
+        ("empty", Start::Empty),
+        ("emptied", Start::Emptied),
+        ("populated", Start::Populated),
+        ("scan", Start::Scan),
+    ];
+    known("hugetlb", name, &all).map(Kind::Hugetlb)
+}
+
+/// The one of that name.
+fn known<T: Copy>(workload: &str, name: &str, all: &[(&str, T)]) -> Result<T, Error> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.map(|(_, kind)| *kind).ok_or_else(|| {
+        let mut names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let last = names.pop().unwrap_or_default();
+        no_pattern(workload, name, &format!("{} or {last}", names.join(", ")))
+    })
 }
 
 fn no_pattern(workload: &str, name: &str, known: &str) -> Error {
@@ -170,53 +157,11 @@ fn no_pattern(workload: &str, name: &str, known: &str) -> Error {
 }
 
 impl Pattern {
-    /// What the child does, over these files.
-    pub fn work(&self, plan: &Plan, files: &[LabFile]) -> Work {
-        let bytes = match plan.file {
-            FileFrom::Made(bytes) => bytes,
-            FileFrom::Path(_) => 0,
-        };
-        let memory = |spread| Memory {
-            bytes,
-            spread,
-            writes: plan.writes,
-        };
-        match self.kind {
-            Kind::Sparse(order) => {
-                let pages = files[0].pages();
-                Work::Sparse {
-                    order,
-                    accesses: ((pages as f64 * plan.touch / 100.0) as u64).clamp(1, pages),
-                }
-            }
-            Kind::Random => Work::Random,
-            Kind::Scan(pass) => Work::Scan(pass),
-            Kind::Thrash(_) => Work::Thrash,
-            Kind::WarmStart => Work::WarmStart {
-                rounds: (!plan.timed).then_some(PASSES * files.len() as u64),
-            },
-            Kind::Pft { shared } => Work::Pft { shared, bytes },
-            Kind::Spf => Work::Spf { bytes },
-            Kind::Storm => Work::Storm,
-            Kind::Anon(spread) => Work::Anon(memory(spread)),
-            Kind::SwapRetry(spread) => {
-                let memory = memory(spread);
-                let passes = PASSES * memory.pages() / ROUND_PAGES;
-                Work::SwapRetry {
-                    memory,
-                    rounds: (!plan.timed).then_some(passes.max(1)),
-                }
-            }
-            Kind::Hugetlb(start) => Work::Hugetlb { bytes, start },
-            Kind::Snapshot(spread) => Work::Snapshot(memory(spread)),
-        }
-    }
-
     /// Whether every page that it touches is a fault.
-    pub fn has_faults(&self, plan: &Plan) -> bool {
+    pub fn has_faults(&self, workload: Workload) -> bool {
         match self.kind {
             Kind::Hugetlb(start) => start != Start::Scan,
-            _ => plan.workload.has_faults(),
+            _ => workload.has_faults(),
         }
     }
 

@@ -1,9 +1,6 @@
-//! The workloads: their names, what they take by default, and what they have no use for.
+//! The workloads: their names, what they are about, and what they take by default.
 
-use super::args::RunArgs;
-use crate::error::Error;
 use crate::lab::huge_pool;
-use crate::lab::on::On;
 use clap::ValueEnum;
 
 /// What threads do.
@@ -139,88 +136,13 @@ impl Workload {
             file_bytes,
         }
     }
+}
 
-    /// Refuses arguments that only other workloads have a use for.
-    pub fn refuse_strangers(self, args: &RunArgs) -> Result<(), Error> {
-        let of = |all: &[Self]| all.contains(&self);
-        let has_patterns =
-            self.swaps() || of(&[Self::Sparse, Self::Scan, Self::Pft, Self::Hugetlb]);
-        let wrong = [
-            (
-                args.touch.is_some() && !of(&[Self::Sparse]),
-                "--touch is for sparse",
-            ),
-            (
-                !args.files.is_empty() && !of(&[Self::Thrash]),
-                "--files is for thrash",
-            ),
-            (
-                !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, scan, pft, anon, swap-retry, snapshot and hugetlb",
-            ),
-            (
-                (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
-                "--theta and --writes are for anon, swap-retry and snapshot",
-            ),
-            (
-                args.file.is_some() && self.swaps(),
-                "--file is not for anon, swap-retry and snapshot: they touch anonymous memory",
-            ),
-            (
-                args.file.is_some() && of(&[Self::Hugetlb]),
-                "--file is not for hugetlb: it makes one of huge pages",
-            ),
-            (
-                !args.read_ahead_kb.is_empty() && !self.reads_files(),
-                "--read-ahead-kb is for sparse, random, scan, thrash, warm-start and storm: they read files",
-            ),
-            (args.shared && !of(&[Self::Pft]), "--shared is for pft"),
-            (
-                args.file.is_some() && of(&[Self::Thrash]),
-                "--file is not for thrash: each thread has a file of its own",
-            ),
-            (
-                args.file.is_some() && of(&[Self::WarmStart]),
-                "--file is not for warm-start: it makes many",
-            ),
-            (
-                args.file.is_some() && self.is_anonymous(),
-                "--file is not for pft and spf: they touch anonymous memory",
-            ),
-        ];
-        match wrong.into_iter().find(|(is, _)| *is) {
-            Some((_, why)) => Err(Error::input(why)),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses an engine that it makes no sense on.
-    pub fn refuse_engine(self, on: On) -> Result<(), Error> {
-        let name = self.name();
-        let why = match on {
-            On::Pread if matches!(self, Self::WarmStart | Self::Pft | Self::Spf | Self::Storm) => {
-                "is about mapping, and pread maps nothing"
-            }
-            On::Pread if self.swaps() => "writes too: see direct",
-            On::Direct if self != Self::Anon => {
-                "is nothing to direct reads and writes: they are for anon"
-            }
-            On::Pread | On::KernelRandom(_) | On::KernelSequential(_) if self == Self::Hugetlb => {
-                "maps huge pages: kernel, softfault and soft do"
-            }
-            On::Soft(_) if self == Self::Snapshot => {
-                "forks the process, and soft page tables are not its own"
-            }
-            On::KernelRandom(_) | On::KernelSequential(_)
-                if self.is_anonymous() || self.swaps() =>
-            {
-                "touches anonymous memory, for which no advice about reading means anything"
-            }
-            _ if on.read_ahead_kb().is_some() && !self.reads_files() => {
-                "reads no file, and the read-ahead of a device is for files"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::input(format_args!("--on {on}: {name} {why}")))
-    }
+/// What the files of a thrash are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Files {
+    /// Random data on the disk.
+    Data,
+    /// Nothing: no reading, only faults.
+    Holes,
 }

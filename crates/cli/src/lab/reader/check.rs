@@ -1,7 +1,6 @@
 //! What a touched page must hold, and whether it does.
 
-use crate::lab::files::Contents;
-use crate::lab::fill::{PAGE, WORDS};
+use crate::lab::fill::{Contents, PAGE, WORDS};
 use std::hint::black_box;
 use std::io;
 

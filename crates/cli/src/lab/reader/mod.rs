@@ -4,16 +4,15 @@
 mod buffer;
 mod check;
 
-pub use buffer::{Block, Buffer};
+pub use buffer::Buffer;
 
+use super::block::open_direct;
 use super::engine::{Engine, Mapping};
-use super::files::Contents;
-use super::fill::PAGE;
+use super::fill::{Contents, PAGE};
 use super::job::JobFile;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 
 /// A file to read, opened anew in this process. All fields but the mapping are immutable.
 pub struct Source {
@@ -78,16 +77,6 @@ fn reopen(fd: i32, direct: bool) -> io::Result<File> {
         return Ok(file);
     }
     File::open(&path)
-}
-
-/// Opens a file for O_DIRECT; `None` if its file system does not have that.
-pub fn open_direct(path: &str) -> io::Result<Option<File>> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_DIRECT);
-    match options.open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 /// How a source's bytes are reached.
@@ -182,10 +171,10 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engine;
+    use super::super::engine::build::build;
     use super::super::fill::{Fill, WORDS};
-    use super::super::on::On;
     use super::*;
+    use crate::results::on::On;
 
     /// A mapping that loads do not reach.
     struct Calls(Vec<u8>);
@@ -229,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_way_reads_what_was_made() {
-        let kernel = engine::build(On::Kernel(None), 1, None).unwrap();
+        let kernel = build(On::Kernel(None), 1, None).unwrap();
         for engine in [None, kernel.as_deref()] {
             let mut source = source(&made());
             source.map(engine).unwrap();

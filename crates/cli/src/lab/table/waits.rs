@@ -1,75 +1,48 @@
-//! The second table, of the workloads that time single operations: what each waited at most in any of
+//! The table of the workloads that time single operations: what each waited at most in any of
 //! the repeats, and how many mappings were made meanwhile.
 
-use super::figure::{figure, median};
-use super::{Group, align_right, empty, group, pattern};
-use crate::lab::row::Row;
-use crate::lab::waits::LongestWaits;
-use comfy_table::{Cell, Table};
+use super::pattern;
+use crate::results::group::Group;
+use crate::results::row::{LONGEST_WAITS, LongestWait};
+use crate::table::Table;
+use crate::table::figure::{or_none, seconds, show};
 
-/// A wait's heading, and where it is.
-type Column = (&'static str, fn(&LongestWaits) -> Option<f64>);
-
-/// All there are; what nobody timed has no column.
-const COLUMNS: [Column; 8] = [
-    ("touch", |waits| waits.touch_us),
-    ("priority touch", |waits| waits.priority_touch_us),
-    ("map", |waits| waits.map_us),
-    ("unmap", |waits| waits.unmap_us),
-    ("fork", |waits| waits.fork_us),
-    ("touch at fork", |waits| waits.fork_touch_us),
-    ("touch in walk", |waits| waits.walk_touch_us),
-    ("walk", |waits| waits.walk_us),
-];
-
-/// The table over `rows`, if any of them has timed anything.
-pub fn waits(rows: &[Row]) -> Option<Table> {
-    let timed = |group: &Group| group.iter().any(|row| row.longest_waits.is_some());
-    let groups: Vec<Group> = group(rows).into_iter().filter(timed).collect();
-    let first = groups.first()?[0];
-    let used = |(_, of): &Column| {
-        let mut waits = rows.iter().filter_map(|row| row.longest_waits.as_ref());
-        waits.any(|waits| of(waits).is_some())
+/// The table, if any row has timed anything; what nobody timed has no column.
+pub fn table(all: &[Group]) -> Option<Table> {
+    let longest = |group: &Group, of: LongestWait| {
+        let waits = group.values(|row| of(row.longest_waits.as_ref()?));
+        waits.into_iter().max_by(f64::total_cmp)
     };
-    let columns: Vec<Column> = COLUMNS.into_iter().filter(used).collect();
-    let maps = rows.iter().any(|row| row.maps_per_s.is_some());
-    let header = ["longest wait", "pattern", "on"].into_iter();
-    let header = header.chain(columns.iter().map(|(name, _)| *name));
-    let mut table = empty(header.chain(maps.then_some("maps")));
-    let differ = groups.iter().any(|group| group[0].threads != first.threads);
-    for group in &groups {
-        table.add_row(line(group, &columns, maps, differ));
+    let used = |of: LongestWait| all.iter().any(|group| longest(group, of).is_some());
+    let columns = LONGEST_WAITS.into_iter().filter(|(_, of)| used(*of));
+    let columns: Vec<(&str, LongestWait)> = columns.collect();
+    let maps = |group: &Group| group.median(|row| row.maps_per_s);
+    let has_maps = all.iter().any(|group| maps(group).is_some());
+    let mut header = ["longest wait", "pattern", "on"].map(String::from).to_vec();
+    header.extend(columns.iter().map(|(name, _)| name.to_lowercase()));
+    header.extend(has_maps.then(|| "maps".into()));
+    let mut table = Table::ruled(&header, 3..header.len());
+    for group in all {
+        let waits: Vec<_> = columns.iter().map(|(_, of)| longest(group, *of)).collect();
+        if waits.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut cells = vec![
+            group.key.workload.to_owned(),
+            pattern(group.key, all),
+            group.on.to_owned(),
+        ];
+        cells.extend(
+            waits
+                .into_iter()
+                .map(|us| or_none(us, |us| seconds(us / 1e6))),
+        );
+        if has_maps {
+            cells.push(or_none(maps(group), |maps| {
+                format!("{} maps/s", show(maps))
+            }));
+        }
+        table.row(cells);
     }
-    align_right(&mut table, 3..12);
-    Some(table)
-}
-
-fn line(rows: &Group, columns: &[Column], maps: bool, threads_differ: bool) -> Vec<Cell> {
-    let row = rows[0];
-    let longest = |(_, of): &Column| {
-        let waits = rows
-            .iter()
-            .filter_map(|row| of(row.longest_waits.as_ref()?));
-        waits.max_by(f64::total_cmp).map_or("-".into(), time)
-    };
-    let mut cells = vec![
-        row.workload.to_owned(),
-        pattern(row, threads_differ),
-        row.on.to_string(),
-    ];
-    cells.extend(columns.iter().map(longest));
-    if maps {
-        let maps = median(rows, |row| row.maps_per_s);
-        cells.push(maps.map_or("-".into(), |maps| format!("{}/s", figure(maps))));
-    }
-    cells.into_iter().map(Cell::new).collect()
-}
-
-/// Microseconds for a reader.
-fn time(us: f64) -> String {
-    match us {
-        us if us < 1e3 => format!("{us:.1} µs"),
-        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
-        us => format!("{:.2} s", us / 1e6),
-    }
+    (!columns.is_empty()).then_some(table)
 }

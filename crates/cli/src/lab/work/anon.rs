@@ -4,8 +4,8 @@
 
 use super::super::counters::now_ns;
 use super::super::job::Memory;
-use super::super::waits::Waited;
 use super::{Bench, STACK, gang};
+use crate::results::row::Waited;
 
 /// Accesses until the time is over; the memory is populated before the clock starts.
 pub fn run(bench: &Bench, memory: Memory) -> Result<(), String> {

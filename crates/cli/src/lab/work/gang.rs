@@ -4,8 +4,8 @@
 use super::super::counters::{Slot, now_ns};
 use super::super::stats::EngineStats;
 use super::super::usage::Usage;
-use super::super::waits::{Waited, range_of};
 use super::Bench;
+use crate::results::row::{Waited, range_of};
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};

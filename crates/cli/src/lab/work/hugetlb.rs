@@ -13,15 +13,15 @@
 //! waits for their locks themselves.
 
 use super::super::counters::now_ns;
+use super::super::engine::{HugeFile, HugeSpace, huge_soft};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
-use super::super::on::On;
-use super::super::on_huge::{HugeFile, HugeSpace};
-use super::super::on_huge_soft;
-use super::super::waits::Waited;
 use super::gang::{self, Member};
 use super::meeting::{Meeting, Seat};
+use super::peer::Peer;
 use super::{Bench, STACK, processes};
+use crate::results::on::On;
+use crate::results::row::Waited;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What took less has not slept.
@@ -31,21 +31,11 @@ const OWN_WORDS: u64 = 1 << 12;
 /// Pages as other workloads count them, of a huge one.
 const SMALL: u64 = HUGE / 4096;
 
-/// One of those who work side by side.
-pub trait Peer {
-    /// Its counters, and whether the time is over.
-    fn member(&self) -> &Member<'_>;
-
-    /// Waits for all others; the last to come does `last` while they wait, and what it returns is what all get. False
-    /// too if one will not come.
-    fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String>;
-}
-
 /// Maps, faults and unmaps until the time is over.
 pub fn run(bench: &Bench, bytes: u64, start: Start) -> Result<(), String> {
     let pages = bytes / HUGE;
     if let On::Soft(policies) = bench.job.on {
-        let file = on_huge_soft::soft(bytes, bench.job.threads, policies)?;
+        let file = huge_soft::soft(bytes, bench.job.threads, policies)?;
         populate(&file, pages, start)?;
         let before = file.pool().stats();
         threads(bench, |peer| work(peer, &file, pages, start))?;

@@ -6,6 +6,7 @@ mod gang;
 pub mod hugetlb;
 mod meeting;
 mod memory;
+mod peer;
 pub mod pft;
 mod processes;
 pub mod random;

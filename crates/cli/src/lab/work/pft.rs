@@ -12,11 +12,11 @@
 use super::super::counters::now_ns;
 use super::super::engine::Anonymous;
 use super::super::fill::PAGE;
-use super::super::waits::Waited;
 use super::gang::Member;
 use super::meeting::Meeting;
 use super::memory::Toucher;
 use super::{Bench, gang};
+use crate::results::row::Waited;
 use std::ops::Range;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

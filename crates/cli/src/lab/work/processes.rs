@@ -3,7 +3,7 @@
 
 use super::super::counters::{Blame, Counters};
 use super::gang::{self, Member};
-use super::hugetlb::Peer;
+use super::peer::Peer;
 use super::{Bench, STACK};
 use std::io;
 use std::ptr::NonNull;

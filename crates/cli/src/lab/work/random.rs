@@ -1,8 +1,7 @@
 //! N threads touch uniformly random pages of one file for a time.
 
-use super::super::fill::mix;
+use super::super::fill::{mix, uniform};
 use super::super::reader::Buffer;
-use super::sparse::uniform;
 use super::{Bench, gang};
 
 /// Touches until the time is over; the mapping is made before the clock starts.

@@ -1,7 +1,7 @@
 //! Document 003's matrix: a small part of a large file is touched, in one of several orders. Threads, if
 //! there are several, take the accesses in turn.
 
-use super::super::fill::mix;
+use super::super::fill::{mix, uniform};
 use super::super::job::Order;
 use super::super::reader::Buffer;
 use super::{Bench, gang};
@@ -32,11 +32,6 @@ fn page_of(order: Order, seed: u64, access: u64, pages: u64) -> u64 {
         Order::Random => uniform(mix(seed ^ access), pages),
         Order::Stride(stride) => (access % pages) * (stride % pages) % pages,
     }
-}
-
-/// A uniform page below `pages` from a uniform `word`.
-pub fn uniform(word: u64, pages: u64) -> u64 {
-    ((u128::from(word) * u128::from(pages)) >> 64) as u64
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! and of the test by which document 004's locks were tried.
 
 use super::super::fill::PAGE;
-use super::super::waits::Waited;
 use super::memory::Toucher;
 use super::{Bench, gang};
+use crate::results::row::Waited;
 
 /// Pages touched of each mapping, evenly apart.
 const TOUCHED: u64 = 4;

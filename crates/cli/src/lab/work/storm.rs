@@ -3,12 +3,11 @@
 //! the other shows in both rates and in the longest single waits.
 
 use super::super::counters::now_ns;
-use super::super::fill::mix;
+use super::super::fill::{mix, uniform};
 use super::super::reader::Buffer;
-use super::super::waits::Waited;
 use super::gang::Member;
-use super::sparse::uniform;
 use super::{Bench, gang};
+use crate::results::row::Waited;
 
 /// Touches, maps and unmaps until the time is over; the large file is mapped before the clock starts.
 pub fn run(bench: &Bench) -> Result<(), String> {

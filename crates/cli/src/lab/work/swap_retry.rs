@@ -11,22 +11,19 @@
 //! for every engine. It is done after a number of rounds, or when the time is over.
 
 use super::super::counters::now_ns;
-use super::super::fill::{PAGE, mix};
-use super::super::job::Memory;
+use super::super::fill::{PAGE, mix, uniform};
+use super::super::job::{Memory, ROUND_PAGES};
 use super::super::memory::accesses::Accesses;
 use super::super::memory::pages::Pages;
-use super::super::waits::Waited;
 use super::gang::Member;
 use super::memory::Toucher;
-use super::sparse::uniform;
 use super::warm_start::{forks, lower_priority};
 use super::{Bench, STACK, gang};
+use crate::results::row::Waited;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Pages that a round touches.
-pub const ROUND_PAGES: u64 = 32;
 /// Pages of what is mapped and unmapped.
 const MAPPED: u64 = 4;
 /// Between two of its mappings.

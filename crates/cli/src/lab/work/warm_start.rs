@@ -12,12 +12,11 @@
 //! is over.
 
 use super::super::counters::now_ns;
-use super::super::fill::{PAGE, mix};
+use super::super::fill::{PAGE, mix, uniform};
 use super::super::reader::Buffer;
-use super::super::waits::Waited;
 use super::gang::Member;
-use super::sparse::uniform;
 use super::{Bench, gang};
+use crate::results::row::Waited;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;

@@ -1,0 +1,63 @@
+//! The lab's engine over the kernel's own mmap.
+
+use super::stored::Stored;
+use super::{Anonymous, Engine, Mapping};
+use super::{HugeFile, huge};
+use crate::lab::stats::EngineStats;
+use memmap2::{Advice, Mmap, MmapMut};
+use std::fs::File;
+use std::io;
+
+/// Kernel mmap, files with an advice.
+pub fn build(advice: Option<Advice>) -> Box<dyn Engine> {
+    let parks = false;
+    Box::new(Kernel { advice, parks })
+}
+
+/// The same, keeping the page tables of huge pages by a mapping that stays.
+pub fn build_parked() -> Box<dyn Engine> {
+    let (advice, parks) = (None, true);
+    Box::new(Kernel { advice, parks })
+}
+
+/// All fields immutable.
+struct Kernel {
+    advice: Option<Advice>,
+    parks: bool,
+}
+
+impl Engine for Kernel {
+    fn map(&self, file: &File) -> io::Result<Box<dyn Mapping>> {
+        // SAFETY: the lab's files are not written to while they are mapped.
+        let map = unsafe { Mmap::map(file) }?;
+        if let Some(advice) = self.advice {
+            map.advise(advice)?;
+        }
+        Ok(Box::new(map))
+    }
+
+    /// Without huge pages: the document counts faults of small ones.
+    fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
+        let map = MmapMut::map_anon(bytes)?;
+        match map.advise(Advice::NoHugePage) {
+            // A kernel that was built without them.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            result => result?,
+        }
+        Ok(Box::new(Stored::over(map)))
+    }
+
+    fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
+        huge::kernel(bytes, self.parks)
+    }
+
+    fn stats(&self) -> Option<EngineStats> {
+        None
+    }
+}
+
+impl Mapping for Mmap {
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}

@@ -1,0 +1,13 @@
+//! Threads or processes that do the same beside each other.
+
+use super::gang::Member;
+
+/// One of those who work side by side.
+pub trait Peer {
+    /// Its counters, and whether the time is over.
+    fn member(&self) -> &Member<'_>;
+
+    /// Waits for all others; the last to come does `last` while they wait, and what it returns is what all get. False
+    /// too if one will not come.
+    fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String>;
+}
