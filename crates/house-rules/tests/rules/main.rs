@@ -7,6 +7,7 @@
 mod dead_files;
 mod documents;
 mod facade;
+mod layers;
 mod manifests;
 mod orderings;
 mod shared_bytes;
@@ -45,6 +46,7 @@ const RULES: &[Rule] = &[
     text::FINISHED,
     text::TELLING_NAMES,
     manifests::RULE,
+    layers::RULE,
     documents::PATHS,
     documents::COUNTS,
 ];
