@@ -12,6 +12,7 @@ impl Anonymous {
     }
 
     /// True if `addr`'s page is resident.
+    #[inline]
     pub fn is_resident(&self, addr: usize) -> bool {
         self.page_state(addr).is_resident()
     }
@@ -22,6 +23,7 @@ impl Anonymous {
     }
 
     /// What the page at `addr` is.
+    #[inline]
     pub fn page_state(&self, addr: usize) -> PageState {
         self.pages.state(self.page(addr))
     }

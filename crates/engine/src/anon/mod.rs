@@ -241,6 +241,7 @@ impl Anonymous {
     }
 
     /// Number of the page that is at `addr` in the window.
+    #[inline]
     pub(crate) fn page(&self, addr: usize) -> usize {
         (addr - self.window.reservation().addr) >> PAGE_SHIFT
     }

@@ -161,6 +161,7 @@ fn miss(
 
 /// One attempt, under the VMA lock. What is mapped and yet not `done` was taken
 /// again at once: that is another fault.
+#[inline]
 fn attempt(
     core: &mut Core,
     vma: &VmaRead<'_>,

@@ -66,6 +66,7 @@ pub fn handle(
 
 /// Makes attempts, each under the lock of the VMA at `addr`, until one is the
 /// last; waits in between for what they ask, with no lock.
+#[inline]
 pub(crate) fn serve(
     space: &AddressSpace,
     addr: FaultAddress,
