@@ -12,6 +12,7 @@ mod limits;
 mod machine;
 mod memory;
 mod memory_cgroup;
+mod pagemap_scan;
 mod place;
 mod read_ahead;
 mod report;
@@ -53,6 +54,7 @@ const CHECKS: &[Check] = &[
     eviction::BATCHED_FLUSH,
     eviction::PAGE_TABLE_FREEING,
     files::TIME_STAMPS,
+    pagemap_scan::CHECK,
     huge_pages::FRAMES,
     limits::OPEN_FILES,
     limits::MAPPINGS,

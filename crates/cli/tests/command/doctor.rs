@@ -144,7 +144,11 @@ fn what_is_probed_agrees_with_what_the_machine_says() {
         .map_while(|n| n.parse().ok());
     let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
     // What a mainline kernel of this age has, the probes find.
-    for (name, since) in [("self-madvise", (6, 13)), ("batched-flush", (6, 16))] {
+    for (name, since) in [
+        ("pagemap-scan", (6, 7)),
+        ("self-madvise", (6, 13)),
+        ("batched-flush", (6, 16)),
+    ] {
         // An older one may have it from its distribution.
         let there = rows[name][0] == "ok";
         assert!(there || version < since, "{name}: {:?}", rows[name]);
