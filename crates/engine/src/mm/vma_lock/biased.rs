@@ -50,7 +50,7 @@
 //!
 //! **Why r4.** The slot may be a VMA of another space by now, which has a bias of
 //! its own. It cannot change under the reader any more, as just said; nor can
-//! the range, for which [`lock_vma`](super::super::lock_vma) asks.
+//! the range, for which [`lock_vma`](super::super::find) asks.
 //!
 //! **Words that were never used** are not looked at. Whoever is the first on a
 //! processor raises the number of lines in use before r2, and the writer reads

@@ -10,7 +10,7 @@
 //!
 //! A slot may be freed and used for another VMA between a reader's finding it
 //! and its taking a reference. So with the reference it looks again: is this
-//! still my space? And [`lock_vma`](super::super::lock_vma) asks: my address? While it
+//! still my space? And [`lock_vma`](super::super::find) asks: my address? While it
 //! holds the reference neither can change. The answer "not write-locked" can be
 //! trusted then, for the writer's last step is on the same word:
 //!
