@@ -28,9 +28,9 @@
 //! *and then the copy back*, while a read is under way.
 
 use super::errno;
-use super::identity::{self, Alignment, Inode};
+use super::identity::{self, Alignment, Inode, Told};
 use super::kept;
-use super::mark::Mark;
+use super::mark::{Mark, Wanted};
 use super::read::read_with;
 use crate::table::Guarded;
 use core::ffi::c_long;
@@ -95,20 +95,37 @@ impl Number {
 }
 
 impl Descriptor {
-    /// Opens a file in the table, on which the program may have locks. The error is an
-    /// errno.
+    /// Opens a file in the table, on which the program may have locks, and sets its flags to
+    /// these. The error is an errno.
     ///
     /// # Safety
     /// The call answers a new descriptor, and takes these arguments.
-    pub(super) unsafe fn open(number: c_long, args: [usize; 6]) -> Result<Self, i32> {
-        // SAFETY: the caller's promise.
-        let guarded = unsafe { Guarded::open(number, args) }?;
-        Ok(Self::make(Some(guarded), None, true)?.marked())
+    pub(super) unsafe fn open(number: c_long, args: [usize; 6], flags: i32) -> Result<Self, i32> {
+        let (mut told, wanted) = (Told::new(), Wanted::new());
+        let then = [
+            (libc::SYS_statx, told.args()),
+            (libc::SYS_lseek, wanted.first_args()),
+            (
+                libc::SYS_fcntl,
+                [libc::F_SETFL as usize, flags as usize, 0, 0, 0],
+            ),
+        ];
+        // SAFETY: the caller's promise; one fills the structure, the others no memory.
+        let opened = unsafe { Guarded::open_and((number, args), then) };
+        let (guarded, [told_it, marked, set]) = opened?;
+        set?;
+        let told = told_it.and_then(|_| told.read());
+        let mut made = Self::make(Some(guarded), None, true, told.ok())?;
+        made.mark = match wanted.is_first(marked) {
+            Some(mark) => mark,
+            None => Mark::put(&made, made.inode),
+        };
+        Ok(made)
     }
 
     /// Another descriptor of what the program has open.
     pub(super) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
-        Self::make(Some(Guarded::adopt(of)?), None, true)
+        Self::make(Some(Guarded::adopt(of)?), None, true, None)
     }
 
     /// An open file of ours alone by its number, where there is no table, or on which nobody
@@ -120,7 +137,7 @@ impl Descriptor {
     /// The same of an open file whose flags and position are the program's too.
     pub(super) fn shared(fd: OwnedFd, locks: bool) -> Result<Self, i32> {
         let guarded = Guarded::adopt(fd.as_fd()).ok();
-        Self::make(guarded, Some(fd), locks)
+        Self::make(guarded, Some(fd), locks, None)
     }
 
     fn marked(mut self) -> Self {
@@ -128,7 +145,13 @@ impl Descriptor {
         self
     }
 
-    fn make(guarded: Option<Guarded>, fd: Option<OwnedFd>, locks: bool) -> Result<Self, i32> {
+    /// `told` is what the system has said of it already.
+    fn make(
+        guarded: Option<Guarded>,
+        fd: Option<OwnedFd>,
+        locks: bool,
+        told: Option<(libc::stat, Option<Alignment>)>,
+    ) -> Result<Self, i32> {
         let guarded = guarded.map(|guarded| Box::into_raw(Box::new(guarded)));
         let first = fd.map_or(NONE, IntoRawFd::into_raw_fd);
         let mut made = Self {
@@ -146,12 +169,10 @@ impl Descriptor {
             waits: AtomicBool::new(false),
             lent: AtomicI32::new(NONE),
         };
-        // SAFETY: an empty path means the descriptor; fills the structure.
-        let told = identity::statx(|args| unsafe { made.by_any(first, libc::SYS_statx, args) });
-        (made.opened, made.alignment) = match told {
-            Ok(told) => told,
+        (made.opened, made.alignment) = match told.or_else(|| made.told(first)) {
+            Some(told) => told,
             // Not there, or denied.
-            Err(_) => {
+            None => {
                 // SAFETY: fills the structure.
                 let fstat = |args| unsafe { made.by_any(first, libc::SYS_fstat, args) };
                 (made.stat_by(fstat)?, None)
@@ -160,6 +181,14 @@ impl Descriptor {
         made.inode = Inode::of(&made.opened);
         made.mark = Mark::Inode(made.inode);
         Ok(made)
+    }
+
+    /// What the system says of it while it is being made.
+    fn told(&self, first: RawFd) -> Option<(libc::stat, Option<Alignment>)> {
+        let mut told = Told::new();
+        // SAFETY: an empty path means the descriptor; fills the structure.
+        unsafe { self.by_any(first, libc::SYS_statx, told.args()) }.ok()?;
+        told.read().ok()
     }
 
     /// A system call while it is being made: in the table, or by the first number.

@@ -98,21 +98,35 @@ pub(crate) struct Alignment {
 }
 
 /// What the system says of a file that is being opened, by one call: also of direct I/O, if the
-/// file system tells. `call` is given all arguments of statx(2) behind the descriptor.
-pub(super) fn statx(
-    call: impl FnOnce([usize; 5]) -> Result<usize, i32>,
-) -> Result<(libc::stat, Option<Alignment>), i32> {
-    let mut statx = MaybeUninit::<libc::statx>::zeroed();
-    let mask = libc::STATX_BASIC_STATS | libc::STATX_DIOALIGN;
-    call([
-        c"".as_ptr() as usize,
-        libc::AT_EMPTY_PATH as usize,
-        mask as usize,
-        statx.as_mut_ptr() as usize,
-        0,
-    ])?;
-    // SAFETY: all zeros are a valid `statx`, and so is what the kernel has put there.
-    let statx = unsafe { statx.assume_init() };
+/// file system tells.
+pub(super) struct Told(MaybeUninit<libc::statx>);
+
+impl Told {
+    /// To be filled by statx(2).
+    pub(super) fn new() -> Self {
+        Self(MaybeUninit::zeroed())
+    }
+
+    /// All arguments of statx(2) behind the descriptor.
+    pub(super) fn args(&mut self) -> [usize; 5] {
+        let mask = libc::STATX_BASIC_STATS | libc::STATX_DIOALIGN;
+        [
+            c"".as_ptr() as usize,
+            libc::AT_EMPTY_PATH as usize,
+            mask as usize,
+            self.0.as_mut_ptr() as usize,
+            0,
+        ]
+    }
+
+    /// What was told.
+    pub(super) fn read(&self) -> Result<(libc::stat, Option<Alignment>), i32> {
+        // SAFETY: all zeros are a valid `statx`, and so is what the kernel has put there.
+        read(unsafe { self.0.assume_init_ref() })
+    }
+}
+
+fn read(statx: &libc::statx) -> Result<(libc::stat, Option<Alignment>), i32> {
     if statx.stx_mask & libc::STATX_BASIC_STATS != libc::STATX_BASIC_STATS {
         return Err(libc::EOPNOTSUPP);
     }

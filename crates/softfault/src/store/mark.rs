@@ -30,21 +30,57 @@ const ENDS: [u64; 3] = [1 << 41, 1 << 31, 1 << 12];
 /// From one mark to the next: odd, so that all below a power of two come by.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Mark {
-    /// Marks an open file, which must be ours alone.
-    pub(super) fn put(file: &Descriptor, inode: Inode) -> Self {
+/// A mark that no other open file of ours has.
+pub(super) struct Wanted(u64);
+
+impl Wanted {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Where this library lies, too: another copy of it in the process has other marks.
         let from = (&raw const NEXT).addr() as u64 >> 3;
-        let some = from.wrapping_add(NEXT.fetch_add(STEP, Ordering::Relaxed));
+        Self(from.wrapping_add(NEXT.fetch_add(STEP, Ordering::Relaxed)))
+    }
+
+    /// The arguments of lseek(2) behind the descriptor that put it where most files take it.
+    pub(super) fn first_args(&self) -> [usize; 5] {
+        self.args(ENDS[0])
+    }
+
+    /// The mark, if that has put it.
+    pub(super) fn is_first(&self, answer: Result<usize, i32>) -> Option<Mark> {
+        self.is_put(ENDS[0], answer)
+    }
+
+    fn args(&self, end: u64) -> [usize; 5] {
+        [
+            self.position(end) as usize,
+            libc::SEEK_SET as usize,
+            0,
+            0,
+            0,
+        ]
+    }
+
+    fn is_put(&self, end: u64, answer: Result<usize, i32>) -> Option<Mark> {
+        let position = self.position(end);
+        (answer == Ok(position as usize)).then_some(Mark::Position(position as i64))
+    }
+
+    fn position(&self, end: u64) -> u64 {
+        // Zero is where every open file begins.
+        (self.0 % end).max(1)
+    }
+}
+
+impl Mark {
+    /// Marks an open file, which must be ours alone.
+    pub(super) fn put(file: &Descriptor, inode: Inode) -> Self {
+        let wanted = Wanted::new();
         for end in ENDS {
-            // Zero is where every open file begins.
-            let position = (some % end).max(1);
-            let args = [position as usize, libc::SEEK_SET as usize, 0, 0, 0];
             // SAFETY: no memory involved.
-            match unsafe { file.call(libc::SYS_lseek, args) } {
-                Ok(at) if at as u64 == position => return Self::Position(position as i64),
-                _ => {}
+            let answer = unsafe { file.call(libc::SYS_lseek, wanted.args(end)) };
+            if let Some(mark) = wanted.is_put(end, answer) {
+                return mark;
             }
         }
         Self::Inode(inode)
@@ -66,7 +102,7 @@ impl Mark {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FileStore, extent, open::open};
+    use super::super::{FileStore, extent, open::Mode, open::open};
     use super::*;
     use softfault_engine::store::{Extent, Store};
     use std::fs::File;
@@ -139,6 +175,31 @@ mod tests {
         // SAFETY: only asks.
         let position = unsafe { libc::lseek(user.as_raw_fd(), 0, libc::SEEK_CUR) };
         assert_eq!(position, 13, "the program's own position");
+    }
+
+    /// Who maps thousands of small files waits for little else.
+    #[test]
+    fn opening_a_file_is_one_request() {
+        // On a disk, whose file systems tell what direct reads want.
+        let program = std::env::current_exe().expect("a path");
+        let path = program.with_extension(format!("{}", std::process::id()));
+        std::fs::write(&path, [1; 1 << 16]).expect("written");
+        let user = File::open(&path).expect("opened");
+        std::fs::remove_file(&path).expect("removed");
+        let direct = || open(user.as_fd(), true).expect("opened");
+        drop(direct());
+        let before = crate::table::requests();
+        let ours = direct();
+        let asked = crate::table::requests() - before;
+        let is_there = u32::from(crate::table::is_there());
+        match (ours.mode, ours.file.alignment()) {
+            (Mode::Direct, Some(_)) if ours.holes.is_none() => assert_eq!(asked, is_there),
+            other => println!("not counted on such a file system: {other:?}"),
+        }
+        assert!(matches!(ours.file.mark(), Mark::Position(_)));
+        drop(ours);
+        let closed = crate::table::requests() - before - asked;
+        assert_eq!(closed, is_there, "it had no number");
     }
 
     #[test]

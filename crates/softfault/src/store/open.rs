@@ -105,11 +105,12 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<OpenedFile>
         Some(why) => Some(why),
         None => why_not_direct(&file),
     };
-    // O_NONBLOCK only kept the opening from waiting for a lease.
-    let keep = if why.is_none() { libc::O_DIRECT } else { 0 };
-    let flags = [libc::F_SETFL as usize, keep as usize, 0, 0, 0];
-    // SAFETY: no memory involved; the description is ours.
-    unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::of_call("fcntl"))?;
+    if refused.is_none() && why.is_some() {
+        // It was opened for direct reads, and has none.
+        let flags = [libc::F_SETFL as usize, 0, 0, 0, 0];
+        // SAFETY: no memory involved; the description is ours.
+        unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::of_call("fcntl"))?;
+    }
     let sparse = !device && bytes_allocated(&stat) < stat.st_size as u64;
     // Without a table each seek would go by a number, and might move another file's position.
     let holes = match sparse && table::refused().is_none() {
@@ -228,13 +229,17 @@ fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<Descriptor
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | more;
     let place = [libc::AT_FDCWD as usize, path.as_ptr() as usize];
     let args = [place[0], place[1], flags as usize, 0, 0, 0];
+    // O_NONBLOCK only keeps the opening from waiting for a lease.
     // SAFETY: the path is a string that ends in zero.
-    let file = match unsafe { Descriptor::open(libc::SYS_openat, args) } {
+    let file = match unsafe { Descriptor::open(libc::SYS_openat, args, more) } {
         Err(_) if table::refused().is_some() => {
             // SAFETY: as above.
             let fd = errno::check(unsafe { libc::open(path.as_ptr(), flags) })?;
             // SAFETY: the descriptor is new, so it is nobody else's.
-            Descriptor::own(unsafe { OwnedFd::from_raw_fd(fd) }, true)?
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            // SAFETY: no memory involved; the description is ours.
+            errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, more) })?;
+            Descriptor::own(fd, true)?
         }
         opened => opened?,
     };

@@ -3,7 +3,7 @@
 use super::identity::{self, Identity, close_if, identity_of};
 use super::known::{self, PIDFD_THREAD};
 use super::raw;
-use super::server::DescriptorTable;
+use super::server::{DescriptorTable, ServerCall};
 use core::ffi::c_long;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -16,6 +16,9 @@ pub(crate) struct Guarded {
     /// Immutable. Which table.
     generation: u32,
 }
+
+/// Calls that are one request, at most.
+const MOST_CALLS: usize = 4;
 
 /// The least number that is taken in the program's table: the first three mean something.
 const LEAST: i32 = 3;
@@ -35,6 +38,31 @@ impl Guarded {
             number: made as i32,
             generation: table.generation(),
         })
+    }
+
+    /// The same, and at once what is to be done with it first: `then` are calls behind the
+    /// descriptor, which do not close it. The second is what they were answered.
+    ///
+    /// # Safety
+    /// As of [`open`](Self::open) and, of the others, [`call`](Self::call).
+    pub(crate) unsafe fn open_and<const N: usize>(
+        (number, args): (c_long, [usize; 6]),
+        then: [(c_long, [usize; 5]); N],
+    ) -> Result<(Self, [Result<usize, i32>; N]), i32> {
+        const { assert!(N < MOST_CALLS) };
+        let table = DescriptorTable::start()?;
+        table.take_credentials();
+        let mut calls = [ServerCall::new(number, args); MOST_CALLS];
+        for (call, then) in calls[1..].iter_mut().zip(then) {
+            *call = ServerCall::behind(then);
+        }
+        // SAFETY: the caller's promise.
+        let made = unsafe { table.run_in_a_row(&mut calls[..=N]) }?;
+        let made = Self {
+            number: made as i32,
+            generation: table.generation(),
+        };
+        Ok((made, core::array::from_fn(|then| calls[then + 1].answer())))
     }
 
     /// Another number, in the table, of what the caller has open. The caller may close

@@ -67,6 +67,12 @@ pub(crate) fn refused() -> Option<i32> {
     server::DescriptorTable::start().err()
 }
 
+/// Requests of the calling thread, each of which costs two changes of threads.
+#[cfg(test)]
+pub(crate) fn requests() -> u32 {
+    server::REQUESTS.get()
+}
+
 /// True if there is a table here.
 pub(crate) fn is_there() -> bool {
     server::DescriptorTable::is_there()

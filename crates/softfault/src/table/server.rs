@@ -41,11 +41,31 @@ struct Server {
     id: AtomicU32,
 }
 
+/// A system call, and what the kernel has answered.
 #[derive(Clone, Copy)]
-struct ServerCall {
+pub(super) struct ServerCall {
     number: c_long,
     args: [usize; 6],
     answer: isize,
+}
+
+impl ServerCall {
+    pub(super) fn new(number: c_long, args: [usize; 6]) -> Self {
+        Self {
+            number,
+            args,
+            answer: -(libc::ENOSYS as isize),
+        }
+    }
+
+    /// The same, behind a descriptor that is not known yet.
+    pub(super) fn behind((number, [a, b, c, d, e]): (c_long, [usize; 5])) -> Self {
+        Self::new(number, [0, a, b, c, d, e])
+    }
+
+    pub(super) fn answer(&self) -> Result<usize, i32> {
+        raw::answered(self.answer)
+    }
 }
 
 /// A process's table and its servers. Zeros are none.
@@ -245,15 +265,38 @@ impl DescriptorTable {
         // SAFETY: the caller's promise.
         unsafe { server.run(number, args) }
     }
+
+    /// System calls in the table: the first makes a descriptor, which is put before the
+    /// arguments of the others. Each has its answer; the error is the first one's.
+    ///
+    /// # Safety
+    /// As of [`run`](Self::run), of each of them.
+    pub(super) unsafe fn run_in_a_row(&self, calls: &mut [ServerCall]) -> Result<usize, i32> {
+        let args = [calls.as_mut_ptr() as usize, calls.len(), 0, 0, 0, 0];
+        // SAFETY: the calls live until it returns, and nobody else looks at them; for the
+        // rest the caller's promise.
+        unsafe { self.run(IN_A_ROW, &args) }
+    }
 }
 
 /// A request to start another server: stack, server, where its number goes.
 const START: c_long = -1;
+/// A request of several calls: where they are, and how many. The first makes a descriptor,
+/// behind which the others go. One request costs two changes of threads, whatever it asks.
+const IN_A_ROW: c_long = -2;
+
+#[cfg(test)]
+std::thread_local! {
+    /// Requests of this thread.
+    pub(super) static REQUESTS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
 
 impl Server {
     /// # Safety
     /// As of [`DescriptorTable::run`]; `taken` is held.
     unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
+        #[cfg(test)]
+        REQUESTS.set(REQUESTS.get() + 1);
         // A filter of the program's may end a thread for a system call.
         if self.id.load(Ordering::Acquire) == 0 {
             return Err(libc::ESRCH);
@@ -313,12 +356,34 @@ extern "C" fn serve(server: usize) -> ! {
             let args = &(*request).args;
             (*request).answer = match (*request).number {
                 START => raw::thread(args[0], serve, args[1], args[2]),
+                IN_A_ROW => in_a_row(args[0] as *mut ServerCall, args[1]),
                 number => raw::call(number, args),
             };
         }
         // Release pairs with the Acquire in `run`.
         server.state.store(IDLE, Ordering::Release);
         raw::wake(&server.state);
+    }
+}
+
+/// Makes the calls of one request, in the server; what the first one is answered.
+///
+/// # Safety
+/// So many calls lie there, and are nobody else's meanwhile; the caller vouches for their
+/// arguments.
+unsafe fn in_a_row(first: *mut ServerCall, count: usize) -> isize {
+    // SAFETY: as above; nothing here panics.
+    unsafe {
+        (*first).answer = raw::call((*first).number, &(*first).args);
+        let made = (*first).answer;
+        if made >= 0 {
+            for place in 1..count {
+                let call = first.wrapping_add(place);
+                (*call).args[0] = made as usize;
+                (*call).answer = raw::call((*call).number, &(*call).args);
+            }
+        }
+        made
     }
 }
 
