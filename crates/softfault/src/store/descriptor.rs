@@ -32,7 +32,7 @@ use super::identity::{self, Alignment, Inode, Told};
 use super::kept;
 use super::mark::{Mark, Wanted};
 use super::read::read_with;
-use crate::table::Guarded;
+use crate::table::{Guarded, Identity};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::lock::Mutex;
@@ -385,7 +385,8 @@ impl Descriptor {
         if self.locks && !whatever && self.is_locked() {
             return None;
         }
-        let fd = guarded.borrow_number().ok()?.into_raw_fd();
+        let is = Identity::of(&self.opened);
+        let fd = guarded.borrow_number_of(is).ok()?.into_raw_fd();
         self.taken.store(taken.saturating_add(1), Ordering::Relaxed);
         self.without.store(0, Ordering::Relaxed);
         let number = Number::new(fd, before);
@@ -453,10 +454,9 @@ impl Drop for Descriptor {
         if let Some(fd) = self.known()
             && self.is(fd)
         {
-            if self.locks && self.is_locked() {
-                kept::keep(fd, self.mark);
-            } else {
-                kept::close(fd);
+            match self.locks {
+                true => kept::close_or_keep(fd, self.mark),
+                false => kept::close(fd),
             }
         }
         let guarded = *self.guarded.get_mut();

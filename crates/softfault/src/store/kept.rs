@@ -27,9 +27,12 @@ pub(super) fn any_lock() -> libc::flock {
     }
 }
 
-/// To be closed once nobody has locks on the file.
-pub(super) fn keep(fd: RawFd, mark: Mark) {
-    change(|kept| kept.push(KeptNumber { fd, mark }));
+/// Closes a number, at once or when nobody has locks on the file any more.
+pub(super) fn close_or_keep(fd: RawFd, mark: Mark) {
+    let number = KeptNumber { fd, mark };
+    if number.is_locked() {
+        change(|kept| kept.push(number));
+    }
 }
 
 /// Closes those on whose files nobody has locks any more. True if some are left.

@@ -133,12 +133,16 @@ impl Guarded {
     /// program's as much as ours: any close may reach it. The error is an errno, where the
     /// kernel refuses (before Linux 6.9), or there is no number left.
     pub(crate) fn borrow_number(&self) -> Result<i32, i32> {
+        self.borrow_number_of(self.identity()?)
+    }
+
+    /// The same of a file that this is known to be.
+    pub(crate) fn borrow_number_of(&self, identity: Identity) -> Result<i32, i32> {
         let table = DescriptorTable::of(self.generation)?;
         // A child that shares memory only: its number would be taken for the parent's.
         if !table.is_of_this_process() {
             return Err(libc::EBADF);
         }
-        let identity = self.identity()?;
         let _blocked = raw::Blocked::all();
         let _borrowing = table.borrowing.lock();
         let server = match known::server(self.generation) {
