@@ -214,7 +214,7 @@ impl Wait {
         let node = self.node();
         let is_private = match &self.owner {
             Owner::Anonymous(_) => true,
-            Owner::File(cache) => cache.private().is_some(),
+            Owner::File(cache) => cache.is_private(),
         };
         match is_private {
             true => {

@@ -27,6 +27,11 @@ impl PageCache {
         }
     }
 
+    /// True if they are private memory's.
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(self.contents, Contents::Private(_))
+    }
+
     /// Pages of the budget that faults on these pages leave to others: private memory does
     /// to files, which can always be evicted again.
     pub(crate) fn floor(&self) -> u64 {
@@ -76,7 +81,7 @@ impl PageCache {
     /// True if what is next to each other in the window is so where it is read from: in a
     /// file, but not in swap.
     pub(super) fn is_in_a_row(&self) -> bool {
-        matches!(self.contents, Contents::File)
+        !self.is_private()
     }
 
     /// Counts faults that gave their lock up to wait for I/O.

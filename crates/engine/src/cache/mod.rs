@@ -274,7 +274,7 @@ impl Drop for PageCache {
         self.forget_pins();
         self.evict_all();
         // That of private memory is the memory's.
-        if self.private().is_none() {
+        if !self.is_private() {
             self.node.give_window(&self.window);
         }
     }

@@ -1,30 +1,16 @@
 //! The fault path over the soft page tables, with a store whose reads the test
 //! holds back.
 
+use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
-use softfault_engine::cache::{OnTruncate, PageCache};
+use softfault_engine::cache::OnTruncate;
 use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Interrupt, Outcome};
 use softfault_engine::mm::{Advice, Protection};
 use softfault_oracle::{Rig, TestStore, byte_at};
-use std::sync::Arc;
 use std::thread;
 
 const PAGES: u64 = 2048;
-
-fn pages(count: usize) -> u64 {
-    (count * PAGE_SIZE) as u64
-}
-
-/// A map of which single pages are read.
-fn random(rig: &Rig, store: &Arc<TestStore>) -> (Arc<PageCache>, usize) {
-    let cache = rig.map(store);
-    let addresses = cache.addresses();
-    rig.space
-        .madvise(addresses.clone(), Advice::Random)
-        .unwrap();
-    (cache, addresses.start)
-}
 
 #[test]
 fn a_touch_reads_its_page_and_the_next_touch_finds_it() {

@@ -10,6 +10,7 @@ mod budget;
 mod drawn;
 mod failing;
 mod fault_path;
+mod files;
 mod frames;
 mod freeze;
 mod huge;

@@ -1,34 +1,21 @@
 //! Reclaim over the soft page tables. Every test ends with the assertion that
 //! the budget was never exceeded and that nothing is charged any more.
 
+use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::budget::{Budget, FLOOR};
-use softfault_engine::cache::{NodeError, PageCache};
+use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
 use softfault_engine::mm::Advice;
 use softfault_engine::mmu::TABLE_SPAN;
-use softfault_oracle::{Rig, TestStore};
+use softfault_oracle::{Random, Rig, TestStore};
 use std::ops::Range;
-use std::sync::Arc;
 use std::thread;
 
 /// The least budget, in pages.
 const LEAST: u64 = 2048;
 const SPAN_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
-
-fn pages(count: usize) -> u64 {
-    (count * PAGE_SIZE) as u64
-}
-
-fn random(rig: &Rig, store: &Arc<TestStore>) -> (Arc<PageCache>, usize) {
-    let cache = rig.map(store);
-    let addresses = cache.addresses();
-    rig.space
-        .madvise(addresses.clone(), Advice::Random)
-        .unwrap();
-    (cache, addresses.start)
-}
 
 fn check(rig: &Rig, store: &TestStore, start: usize, page: usize) {
     let found = rig.touch(start + page * PAGE_SIZE + page % PAGE_SIZE);
@@ -36,15 +23,6 @@ fn check(rig: &Rig, store: &TestStore, start: usize, page: usize) {
         found,
         Ok(store.byte(pages(page) + (page % PAGE_SIZE) as u64))
     );
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (self.0 >> 33) as usize % end
-    }
 }
 
 #[test]
@@ -79,7 +57,7 @@ fn many_threads_over_a_small_budget_all_make_progress() {
             for thread in 0..threads {
                 let (rig, store, cache) = (&rig, &store, &cache);
                 scope.spawn(move || {
-                    let mut random = Random(thread + 1);
+                    let mut random = Random::new(thread);
                     for round in 0..150 {
                         let page = random.below(9000);
                         match random.below(8) {
@@ -363,7 +341,7 @@ fn pinned_pages_stay_and_limit_themselves() {
         for thread in 0..8 {
             let (rig, store) = (&rig, &store);
             scope.spawn(move || {
-                let mut random = Random(thread + 77);
+                let mut random = Random::new(thread + 77);
                 for _ in 0..300 {
                     check(rig, store, start, random.below(9000));
                 }
@@ -440,7 +418,7 @@ fn pins_and_invalidations_of_many_threads() {
         for thread in 0..6u64 {
             let (rig, store, cache) = (&rig, &store, &cache);
             scope.spawn(move || {
-                let mut random = Random(thread + 5);
+                let mut random = Random::new(thread + 5);
                 for _ in 0..400 {
                     let page = random.below(240);
                     let range = start + page * PAGE_SIZE..start + (page + 16) * PAGE_SIZE;
@@ -483,7 +461,7 @@ fn no_folio_is_lost_between_mapping_and_reclaim() {
             for thread in 0..2 {
                 let (rig, store, cache) = (&rig, &store, &cache);
                 scope.spawn(move || {
-                    let mut random = Random(thread + 3);
+                    let mut random = Random::new(thread + 3);
                     for _ in 0..200 {
                         let page = random.below(64);
                         if thread == 1 {

@@ -1,8 +1,8 @@
 //! The policies of a retry, one scene each: which lock is held while a fault
 //! waits, and whether its folio is still there when it comes back.
 
+use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, Completion, FaultFlags, Interrupt, Outcome};
 use softfault_engine::mm::Advice;
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
@@ -23,22 +23,8 @@ const ALL: [&str; 6] = [
     "retry=held+pin=no",
 ];
 
-fn pages(count: usize) -> u64 {
-    (count * PAGE_SIZE) as u64
-}
-
 fn rig(pages: u64, policies: &str) -> Rig {
     Rig::with_policies(pages, policies.parse().unwrap())
-}
-
-/// A map of which single pages are read.
-fn random(rig: &Rig, store: &Arc<TestStore>) -> (Arc<PageCache>, usize) {
-    let cache = rig.map(store);
-    let addresses = cache.addresses();
-    rig.space
-        .madvise(addresses.clone(), Advice::Random)
-        .unwrap();
-    (cache, addresses.start)
 }
 
 /// Brings a fault of page 0 to its second wait for I/O and calls `then`: it has

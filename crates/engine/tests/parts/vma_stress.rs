@@ -12,7 +12,7 @@ use softfault_engine::mm::tree::Walk;
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, MmError, VmaRead};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::Numbered;
+use softfault_oracle::{Numbered, Random};
 use sync::Arc;
 
 const SPACES: usize = 3;
@@ -71,18 +71,6 @@ fn lock_vma_slowly(space: &AddressSpace, address: usize) -> Option<VmaRead<'_>> 
     let vma = space.find_unlocked(address, &mut Walk::default())?;
     std::thread::yield_now();
     try_lock_at(vma, space.mmap_lock(), address).ok()
-}
-
-/// A few random numbers; xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
 }
 
 /// Faults in progress, by page of each space: what a fault claims while it has
@@ -181,7 +169,7 @@ fn stress(kind: VmaLockKind) {
                     writers_left.fetch_sub(1, Ordering::Release);
                     failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
                 });
-                let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (writer as u64 + 1));
+                let mut random = Random::new(0x9e37_79b9_7f4a_7c15 ^ (writer as u64 + 1));
                 for done in 0..MOST_ROUNDS {
                     let enough =
                         done >= ROUNDS && all_caught() && locked.load(Ordering::Relaxed) >= 1_000;
@@ -204,7 +192,7 @@ fn stress(kind: VmaLockKind) {
                 let _end = OnEnd(|| {
                     failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
                 });
-                let mut random = Random(0xda94_2042_e4dd_58b5 ^ (reader as u64 + 1));
+                let mut random = Random::new(0xda94_2042_e4dd_58b5 ^ (reader as u64 + 1));
                 while writers_left.load(Ordering::Acquire) > 0 {
                     let which = random.below(SPACES);
                     let space = &spaces[which];

@@ -49,8 +49,8 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
     /// In a child: what the last process had that had any.
     fn parents(&self) -> Option<&'static Managed>;
 
-    /// In a child: makes its own, after that of the engine it is within. Who calls keeps
-    /// others from it.
+    /// In a child: makes the child's own, after the engine that it is within has made its
+    /// own. The caller lets one thread at a time do so.
     fn begin_in_child(&self, process: &'static Process) -> io::Result<()>;
 }
 

@@ -1,7 +1,7 @@
 //! Fault-around: mapping with a fault what it will soon ask for, of what is
 //! cached already.
 
-use super::map::{finish, install, release};
+use super::map::{install, release};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, NO_FOLIO, flag};
 use crate::cache::{FolioRef, PageCache};
@@ -37,9 +37,9 @@ pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
             continue;
         }
         let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
+        let pages = folio.pages() as u64;
         if ready && install(cache, &folio, BLOCK_PAGES as u64, None).is_ok() {
-            node.stats.fault_around.add(folio.pages() as u64);
-            finish(cache, &folio);
+            node.stats.fault_around.add(pages);
         } else {
             release(cache, &folio);
         }
@@ -74,12 +74,12 @@ pub(super) fn run(cache: &PageCache, pages: Range<usize>) -> usize {
             break;
         }
         let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
+        let behind = folio.range().end;
         if !ready || install(cache, &folio, BLOCK_PAGES as u64, None).is_err() {
             release(cache, &folio);
             break;
         }
-        end = folio.range().end;
-        finish(cache, &folio);
+        end = behind;
     }
     end
 }

@@ -67,10 +67,7 @@ pub(super) fn one(
         write: flags.write,
     };
     match install(cache, &folio, 0, Some(touched)) {
-        Ok(()) => {
-            finish(cache, &folio);
-            Ok((state, pages))
-        }
+        Ok(()) => Ok((state, pages)),
         Err(error) => {
             release(cache, &folio);
             Err(match error {
@@ -118,9 +115,9 @@ pub(in crate::fault) enum Refused {
     Mmu(MmuError),
 }
 
-/// Copies a folio into the window, and frees its frames. The caller holds the
-/// folio lock. What is `touched` of it, if it is for a touch, private memory wants to
-/// know.
+/// Copies a folio into the window, frees its frames and unlocks it: it is mapped from now
+/// on, or the pages are private memory's own and it is gone. After an error it is locked, as
+/// it was. What is `touched` of it, if it is for a touch, private memory wants to know.
 pub(super) fn install(
     cache: &PageCache,
     folio: &Folio,
@@ -128,18 +125,16 @@ pub(super) fn install(
     touched: Option<Touched>,
 ) -> Result<(), Refused> {
     match cache.private() {
-        Some(view) => private::install(cache, view, folio, reserve, touched),
-        None => install_folio(cache, folio, reserve),
+        Some(view) => {
+            private::install(cache, view, folio, reserve, touched)?;
+            read::discard(&cache.node, cache, folio);
+        }
+        None => {
+            install_folio(cache, folio, reserve)?;
+            folio.unlock();
+        }
     }
-}
-
-/// Lets go of a folio that was installed: it is mapped from now on, or the pages
-/// are private memory's own and it is not needed any more.
-pub(super) fn finish(cache: &PageCache, folio: &Folio) {
-    match cache.private() {
-        Some(_) => read::discard(&cache.node, cache, folio),
-        None => folio.unlock(),
-    }
+    Ok(())
 }
 
 fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), Refused> {

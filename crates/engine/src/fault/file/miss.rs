@@ -43,7 +43,7 @@ pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>
     }
     let within = match extent(cache, addr) {
         // Of private memory: the page is something else by now.
-        Ok(Part::Hole(_)) if cache.private().is_some() => return Err(Fault::Again),
+        Ok(Part::Hole(_)) if cache.is_private() => return Err(Fault::Again),
         Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
         Ok(Part::Data(range)) => range,
         Err(error) => return Err(Fault::Error(error.into())),
