@@ -151,7 +151,8 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     }
     let mut text = format!(
         "{}ratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
-         after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n",
+         after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n\
+         thrash: the rounds of all threads together, most of which a few may have had: the table below it tells.\n",
         table::short(&rows),
         // As it is typed, without the rest of a product of fractions.
         (args.seconds * 3e3).round() / 1e3
