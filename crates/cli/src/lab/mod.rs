@@ -61,7 +61,7 @@ use swap_file::SwapFile;
 
 /// Which run of a plan it is. All fields immutable.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct WhichRun<'a> {
     /// The variant of the workload.
     pattern: &'a Pattern,
     /// By how many threads.
@@ -131,7 +131,7 @@ impl<'a> Lab<'a> {
                 for run in 1..=plan.repeat {
                     for on in in_turn(&plan.on, run) {
                         let number = rows.len() + 1;
-                        let place = Place {
+                        let which = WhichRun {
                             pattern,
                             threads,
                             on,
@@ -139,7 +139,7 @@ impl<'a> Lab<'a> {
                             total,
                             run,
                         };
-                        rows.push(self.row(plan, place, files)?);
+                        rows.push(self.row(plan, which, files)?);
                     }
                 }
             }
@@ -147,13 +147,13 @@ impl<'a> Lab<'a> {
         Ok(rows)
     }
 
-    fn row(&self, plan: &Plan, place: Place, files: &[LabFile]) -> Result<Row, Error> {
-        let Place {
+    fn row(&self, plan: &Plan, which: WhichRun, files: &[LabFile]) -> Result<Row, Error> {
+        let WhichRun {
             pattern,
             threads,
             on,
             ..
-        } = place;
+        } = which;
         let mut notes = Vec::new();
         notes.extend(caches::drop_caches(files, plan.drop_system_caches));
         if on == On::Pread && !reads_directly(&files[0]) {
@@ -165,13 +165,13 @@ impl<'a> Lab<'a> {
             && let Some(why) = huge_pool::too_small(bytes)
         {
             notes.push(format!("not run: {why}"));
-            let at = circumstances(plan, place, files, false, notes);
+            let at = circumstances(plan, which, files, false, notes);
             return Ok(row::skipped(plan, pattern, on, at, why));
         }
         let limit = plan.limit(on);
         let (group, _swap) = match plan.swap().filter(|_| on.is_kernel()) {
-            None => (self.group(limit, place, &mut notes), None),
-            Some(swap) => match self.swapping_group(plan.memory, &swap, place) {
+            None => (self.group(limit, which, &mut notes), None),
+            Some(swap) => match self.swapping_group(plan.memory, &swap, which) {
                 Ok((group, swap)) => (Some(group), Some(swap)),
                 Err(why) if plan.workload == Workload::Snapshot => {
                     notes.push(format!(
@@ -181,7 +181,7 @@ impl<'a> Lab<'a> {
                 }
                 Err(why) => {
                     notes.push(format!("not run: {why}"));
-                    let at = circumstances(plan, place, files, false, notes);
+                    let at = circumstances(plan, which, files, false, notes);
                     return Ok(row::skipped(plan, pattern, on, at, why));
                 }
             },
@@ -197,7 +197,7 @@ impl<'a> Lab<'a> {
         let read_ahead_kb = device.and_then(|device| device.read_ahead_kb());
         let counters = Counters::create(threads + work.bystanders()).map_err(Error::failed)?;
         let job = job(plan, work, threads, on, &counters, files);
-        let bar = progress::bar(plan, place);
+        let bar = progress::bar(plan, which);
         let huge = plan.workload == Workload::Hugetlb && pattern.has_faults(plan.workload);
         let outcome = supervise::run(
             &job,
@@ -208,7 +208,7 @@ impl<'a> Lab<'a> {
             &|| progress::show(&bar, &counters, threads, huge),
         )?;
         bar.finish_and_clear();
-        let mut at = circumstances(plan, place, files, limited, notes);
+        let mut at = circumstances(plan, which, files, limited, notes);
         at.read_ahead_kb = read_ahead_kb;
         let mut row = row::row(plan, pattern, on, at, outcome, counters.stats());
         row.child_peak_rss_bytes = counters.child_peak();
@@ -230,10 +230,10 @@ impl<'a> Lab<'a> {
         &self,
         memory: u64,
         swap: &Swap,
-        place: Place,
+        which: WhichRun,
     ) -> Result<(Group, SwapFile), String> {
         let groups = self.groups.as_ref().map_err(String::clone)?;
-        let group = groups.create(&place.number.to_string());
+        let group = groups.create(&which.number.to_string());
         let group = group.and_then(|group| group.limit_but_swap(memory).map(|()| group));
         let group = group.map_err(|e| format!("no memory cgroup that swaps: {e}"))?;
         let file = SwapFile::on(&swap.dir, swap.bytes)?;
@@ -241,7 +241,7 @@ impl<'a> Lab<'a> {
     }
 
     /// The cgroup for one run, with its limit set; notes why there is none.
-    fn group(&self, limit: Option<u64>, place: Place, notes: &mut Vec<String>) -> Option<Group> {
+    fn group(&self, limit: Option<u64>, which: WhichRun, notes: &mut Vec<String>) -> Option<Group> {
         let groups = match &self.groups {
             Ok(groups) => groups,
             Err(why) => {
@@ -250,7 +250,7 @@ impl<'a> Lab<'a> {
             }
         };
         let made = groups
-            .create(&place.number.to_string())
+            .create(&which.number.to_string())
             .and_then(|group| match limit {
                 Some(bytes) => group.limit(bytes).map(|()| group),
                 None => Ok(group),
@@ -303,7 +303,7 @@ fn no_device(plan: &Plan) -> Error {
 
 fn circumstances(
     plan: &Plan,
-    place: Place,
+    which: WhichRun,
     files: &[LabFile],
     limited: bool,
     notes: Vec<String>,
@@ -314,9 +314,9 @@ fn circumstances(
     };
     let file_bytes = touched.iter().map(|file| file.bytes).sum();
     Circumstances {
-        run: place.run,
-        threads: place.threads,
-        file_bytes: plan.anonymous_bytes(place.threads).unwrap_or(file_bytes),
+        run: which.run,
+        threads: which.threads,
+        file_bytes: plan.anonymous_bytes(which.threads).unwrap_or(file_bytes),
         read_ahead_kb: device(plan, files).and_then(|device| device.read_ahead_kb()),
         page_cluster: plan
             .workload

@@ -1,6 +1,6 @@
 //! What a terminal shows while a run is under way.
 
-use super::Place;
+use super::WhichRun;
 use super::counters::Counters;
 use super::done::Done;
 use super::fill::PAGE;
@@ -9,17 +9,17 @@ use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A line for one run.
-pub fn bar(plan: &Plan, place: Place) -> ProgressBar {
+pub fn bar(plan: &Plan, which: WhichRun) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} {spinner} {elapsed} {msg}");
     let workload = plan.workload.name();
-    let Place {
+    let WhichRun {
         pattern,
         threads,
         on,
         number,
         total,
         ..
-    } = place;
+    } = which;
     let mut prefix = format!("[{number}/{total}] {workload}");
     if workload != pattern.name {
         prefix += &format!(" {}", pattern.name);
