@@ -197,8 +197,9 @@ impl Wait {
     }
 
     /// True if this is for memory that will not come, after `short_ns` in which only
-    /// memory was waited for, `futile` waits in a row that made none, and `standstill`
-    /// of those in which none came back to anybody.
+    /// memory was waited for, and `standstill` waits in a row in which none came back to
+    /// anybody. That no folio is there for a moment proves nothing: whoever has yet to
+    /// take one has paid for it.
     ///
     /// *Private memory* may fill the budget with what cannot be evicted: without swap,
     /// or where it is full or fails. So a fault on it ends, and does not hang, also where
@@ -207,8 +208,8 @@ impl Wait {
     /// *A page of a file* finds room at last: what cannot be evicted leaves
     /// [`FLOOR`]. It may wait for reads under way, which take as long as the device does.
     /// Where there are none, the system itself has no memory.
-    pub(crate) fn is_hopeless(&self, futile: u32, standstill: u32, short_ns: u64) -> bool {
-        let Reason::Memory(need) = self.reason else {
+    pub(crate) fn is_hopeless(&self, standstill: u32, short_ns: u64) -> bool {
+        let Reason::Memory(_) = self.reason else {
             return false;
         };
         let node = self.node();
@@ -217,10 +218,7 @@ impl Wait {
             Owner::File(cache) => cache.is_private(),
         };
         match is_private {
-            true => {
-                let has_nothing = || futile > 0 && node.has_nothing_left(need);
-                standstill >= STANDSTILL || short_ns >= LONGEST_NS || has_nothing()
-            }
+            true => standstill >= STANDSTILL || short_ns >= LONGEST_NS,
             false => standstill >= STANDSTILL && node.frames_in_use() == 0,
         }
     }

@@ -97,6 +97,18 @@ fn of_huge() -> Result<(), Box<dyn Error>> {
 }
 
 #[rustfmt::skip]
+fn of_soft_huge() -> Result<(), Box<dyn Error>> {
+    use softfault::Engine;
+
+    let engine = Engine::builder().memory(1 << 30).huge_pages(256 << 20).build_soft()?;
+    let memory = engine.huge_file(64 << 20)?;       // zeros until written, the same for all who map it
+    let (map, other) = (memory.map()?, memory.map()?);
+    map.write_at(b"page 0", 0)?;                    // seen by `other`, and by forks of the engine
+    memory.punch(0..2 << 20)?;                      // given back, for all
+    Ok(())
+}
+
+#[rustfmt::skip]
 fn of_swap() -> Result<(), Box<dyn Error>> {
     use softfault::{Compression, Engine, Swap};
 

@@ -28,12 +28,10 @@ impl Node {
         let mut patience = Patience::new(&*self.clock);
         while !budget.try_charge(pages, FLOOR) {
             let subscription = budget.subscribe();
-            let made = self.make_room(need);
-            let has_nothing = !made && self.has_nothing_left(need);
-            if !made && !has_nothing {
+            if !self.make_room(need) {
                 patience.wait(subscription);
             }
-            if has_nothing || patience.is_over() {
+            if patience.is_over() {
                 budget.let_go(pages);
                 return Err(self.shortage(pages, budget.free().saturating_sub(FLOOR)));
             }

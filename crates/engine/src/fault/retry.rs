@@ -96,7 +96,7 @@ impl<'a> Retry<'a> {
     pub(super) fn gives_up(&self, wait: &Wait) -> bool {
         let short = |since| wait.node().clock.now_ns().saturating_sub(since);
         let short_ns = self.short_since.map_or(0, short);
-        wait.is_hopeless(self.futile, self.standstill, short_ns)
+        wait.is_hopeless(self.standstill, short_ns)
     }
 
     /// Waits, with or without the lock. `false` if interrupted: then nothing is

@@ -94,20 +94,6 @@ impl Node {
         freed || self.has_room(need)
     }
 
-    /// True if this node holds nothing that could be evicted, and shares no
-    /// budget that is short with others that might.
-    pub(crate) fn has_nothing_left(&self, need: Need) -> bool {
-        let Need::Pages(pages) = need else {
-            return false;
-        };
-        let short = self.budget.short_of(pages as u64);
-        // Where private memory can be evicted, none of it for a moment is no answer: it
-        // is counted after it was paid for, and paid back after it was counted out.
-        self.folios_in_use() == 0
-            && self.private.windows.is_empty()
-            && short.is_some_and(|budget| !budget.is_shared())
-    }
-
     fn has_room(&self, need: Need) -> bool {
         match need {
             Need::Pages(pages) => self.budget.free() >= pages as u64,

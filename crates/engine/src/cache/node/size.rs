@@ -1,7 +1,7 @@
 //! What a node's own memory costs, and how large its budget may be made.
 
 use super::{LEAST_BYTES, Node, NodeError};
-use crate::budget::{Budget, FLOOR, Need};
+use crate::budget::{Budget, FLOOR};
 use crate::cache::folio::Folio;
 use crate::cache::frames::{CHUNK_PAGES, Frames};
 use crate::lock::Mutex;
@@ -120,11 +120,9 @@ impl Node {
             if excess == 0 || self.reclaim(excess) >= excess {
                 return true;
             }
+            // Reads under way, and folios in the hands of others. That there are no folios
+            // for a moment is no answer: a fault that has yet to take one has paid for it.
             if self.squeeze(excess) == 0 {
-                if self.has_nothing_left(Need::Pages(excess)) {
-                    return false;
-                }
-                // Reads under way, and folios in the hands of others.
                 patience.wait(subscription);
             }
             if patience.is_over() {
