@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
         does: "`munmap` of a part of a map",
         kinds: Kind::SERVED,
         verdict: Verdict::Error,
-        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays",
+        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays. What is mapped there later is thrown away, as with `mmap(MAP_FIXED)`",
         play: |kind| {
             let scene = Scene::new(kind);
             scene.check_all();
@@ -73,8 +73,13 @@ pub const ROWS: &[Row] = &[
             let range = part(&scene, REMOVED);
             // SAFETY: nobody touches that part any more.
             unsafe { assert_eq!(libc::munmap(range.start as *mut _, range.len()), 0) };
+            assert!(!readable(range.start));
+            // Else the allocator, or softfault itself, might map something there.
+            keep_free(&range);
             check_rest(&scene);
             assert!(!readable(range.start));
+            // SAFETY: as above.
+            unsafe { assert_eq!(libc::munmap(range.start as *mut _, range.len()), 0) };
             // Its end is no abort, and the next map of this size is right.
             let kind = scene.kind();
             drop(scene);
@@ -229,6 +234,16 @@ fn map_at(range: &Range<usize>) {
         assert_eq!(mapped, start);
         start.cast::<u8>().write_bytes(0x5a, range.len());
     }
+}
+
+/// Maps nothing to be touched where nothing is mapped, so that nothing else is.
+fn keep_free(range: &Range<usize>) {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let start = range.start as *mut libc::c_void;
+    // SAFETY: it replaces nothing.
+    let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_NONE, flags, -1, 0) };
+    assert_eq!(mapped, start);
 }
 
 /// Moves memory to a place of its own.
