@@ -64,6 +64,9 @@ pub struct FaultFlags {
     /// The last wait was for a read, which did its work: the folio should be
     /// there.
     pub read: bool,
+    /// Pages from this one on that the caller will have, of one block: what has to be read is
+    /// those, and the policy of read-ahead is not asked. 0: not known, it is a touch.
+    pub asked: u8,
 }
 
 /// Why a touch cannot be served.

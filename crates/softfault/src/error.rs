@@ -27,6 +27,8 @@ pub enum FaultError {
     OutOfRange,
     /// The map may only be read.
     ReadOnly,
+    /// It was not in memory at the deadline.
+    TimedOut,
     /// This is a child of the process that made the map, which is of a file that is
     /// shared; or memory that the child could not take over.
     Forked,
@@ -47,6 +49,7 @@ impl fmt::Display for FaultError {
             ),
             Self::OutOfRange => f.write_str("the range is not within the map"),
             Self::ReadOnly => f.write_str("the map may only be read"),
+            Self::TimedOut => f.write_str("the pages were not in memory at the deadline"),
             Self::Forked => f.write_str("the map belongs to the parent process"),
         }
     }
@@ -74,6 +77,7 @@ impl From<FaultError> for io::Error {
             FaultError::Io(errno) => return io::Error::from_raw_os_error(errno),
             FaultError::NoMemory | FaultError::PoolEmpty => io::ErrorKind::OutOfMemory,
             FaultError::OutOfRange | FaultError::ReadOnly => io::ErrorKind::InvalidInput,
+            FaultError::TimedOut => io::ErrorKind::TimedOut,
             FaultError::Forked => io::ErrorKind::Unsupported,
         };
         io::Error::new(kind, error)

@@ -139,6 +139,8 @@ mod options;
 mod range;
 mod reached;
 
+mod many;
+
 // What the kernel serves us with.
 mod kernel;
 mod table;
@@ -169,6 +171,7 @@ mod private;
 mod engine;
 
 // What the program sees.
+mod fault_in;
 mod huge;
 mod map_mut;
 mod stats;
@@ -179,9 +182,10 @@ pub mod soft;
 pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
+pub use fault_in::{FaultIn, FaultInMany};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
-pub use map::{FaultIn, Mmap, Pinned};
+pub use map::{Mmap, Pinned};
 pub use map_mut::MmapMut;
 pub use options::{MmapAsRawDesc, MmapOptions, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};

@@ -1,7 +1,7 @@
 //! What of a backing is in memory.
 
 use super::PageCache;
-use super::folio::{BLOCK_BYTES, flag};
+use super::folio::{BLOCK_BYTES, BLOCK_PAGES, flag};
 use crate::PAGE_SIZE;
 use core::ops::Range;
 
@@ -19,6 +19,53 @@ pub struct Residency {
 }
 
 impl PageCache {
+    /// Bytes at the front of `range`, which is whole pages, that are mapped.
+    pub(crate) fn mapped_bytes(&self, range: Range<usize>) -> usize {
+        let mut at = range.start;
+        while at < range.end {
+            let first = at % BLOCK_BYTES / PAGE_SIZE;
+            let run = (self.mapped_pages_of_block(at) >> first).trailing_ones() as usize;
+            at += run * PAGE_SIZE;
+            if first + run < BLOCK_PAGES {
+                break;
+            }
+        }
+        at.min(range.end) - range.start
+    }
+
+    /// Which pages of the block at `addr` are mapped: a bit each.
+    fn mapped_pages_of_block(&self, addr: usize) -> u16 {
+        let block = addr & !(BLOCK_BYTES - 1);
+        let bucket = self.node.index.lock(addr, &self.node.folios);
+        let mut mapped = 0;
+        for folio in bucket.iter() {
+            let pages = folio.range();
+            if pages.start & !(BLOCK_BYTES - 1) == block && folio.is(flag::MAPPED) {
+                let first = (pages.start - block) / PAGE_SIZE;
+                let count = (pages.end - pages.start) / PAGE_SIZE;
+                mapped |= (((1_u32 << count) - 1) << first) as u16;
+            }
+        }
+        mapped
+    }
+
+    /// The first pages of `range`, which lies in one block, that are all cached (mapped, in
+    /// frames, or on their way) or all not; and true if they are.
+    pub(crate) fn cached_run(&self, range: Range<usize>) -> (Range<usize>, bool) {
+        let bucket = self.node.index.lock(range.start, &self.node.folios);
+        let mut end = range.end;
+        for folio in bucket.iter() {
+            let pages = folio.range();
+            if pages.contains(&range.start) {
+                return (range.start..pages.end.min(range.end), true);
+            }
+            if pages.start > range.start {
+                end = end.min(pages.start);
+            }
+        }
+        (range.start..end, false)
+    }
+
     /// Counts the pages of `range` by where they are. Walks the range.
     pub fn residency(&self, range: Range<usize>) -> Residency {
         let mut found = Residency {

@@ -29,6 +29,7 @@ use retry::Retry;
 
 mod access;
 mod anon;
+mod fault_in;
 mod file;
 mod populate;
 mod retry;
@@ -37,6 +38,7 @@ pub use crate::cache::reads::{Completion, prefetch};
 pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInterrupted};
 pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
+pub use fault_in::{FaultIn, FaultInMany, NotIn, Progress};
 pub use file::{Pin, pin, unpin};
 pub use populate::{Populated, lock, populate, unlock};
 

@@ -1,12 +1,14 @@
 //! Bringing pages in because the caller says so, with errors as values: `madvise`'s
 //! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
 
-use super::{FaultError, FaultFlags, Interrupt, Outcome, handle, mmu_error};
+use super::{FaultError, FaultFlags, FaultIn, Interrupt, NotIn, Outcome, Progress};
+use super::{handle, mmu_error};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::mm::AddressSpace;
 use crate::mm::backing::VmOps;
 use core::ops::Range;
+use core::slice;
 use sync::Arc;
 
 /// How far it got.
@@ -28,7 +30,13 @@ pub fn populate(
     write: bool,
     interrupt: &dyn Interrupt,
 ) -> Populated {
-    for_pages(&range, |addr| bring_in(space, addr, write, interrupt))
+    let mut progress = FaultIn::new(write);
+    match progress.run(slice::from_ref(&range), space, interrupt) {
+        Progress::Done => Populated::Done,
+        Progress::Interrupted => Populated::Interrupted(progress.reached().unwrap_or(range.start)),
+        Progress::Failed(addr, NotIn::Error(error)) => Populated::Failed(addr, error),
+        Progress::Failed(_, NotIn::TimedOut) => unreachable!("what is not there is waited for"),
+    }
 }
 
 /// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). Where
@@ -41,7 +49,9 @@ pub fn lock(
     write: bool,
     interrupt: &dyn Interrupt,
 ) -> Populated {
+    let mut ahead = FaultIn::new(write);
     for_pages(&range, |addr| {
+        ahead.keep_ahead_of(addr, slice::from_ref(&range), space);
         let Some((anon, page)) = private_page(space, addr) else {
             return bring_in(space, addr, write, interrupt);
         };

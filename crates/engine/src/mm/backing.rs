@@ -71,6 +71,14 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         false
     }
 
+    /// How many bytes of the `bytes` that lie so far behind `pgoff`, which are whole pages, a
+    /// touch would find: those before the first page that it would not.
+    fn present(&self, pgoff: u64, distance: usize, bytes: usize, write: bool) -> usize {
+        let missing = |&done: &usize| !self.is_present(pgoff, distance + done, write);
+        let first = (0..bytes).step_by(PAGE_SIZE).find(missing);
+        first.unwrap_or(bytes)
+    }
+
     /// Where page tables of our own have that page.
     fn soft_page(&self, _pgoff: u64, _distance: usize) -> SoftPage {
         SoftPage::Own

@@ -3,20 +3,21 @@
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
 use crate::error::FaultError;
+use crate::many::Many;
 use crate::signal;
-use core::ops::Range;
 use core::task::{Poll, Waker};
-use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::PageCache;
-use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::mm::AddressSpace;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Threads an engine.
 const THREADS: usize = 4;
 
-/// What becomes of a range that was handed over.
+/// What each range has come to.
+type Results = Vec<Result<(), FaultError>>;
+
+/// What becomes of ranges that were handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     inner: Mutex<Outstanding>,
@@ -24,7 +25,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// The answer, or a waker is noted that is woken once there is one.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<(), FaultError>> {
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Results> {
         let mut inner = lock(&self.inner);
         match inner.result.take() {
             Some(result) => Poll::Ready(result),
@@ -39,17 +40,17 @@ impl Answer {
 #[derive(Debug, Default)]
 struct Outstanding {
     /// The answer, once there is one.
-    result: Option<Result<(), FaultError>>,
+    result: Option<Results>,
     /// Whom to wake then.
     waker: Option<Waker>,
 }
 
-/// A range that is to be faulted in.
+/// Ranges that are to be faulted in.
 pub(crate) struct Work {
-    /// What to read ahead of, of a file.
-    pub(crate) cache: Option<Arc<PageCache>>,
     pub(crate) space: Arc<AddressSpace>,
-    pub(crate) addresses: Range<usize>,
+    pub(crate) ranges: Many,
+    pub(crate) until: Option<Instant>,
+    /// Whoever wants the answer has it too.
     pub(crate) answer: Arc<Answer>,
 }
 
@@ -71,7 +72,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Workers {
-    /// Hands a range over. An error if there is no thread for it.
+    /// Hands ranges over. An error if there is no thread for it.
     pub(crate) fn push(&self, work: Work) -> std::io::Result<()> {
         let mut started = lock(&self.started);
         if *started < THREADS {
@@ -124,37 +125,23 @@ impl WorkQueue {
 
 impl Work {
     fn run(self) {
-        let result = self.touch_all();
+        let Self {
+            space,
+            ranges,
+            until,
+            answer,
+        } = self;
+        let is_unwanted = || Arc::strong_count(&answer) == 1;
+        let results = ranges.serve(&space, until, is_unwanted);
         let waker = {
-            let mut inner = lock(&self.answer.inner);
-            inner.result = Some(result);
+            let mut inner = lock(&answer.inner);
+            inner.result = Some(results);
             inner.waker.take()
         };
-        // The map may go as soon as the task runs: nothing of it is touched
-        // from here on but the reference to the cache, which its owner counts.
-        drop(self);
+        // The map may go as soon as the task runs: nothing of it is touched from here on.
+        drop((space, answer));
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    fn touch_all(&self) -> Result<(), FaultError> {
-        let mut addr = self.addresses.start & !(PAGE_SIZE - 1);
-        let mut ahead = addr;
-        while addr < self.addresses.end {
-            if let Some(cache) = &self.cache
-                && addr >= ahead
-            {
-                ahead = fault::prefetch(cache, addr..self.addresses.end);
-                ahead = ahead.max(addr + PAGE_SIZE);
-            }
-            let flags = FaultFlags::default();
-            match fault::handle(&self.space, addr, flags, &NeverInterrupted) {
-                Outcome::Mapped => addr += PAGE_SIZE,
-                Outcome::Interrupted => {}
-                Outcome::Error(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
     }
 }

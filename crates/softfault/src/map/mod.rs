@@ -1,7 +1,6 @@
 //! memmap2's `Mmap` over an engine, a verb a file: a shared file, or private memory, that is only read.
 
 mod advise;
-mod fault_in;
 mod keep;
 mod make;
 mod pinned;
@@ -9,11 +8,12 @@ mod remap;
 #[cfg(test)]
 mod tests;
 
-pub use fault_in::FaultIn;
 pub use pinned::Pinned;
 
+use crate::advice::Advice;
 use crate::engine::Engine;
 use crate::error::FaultError;
+use crate::fault_in::{Awaited, FaultIn, FaultInMany};
 use crate::file_map::FileMap;
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
@@ -167,6 +167,33 @@ impl Mmap {
         FaultIn::new(self, self.range_of(range))
     }
 
+    /// Brings many ranges into memory, in any order and overlapping as they like, by one thread
+    /// that keeps as many reads in flight as a device likes. Await it, or
+    /// [`wait`](FaultInMany::wait) for it. Ranges that are there cost a look. One that cannot be
+    /// had is its own error, and stops no other.
+    ///
+    /// ```no_run
+    /// # fn main() -> std::io::Result<()> {
+    /// # let map = unsafe { softfault::Mmap::map(&std::fs::File::open("index.bin")?)? };
+    /// # let wanted = [0..4096, 1 << 30..(1 << 30) + 512];
+    /// let deadline = std::time::Instant::now() + std::time::Duration::from_millis(50);
+    /// let answers = map.fault_in_many(&wanted).until(deadline).wait();
+    /// for (range, answer) in wanted.iter().zip(answers) {
+    ///     match answer {
+    ///         Ok(()) => println!("{:?}", &map[range.clone()]),
+    ///         Err(why) => eprintln!("{range:?}: {why}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// What it brought may be evicted again, and is before the last has come if the ranges are
+    /// larger than the budget; [`pin`](Self::pin) keeps.
+    pub fn fault_in_many(&self, ranges: &[Range<usize>]) -> FaultInMany<'_> {
+        FaultInMany::new(self, ranges)
+    }
+
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
@@ -242,6 +269,28 @@ impl Mmap {
             return Err(FaultError::Forked);
         }
         within(self.start, self.len, &range)
+    }
+}
+
+impl Awaited for Mmap {
+    fn place(&self) -> Result<(usize, usize), FaultError> {
+        let all = self.addresses(0..self.len)?;
+        Ok((all.start, all.len()))
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn is_served(&self) -> bool {
+        self.is_managed()
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        if let MmapKind::Kernel(_) = self.kind {
+            // It is advice.
+            let _ = Advice::WillNeed.to_kernel(&range);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod protect;
 mod remap;
 mod transfer;
 
+use crate::fault_in::{Awaited, FaultInMany};
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;
@@ -114,6 +115,12 @@ impl MmapMut {
         }
     }
 
+    /// Brings many ranges into memory, as reads would; see
+    /// [`Mmap::fault_in_many`](crate::Mmap::fault_in_many).
+    pub fn fault_in_many(&self, ranges: &[Range<usize>]) -> FaultInMany<'_> {
+        FaultInMany::new(self, ranges)
+    }
+
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
@@ -161,6 +168,28 @@ impl MmapMut {
             return Err(FaultError::Forked);
         }
         within(self.start, self.len, &range)
+    }
+}
+
+impl Awaited for MmapMut {
+    fn place(&self) -> Result<(usize, usize), FaultError> {
+        let all = self.addresses(0..self.len)?;
+        Ok((all.start, all.len()))
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn is_served(&self) -> bool {
+        self.is_managed()
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        if let MmapMutKind::Kernel(_) = self.kind {
+            // It is advice.
+            let _ = Advice::WillNeed.to_kernel(&range);
+        }
     }
 }
 

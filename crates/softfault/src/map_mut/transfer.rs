@@ -22,6 +22,8 @@ impl MmapMut {
         self.addresses(range.clone())?;
         let mut at = range.start;
         while at < range.end {
+            let soon = at..range.end.min(at + 4 * STEP);
+            self.will_need(self.addresses(soon)?);
             let kept = KeptPart::new(self, at..range.end, false)?;
             let part = kept.0.clone();
             writer.write_all(&self[part.clone()])?;

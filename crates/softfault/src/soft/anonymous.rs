@@ -4,6 +4,7 @@ use super::SoftEngine;
 use crate::error::too_large;
 use crate::files::Look;
 use crate::generation::ProcessGeneration;
+use crate::many::Many;
 use crate::options::RemapOptions;
 use crate::private::{FilePart, Private};
 use crate::range::advised;
@@ -16,6 +17,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 /// Private memory: zeros, or the bytes of a file, until written. A page counts against
 /// the budget once it is written to, or read from the file, and goes to swap where there
@@ -110,6 +112,22 @@ impl SoftMapMut {
         let space = &self.engine.inner.managed.space;
         self.engine.write(space, addresses.start, &bytes[..count])?;
         Ok(count)
+    }
+
+    /// Brings many ranges into memory, as reads would; see
+    /// [`SoftMap::fault_in_many`](super::SoftMap::fault_in_many).
+    pub fn fault_in_many(
+        &self,
+        ranges: &[Range<usize>],
+        until: Option<Instant>,
+    ) -> Vec<Result<(), FaultError>> {
+        let space = &self.engine.inner.managed.space;
+        match self.engine.check() {
+            Ok(()) => {
+                Many::of_map(self.start(), self.len, ranges).wait(space, Reached::ByCalls, until)
+            }
+            Err(error) => vec![Err(error); ranges.len()],
+        }
     }
 
     /// Says what to expect of accesses to a range, by whole pages.

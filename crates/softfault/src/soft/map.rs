@@ -6,6 +6,7 @@ use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
 use crate::generation::ProcessGeneration;
+use crate::many::Many;
 use crate::range::{clip, offsets, within};
 use crate::reached::Reached;
 use core::mem::ManuallyDrop;
@@ -13,6 +14,7 @@ use core::ops::{Range, RangeBounds};
 use softfault_engine::cache::Residency;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 /// A file, mapped for reading.
 pub struct SoftMap {
@@ -75,6 +77,23 @@ impl SoftMap {
     /// Up to half of the budget can be pinned.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<SoftPinned<'_>, FaultError> {
         SoftPinned::new(self, offsets(range, self.len))
+    }
+
+    /// Brings many ranges into memory, in any order, with many reads in flight; blocks until
+    /// they are there, or the deadline. The answer has, for each range, that it is there, or why
+    /// not; see [`Mmap::fault_in_many`](crate::Mmap::fault_in_many).
+    pub fn fault_in_many(
+        &self,
+        ranges: &[Range<usize>],
+        until: Option<Instant>,
+    ) -> Vec<Result<(), FaultError>> {
+        let space = &self.engine.inner.managed.space;
+        match self.engine.check() {
+            Ok(()) => {
+                Many::of_map(self.start(), self.len, ranges).wait(space, Reached::ByCalls, until)
+            }
+            Err(error) => vec![Err(error); ranges.len()],
+        }
     }
 
     /// Starts to read a range, as far as spare memory goes; waits for nothing.

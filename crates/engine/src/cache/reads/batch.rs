@@ -98,6 +98,31 @@ impl<'a> ReadBatch<'a> {
         self.add(range)
     }
 
+    /// Adds what is neither cached nor a hole of a range of one block. `false` when there is no
+    /// room for it.
+    pub(crate) fn add_absent(&mut self, range: Range<usize>) -> bool {
+        let mut next = range.start;
+        while next < range.end {
+            let (run, cached) = self.cache.cached_run(next..range.end);
+            next = match cached {
+                true => run.end,
+                false => match extent(self.cache, next) {
+                    Ok(Part::Hole(hole)) => hole.end,
+                    Ok(Part::Data(data)) => {
+                        let end = run.end.min(data.end);
+                        if !self.add(next..end) {
+                            return false;
+                        }
+                        end
+                    }
+                    // Who touches it is told.
+                    Err(_) => run.end,
+                },
+            };
+        }
+        true
+    }
+
     /// Adds the pages of a range of one block. `false` when there is no room
     /// for them or for those to come.
     fn add(&mut self, range: Range<usize>) -> bool {

@@ -15,5 +15,6 @@ pub(crate) mod extent;
 pub(crate) mod read;
 
 pub use ahead::prefetch;
+pub(crate) use batch::ReadBatch;
 pub use read::Completion;
 pub(crate) use read::unlocked;

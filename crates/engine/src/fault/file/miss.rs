@@ -35,6 +35,20 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
     }
 }
 
+/// As `fault`, for a caller that knows what it will have: `pages` from `addr` on are read, as
+/// far as they are in one block and none is cached.
+pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8) -> Fault {
+    let most = match absent(cache, addr) {
+        Ok(most) => most,
+        Err(fault) => return fault,
+    };
+    let end = addr + usize::from(pages) * PAGE_SIZE;
+    match demand(cache, addr, addr..end.min(most.end)) {
+        Ok(held) => Fault::Retry(Wait::read(cache, held)),
+        Err(fault) => fault,
+    }
+}
+
 /// The pages around `addr`, in its block, that are data and not cached. Or how
 /// the fault goes on: it is short of memory, or in a hole, which is mapped.
 pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {

@@ -51,6 +51,11 @@ impl VmOps for FileVmOps {
         self.0.is_mapped(self.address(pgoff, distance))
     }
 
+    fn present(&self, pgoff: u64, distance: usize, bytes: usize, _write: bool) -> usize {
+        let start = self.address(pgoff, distance);
+        self.0.mapped_bytes(start..start + bytes)
+    }
+
     fn soft_page(&self, pgoff: u64, distance: usize) -> SoftPage {
         SoftPage::Window {
             addr: self.address(pgoff, distance),
@@ -68,6 +73,13 @@ impl VmOps for FileVmOps {
 
     fn is_writable(&self) -> bool {
         false
+    }
+}
+
+impl PageCache {
+    /// The page cache of the file that a VMA shows, if it shows one.
+    pub(super) fn shown(backing: &Backing) -> Option<&Arc<Self>> {
+        backing.of::<FileVmOps>().map(|ops| &ops.0)
     }
 }
 
@@ -98,7 +110,10 @@ pub(super) fn fault(
         if flags.read {
             cache.retry_io_miss().add(1);
         }
-        return miss::fault(cache, addr, advice);
+        return match flags.asked {
+            0 => miss::fault(cache, addr, advice),
+            pages => miss::asked(cache, addr, pages),
+        };
     };
     let state = folio.state();
     if state & flag::LOCKED != 0 {

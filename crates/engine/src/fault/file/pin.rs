@@ -4,11 +4,12 @@ use super::{FaultError, FaultFlags};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
-use crate::cache::reads::{prefetch, unlocked};
-use crate::fault::{Outcome, handle};
+use crate::cache::reads::unlocked;
+use crate::fault::{FaultIn, Outcome, handle};
 use crate::mm::AddressSpace;
 use crate::page::{Interrupt, NeverInterrupted};
 use core::ops::Range;
+use core::slice;
 use sync::Arc;
 
 /// How far a pin got.
@@ -33,10 +34,11 @@ pub fn pin(
     interrupt: &dyn Interrupt,
 ) -> Pin {
     let mut addr = from;
-    let mut ahead = from;
+    let rest = from..range.end;
+    let mut ahead = FaultIn::new(false);
     while addr < range.end {
-        if addr >= ahead && range.end - addr > PAGE_SIZE {
-            ahead = prefetch(cache, addr..range.end).max(addr + PAGE_SIZE);
+        if rest.len() > PAGE_SIZE {
+            ahead.keep_ahead_of(addr, slice::from_ref(&rest), space);
         }
         if let Some(folio) = cache.find(addr)
             && folio.try_lock()

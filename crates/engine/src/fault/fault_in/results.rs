@@ -1,0 +1,78 @@
+//! Many ranges, in any order, and what became of each.
+
+use super::cursor::whole_pages;
+use super::{FaultError, FaultIn, Interrupt, Progress};
+use crate::mm::AddressSpace;
+use core::ops::Range;
+
+/// Why a page is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotIn {
+    /// A touch would fail.
+    Error(FaultError),
+    /// It was not to be waited for any more.
+    TimedOut,
+}
+
+/// Many ranges on their way in. Not for the fault handler: they are on the heap.
+#[derive(Debug)]
+pub struct FaultInMany {
+    /// By where they start.
+    ranges: Vec<Range<usize>>,
+    /// Which of the caller's each of them is.
+    places: Vec<usize>,
+    progress: FaultIn,
+    /// Pages that did not come, by address, and why. Between two of them a range starts: they are
+    /// no more than ranges.
+    failed: Vec<(usize, NotIn)>,
+}
+
+impl FaultInMany {
+    /// Ranges, in any order and overlapping as they like, each with a number of the caller's.
+    /// For reads of their pages, or for writes.
+    pub fn new(mut ranges: Vec<(usize, Range<usize>)>, write: bool) -> Self {
+        ranges.sort_unstable_by_key(|(_, range)| range.start);
+        let (places, ranges) = ranges.into_iter().unzip();
+        Self {
+            ranges,
+            places,
+            progress: FaultIn::new(write),
+            failed: Vec::new(),
+        }
+    }
+
+    /// Brings them in. `false` if something else wants the thread: go on when that is done.
+    pub fn run(&mut self, space: &AddressSpace, interrupt: &dyn Interrupt) -> bool {
+        loop {
+            match self.progress.run(&self.ranges, space, interrupt) {
+                Progress::Done => return true,
+                Progress::Interrupted => return false,
+                Progress::Failed(addr, why) => self.failed.push((addr, why)),
+            }
+        }
+    }
+
+    /// From now on nothing is read and nothing waited for. Ranges that are there are well, all
+    /// others have [`NotIn::TimedOut`].
+    pub fn wait_no_more(&mut self) {
+        self.progress.wait_no_more();
+    }
+
+    /// Once they are through: those that are not in, by the caller's number, and why.
+    pub fn failed(&self) -> impl Iterator<Item = (usize, NotIn)> + '_ {
+        let ranges = match self.failed.is_empty() {
+            true => &[],
+            false => &self.ranges[..],
+        };
+        let judged = ranges.iter().zip(&self.places);
+        judged.filter_map(|(range, &place)| Some((place, self.failure(range)?)))
+    }
+
+    /// That of the first page of a range that did not come.
+    fn failure(&self, range: &Range<usize>) -> Option<NotIn> {
+        let pages = whole_pages(range);
+        let first = self.failed.partition_point(|&(addr, _)| addr < pages.start);
+        let &(addr, why) = self.failed.get(first)?;
+        (!range.is_empty() && addr < pages.end).then_some(why)
+    }
+}

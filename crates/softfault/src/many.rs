@@ -1,0 +1,109 @@
+//! Many ranges of a map, brought in by one thread, with an answer for each.
+
+use crate::error::FaultError;
+use crate::range::within;
+use crate::reached::Reached;
+use core::ops::Range;
+use softfault_engine::fault::{FaultInMany, Interrupt, NotIn};
+use softfault_engine::mm::AddressSpace;
+use std::time::Instant;
+
+/// Ranges on their way in.
+pub(crate) struct Many {
+    ranges: FaultInMany,
+    /// By the caller's order: of those that are not within the map, that they are not.
+    results: Vec<Result<(), FaultError>>,
+}
+
+impl Many {
+    /// Ranges of offsets of a map of `len` bytes at `start`; for reads of them.
+    pub(crate) fn of_map(start: usize, len: usize, ranges: &[Range<usize>]) -> Self {
+        let mut results = Vec::with_capacity(ranges.len());
+        let mut inside = Vec::with_capacity(ranges.len());
+        for (place, range) in ranges.iter().enumerate() {
+            let addresses = within(start, len, range);
+            results.push(addresses.as_ref().map(drop).map_err(|&error| error));
+            inside.extend(addresses.ok().map(|addresses| (place, addresses)));
+        }
+        Self {
+            ranges: FaultInMany::new(inside, false),
+            results,
+        }
+    }
+
+    /// Brings them in, in the calling thread.
+    pub(crate) fn wait(
+        mut self,
+        space: &AddressSpace,
+        reached: Reached,
+        until: Option<Instant>,
+    ) -> Vec<Result<(), FaultError>> {
+        let mut masked = reached.masked();
+        while !self.advance(space, until, || {
+            let pending = masked.as_ref().map(|masked| masked.pending());
+            pending.is_some_and(|pending| pending.pending())
+        }) {
+            masked = masked.map(|masked| masked.deliver_pending());
+        }
+        drop(masked);
+        self.results()
+    }
+
+    /// Brings them in, in a thread of ours, as long as somebody wants them.
+    pub(crate) fn serve(
+        mut self,
+        space: &AddressSpace,
+        until: Option<Instant>,
+        is_unwanted: impl Fn() -> bool,
+    ) -> Vec<Result<(), FaultError>> {
+        while !self.advance(space, until, &is_unwanted) && !is_unwanted() {}
+        self.results()
+    }
+
+    /// Goes on, until they are through, or the deadline and what is there beyond it; `false`
+    /// if interrupted.
+    fn advance(
+        &mut self,
+        space: &AddressSpace,
+        until: Option<Instant>,
+        interrupt: impl Fn() -> bool,
+    ) -> bool {
+        let interrupt = Until(until, interrupt);
+        loop {
+            if self.ranges.run(space, &interrupt) {
+                return true;
+            }
+            if !interrupt.is_over() {
+                return false;
+            }
+            self.ranges.wait_no_more();
+        }
+    }
+
+    /// What each range has come to, in the order of the caller.
+    pub(crate) fn results(self) -> Vec<Result<(), FaultError>> {
+        let mut results = self.results;
+        for (place, why) in self.ranges.failed() {
+            results[place] = Err(match why {
+                NotIn::Error(error) => error.into(),
+                NotIn::TimedOut => FaultError::TimedOut,
+            });
+        }
+        results
+    }
+}
+
+/// A deadline, beside what else may want the thread.
+struct Until<F>(Option<Instant>, F);
+
+impl<F> Until<F> {
+    fn is_over(&self) -> bool {
+        self.0.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+impl<F: Fn() -> bool> Interrupt for Until<F> {
+    fn pending(&self) -> bool {
+        self.is_over() || (self.1)()
+    }
+}
