@@ -1,11 +1,14 @@
 //! Whose pages a cache has, and all that differs by that.
 
-use super::{PageCache, folio::Folio, folio::flag};
+use super::PageCache;
+use super::folio::{BLOCK_BYTES, Folio, flag};
 use crate::PAGE_SIZE;
 use crate::anon::{NotRead, View};
 use crate::budget::FLOOR;
+use crate::readahead::Mapped;
 use crate::store::StoreError;
 use crate::swap::Swap;
+use core::ops::Range;
 use sync::Arc;
 use sync::stat::Counter;
 
@@ -111,5 +114,34 @@ impl PageCache {
             Contents::File => (self.find(addr)).is_some_and(|folio| folio.is(flag::MAPPED)),
             Contents::Private(view) => view.pages.state(self.page(addr) as usize).is_resident(),
         }
+    }
+
+    /// The pages of `addr`'s block that are in the window, but for some.
+    pub(super) fn mapped_beside(&self, addr: usize, but: &Range<usize>) -> Mapped {
+        let block = addr & !(BLOCK_BYTES - 1);
+        let window = self.addresses();
+        let block = block.max(window.start)..(block + BLOCK_BYTES).min(window.end);
+        let mut mapped = Mapped::default();
+        let mut add = |addr: usize| {
+            if !but.contains(&addr) {
+                mapped.add(self.page(addr));
+            }
+        };
+        match &self.contents {
+            Contents::File => {
+                let bucket = self.node.index.lock(addr, &self.node.folios);
+                let folios = bucket.iter().filter(|folio| folio.is(flag::MAPPED));
+                for folio in folios.filter(|folio| block.contains(&folio.range().start)) {
+                    folio.range().step_by(PAGE_SIZE).for_each(&mut add);
+                }
+            }
+            Contents::Private(view) => {
+                let pages = block.step_by(PAGE_SIZE);
+                let is_in =
+                    |addr: &usize| view.pages.state(self.page(*addr) as usize).is_resident();
+                pages.filter(is_in).for_each(&mut add);
+            }
+        }
+        mapped
     }
 }

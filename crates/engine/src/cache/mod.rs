@@ -156,7 +156,7 @@ impl PageCache {
             end: AtomicU64::new(bytes),
             on_truncate,
             pinned: AtomicU64::new(0),
-            readahead: Mutex::new(ReadAhead::new()),
+            readahead: Mutex::new(ReadAhead::new(bytes.div_ceil(PAGE_SIZE as u64))),
             mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
             node,

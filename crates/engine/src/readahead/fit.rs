@@ -53,6 +53,10 @@ impl Stream {
         if event.touch == Touch::FirstUse && event.folio.contains(&self.next) {
             return Some(Fit::Refuted);
         }
+        let is_near = 0 < steps && steps < FOLIO;
+        if is_near && (event.has_skipped(self.next) || self.skips_rest(event)) {
+            return Some(Fit::Refuted);
+        }
         // Between `next` and here all was mapped: entered at the folio's edge,
         // and there was something cached to skip.
         let at_the_edge = match event.touch {

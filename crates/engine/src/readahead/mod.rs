@@ -7,11 +7,14 @@
 //! becomes visible only once.
 //!
 //! ```text
-//!   touch ── fits a stream? ── yes ─► the stream moves on (stream.rs); its window
-//!     │       (fit.rs)                grows with what it has consumed (window.rs)
-//!     └ no ─► does it prolong a progression in the last misses? (history.rs)
-//!               ├ yes, long enough for the trust we have ─► new stream
-//!               └ no ─► one page, nothing ahead
+//!   touch ── goes on with a run? ── yes ─► the stream moves on (stream.rs); its window
+//!     │       (fit.rs)                     grows with what it has consumed (window.rs)
+//!     ├ in a region most of which is touched, or expected to be, in any order?
+//!     │       └ yes ─► the rest of the region, and the next one (density.rs)
+//!     ├ goes on with a stride? ── yes ─► the stream moves on
+//!     ├ prolongs a progression in the last misses? (history.rs)
+//!     │       └ yes, long enough for the trust we have ─► new stream
+//!     └ no ─► one page, nothing ahead
 //! ```
 //!
 //! - A *run* has step 1 or -1 and is read in folios; any other step is a
@@ -24,9 +27,14 @@
 //!   The price is a ramp: a run waits for its first blocks and has a megabyte
 //!   ahead of it after 4 MiB, eight after 32. `Advice::Sequential` takes the largest window at
 //!   once instead.
-//! - Each window of a run ends one page into a block. At this *seam* a
+//! - Each small window of a run ends one page into a block. At this *seam* a
 //!   sequential reader shows two touches in neighbouring pages, a reader that
-//!   only looks into each block shows one, and stops being taken for a run.
+//!   only looks into each block shows one, and stops being taken for a run. Large
+//!   windows have a block that is read page by page: who skips one there reads records
+//!   with gaps.
+//! - Density asks which pages of a region are touched, not in which order: areas.rs
+//!   remembers them for the areas that were touched last, texture.rs finds regular gaps,
+//!   and guess.rs learns whether expecting a region of some size came out right.
 //! - Proof costs no I/O: where read-ahead was in vain, a progression has to be
 //!   longer before it is believed (accuracy.rs), up to eight touches. So it is
 //!   never off for good, and random access reads what it touches.
@@ -36,20 +44,27 @@
 //! that series, as policies to compare with, is in `readahead/baseline.rs`.
 //!
 //! Locks: none here. `ReadAhead` is protected by the lock of the page cache
-//! that owns it. No heap, no I/O, fixed size: it runs in the fault handler.
+//! that owns it. No I/O and no new memory after it was made: it runs in the fault
+//! handler. Of a file of 128 MiB or more it is 27 KiB, of one of a few pages 2 KiB.
 
 mod accuracy;
+mod areas;
 mod baseline;
+mod density;
 mod fit;
+mod guess;
 mod history;
 mod stream;
+mod texture;
 mod window;
 
 use core::ops::Range;
 
 use crate::page::Advice;
 use accuracy::Accuracy;
+use areas::Pages;
 pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
+use density::{Density, Room};
 use fit::Fit;
 use history::{History, Proof};
 use stream::Stream;
@@ -108,6 +123,8 @@ pub enum Ahead {
     Run {
         /// Pages, in the file.
         pages: Range<u64>,
+        /// Those of them that are folios of their own.
+        seam: Range<u64>,
     },
     /// Single-page folios at `first`, `first + stride`, ..., all in the file.
     Strided {
@@ -118,6 +135,35 @@ pub enum Ahead {
         /// How many.
         count: u32,
     },
+    /// Pages of a dense area.
+    Area(AreaPages),
+}
+
+/// Some pages of an area of 512, in folios.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AreaPages {
+    /// The area's first page, in the file.
+    start: u64,
+    pages: Pages,
+    /// Those that are folios of their own: so that touches of each are seen.
+    single: Pages,
+}
+
+impl AreaPages {
+    /// The folios to be read, in the file.
+    pub fn folios(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            let run = self.pages.run_from(next)?;
+            let block = run.start - run.start % FOLIO + FOLIO;
+            let end = match self.single.has(run.start) {
+                true => run.start + 1,
+                false => run.end.min(block),
+            };
+            next = end;
+            Some(self.start + run.start..self.start + end)
+        })
+    }
 }
 
 impl Ahead {
@@ -125,9 +171,22 @@ impl Ahead {
     pub fn len(&self) -> u64 {
         match self {
             Ahead::None => 0,
-            Ahead::Run { pages } => pages.end - pages.start,
+            Ahead::Run { pages, .. } => pages.end - pages.start,
             Ahead::Strided { count, .. } => u64::from(*count),
+            Ahead::Area(area) => area.pages.count(),
         }
+    }
+
+    /// What of a run is to be read at a time: all that is not of the seam in one, cut
+    /// into folios by its reader; pages of the seam one by one.
+    pub fn folios_of(pages: &Range<u64>, seam: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (before, behind) = (pages.start..seam.start, seam.end..pages.end);
+        let singles = seam.clone().map(|page| page..page + 1);
+        [before]
+            .into_iter()
+            .chain(singles)
+            .chain([behind])
+            .filter(|pages| !pages.is_empty())
     }
 
     /// True if there is nothing to read.
@@ -151,7 +210,34 @@ struct Event {
     /// What a first use maps, or what a miss may read.
     folio: Range<u64>,
     touch: Touch,
+    /// Pages of its block that were mapped before.
+    mapped: Mapped,
     file_pages: u64,
+}
+
+impl Event {
+    /// True if some pages of the touched page's block, from `next` up to it on a reader's
+    /// way, were not mapped: the reader skipped them.
+    fn has_skipped(&self, next: u64) -> bool {
+        let (low, high) = (next.min(self.page), next.max(self.page));
+        next / FOLIO == self.page / FOLIO
+            && (low..=high).any(|page| page != self.page && !self.mapped.has(page))
+    }
+}
+
+/// Which pages of a block are mapped, a bit each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mapped(u16);
+
+impl Mapped {
+    /// Adds a page of the file.
+    pub fn add(&mut self, page: u64) {
+        self.0 |= 1 << (page % FOLIO);
+    }
+
+    fn has(self, page: u64) -> bool {
+        self.0 >> (page % FOLIO) & 1 != 0
+    }
 }
 
 /// What a stream may do at one touch.
@@ -171,6 +257,7 @@ struct Allowance {
 pub struct ReadAhead {
     streams: [Stream; STREAMS],
     history: History,
+    density: Density,
     accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
@@ -178,20 +265,13 @@ pub struct ReadAhead {
     last: (u8, u32),
 }
 
-const _: () = assert!(size_of::<ReadAhead>() <= 1024);
-
-impl Default for ReadAhead {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl ReadAhead {
-    /// No touch seen yet.
-    pub const fn new() -> Self {
+    /// No touch seen yet, of a file of so many pages.
+    pub fn new(file_pages: u64) -> Self {
         ReadAhead {
             streams: [Stream::FREE; STREAMS],
             history: History::new(),
+            density: Density::new(file_pages),
             accuracy: Accuracy::new(),
             clock: 0,
             last: (0, 0),
@@ -203,7 +283,8 @@ impl ReadAhead {
     /// `folio` is the extent that becomes mapped: for a first use the folio
     /// that was read ahead, with the neighbours mapped in the same go if any;
     /// for a miss the pages around it that are not cached, within its block,
-    /// of which the caller then maps `demand`.
+    /// of which the caller then maps `demand`. `mapped` are the pages of its block that were
+    /// mapped before.
     ///
     /// A touch that waits for I/O is told once, not again when it is retried.
     /// A touch of pages that were used before (cached, but not mapped) is not
@@ -214,6 +295,7 @@ impl ReadAhead {
         page: u64,
         folio: Range<u64>,
         touch: Touch,
+        mapped: Mapped,
         advice: Advice,
         limits: &Limits,
     ) -> Plan {
@@ -222,6 +304,7 @@ impl ReadAhead {
             page,
             folio: folio.start..folio.end.min(limits.file_pages),
             touch,
+            mapped,
             file_pages: limits.file_pages,
         };
         self.clock = self.clock.wrapping_add(1);
@@ -235,6 +318,18 @@ impl ReadAhead {
         }
 
         let known = self.find(&event);
+        self.density.note(&event, self.clock);
+        let follows = |(i, fit): (usize, Fit)| {
+            matches!(fit, Fit::Next(_))
+                && (self.streams[i].is_run() || self.density.is_stride(page))
+        };
+        if !known.is_some_and(follows)
+            && advice == Advice::Normal
+            && let Some(plan) = self.by_density(&event, limits)
+        {
+            self.count_use(&event, true);
+            return plan;
+        }
         self.count_use(&event, known.is_some_and(|(i, _)| self.streams[i].is_run()));
         let fresh = match known {
             None => self.detect(&event, advice, false),
@@ -253,10 +348,27 @@ impl ReadAhead {
         stream.stamp(self.clock);
         let plan = stream.advance(&event, steps, &allowance);
         self.last = (index as u8, plan.ahead.len() as u32);
+        if touch == Touch::Miss {
+            self.density.mapped(plan.demand.clone(), self.clock);
+        }
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
         }
         plan
+    }
+
+    fn by_density(&mut self, event: &Event, limits: &Limits) -> Option<Plan> {
+        let room = Room {
+            pages: u64::from(limits.max_ahead.saturating_sub(self.accuracy.outstanding)),
+            window: u64::from(limits.max_window >> self.accuracy.shrink()),
+            clock: self.clock,
+        };
+        let plan = self.density.plan(event, &room)?;
+        if event.touch == Touch::Miss {
+            self.density.mapped(plan.demand.clone(), self.clock);
+        }
+        self.last = (STREAMS as u8, plan.ahead.len() as u32);
+        Some(plan)
     }
 
     /// `pages` of the last plan's `ahead` are being read; the others were
@@ -264,8 +376,10 @@ impl ReadAhead {
     /// plan with something ahead, before the next touch.
     pub fn submitted(&mut self, pages: u32) {
         let (index, planned) = self.last;
-        if planned > 0 {
-            self.streams[usize::from(index)].submitted(pages < planned);
+        if planned > 0
+            && let Some(stream) = self.streams.get_mut(usize::from(index))
+        {
+            stream.submitted(pages < planned);
         }
         self.last.1 = 0;
         self.accuracy.submitted(pages);
@@ -316,7 +430,10 @@ impl ReadAhead {
             }
             match self.streams[index].fit(event) {
                 None => {}
-                Some(Fit::Refuted) => self.close(index),
+                Some(Fit::Refuted) => {
+                    self.accuracy.sample(Kind::Run, 0);
+                    self.streams[index] = Stream::FREE;
+                }
                 Some(fit) if best.is_some_and(|(_, other)| other.rank() <= fit.rank()) => {}
                 Some(fit) => best = Some((index, fit)),
             }

@@ -17,6 +17,10 @@ use super::{Ahead, Allowance, Event, FOLIO, Kind, Plan, Touch};
 /// of other streams.
 const GROWN: u32 = 32;
 
+/// Pages of a window from which one of its blocks is read page by page: all touches of the
+/// reader in it are seen.
+pub(super) const SEAM: u64 = 16 * FOLIO;
+
 /// A window lost to reclaim halves the next ones; this many windows kept undo
 /// it, so that little is lost to trying again.
 const LOSS: u8 = 32;
@@ -28,6 +32,8 @@ pub(super) const LIVE: u8 = 1;
 const JUDGED: u8 = 2;
 /// It was seen to pass the end of the file: its windows may do so.
 const WRAPS: u8 = 4;
+/// The page expected next, in the block of the last touch, was not mapped then.
+const OPEN: u8 = 16;
 /// Some of what it planned was cached already, and may be mapped: its reader
 /// may skip it without a fault.
 pub(super) const HOLES: u8 = 8;
@@ -233,6 +239,10 @@ impl Stream {
         let run_pages = run.as_ref().map_or(0, |run| run.end - run.start);
 
         self.next = step(event.page, self.stride, mapped, event.file_pages);
+        self.flags &= !OPEN;
+        if self.next / FOLIO == event.page / FOLIO && !event.mapped.has(self.next) {
+            self.flags |= OPEN;
+        }
         if event.touch == Touch::Miss {
             let edge = if self.stride > 0 { 0 } else { FOLIO - 1 };
             self.submitted(mapped == self.mapped_by(event) && self.next % FOLIO != edge);
@@ -242,7 +252,10 @@ impl Stream {
         self.mapped = saturate(mapped);
         Plan {
             demand,
-            ahead: run.map_or(Ahead::None, |pages| Ahead::Run { pages }),
+            ahead: run.map_or(Ahead::None, |pages| Ahead::Run {
+                seam: self.seam_of(&pages),
+                pages,
+            }),
         }
     }
 
@@ -260,19 +273,38 @@ impl Stream {
             let last = first + want - 1;
             let last = match (last >= event.file_pages - 1, seam) {
                 (true, _) => event.file_pages - 1,
+                (false, true) if want >= SEAM => ((last + 1) & !(FOLIO - 1)) - 1,
                 (false, true) => last & !(FOLIO - 1),
                 (false, false) => last,
             };
-            (first <= last).then(|| first..last + 1)
+            (first <= last).then(|| first..(last + 1).min(event.file_pages))
         } else {
             let first = event.page.checked_sub(skip)?;
             let last = match (first.checked_sub(want - 1), seam) {
                 (None | Some(0), _) => 0,
+                (Some(last), true) if want >= SEAM => last.next_multiple_of(FOLIO),
                 (Some(last), true) => last | (FOLIO - 1),
                 (Some(last), false) => last,
             };
             (last <= first).then(|| last..first + 1)
         }
+    }
+
+    /// True if a touch in another block leaves out what was not mapped of the last one.
+    pub(super) fn skips_rest(&self, event: &Event) -> bool {
+        self.is(OPEN) && event.page / FOLIO != self.next / FOLIO
+    }
+
+    /// The block of a large window that is read page by page: any, so that no gap between
+    /// the pages that are touched is always somewhere else.
+    fn seam_of(&self, run: &core::ops::Range<u64>) -> core::ops::Range<u64> {
+        if run.end - run.start < SEAM {
+            return run.start..run.start;
+        }
+        let first = run.start.next_multiple_of(FOLIO);
+        let blocks = run.end / FOLIO - first / FOLIO;
+        let drawn = (run.start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % blocks;
+        first + drawn * FOLIO..first + (drawn + 1) * FOLIO
     }
 
     fn advance_stride(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {

@@ -24,6 +24,7 @@ mod mmap_miss_document;
 mod oracle;
 mod readahead_mixtures;
 mod readahead_model;
+mod readahead_orders;
 mod readahead_patterns;
 mod reclaim;
 mod retry;

@@ -3,7 +3,7 @@
 use crate::readahead_model::{Met, Model, Reader, Reclaim, Rng};
 use proptest::prelude::*;
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Limits, ReadAhead, Touch};
+use softfault_engine::readahead::{Limits, Mapped, ReadAhead, Touch};
 
 const FILE: u64 = 1 << 20;
 
@@ -311,14 +311,14 @@ proptest! {
         touches in prop::collection::vec((any::<u64>(), 1u64..1 << 52, 0u64..3, any::<bool>(), any::<u16>()), 1..300),
         near in prop::collection::vec(0u64..40, 300),
     ) {
-        let mut policy = ReadAhead::new();
+        let mut policy = ReadAhead::new(5000);
         for (i, (at, file_pages, size, miss, told)) in touches.into_iter().enumerate() {
             let file_pages = match size { 0 => 1 << 52, 1 => 5000, _ => file_pages };
             let page = if at % 3 == 0 { at % file_pages } else { near[i % near.len()] % file_pages };
             let limits = Limits { max_window: u32::MAX, max_ahead: u32::MAX, file_pages, queue_depth: u32::MAX };
             let folio = page - page % 16..page - page % 16 + 16;
             let touch = if miss { Touch::Miss } else { Touch::FirstUse };
-            let plan = policy.touch(page, folio, touch, Advice::Normal, &limits);
+            let plan = policy.touch(page, folio, touch, Mapped::default(), Advice::Normal, &limits);
             prop_assert!(plan.demand.contains(&page));
             policy.submitted(u32::from(told));
             policy.unused(u32::from(told / 3));

@@ -27,6 +27,7 @@ pub(crate) fn plan(
     let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
     let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
+    let mapped = cache.mapped_beside(addr, &folio);
     let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
@@ -38,7 +39,7 @@ pub(crate) fn plan(
     cache
         .readahead
         .lock()
-        .touch(addr, folio, touch, advice, &limits)
+        .touch(addr, folio, touch, mapped, advice, &limits)
 }
 
 /// A touch that needs no read of its own.
@@ -65,8 +66,12 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     match ahead {
         Ahead::None => {}
-        Ahead::Run { pages } => {
-            run(&mut batch, pages.clone());
+        Ahead::Run { pages, seam } => {
+            let whole = |pages| run(&mut batch, pages);
+            let _ = Ahead::folios_of(pages, seam).all(whole);
+        }
+        Ahead::Area(area) => {
+            area.folios().all(|folio| run(&mut batch, folio));
         }
         Ahead::Strided {
             first,

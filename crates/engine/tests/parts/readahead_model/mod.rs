@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Ahead, FOLIO, Limits, Plan, ReadAhead, Touch};
+use softfault_engine::readahead::{Ahead, FOLIO, Limits, Mapped, Plan, ReadAhead, Touch};
 
 /// What the reader of a page met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub fn limits(file_pages: u64) -> Limits {
 impl Model {
     pub fn new(file_pages: u64) -> Model {
         Model {
-            policy: ReadAhead::new(),
+            policy: ReadAhead::new(file_pages),
             limits: limits(file_pages),
             advice: Advice::Normal,
             memory: u64::MAX,
@@ -147,8 +147,8 @@ impl Model {
                 let folio = &self.folios[(index - AHEAD) as usize];
                 let (pages, planned_at) = (folio.pages.clone(), folio.planned_at);
                 self.outstanding -= pages.end - pages.start;
-                self.map(pages.clone());
-                let plan = self.ask(page, pages, Touch::FirstUse);
+                let plan = self.ask(page, pages.clone(), Touch::FirstUse);
+                self.map(pages);
                 assert_eq!(plan.demand, page..page + 1);
                 self.read_ahead(&plan.ahead);
                 self.make_room();
@@ -158,9 +158,14 @@ impl Model {
     }
 
     fn ask(&mut self, page: u64, folio: Range<u64>, touch: Touch) -> Plan {
+        let mut mapped = Mapped::default();
+        let block = page - page % FOLIO;
+        (block..(block + FOLIO).min(self.limits.file_pages))
+            .filter(|&page| self.state[page as usize] == MAPPED)
+            .for_each(|page| mapped.add(page));
         let plan = self
             .policy
-            .touch(page, folio, touch, self.advice, &self.limits);
+            .touch(page, folio, touch, mapped, self.advice, &self.limits);
         assert!(plan.demand.contains(&page));
         assert!(plan.demand.end <= self.limits.file_pages);
         let extra = plan.demand.end - plan.demand.start - 1 + plan.ahead.len();
@@ -188,13 +193,22 @@ impl Model {
         let before = self.read;
         match ahead {
             Ahead::None => return,
-            Ahead::Run { pages } => {
+            Ahead::Run { pages, seam } => {
                 assert!(pages.start < pages.end && pages.end <= self.limits.file_pages);
-                let mut start = pages.start;
-                while start < pages.end {
-                    let end = (start - start % FOLIO + FOLIO).min(pages.end);
-                    self.cache(start..end);
-                    start = end;
+                for pages in Ahead::folios_of(pages, seam) {
+                    let mut start = pages.start;
+                    while start < pages.end {
+                        let end = (start - start % FOLIO + FOLIO).min(pages.end);
+                        self.cache(start..end);
+                        start = end;
+                    }
+                }
+            }
+            Ahead::Area(area) => {
+                for folio in area.folios() {
+                    assert!(folio.start < folio.end && folio.end <= self.limits.file_pages);
+                    assert_eq!(folio.start / FOLIO, (folio.end - 1) / FOLIO);
+                    self.cache(folio);
                 }
             }
             Ahead::Strided {

@@ -1,0 +1,247 @@
+//! Which pages of a file were touched of late, by area, in whatever order.
+//!
+//! A table of the areas that were touched last: a set has four, of which the one that was quiet
+//! for longest makes room. What reclaim takes is not told; a miss on a page that was mapped
+//! shows it, and all that is known of its area is forgotten then.
+
+use super::texture::Texture;
+use core::ops::Range;
+
+/// Pages of an area: 2 MiB.
+pub(super) const AREA: u64 = 512;
+/// Pages of a block, which is a folio if it is read whole.
+const BLOCK: u64 = super::FOLIO;
+/// Areas of a set.
+const WAYS: usize = 4;
+/// Areas that are remembered of a large file: 128 MiB of it.
+const MOST: usize = 64;
+/// The number of no area.
+const NONE: u64 = u64::MAX;
+
+/// Some pages of an area, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Pages([u64; 8]);
+
+impl Pages {
+    pub(super) const NONE: Pages = Pages([0; 8]);
+
+    /// The pages of a range of the area, from 0 to [`AREA`].
+    pub(super) fn range(range: Range<u64>) -> Pages {
+        let mut pages = Pages::NONE;
+        for (index, word) in (0..).zip(&mut pages.0) {
+            let from = range.start.clamp(index * 64, index * 64 + 64) - index * 64;
+            let to = range.end.clamp(index * 64, index * 64 + 64) - index * 64;
+            if from < to {
+                *word = (u64::MAX >> (64 - (to - from))) << from;
+            }
+        }
+        pages
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        (self.0.iter())
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == [0; 8]
+    }
+
+    pub(super) fn has(&self, page: u64) -> bool {
+        self.0[(page / 64) as usize] >> (page % 64) & 1 != 0
+    }
+
+    pub(super) fn add(&mut self, page: u64) {
+        self.0[(page / 64) as usize] |= 1 << (page % 64);
+    }
+
+    /// Those from `by` on, `by` pages lower.
+    pub(super) fn moved_down(&self, by: u64) -> Pages {
+        let (words, bits) = ((by / 64) as usize, by % 64);
+        let word = |at: usize| self.0.get(at).copied().unwrap_or(0);
+        Pages(core::array::from_fn(|at| {
+            let low = word(at + words) >> bits;
+            match bits {
+                0 => low,
+                _ => low | word(at + words + 1) << (64 - bits),
+            }
+        }))
+    }
+
+    pub(super) fn and(&self, other: &Pages) -> Pages {
+        Pages(core::array::from_fn(|at| self.0[at] & other.0[at]))
+    }
+
+    pub(super) fn or(&self, other: &Pages) -> Pages {
+        Pages(core::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
+    pub(super) fn without(&self, other: &Pages) -> Pages {
+        Pages(core::array::from_fn(|at| self.0[at] & !other.0[at]))
+    }
+
+    /// The first run of them at or after `from`.
+    pub(super) fn run_from(&self, from: u64) -> Option<Range<u64>> {
+        let start = (from..AREA).find(|&page| self.has(page))?;
+        let end = (start..AREA).find(|&page| !self.has(page));
+        Some(start..end.unwrap_or(AREA))
+    }
+
+    /// At most `most` of them: those from `from` on first, then those in front of it.
+    pub(super) fn first_from(&self, from: u64, most: u64) -> Pages {
+        if self.count() <= most {
+            return *self;
+        }
+        let mut kept = Pages::NONE;
+        let mut left = most;
+        for page in (from..AREA).chain(0..from) {
+            if left > 0 && self.has(page) {
+                kept.add(page);
+                left -= 1;
+            }
+        }
+        kept
+    }
+}
+
+/// What is known of an area.
+#[derive(Clone, Copy)]
+pub(super) struct Area {
+    number: u64,
+    /// Clock of the last touch.
+    stamp: u32,
+    /// Pages whose touches were seen.
+    pub(super) touched: Pages,
+    /// Pages that were mapped: those, and what was mapped with them.
+    pub(super) mapped: Pages,
+    /// Pages read ahead because their area is dense, and not mapped yet.
+    pub(super) ahead: Pages,
+    /// Regular gaps, if it has any.
+    pub(super) texture: Option<Texture>,
+    /// Pages that may be touched: all, but for the gaps.
+    pub(super) expected: Pages,
+}
+
+const _: () = assert!(size_of::<Area>() <= 384);
+
+impl Area {
+    const FREE: Area = Area {
+        number: NONE,
+        stamp: 0,
+        touched: Pages::NONE,
+        mapped: Pages::NONE,
+        ahead: Pages::NONE,
+        texture: None,
+        expected: Pages([u64::MAX; 8]),
+    };
+
+    /// Forgets what is known.
+    pub(super) fn forget(&mut self) {
+        let number = self.number;
+        *self = Area {
+            number,
+            ..Area::FREE
+        };
+    }
+
+    /// From now on pages are expected as elsewhere.
+    pub(super) fn expect(&mut self, texture: Option<Texture>) {
+        self.texture = texture;
+        self.expected = match texture {
+            Some(texture) => texture.pages(self.number),
+            None => Area::FREE.expected,
+        };
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The areas that were touched last. Protected by the lock of the page cache.
+pub(super) struct Areas(Box<[Area]>);
+
+impl Areas {
+    /// A table for a file of `file_pages` pages.
+    pub(super) fn new(file_pages: u64) -> Areas {
+        let areas = file_pages.div_ceil(AREA).clamp(1, MOST as u64) as usize;
+        let areas = match areas <= WAYS {
+            true => areas,
+            false => areas.next_power_of_two(),
+        };
+        Areas(vec![Area::FREE; areas].into_boxed_slice())
+    }
+
+    /// How many are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn set(&self, number: u64) -> Range<usize> {
+        if self.0.len() <= WAYS {
+            return 0..self.0.len();
+        }
+        // Neighbours lie in different sets, and so do areas that are a power of two apart.
+        let mixed = (number ^ number >> 4 ^ number >> 8 ^ number >> 12) as usize;
+        let set = mixed % (self.0.len() / WAYS) * WAYS;
+        set..set + WAYS
+    }
+
+    /// What is known of an area.
+    pub(super) fn find(&self, number: u64) -> Option<&Area> {
+        (self.0[self.set(number)].iter()).find(|area| area.number == number)
+    }
+
+    pub(super) fn find_mut(&mut self, number: u64) -> Option<&mut Area> {
+        let set = self.set(number);
+        self.0[set].iter_mut().find(|area| area.number == number)
+    }
+
+    /// The area that makes room for this one, if it is not there.
+    pub(super) fn last_of(&self, number: u64, clock: u32) -> Option<Area> {
+        match self.find(number) {
+            Some(_) => None,
+            None => self.0[self.set(number)]
+                .iter()
+                .max_by_key(|area| age(area, clock))
+                .filter(|area| area.number != NONE)
+                .copied(),
+        }
+    }
+
+    /// The area, touched now. It takes the place of the one that was quiet for longest.
+    pub(super) fn touch(&mut self, number: u64, clock: u32) -> &mut Area {
+        let set = self.set(number);
+        let areas = &mut self.0[set];
+        let at = match areas.iter().position(|area| area.number == number) {
+            Some(at) => at,
+            None => {
+                let oldest = (0..areas.len()).max_by_key(|&at| age(&areas[at], clock));
+                let at = oldest.expect("a set has areas");
+                areas[at] = Area {
+                    number,
+                    ..Area::FREE
+                };
+                at
+            }
+        };
+        areas[at].stamp = clock;
+        &mut areas[at]
+    }
+}
+
+fn age(area: &Area, clock: u32) -> u32 {
+    match area.number {
+        NONE => u32::MAX,
+        _ => clock.wrapping_sub(area.stamp),
+    }
+}
+
+/// The blocks of an area that are read page by page, so that the touches in them are seen: two
+/// of thirty-two, in other places in each area.
+pub(super) fn samples(number: u64) -> Pages {
+    let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    let block = |at: u64| Pages::range(at * BLOCK..(at + 1) * BLOCK);
+    block(hash % 16).or(&block(16 + (hash >> 8) % 16))
+}

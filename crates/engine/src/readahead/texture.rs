@@ -1,0 +1,150 @@
+//! Regular gaps: which pages are touched, modulo a period.
+
+use super::areas::{AREA, Pages};
+
+/// The longest period, in pages. An area has two of them.
+const LONGEST: u64 = 256;
+/// Pages of a thousand that may be out of place.
+const MISFIT: u64 = 60;
+/// Touched pages of an area that show a period, at least.
+const ENOUGH: u64 = 16;
+
+/// The pages that are touched of each period: a table of records of several pages with
+/// fields that nobody looks at, or columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Texture {
+    period: u16,
+    /// Which page numbers of the file, modulo the period.
+    phases: Pages,
+}
+
+impl Texture {
+    /// The shortest period of what was touched in an area; none if all of it was.
+    pub(super) fn of(number: u64, touched: &Pages) -> Option<Texture> {
+        let count = touched.count();
+        if count < ENOUGH || count * 8 > AREA * 7 {
+            return None;
+        }
+        // How many pages have no page a period further, or the other way round; of how many.
+        let misfit = |period: u64| {
+            let both = Pages::range(0..AREA - period);
+            let (here, next) = (touched.and(&both), touched.moved_down(period));
+            let differ = here.without(&next).or(&next.without(&here)).count();
+            (differ, here.count())
+        };
+        let share = |&period: &u64| match misfit(period) {
+            (differ, of) if of * 4 > count => differ * 1000 / of,
+            _ => u64::MAX,
+        };
+        let best = (2..=LONGEST).min_by_key(share)?;
+        if share(&best) > MISFIT {
+            return None;
+        }
+        // Where a page or two are out of place, a multiple of the period may fit better.
+        let most = misfit(best).0 + 4;
+        let mut parts = (2..=best).filter(|&period| best.is_multiple_of(period));
+        let period = parts.find(|&period| misfit(period).0 <= most)?;
+        let mut phases = Pages::NONE;
+        for page in 0..period {
+            // Most periods have it: one page out of place is no gap, and none between them.
+            let periods = (page..AREA).step_by(period as usize);
+            let having = periods.clone().filter(|&at| touched.has(at)).count();
+            if having * 2 > periods.count() {
+                phases.add((number * AREA + page) % period);
+            }
+        }
+        // What repeats within the period has a shorter one.
+        let repeats = |part: &u64| {
+            let mut all = 0..period;
+            period.is_multiple_of(*part)
+                && all.all(|at| phases.has(at) == phases.has((at + part) % period))
+        };
+        let part = (1..=period).find(repeats)?;
+        let phases = phases.and(&Pages::range(0..part));
+        let has_gaps = part > 1 && !phases.is_empty();
+        let period = part as u16;
+        has_gaps.then_some(Texture { period, phases })
+    }
+
+    /// True if it is a stride.
+    pub(super) fn is_stride(&self) -> bool {
+        self.phases.count() == 1
+    }
+
+    /// The pages of an area that are to be expected.
+    pub(super) fn pages(&self, number: u64) -> Pages {
+        let period = u64::from(self.period);
+        let mut pages = Pages::NONE;
+        let mut phase = number * AREA % period;
+        for page in 0..AREA {
+            if self.phases.has(phase) {
+                pages.add(page);
+            }
+            phase = if phase + 1 == period { 0 } else { phase + 1 };
+        }
+        pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regular_gaps_are_found_in_any_area() {
+        for (take, of) in [
+            (1, 2),
+            (3, 8),
+            (6, 8),
+            (24, 32),
+            (40, 100),
+            (3, 7),
+            (100, 200),
+        ] {
+            for number in [0, 1, 77, 1 << 40] {
+                let area = |number: u64| {
+                    let mut pages = Pages::NONE;
+                    let pages_of = (0..AREA).filter(|page| (number * AREA + page) % of < take);
+                    pages_of.for_each(|page| pages.add(page));
+                    pages
+                };
+                let texture = Texture::of(number, &area(number)).expect("regular");
+                assert_eq!(u64::from(texture.period), of);
+                assert_eq!(
+                    texture.pages(number + 3),
+                    area(number + 3),
+                    "{take} of {of}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_pages_more_or_less_do_no_harm() {
+        let mut pages = Pages::NONE;
+        (0..AREA)
+            .filter(|page| page % 8 < 3 && *page != 40)
+            .for_each(|page| pages.add(page));
+        pages.add(303);
+        let texture = Texture::of(5, &pages).expect("regular");
+        assert_eq!(texture.pages(9).count(), AREA / 8 * 3);
+    }
+
+    #[test]
+    fn what_is_not_regular_has_none() {
+        let mut pages = Pages::NONE;
+        let mut word = 1_u64;
+        for page in 0..AREA {
+            // The xorshift generator of Marsaglia: no period that short.
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+            if word.is_multiple_of(4) {
+                pages.add(page);
+            }
+        }
+        assert_eq!(Texture::of(0, &pages), None);
+        assert_eq!(Texture::of(0, &Pages::range(0..AREA)), None);
+        assert_eq!(Texture::of(0, &Pages::range(0..AREA / 2)), None);
+    }
+}
