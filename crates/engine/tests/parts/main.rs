@@ -9,6 +9,7 @@ mod anon_races;
 mod budget;
 mod drawn;
 mod failing;
+mod fault_in;
 mod fault_path;
 mod files;
 mod frames;
