@@ -5,8 +5,8 @@ use super::counters::{Blame, Counters};
 use super::engine::build::build;
 use super::job::{Job, Work};
 use super::work::{
-    Bench, anon, hugetlb, pft, random, scan, snapshot, sparse, spf, storm, swap_retry, thrash,
-    warm_start,
+    Bench, anon, hugetlb, many, pft, random, scan, snapshot, sparse, spf, storm, swap_retry,
+    thrash, warm_start,
 };
 use std::io::Read;
 use std::process::ExitCode;
@@ -55,6 +55,7 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Probe => Ok(()),
         Work::Sparse { order, accesses } => sparse::run(&bench, order, accesses),
         Work::Random => random::run(&bench),
+        Work::Many { present } => many::run(&bench, present),
         Work::Scan(pass) => scan::run(&bench, pass),
         Work::Thrash => thrash::run(&bench),
         Work::WarmStart { rounds } => warm_start::run(&bench, rounds),

@@ -40,6 +40,11 @@ pub enum Work {
     },
     /// Touches uniformly random pages until the time is over.
     Random,
+    /// Brings scattered pages in by one call.
+    Many {
+        /// They were brought in before.
+        present: bool,
+    },
     /// Reads a whole file.
     Scan(Pass),
     /// Each thread maps its own file, touches all of it and unmaps, until the time is over.

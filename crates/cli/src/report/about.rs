@@ -13,6 +13,11 @@ const ABOUT: &[(&str, &str)] = &[
          threads, is what the device can give.",
     ),
     (
+        "many",
+        "Scattered pages of one file are brought in by one call, by one thread, cold and once they are there. The kernel has \
+         a call a page: one that starts the read, one that waits. pread reads them with O_DIRECT, by 32 threads.",
+    ),
+    (
         "scan",
         "The whole file is read in order: cold, warm (a second pass over the same map) and remapped (a \
          fresh map). What the kernel does well.",

@@ -145,6 +145,28 @@ fn spf_maps_touches_and_unmaps() {
 }
 
 #[test]
+fn many_brings_pages_in_by_one_call() {
+    let rows = small(
+        "many",
+        "--on pread,kernel,kernel-random,softfault --file-size 32M --memory 64M --give-up 60",
+    );
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        let accesses = if row["pattern"] == "cold" { 1 } else { 64 };
+        assert_eq!(number(row, "accesses"), f64::from(4096 * accesses), "{row}");
+        assert_eq!(row["threads"], 1);
+        if row["on"] == "softfault" && row["pattern"] == "cold" {
+            // By whole pages, each once, and nothing around them.
+            let read = number(row, "bytes_read");
+            assert!(
+                read == 0.0 || (0.95..1.05).contains(&(read / 4096.0 / 4096.0)),
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
 fn storm_touches_one_file_and_maps_another() {
     let rows = small(
         "storm",

@@ -7,6 +7,7 @@ use crate::lab::stats::EngineStats;
 use memmap2::{Advice, Mmap, MmapMut};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 /// Kernel mmap, files with an advice.
 pub fn build(advice: Option<Advice>) -> Box<dyn Engine> {
@@ -59,5 +60,15 @@ impl Engine for Kernel {
 impl Mapping for Mmap {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
+    }
+
+    /// The kernel has a call a range: one that starts the reads, and one that waits.
+    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
+        for advice in [Advice::WillNeed, Advice::PopulateRead] {
+            for range in ranges {
+                self.advise_range(advice, range.start, range.len())?;
+            }
+        }
+        Ok(())
     }
 }

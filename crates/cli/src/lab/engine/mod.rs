@@ -15,6 +15,7 @@ use super::stats::EngineStats;
 use ::softfault::soft::SoftFork;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Something that maps files and anonymous memory.
@@ -95,6 +96,12 @@ pub trait Mapping: Send + Sync {
     /// The file's bytes, where loads reach them; otherwise `read_at` does. They must not change while
     /// they are looked at: the lab's files do not.
     fn bytes(&self) -> Option<&[u8]>;
+
+    /// Brings ranges of offsets, which the mapping must have, into memory by one call, or as near as it comes to
+    /// that.
+    fn bring_in(&self, _ranges: &[Range<usize>]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Fills `buffer` with the bytes from `offset` on, which the mapping must have.
     fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {

@@ -8,6 +8,7 @@ use softfault::policy::Policies;
 use softfault::soft::{SoftEngine, SoftMap, SoftMapMut};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
@@ -46,6 +47,11 @@ impl Engine for OnSoft {
 impl Mapping for SoftMap {
     fn bytes(&self) -> Option<&[u8]> {
         None
+    }
+
+    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
+        let answers = self.fault_in_many(ranges, None);
+        Ok(answers.into_iter().collect::<Result<(), _>>()?)
     }
 
     fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {

@@ -9,6 +9,7 @@ use softfault::policy::Policies;
 use softfault::{Mmap, Stats, SwapStats, WaitSnapshot};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 /// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
 pub fn build(
@@ -57,6 +58,11 @@ impl Engine for OnSoftfault {
 impl Mapping for Mmap {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
+    }
+
+    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
+        let answers = self.fault_in_many(ranges).wait();
+        Ok(answers.into_iter().collect::<Result<(), _>>()?)
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Pattern {
 pub(super) enum Kind {
     Sparse(Order),
     Random,
+    Many { present: bool },
     Scan(Pass),
     Thrash(Files),
     WarmStart,
@@ -42,6 +43,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             let all = "random,stride1021,stride2053,stride4099,sequential";
             parsed(&args.pattern, all, sparse_kind)
         }
+        Workload::Many => parsed(&args.pattern, "cold,present", many_kind),
         Workload::Scan => parsed(&args.pattern, "cold,warm,remap", scan_kind),
         Workload::Pft => parsed(&args.pattern, "own,shared", pft_kind),
         Workload::Thrash => {
@@ -116,6 +118,11 @@ fn sparse_kind(name: &str) -> Result<Kind, Error> {
         (_, Some(stride)) if stride > 0 => Ok(Kind::Sparse(Order::Stride(stride))),
         _ => Err(no_pattern("sparse", name, "random, sequential or strideN")),
     }
+}
+
+fn many_kind(name: &str) -> Result<Kind, Error> {
+    let all = [("cold", false), ("present", true)];
+    known("many", name, &all).map(|present| Kind::Many { present })
 }
 
 fn scan_kind(name: &str) -> Result<Kind, Error> {

@@ -9,8 +9,14 @@ impl Workload {
     /// Refuses arguments that only other workloads have a use for.
     pub fn refuse_strangers(self, args: &RunArgs) -> Result<(), Error> {
         let of = |all: &[Self]| all.contains(&self);
-        let has_patterns =
-            self.swaps() || of(&[Self::Sparse, Self::Scan, Self::Pft, Self::Hugetlb]);
+        let has_patterns = self.swaps()
+            || of(&[
+                Self::Sparse,
+                Self::Many,
+                Self::Scan,
+                Self::Pft,
+                Self::Hugetlb,
+            ]);
         let wrong = [
             (
                 args.touch.is_some() && !of(&[Self::Sparse]),
@@ -22,7 +28,7 @@ impl Workload {
             ),
             (
                 !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, scan, pft, anon, swap-retry, snapshot and hugetlb",
+                "--pattern is for sparse, many, scan, pft, anon, swap-retry, snapshot and hugetlb",
             ),
             (
                 (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
@@ -38,7 +44,7 @@ impl Workload {
             ),
             (
                 !args.read_ahead_kb.is_empty() && !self.reads_files(),
-                "--read-ahead-kb is for sparse, random, scan, thrash, warm-start and storm: they read files",
+                "--read-ahead-kb is for sparse, random, many, scan, thrash, warm-start and storm: they read files",
             ),
             (
                 args.file.is_some() && of(&[Self::Thrash]),

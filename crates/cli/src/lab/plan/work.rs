@@ -29,6 +29,7 @@ impl Pattern {
                 }
             }
             Kind::Random => Work::Random,
+            Kind::Many { present } => Work::Many { present },
             Kind::Scan(pass) => Work::Scan(pass),
             Kind::Thrash(_) => Work::Thrash,
             Kind::WarmStart => Work::WarmStart {

@@ -10,6 +10,9 @@ pub enum Workload {
     Sparse,
     /// Touch uniformly random pages for a time.
     Random,
+    /// Bring 4,096 scattered pages of a file in by one call, cold or present: of the kernel's maps by MADV_WILLNEED
+    /// and MADV_POPULATE_READ of each; pread reads them by 32 threads.
+    Many,
     /// Read the whole file: cold, warm (second pass) and remapped.
     Scan,
     /// Each thread maps its own file, touches every page and unmaps, for a time.
@@ -52,6 +55,7 @@ impl Workload {
         match self {
             Self::Sparse => "sparse",
             Self::Random => "random",
+            Self::Many => "many",
             Self::Scan => "scan",
             Self::Thrash => "thrash",
             Self::WarmStart => "warm-start",
@@ -117,7 +121,7 @@ impl Workload {
     /// What it takes by default with a budget of `memory` bytes.
     pub fn defaults(self, memory: u64) -> Defaults {
         let (threads, seconds, timed, file_bytes): (&[usize], _, _, _) = match self {
-            Self::Sparse | Self::Scan => (&[1], 10.0, false, 4 << 30),
+            Self::Sparse | Self::Scan | Self::Many => (&[1], 10.0, false, 4 << 30),
             Self::Random => (&[32], 10.0, true, 4 << 30),
             Self::Thrash => (&[500], 20.0, true, 16 << 20),
             Self::WarmStart => (&[16], 10.0, false, memory.saturating_mul(4)),

@@ -55,6 +55,19 @@ impl Source {
         self.map = None;
     }
 
+    /// Brings pages into memory by one call of what is mapped; `false` if nothing is.
+    pub fn bring_in(&self, pages: &[u64]) -> Result<bool, String> {
+        let Some(map) = &self.map else {
+            return Ok(false);
+        };
+        let end = |page: u64| (page * PAGE + PAGE).min(self.bytes) as usize;
+        let bytes = |&page: &u64| (page * PAGE) as usize..end(page);
+        let ranges: Vec<Range<usize>> = pages.iter().map(bytes).collect();
+        let brought = map.bring_in(&ranges);
+        brought.map_err(|e| format!("cannot bring pages in: {e}"))?;
+        Ok(true)
+    }
+
     /// Pages, a partial last one included.
     pub fn pages(&self) -> u64 {
         self.bytes.div_ceil(PAGE)

@@ -4,6 +4,7 @@
 pub mod anon;
 mod gang;
 pub mod hugetlb;
+pub mod many;
 mod meeting;
 mod memory;
 mod peer;
