@@ -35,6 +35,8 @@ const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 
 /// Loans that need no use before.
 const CREDIT: u64 = 64;
+/// Touched pages of an area at which gaps are looked for again, if it has none yet.
+const LOOKS: [u64; 4] = [8, 24, 48, 96];
 /// Areas that the frontier is in front of its reader, at most.
 const FRONT: u64 = 4;
 
@@ -130,15 +132,19 @@ impl Density {
         if let Some(gone) = self.areas.last_of(number, clock) {
             self.judge_all(gone.number(), &gone.touched, &gone.ahead);
         }
-        if self.areas.find(number).is_some() {
-            return;
+        if self.areas.find(number).is_none() {
+            let texture = self.texture_beside(number);
+            self.areas.touch(number, clock).expect(texture);
         }
+    }
+
+    /// The regular gaps of the areas beside one.
+    fn texture_beside(&self, number: u64) -> Option<Texture> {
         let beside = [number.checked_sub(1), number.checked_add(1)];
-        let texture = beside.into_iter().flatten().find_map(|number| {
+        beside.into_iter().flatten().find_map(|number| {
             let area = self.areas.find(number)?;
-            area.texture.or_else(|| Texture::of(number, &area.touched))
-        });
-        self.areas.touch(number, clock).expect(texture);
+            (area.texture).or_else(|| Texture::of(number, &area.touched))
+        })
     }
 
     /// True if a stride is all that was touched beside a page.
@@ -169,17 +175,30 @@ impl Density {
         let area = self.areas.touch(number, clock);
         let page = Pages::range(bit..bit + 1);
         area.touched = area.touched.or(&page);
+        let count = area.touched.count();
         if area.texture.is_some() {
             let strange = area.touched.without(&area.expected).count();
-            if strange > 2 + area.touched.count() / 8 {
+            if strange > 2 + count / 8 {
                 area.expect(None);
             }
+        } else if LOOKS.contains(&count) && event.touch == Touch::Miss {
+            // The area beside it may not have been complete when this one was entered.
+            let texture = self.texture_beside(number);
+            self.areas.touch(number, clock).expect(texture);
         }
         match event.touch {
             Touch::FirstUse => self.mapped(event.folio.clone(), clock),
             Touch::Miss => self.mapped(event.page..event.page + 1, clock),
         }
         self.judge_right(number, clock);
+    }
+
+    /// Takes note of pages that are as good as touched: those beside such a page always were.
+    pub(super) fn took(&mut self, pages: Range<u64>, clock: u32) {
+        let area = self.areas.touch(pages.start / AREA, clock);
+        let first = pages.start % AREA;
+        let pages = Pages::range(first..first + (pages.end - pages.start));
+        area.touched = area.touched.or(&pages);
     }
 
     /// Takes note of pages that are mapped with a touch.

@@ -54,6 +54,7 @@ mod density;
 mod fit;
 mod guess;
 mod history;
+mod records;
 mod stream;
 mod texture;
 mod window;
@@ -67,6 +68,7 @@ pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
 use density::{Density, Room};
 use fit::Fit;
 use history::{History, Proof};
+use records::Records;
 use stream::Stream;
 
 /// Pages of the largest folio, and its alignment. A folio never crosses a
@@ -75,6 +77,8 @@ pub const FOLIO: u64 = 16;
 
 /// Streams that one mapping can follow at a time.
 const STREAMS: usize = 20;
+/// The number of none.
+const NO_STREAM: u8 = STREAMS as u8;
 
 /// What the engine can afford at this touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,6 +262,8 @@ pub struct ReadAhead {
     streams: [Stream; STREAMS],
     history: History,
     density: Density,
+    /// None of a file that is no larger than an area.
+    records: Option<Box<Records>>,
     accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
@@ -272,6 +278,7 @@ impl ReadAhead {
             streams: [Stream::FREE; STREAMS],
             history: History::new(),
             density: Density::new(file_pages),
+            records: (file_pages > areas::AREA).then(|| Box::new(Records::new())),
             accuracy: Accuracy::new(),
             clock: 0,
             last: (0, 0),
@@ -319,6 +326,8 @@ impl ReadAhead {
 
         let known = self.find(&event);
         self.density.note(&event, self.clock);
+        let records = self.records.as_mut();
+        let begins = records.is_some_and(|records| records.note(&event));
         let follows = |(i, fit): (usize, Fit)| {
             matches!(fit, Fit::Next(_))
                 && (self.streams[i].is_run() || self.density.is_stride(page))
@@ -328,6 +337,13 @@ impl ReadAhead {
             && let Some(plan) = self.by_density(&event, limits)
         {
             self.count_use(&event, true);
+            return plan;
+        }
+        if begins
+            && known.is_none()
+            && advice == Advice::Normal
+            && let Some(plan) = self.by_record(&event, limits)
+        {
             return plan;
         }
         self.count_use(&event, known.is_some_and(|(i, _)| self.streams[i].is_run()));
@@ -348,9 +364,8 @@ impl ReadAhead {
         stream.stamp(self.clock);
         let plan = stream.advance(&event, steps, &allowance);
         self.last = (index as u8, plan.ahead.len() as u32);
-        if touch == Touch::Miss {
-            self.density.mapped(plan.demand.clone(), self.clock);
-        }
+        self.read(&event, &plan);
+        let stream = &mut self.streams[index];
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
         }
@@ -364,11 +379,44 @@ impl ReadAhead {
             clock: self.clock,
         };
         let plan = self.density.plan(event, &room)?;
+        self.read(event, &plan);
+        self.last = (NO_STREAM, plan.ahead.len() as u32);
+        Some(plan)
+    }
+
+    fn by_record(&mut self, event: &Event, limits: &Limits) -> Option<Plan> {
+        let room = limits.max_ahead.saturating_sub(self.accuracy.outstanding);
+        let reading = (self.records.as_ref()?).plan(event, u64::from(room))?;
+        let ahead = match reading.pages.is_empty() {
+            true => Ahead::None,
+            false => Ahead::Area(AreaPages {
+                start: event.page - event.page % areas::AREA,
+                pages: reading.pages,
+                single: match reading.single {
+                    true => reading.pages,
+                    false => Pages::NONE,
+                },
+            }),
+        };
+        let plan = Plan {
+            demand: reading.demand,
+            ahead,
+        };
+        self.history.push(event.page);
+        self.read(event, &plan);
+        self.density.took(plan.demand.clone(), self.clock);
+        self.last = (NO_STREAM, plan.ahead.len() as u32);
+        Some(plan)
+    }
+
+    /// Takes note of what a miss maps.
+    fn read(&mut self, event: &Event, plan: &Plan) {
         if event.touch == Touch::Miss {
             self.density.mapped(plan.demand.clone(), self.clock);
+            if let Some(records) = &mut self.records {
+                records.mapped(plan.demand.clone());
+            }
         }
-        self.last = (STREAMS as u8, plan.ahead.len() as u32);
-        Some(plan)
     }
 
     /// `pages` of the last plan's `ahead` are being read; the others were

@@ -147,8 +147,15 @@ fn most(name: &str) -> Most {
         // The first window is random until half of it is known; in memory are two of them.
         "shuffle 4096" => most(1.01, 0.1),
         "shuffle 16384" => most(1.01, 0.9),
-        name if name.contains("anywhere") || name.starts_with("blocks shuffled") => most(1.5, 1.0),
-        name if name.starts_with("gaps") => most(1.1, 0.12),
+        // One wait a record, at least.
+        "runs of 2 anywhere" | "shuffles of 2 anywhere" | "shuffles of 4 anywhere" => {
+            most(1.1, 1.0)
+        }
+        "runs of 4 anywhere" | "blocks shuffled 4" => most(1.1, 0.35),
+        name if name.contains("anywhere") || name.starts_with("blocks shuffled") => {
+            most(1.25, 0.25)
+        }
+        name if name.starts_with("gaps") => most(1.15, 0.15),
         name if name.contains("streams") => most(1.05, 0.06),
         _ => most(1.01, 0.02),
     }

@@ -1,0 +1,272 @@
+//! What is touched beside a page that was touched out of the blue.
+//!
+//! A *record* begins with a miss that has no other near it: a key looked up, a chunk read at a
+//! place that nobody could foresee. What is touched within 64 pages of it afterwards is learned
+//! in two ways: by distance from the first touch, and by aligned regions of 8 to 64 pages. What
+//! was touched in four of five of the last records is read with the first touch of the next.
+//! (Footprints by the page that is touched first are from Somogyi et al., "Spatial Memory
+//! Streaming", ISCA 2006, <https://doi.org/10.1109/ISCA.2006.38>.)
+//!
+//! Of eight records one is read page by page, so that what is no longer touched is seen.
+
+use super::areas::{AREA, Pages};
+use super::{Event, Touch};
+use core::ops::Range;
+
+/// Records that are watched at a time.
+const OPEN: usize = 16;
+/// Pages on each side of the first touch.
+const REACH: u64 = 64;
+/// A record in so many is read page by page.
+const SAMPLE: u32 = 8;
+/// Four fifths, of 255.
+const LIKELY: u8 = 204;
+/// Sizes of aligned regions: 8, 16, 32, 64 pages.
+const SIZES: usize = 4;
+
+/// A set of distances from a page, from -64 to 63: a bit each.
+type Distances = u128;
+
+#[derive(Clone, Copy)]
+struct Record {
+    /// The page touched first. Of a free place, `u64::MAX`.
+    first: u64,
+    touched: Distances,
+    /// What was mapped with a touch of something else: nothing is known of it.
+    hidden: Distances,
+}
+
+impl Record {
+    const FREE: Record = Record {
+        first: u64::MAX,
+        touched: 0,
+        hidden: 0,
+    };
+
+    /// The bit of a page, if it is near.
+    fn bit(&self, page: u64) -> Option<Distances> {
+        let at = page.wrapping_sub(self.first).wrapping_add(REACH);
+        (at < 2 * REACH && self.first != u64::MAX).then(|| 1 << at)
+    }
+
+    /// The bits of an aligned region around the first page.
+    fn region(&self, size: u64) -> Distances {
+        let before = self.first % size;
+        let bits = (1 << size) - 1;
+        bits << (REACH - before)
+    }
+}
+
+/// Protected by the lock of the page cache.
+pub(super) struct Records {
+    open: [Record; OPEN],
+    /// The next to be replaced.
+    next: u8,
+    /// How often a page at a distance was touched, of 255: a moving share.
+    by_distance: [u8; 2 * REACH as usize],
+    /// How much of an aligned region was touched.
+    by_region: [u8; SIZES],
+    /// Records seen, wrapping.
+    count: u32,
+}
+
+/// What is to be read with the first touch of a record.
+pub(super) struct Reading {
+    /// What is mapped with it.
+    pub(super) demand: Range<u64>,
+    /// The other pages, of its area.
+    pub(super) pages: Pages,
+    /// Page by page.
+    pub(super) single: bool,
+}
+
+impl Records {
+    pub(super) const fn new() -> Records {
+        Records {
+            open: [Record::FREE; OPEN],
+            next: 0,
+            by_distance: [0; 2 * REACH as usize],
+            by_region: [0; SIZES],
+            count: 0,
+        }
+    }
+
+    /// Takes note of a touch; true if a record begins with it.
+    pub(super) fn note(&mut self, event: &Event) -> bool {
+        let mut is_near = false;
+        for record in &mut self.open {
+            if let Some(bit) = record.bit(event.page) {
+                record.touched |= bit;
+                is_near = true;
+            }
+            if event.touch == Touch::FirstUse && event.folio.end - event.folio.start > 1 {
+                hide(record, event.folio.clone());
+            }
+        }
+        let begins = !is_near && event.touch == Touch::Miss;
+        if begins {
+            let at = usize::from(self.next);
+            self.next = ((at + 1) % OPEN) as u8;
+            let first = event.page;
+            let fresh = Record {
+                first,
+                touched: 1 << REACH,
+                hidden: 0,
+            };
+            let old = core::mem::replace(&mut self.open[at], fresh);
+            if old.first != u64::MAX {
+                self.learn(&old);
+            }
+            self.count = self.count.wrapping_add(1);
+        }
+        begins
+    }
+
+    /// Takes note of pages that are mapped with a touch of one of them.
+    pub(super) fn mapped(&mut self, pages: Range<u64>) {
+        if pages.end - pages.start > 1 {
+            for record in &mut self.open {
+                hide(record, pages.clone());
+            }
+        }
+    }
+
+    fn learn(&mut self, record: &Record) {
+        for (at, share) in self.by_distance.iter_mut().enumerate() {
+            let bit = 1 << at;
+            if record.hidden & bit & !record.touched == 0 {
+                *share = moved(*share, if record.touched & bit != 0 { 255 } else { 0 });
+            }
+        }
+        for (share, size) in self.by_region.iter_mut().zip([8, 16, 32, 64]) {
+            let region = record.region(size) & (!record.hidden | record.touched);
+            let touched = (region & record.touched).count_ones();
+            *share = moved(*share, (touched * 255 / region.count_ones()) as u8);
+        }
+    }
+
+    /// What is to be read with the record that has just begun, `most` pages at most. None if
+    /// it is the page alone.
+    pub(super) fn plan(&self, event: &Event, most: u64) -> Option<Reading> {
+        let first = event.page;
+        let record = Record {
+            first,
+            ..Record::FREE
+        };
+        let mut likely: Distances = 0;
+        for (at, &share) in self.by_distance.iter().enumerate() {
+            if share >= LIKELY {
+                likely |= 1 << at;
+            }
+        }
+        for (&share, size) in self.by_region.iter().zip([8, 16, 32, 64]) {
+            if share >= LIKELY {
+                likely |= record.region(size);
+            }
+        }
+        likely |= 1 << REACH;
+        if u64::from(likely.count_ones()) > most || likely.count_ones() == 1 {
+            return None;
+        }
+        let is_likely = |page: u64| record.bit(page).is_some_and(|bit| likely & bit != 0);
+        let single = self.count.is_multiple_of(SAMPLE);
+        let demand = match single {
+            true => first..first + 1,
+            false => {
+                let end = (first + 1..event.folio.end).take_while(|&page| is_likely(page));
+                let start = (event.folio.start..first)
+                    .rev()
+                    .take_while(|&page| is_likely(page));
+                start.last().unwrap_or(first)..end.last().unwrap_or(first) + 1
+            }
+        };
+        let area = first - first % AREA;
+        let mut pages = Pages::NONE;
+        let near = first.saturating_sub(REACH).max(area)..(first + REACH).min(area + AREA);
+        (near.start..near.end.min(event.file_pages))
+            .filter(|page| is_likely(*page) && !demand.contains(page))
+            .for_each(|page| pages.add(page - area));
+        Some(Reading {
+            demand,
+            pages,
+            single,
+        })
+    }
+}
+
+fn hide(record: &mut Record, pages: Range<u64>) {
+    for page in pages {
+        if let Some(bit) = record.bit(page) {
+            record.hidden |= bit;
+        }
+    }
+}
+
+/// A moving share: an eighth of the way, and all of it in the end.
+fn moved(share: u8, sample: u8) -> u8 {
+    match sample >= share {
+        true => share + (sample - share).div_ceil(8),
+        false => share - (share - sample).div_ceil(8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readahead::Mapped;
+
+    fn miss(page: u64) -> Event {
+        Event {
+            page,
+            folio: page - page % 16..page - page % 16 + 16,
+            touch: Touch::Miss,
+            mapped: Mapped::default(),
+            file_pages: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_with_its_first_page() {
+        let mut records = Records::new();
+        for number in 0..40 {
+            let first = 1000 + number * 10_007;
+            for page in first..first + 8 {
+                let begins = records.note(&miss(page));
+                assert_eq!(begins, page == first);
+            }
+        }
+        let event = miss(500_003);
+        assert!(records.note(&event));
+        let reading = records.plan(&event, 100).expect("learned");
+        let wanted = match reading.single {
+            true => (500_003..500_004, 7),
+            false => (500_003..500_011, 0),
+        };
+        assert_eq!((reading.demand, reading.pages.count()), wanted);
+        assert!(records.plan(&event, 7).is_none());
+    }
+
+    #[test]
+    fn single_pages_teach_nothing_to_be_read() {
+        let mut records = Records::new();
+        for number in 0..100 {
+            assert!(records.note(&miss(number * 1021)));
+        }
+        assert!(records.plan(&miss(500_000), 100).is_none());
+    }
+
+    #[test]
+    fn aligned_regions_are_learned_from_any_page_of_them() {
+        let mut records = Records::new();
+        for number in 0..60 {
+            let start = number * 1600;
+            for at in 0..32 {
+                records.note(&miss(start + (at * 13 + number * 7) % 32));
+            }
+        }
+        let event = miss(500_000 / 32 * 32 + 20);
+        let reading = records.plan(&event, 100).expect("learned");
+        let all = reading.pages.count() + (reading.demand.end - reading.demand.start);
+        assert_eq!(all, 32);
+    }
+}
