@@ -5,11 +5,13 @@
 //! | `SOFTFAULT_MEMORY` | its budget: bytes, or a number with K, M, G or T behind it |
 //! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
 //! | `SOFTFAULT_FAULTS` | `signals` or `threads`: how faults are served, of all engines that do not say it |
+//! | `SOFTFAULT_READS` | `direct`, `cached` or `auto`: whether files are read through the kernel's page cache, of all engines that do not say it |
 //! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
 //!
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
 //! read a file that they cannot map, and say nothing.
 
+use crate::store::Reads;
 use crate::swap::Swap;
 use crate::uffd::Faults;
 use core::fmt::Display;
@@ -24,6 +26,7 @@ use std::sync::OnceLock;
 const MEMORY: &str = "SOFTFAULT_MEMORY";
 const SWAP: &str = "SOFTFAULT_SWAP";
 const FAULTS: &str = "SOFTFAULT_FAULTS";
+const READS: &str = "SOFTFAULT_READS";
 const STATS: &str = "SOFTFAULT_STATS";
 
 const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
@@ -55,6 +58,19 @@ pub(crate) fn faults() -> io::Result<Faults> {
         b"signals" => Ok(Faults::Signals),
         b"threads" => Ok(Faults::Threads),
         _ => Err(refused(FAULTS, &value, "it is signals or threads")),
+    }
+}
+
+/// Whether files are to be read through the kernel's page cache.
+pub(crate) fn reads() -> io::Result<Reads> {
+    let Some(value) = var_os(READS) else {
+        return Ok(Reads::default());
+    };
+    match value.as_bytes() {
+        b"direct" => Ok(Reads::Direct),
+        b"cached" => Ok(Reads::Cached),
+        b"auto" => Ok(Reads::Auto),
+        _ => Err(refused(READS, &value, "it is direct, cached or auto")),
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A kernel's `mmap` reads around every miss, evicts what it likes, and stalls
 //! in a memory cgroup. Here the page faults of a map are served by this
-//! library: in the thread that touches, through userfaultfd(2), with reads that
-//! bypass the kernel's page cache, and with never more than a budget resident.
+//! library: in the thread that touches, through userfaultfd(2), with never more than
+//! a budget resident. What the kernel's page cache has is taken from there; what free memory
+//! cannot hold is read past it ([`Reads`]).
 //! It needs no privilege.
 //!
 //! ```no_run
@@ -33,7 +34,8 @@
 //! of patches that it follows, for measuring.
 //!
 //! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget), `SOFTFAULT_SWAP` (a
-//! directory, and a size after a colon). What it cannot mean is the error of the map, and once a line on the
+//! directory, and a size after a colon), and of all engines that do not say it `SOFTFAULT_READS` (`direct`,
+//! `cached` or `auto`). What it cannot mean is the error of the map, and once a line on the
 //! standard error. `SOFTFAULT_STATS=1` prints at exit what all engines of the process have served, in lines
 //! of `softfault-stats: name=count`.
 //!
@@ -50,7 +52,12 @@
 //!   was read, until it is evicted; [`Mmap::invalidate`] forgets it. A new map
 //!   of a changed file shows the change. A file truncated by others: pages that
 //!   are in memory stay, the others raise SIGBUS, or are zeros
-//!   ([`OnTruncate`]); [`Engine::truncate`] takes them out at once.
+//!   ([`OnTruncate`]); [`Engine::truncate`] takes them out at once. Which way a page is
+//!   read does not matter: through the page cache it is what read(2) would see, written
+//!   back or not; past it, the kernel writes back first what is dirty there.
+//! - **The kernel's page cache** may keep what was read of a file, for the next process
+//!   ([`Reads`]). It is no part of the budget, and the kernel takes it back when memory is
+//!   short; [`Reads::Direct`] leaves nothing there.
 //! - **SIGBUS is ours.** The handler is installed with the first engine, and
 //!   passes on what is not ours. A thread that blocks SIGBUS dies at its next
 //!   fault; `map` refuses to map for one, but cannot see threads that block it
@@ -192,6 +199,7 @@ pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
 pub use stats::{Stats, SwapStats, Waits};
+pub use store::Reads;
 #[doc(hidden)]
 pub use swap::SwapFile;
 pub use swap::{Compression, Swap};

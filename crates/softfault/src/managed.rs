@@ -1,7 +1,7 @@
 //! What maps need of their engine.
 
 use crate::exit_stats;
-use crate::store::Rings;
+use crate::store::{ReadPolicy, Rings};
 use crate::swap::Swapped;
 use core::ops::Range;
 use softfault_engine::cache::Node;
@@ -18,6 +18,8 @@ pub(crate) struct Managed {
     pub(crate) space: Arc<AddressSpace>,
     /// `None` where the kernel has no asynchronous reads for us.
     pub(crate) rings: Option<Arc<Rings>>,
+    /// Whether files are read through the kernel's page cache.
+    pub(crate) reads: Arc<ReadPolicy>,
     /// What `node` swaps to.
     pub(crate) swap: Option<Swapped>,
 }

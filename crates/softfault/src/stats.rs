@@ -47,6 +47,11 @@ pub struct Stats {
     pub anonymous_faults: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// Bytes that were asked of the kernel's page cache, and either were there or stayed there
+    /// for as long as [`Reads`](crate::Reads) has it.
+    pub read_cached_bytes: u64,
+    /// Bytes that were read past the page cache.
+    pub read_direct_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
     /// Mapped pages evicted.
@@ -213,6 +218,8 @@ impl Stats {
             zero_pages: counted.zero_pages.get(),
             anonymous_faults: counted.anonymous_faults.get(),
             bytes_read: counted.bytes_read.get(),
+            read_cached_bytes: managed.reads.cached_bytes(),
+            read_direct_bytes: managed.reads.direct_bytes(),
             read_errors: counted.read_errors.get(),
             evicted: counted.evicted.get(),
             refaults: counted.refaults.get(),

@@ -21,6 +21,7 @@ fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
         "SOFTFAULT_SWAP",
         "SOFTFAULT_STATS",
         "SOFTFAULT_FAULTS",
+        "SOFTFAULT_READS",
     ] {
         command.env_remove(ours);
     }

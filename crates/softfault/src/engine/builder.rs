@@ -11,7 +11,7 @@ use crate::managed::Managed;
 use crate::needed;
 use crate::process::Process;
 use crate::signal;
-use crate::store::{QueueKind, Rings, Unavailable};
+use crate::store::{QueueKind, ReadPolicy, Reads, Rings, Unavailable};
 use crate::swap::{Swap, Swapped, Swapping};
 use crate::uffd::Faults;
 use softfault_engine::budget::Budget;
@@ -80,6 +80,8 @@ pub struct Builder {
     swap: Swapping,
     /// `None` for what the environment says.
     faults: Option<Faults>,
+    /// The same.
+    reads: Option<Reads>,
 }
 
 impl Builder {
@@ -96,6 +98,7 @@ impl Builder {
             policies: Policies::default(),
             swap: Swapping::None,
             faults: None,
+            reads: None,
         }
     }
 
@@ -155,6 +158,13 @@ impl Builder {
     /// How to read ahead.
     pub fn async_reads(mut self, how: AsyncReads) -> Self {
         self.async_reads = how;
+        self
+    }
+
+    /// Whether files are read through the kernel's page cache. Without it: as `SOFTFAULT_READS` says,
+    /// `direct`, `cached` or `auto`, or [`Reads::Auto`].
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = Some(reads);
         self
     }
 
@@ -346,6 +356,11 @@ impl Builder {
         // Half of it at most for faults, or what read-ahead may take.
         let quarters = self.policies.miss_accounting.frame_quarters().max(2);
         let frames = AnonymousFrames::new(most / 4 * quarters);
+        let reads = match self.reads {
+            Some(reads) => reads,
+            None => environment::reads()?,
+        };
+        let reads = Arc::new(ReadPolicy::new(reads, &budget));
         let rings = match self.async_reads {
             AsyncReads::Auto => rings(QueueKind::Aio)
                 .or_else(|_| rings(QueueKind::Uring))
@@ -371,6 +386,7 @@ impl Builder {
             node,
             space,
             rings,
+            reads,
             swap,
         })
     }

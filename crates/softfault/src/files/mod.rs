@@ -74,7 +74,7 @@ impl Files {
         if let Some(cache) = known {
             return Ok(OpenedWindow::new(cache, looked.identity.size));
         }
-        let store = FileStore::open(fd, managed.rings.clone())?;
+        let store = FileStore::open_by(fd, managed.rings.clone(), &managed.reads)?;
         // What the store opened is what counts.
         let identity = store.opened_as()?;
         let bytes = identity.size;
@@ -140,7 +140,11 @@ impl Files {
         };
         match known {
             Some(store) => Ok(store),
-            None => Ok(Arc::new(FileStore::open(fd, managed.rings.clone())?)),
+            None => Ok(Arc::new(FileStore::open_by(
+                fd,
+                managed.rings.clone(),
+                &managed.reads,
+            )?)),
         }
     }
 

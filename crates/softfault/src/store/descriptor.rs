@@ -31,7 +31,7 @@ use super::errno;
 use super::identity::{self, Alignment, Inode, Told};
 use super::kept;
 use super::mark::{Mark, Wanted};
-use super::read::read_with;
+use super::way::{How, Way};
 use crate::table::{Guarded, Identity};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -46,6 +46,9 @@ const PATIENCE: u32 = 64;
 /// has many tables, each of which would be filled.
 const MANY: u32 = 64;
 const MORE_PATIENCE: u32 = 4096;
+
+/// Of fadvise64(2), behind the descriptor: the engine reads ahead itself.
+pub(super) const NO_READ_AHEAD: [usize; 5] = [0, 0, libc::POSIX_FADV_RANDOM as usize, 0, 0];
 
 /// A file of ours.
 #[derive(Debug)]
@@ -73,6 +76,8 @@ pub(crate) struct Descriptor {
     without: AtomicU32,
     /// Its file system does not know reads that never wait (RWF_NOWAIT).
     waits: AtomicBool,
+    /// How it is read.
+    pub(super) way: Way,
     /// The number that a child of the fork under way gets: `number` may change until then,
     /// and may mean nothing to the thread that forks (threads may have tables of their own).
     lent: AtomicI32,
@@ -109,10 +114,12 @@ impl Descriptor {
                 libc::SYS_fcntl,
                 [libc::F_SETFL as usize, flags as usize, 0, 0, 0],
             ),
+            (libc::SYS_fadvise64, NO_READ_AHEAD),
         ];
         // SAFETY: the caller's promise; one fills the structure, the others no memory.
         let opened = unsafe { Guarded::open_and((number, args), then) };
-        let (guarded, [told_it, marked, set]) = opened?;
+        // Advice that is refused costs speed only.
+        let (guarded, [told_it, marked, set, _]) = opened?;
         set?;
         let told = told_it.and_then(|_| told.read());
         let mut made = Self::make(Some(guarded), None, true, told.ok())?;
@@ -167,6 +174,7 @@ impl Descriptor {
             taking: Mutex::new(()),
             without: AtomicU32::new(0),
             waits: AtomicBool::new(false),
+            way: Way::always(How::Past),
             lent: AtomicI32::new(NONE),
         };
         (made.opened, made.alignment) = match told.or_else(|| made.told(first)) {
@@ -205,7 +213,7 @@ impl Descriptor {
         }
     }
 
-    fn guarded(&self) -> Option<&Guarded> {
+    pub(super) fn guarded(&self) -> Option<&Guarded> {
         // Acquire pairs with the Release in `after_fork`.
         // SAFETY: null, or stays until this is dropped.
         unsafe { self.guarded.load(Ordering::Acquire).as_ref() }
@@ -265,49 +273,6 @@ impl Descriptor {
         Inode::of(stat) == self.inode
     }
 
-    /// Reads `bytes` at `offset`, both multiples of the page size; fewer only at the end
-    /// of the file. An error anywhere fails the whole. What lies in the buffer is of this
-    /// file.
-    ///
-    /// # Safety
-    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
-    pub(crate) unsafe fn read(
-        &self,
-        offset: u64,
-        buffer: *mut u8,
-        bytes: usize,
-    ) -> Result<usize, i32> {
-        let at = |done: usize| i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL);
-        let mut failed = libc::EBADF;
-        for _ in 0..2 {
-            let Some(number) = self.number() else { break };
-            let arrived = read_with(bytes, |done| {
-                let (fd, at) = (number.fd(), at(done)?);
-                // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
-                let answer = unsafe { libc::pread(fd, buffer.add(done).cast(), bytes - done, at) };
-                errno::check_long(answer as i64).map(|arrived| arrived as usize)
-            });
-            match (self.is_still(number), arrived) {
-                (true, Ok(arrived)) => return Ok(arrived),
-                // It may be another's descriptor of the file, not open for reading.
-                (true, Err(no)) => {
-                    failed = no;
-                    break;
-                }
-                (false, _) => self.forget(number),
-            }
-        }
-        let Some(guarded) = self.guarded() else {
-            return Err(failed);
-        };
-        read_with(bytes, |done| {
-            let into = buffer.wrapping_add(done) as usize;
-            let args = [into, bytes - done, at(done)? as usize, 0, 0];
-            // SAFETY: as above.
-            unsafe { guarded.call(libc::SYS_pread64, args) }
-        })
-    }
-
     /// A number to read by. What it brought is to be believed if it
     /// [`is_still`](Self::is_still) the one. `None`: through the table only.
     pub(crate) fn number(&self) -> Option<Number> {
@@ -329,7 +294,7 @@ impl Descriptor {
 
     /// A number for reads that a queue of the kernel's makes, which must not wait. Such a read
     /// takes bytes even out of a pipe, so it is looked at before as well.
-    fn number_for_queue(&self) -> Option<Number> {
+    pub(super) fn number_for_queue(&self) -> Option<Number> {
         if self.waits.load(Ordering::Relaxed) {
             return None;
         }
@@ -346,7 +311,7 @@ impl Descriptor {
         self.waits.store(true, Ordering::Relaxed);
     }
 
-    fn forget(&self, number: Number) {
+    pub(super) fn forget(&self, number: Number) {
         let none = Number::new(NONE, number).0;
         // AcqRel pairs with itself: numbers are counted one after the other.
         let (set, failed) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -519,6 +484,15 @@ impl Source {
     pub(super) unsafe fn guarded<'a>(self) -> Option<&'a Guarded> {
         // SAFETY: the caller's promise.
         unsafe { self.file() }.guarded()
+    }
+
+    /// True if a queue has refused to read it without waiting.
+    ///
+    /// # Safety
+    /// The file lives.
+    pub(super) unsafe fn waits(self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.file() }.waits.load(Ordering::Relaxed)
     }
 
     /// A queue has refused to read it without waiting.

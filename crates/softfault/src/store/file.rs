@@ -12,8 +12,10 @@ use super::errno;
 use super::extent::{self, LastData};
 use super::identity::{self, FileIdentity};
 use super::kept;
-use super::open::{Mode, OpenedFile, bytes_allocated, open};
+use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
+use super::reads::{ReadPolicy, Reads};
 use super::ring::{Request, Ring, Rings};
+use super::way::{How, Way};
 
 /// A file, or a block device, to be read a page or more at a time.
 ///
@@ -26,7 +28,7 @@ pub struct FileStore {
     /// Immutable. The same file, to look for holes in, if it had any when it was opened.
     /// Without it, all is data.
     holes: Option<Descriptor>,
-    /// Immutable.
+    /// Immutable. How it can be read; how it is read the descriptor knows.
     mode: Mode,
     /// Immutable. A block device.
     device: bool,
@@ -47,25 +49,52 @@ impl FileStore {
     /// Errors: directories, pipes, sockets, character devices; descriptors
     /// that are not open for reading.
     pub fn open(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::from_opened(open(fd, true)?, rings)
+        Self::open_by(fd, rings, &Arc::new(ReadPolicy::alone(Reads::Direct)))
     }
 
-    /// As [`open`](Self::open), but through the page cache.
+    /// As [`open`](Self::open), but through the page cache, which is dropped behind each read.
     pub fn open_buffered(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::from_opened(open(fd, false)?, rings)
+        Self::from_opened(open(fd, Wanted::Buffered)?, rings, Way::always(How::Drop))
     }
 
-    fn from_opened(opened: OpenedFile, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+    /// As [`open`](Self::open), but through the page cache, where what was read stays.
+    pub fn open_cached(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
+        Self::open_by(fd, rings, &Arc::new(ReadPolicy::alone(Reads::Cached)))
+    }
+
+    /// As [`open`](Self::open), by an engine's policy.
+    pub(crate) fn open_by(
+        fd: BorrowedFd<'_>,
+        rings: Option<Arc<Rings>>,
+        policy: &Arc<ReadPolicy>,
+    ) -> io::Result<Self> {
+        let wanted = match policy.reads() {
+            Reads::Direct => Wanted::Direct,
+            Reads::Cached => Wanted::Buffered,
+            Reads::Auto => Wanted::Either,
+        };
+        let opened = open(fd, wanted)?;
+        let way = Way::first(policy, &opened);
+        if wanted == Wanted::Either && way.how() == How::Past && opened.ours {
+            let set = opened.file.set_flags(libc::O_DIRECT);
+            set.map_err(errno::of_call("fcntl"))?;
+        }
+        Self::from_opened(opened, rings, way)
+    }
+
+    fn from_opened(opened: OpenedFile, rings: Option<Arc<Rings>>, way: Way) -> io::Result<Self> {
         kept::look();
         let OpenedFile {
-            file,
+            mut file,
             mode,
             holes,
             device,
+            ours: _,
         } = opened;
-        let direct = mode == Mode::Direct;
+        file.way = way;
+        let drops = file.how().drops_behind();
         let rings = rings
-            .filter(|rings| direct || rings.serves_buffered())
+            .filter(|rings| !drops || rings.serves_buffered())
             .map(|rings| {
                 let index = rings.assign();
                 (rings, index)
@@ -86,9 +115,15 @@ impl FileStore {
         Ok(store)
     }
 
-    /// How the file is read.
+    /// How the file is read, now.
     pub fn mode(&self) -> Mode {
-        self.mode
+        match self.file.how() {
+            How::Past => Mode::Direct,
+            How::Keep | How::Take | How::Drop if self.mode == Mode::Direct => {
+                Mode::Buffered(WhyBuffered::Asked)
+            }
+            How::Keep | How::Take | How::Drop => self.mode,
+        }
     }
 
     /// Which version of the file is there, now.
@@ -132,10 +167,6 @@ impl FileStore {
         let (rings, index) = self.rings.as_ref()?;
         rings.get(*index)
     }
-
-    fn drops_behind(&self) -> bool {
-        self.mode != Mode::Direct
-    }
 }
 
 impl Store for FileStore {
@@ -165,16 +196,30 @@ impl Store for FileStore {
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         assert_aligned(offset, buffer, bytes);
-        // SAFETY: the caller's promise.
-        let arrived = unsafe { self.file.read(offset, buffer, bytes) };
-        if self.drops_behind() {
+        let how = self.file.how();
+        // Only where it matters: it costs a call.
+        let there = match how {
+            // SAFETY: the caller's promise.
+            How::Take => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },
+            How::Past | How::Keep | How::Drop => Err(libc::EAGAIN),
+        };
+        let was_there = there.is_ok();
+        // SAFETY: as above.
+        let arrived = there.or_else(|_| unsafe { self.file.read_as(how, offset, buffer, bytes) });
+        if how.drops_behind() {
             self.file.drop_behind(offset, bytes);
         }
+        self.file.was_read(how, bytes, was_there);
         arrived.map_err(errno::store)
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {
         let Some(ring) = self.ring() else { return 0 };
+        let how = self.file.how();
+        let serves = |(rings, _): &(Arc<Rings>, usize)| rings.serves_buffered();
+        if how.drops_behind() && !self.rings.as_ref().is_some_and(serves) {
+            return 0;
+        }
         ring.submit(reads.len(), |i| {
             let Read {
                 cookie,
@@ -189,7 +234,7 @@ impl Store for FileStore {
                 offset,
                 buffer,
                 bytes,
-                drop_behind: self.drops_behind(),
+                how,
                 whole: false,
                 then: None,
             }

@@ -102,7 +102,7 @@ impl Mark {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FileStore, extent, open::Mode, open::open};
+    use super::super::{FileStore, extent, open::Mode, open::Wanted as Opening, open::open};
     use super::*;
     use softfault_engine::store::{Extent, Store};
     use std::fs::File;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn opened(file: &File) -> Descriptor {
-        open(file.as_fd(), false).expect("opened").file
+        open(file.as_fd(), Opening::Buffered).expect("opened").file
     }
 
     /// A program that does not know our number has another file there while we read, and its
@@ -156,7 +156,7 @@ mod tests {
         let store = FileStore::open(user.as_fd(), None).expect("opened");
         let hole = store.extent(512 << 10).expect("an extent");
         assert!(matches!(hole, Extent::Hole(_)));
-        let opened = open(user.as_fd(), false).expect("opened");
+        let opened = open(user.as_fd(), Opening::Buffered).expect("opened");
         let holes = opened.holes.expect("it has holes");
         let number = opened.file.number().expect("a number");
         extent::seek(&holes, 0, || Ok(1 << 20)).expect("an extent");
@@ -186,7 +186,7 @@ mod tests {
         std::fs::write(&path, [1; 1 << 16]).expect("written");
         let user = File::open(&path).expect("opened");
         std::fs::remove_file(&path).expect("removed");
-        let direct = || open(user.as_fd(), true).expect("opened");
+        let direct = || open(user.as_fd(), Opening::Direct).expect("opened");
         drop(direct());
         let before = crate::table::requests();
         let ours = direct();

@@ -1,7 +1,7 @@
 //! Stores of files: where the pages of a file mapping come from.
 //!
-//! - [`FileStore`]: one file, read past the page cache where that is possible
-//!   (`open`), with what it holds at an offset (`extent`) and which version of
+//! - [`FileStore`]: one file, read past the page cache or through it, as its
+//!   policy has it ([`Reads`], `way`, `room`; opened in `open`), with what it holds at an offset (`extent`) and which version of
 //!   the file it is ([`FileIdentity`]).
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
 //!   (`ring`; read its header for the protocol).
@@ -21,8 +21,11 @@ mod kept;
 mod mark;
 mod open;
 mod read;
+mod reads;
 mod refusals;
 mod ring;
+mod room;
+mod way;
 
 pub(crate) use descriptor::{Descriptor, Source};
 pub(crate) use errno::check;
@@ -32,6 +35,9 @@ pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;
 pub use open::{Mode, WhyBuffered};
 pub(crate) use open::{may_be_mapped, why_not_direct};
+pub(crate) use reads::ReadPolicy;
+pub use reads::Reads;
 pub(crate) use refusals::Refusals;
 pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
+pub(crate) use way::How;

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use softfault_engine::PAGE_SIZE;
 
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, NO_READ_AHEAD};
 use super::errno;
 use super::identity::{Alignment, stat};
 use crate::table;
@@ -27,14 +27,15 @@ use crate::table;
 pub enum Mode {
     /// Straight from the device (`O_DIRECT`).
     Direct,
-    /// Through the page cache, which is dropped behind each read.
+    /// Through the page cache, which is dropped behind each read unless the policy keeps it
+    /// ([`Reads`](crate::Reads)).
     Buffered(WhyBuffered),
 }
 
 /// Why a store does not read straight from the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyBuffered {
-    /// The caller wanted it so.
+    /// The caller wanted it so, or the engine's policy does for now.
     Asked,
     /// The file system has no direct reads: the errno with which it refused,
     /// or 0 where it says so by itself.
@@ -55,11 +56,34 @@ pub(super) struct OpenedFile {
     pub(super) holes: Option<Descriptor>,
     /// A block device, whose size is not in its `stat`.
     pub(super) device: bool,
+    /// Not the program's open file, whose flags stay.
+    pub(super) ours: bool,
 }
 
-/// Opens the file behind `user` for reading; `direct` false never tries
-/// O_DIRECT. Uses the heap.
-pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<OpenedFile> {
+/// Whether the file is to be opened past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Where that is possible.
+    Direct,
+    /// No.
+    Buffered,
+    /// Through the page cache; that it could be read past it is found out. Then the mode is `Direct`.
+    Either,
+}
+
+impl Wanted {
+    /// Flags that the file is opened with, and those that it has afterwards.
+    fn flags(self) -> (i32, i32) {
+        match self {
+            Self::Direct => (libc::O_DIRECT, libc::O_DIRECT),
+            Self::Buffered => (0, 0),
+            Self::Either => (libc::O_DIRECT, 0),
+        }
+    }
+}
+
+/// Opens the file behind `user` for reading. Uses the heap.
+pub(super) fn open(user: BorrowedFd<'_>, wanted: Wanted) -> io::Result<OpenedFile> {
     let flags = flags_of(user).map_err(errno::of_call("fcntl"))?;
     if flags & libc::O_PATH != 0 {
         return Err(errno::io(libc::EBADF));
@@ -76,56 +100,62 @@ pub(super) fn open(user: BorrowedFd<'_>, direct: bool) -> io::Result<OpenedFile>
     if stat.st_blocks == 0 {
         may_be_mapped(user)?;
     }
-    let opened = |file, mode, holes| {
+    let opened_as = |ours, file, mode, holes| {
         Ok(OpenedFile {
             file,
             mode,
             holes,
             device,
+            ours,
         })
     };
+    let (opened, lent) = (
+        |file, mode, holes| opened_as(true, file, mode, holes),
+        |file, mode| opened_as(false, file, mode, None),
+    );
 
     let path = path_of(user);
-    let (file, refused) = match reopen(&path, &stat, direct) {
+    let (file, refused) = match reopen(&path, &stat, wanted) {
         Ok(reopened) => reopened,
         Err(no @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(errno::io(no)),
         Err(no) => {
             let file = duplicate(user).map_err(errno::of_call("fcntl"))?;
             if flags & libc::O_DIRECT == 0 {
-                return opened(file, Mode::Buffered(WhyBuffered::NotReopened(no)), None);
+                return lent(file, Mode::Buffered(WhyBuffered::NotReopened(no)));
             }
             // The caller's own file is direct, and must stay so.
             return match why_not_direct(&file) {
-                None => opened(file, Mode::Direct, None),
+                None => lent(file, Mode::Direct),
                 Some(_) => Err(errno::io(libc::EINVAL)),
             };
         }
     };
     let why = match refused {
         Some(why) => Some(why),
-        None => why_not_direct(&file),
+        None => {
+            let set = |flags| file.set_flags(flags).map_err(errno::of_call("fcntl"));
+            // Where nobody tells, it is tried.
+            let tried = wanted == Wanted::Either && file.alignment().is_none();
+            if tried {
+                set(libc::O_DIRECT)?;
+            }
+            let why = why_not_direct(&file);
+            if tried || why.is_some() && wanted == Wanted::Direct {
+                // It was opened for direct reads, and has none, or is to have none yet.
+                set(0)?;
+            }
+            why
+        }
     };
-    if refused.is_none() && why.is_some() {
-        // It was opened for direct reads, and has none.
-        let flags = [libc::F_SETFL as usize, 0, 0, 0, 0];
-        // SAFETY: no memory involved; the description is ours.
-        unsafe { file.call(libc::SYS_fcntl, flags) }.map_err(errno::of_call("fcntl"))?;
-    }
     let sparse = !device && bytes_allocated(&stat) < stat.st_size as u64;
     // Without a table each seek would go by a number, and might move another file's position.
     let holes = match sparse && table::refused().is_none() {
-        true => open_path(&path, 0, &stat).ok(),
+        true => open_path(&path, (0, 0), &stat).ok(),
         false => None,
     };
     match why {
         None => opened(file, Mode::Direct, holes),
-        Some(why) => {
-            // The engine reads ahead itself. Advice that is refused costs speed only.
-            let advice = [0, 0, libc::POSIX_FADV_RANDOM as usize, 0, 0];
-            // SAFETY: no memory involved.
-            let _ = unsafe { file.call(libc::SYS_fadvise64, advice) };
-            opened(file, Mode::Buffered(why), holes)
-        }
+        Some(why) => opened(file, Mode::Buffered(why), holes),
     }
 }
 
@@ -210,35 +240,41 @@ pub(super) fn bytes_allocated(stat: &libc::stat) -> u64 {
 fn reopen(
     path: &CStr,
     stat: &libc::stat,
-    direct: bool,
+    wanted: Wanted,
 ) -> Result<(Descriptor, Option<WhyBuffered>), i32> {
-    if !direct {
-        let file = open_path(path, 0, stat)?;
-        return Ok((file, Some(WhyBuffered::Asked)));
+    let buffered = |why| Ok((open_path(path, (0, 0), stat)?, Some(why)));
+    if wanted == Wanted::Buffered {
+        return buffered(WhyBuffered::Asked);
     }
-    match open_path(path, libc::O_DIRECT, stat) {
+    match open_path(path, wanted.flags(), stat) {
         Ok(file) => Ok((file, None)),
-        Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => {
-            Ok((open_path(path, 0, stat)?, Some(WhyBuffered::Refused(no))))
-        }
+        Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => buffered(WhyBuffered::Refused(no)),
         Err(no) => Err(no),
     }
 }
 
-fn open_path(path: &CStr, more: i32, expected: &libc::stat) -> Result<Descriptor, i32> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | more;
+/// Opens with the first flags, besides the usual ones, and sets the second.
+fn open_path(
+    path: &CStr,
+    (first, then): (i32, i32),
+    expected: &libc::stat,
+) -> Result<Descriptor, i32> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | first;
     let place = [libc::AT_FDCWD as usize, path.as_ptr() as usize];
     let args = [place[0], place[1], flags as usize, 0, 0, 0];
     // O_NONBLOCK only keeps the opening from waiting for a lease.
     // SAFETY: the path is a string that ends in zero.
-    let file = match unsafe { Descriptor::open(libc::SYS_openat, args, more) } {
+    let file = match unsafe { Descriptor::open(libc::SYS_openat, args, then) } {
         Err(_) if table::refused().is_some() => {
             // SAFETY: as above.
             let fd = errno::check(unsafe { libc::open(path.as_ptr(), flags) })?;
             // SAFETY: the descriptor is new, so it is nobody else's.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             // SAFETY: no memory involved; the description is ours.
-            errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, more) })?;
+            errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, then) })?;
+            let [offset, bytes, advice, ..] = NO_READ_AHEAD.map(|word| word as i32);
+            // SAFETY: no memory involved.
+            unsafe { libc::posix_fadvise(fd.as_raw_fd(), offset.into(), bytes.into(), advice) };
             Descriptor::own(fd, true)?
         }
         opened => opened?,

@@ -2,7 +2,11 @@
 
 use softfault_engine::PAGE_SIZE;
 
+use super::descriptor::Descriptor;
+use super::errno;
 use super::refusals::Refusals;
+use super::way::How;
+use std::os::fd::RawFd;
 
 /// What to do after a part of a read has arrived.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +50,142 @@ pub(super) fn read_with(
             Err(no) => refusals.again(no)?,
         }
     }
+}
+
+impl Descriptor {
+    /// Reads `bytes` at `offset`, both multiples of the page size; fewer only at the end
+    /// of the file. An error anywhere fails the whole. What lies in the buffer is of this
+    /// file.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
+    pub(crate) unsafe fn read(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read_flagged(0, offset, buffer, bytes) }
+    }
+
+    /// The same, and what it leaves in the page cache is as `how` has it.
+    ///
+    /// # Safety
+    /// As of [`read`](Self::read).
+    pub(super) unsafe fn read_as(
+        &self,
+        how: How,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        let flags = how.flags();
+        // SAFETY: the caller's promise.
+        let read = |flags| unsafe { self.read_flagged(flags, offset, buffer, bytes) };
+        match read(flags) {
+            // The flag may be refused, or the call that has flags: bytes come before that.
+            Err(_) if flags != 0 => read(0),
+            arrived => arrived,
+        }
+    }
+
+    /// # Safety
+    /// As of [`read`](Self::read).
+    unsafe fn read_flagged(
+        &self,
+        flags: i32,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        let at = |done: usize| i64::try_from(offset + done as u64).map_err(|_| libc::EINVAL);
+        let mut failed = libc::EBADF;
+        for _ in 0..2 {
+            let Some(number) = self.number() else { break };
+            let arrived = read_with(bytes, |done| {
+                let (into, left) = (buffer.wrapping_add(done), bytes - done);
+                // SAFETY: `done` is less than `bytes`, for which the buffer is writable.
+                unsafe { pread(number.fd(), (into, left), at(done)?, flags) }
+            });
+            match (self.is_still(number), arrived) {
+                (true, Ok(arrived)) => return Ok(arrived),
+                // It may be another's descriptor of the file, not open for reading.
+                (true, Err(no)) => {
+                    failed = no;
+                    break;
+                }
+                (false, _) => self.forget(number),
+            }
+        }
+        let Some(guarded) = self.guarded() else {
+            return Err(failed);
+        };
+        read_with(bytes, |done| {
+            let (into, left, at) = (buffer.wrapping_add(done), bytes - done, at(done)? as usize);
+            let part = part(into, left);
+            let (call, args) = match flags {
+                0 => (libc::SYS_pread64, [into.addr(), left, at, 0, 0]),
+                _ => {
+                    let part = (&raw const part).addr();
+                    (libc::SYS_preadv2, [part, 1, at, 0, flags as usize])
+                }
+            };
+            // SAFETY: as above.
+            unsafe { guarded.call(call, args) }
+        })
+    }
+
+    /// The same of what the page cache has, all of it or nothing (EAGAIN): waits for no device, and lets
+    /// the kernel begin to read what is not there.
+    ///
+    /// # Safety
+    /// As of [`read`](Self::read).
+    pub(super) unsafe fn read_if_there(
+        &self,
+        how: How,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        let number = self.number_for_queue().ok_or(libc::EAGAIN)?;
+        let at = i64::try_from(offset).map_err(|_| libc::EINVAL)?;
+        let flags = how.flags() | libc::RWF_NOWAIT;
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { pread(number.fd(), (buffer, bytes), at, flags) };
+        match arrived {
+            Ok(arrived) if arrived == bytes && self.is_still(number) => Ok(arrived),
+            _ => Err(libc::EAGAIN),
+        }
+    }
+}
+
+fn part(buffer: *mut u8, bytes: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: buffer.cast(),
+        iov_len: bytes,
+    }
+}
+
+/// # Safety
+/// The buffer is writable for so many bytes.
+unsafe fn pread(
+    fd: RawFd,
+    (buffer, bytes): (*mut u8, usize),
+    at: i64,
+    flags: i32,
+) -> Result<usize, i32> {
+    let answer = match flags {
+        // SAFETY: the caller's promise.
+        0 => unsafe { libc::pread(fd, buffer.cast(), bytes, at) as i64 },
+        _ => {
+            let part = part(buffer, bytes);
+            let part = &raw const part;
+            // SAFETY: as above.
+            unsafe { libc::syscall(libc::SYS_preadv2, fd, part, 1, at, 0, flags) }
+        }
+    };
+    errno::check_long(answer).map(|arrived| arrived as usize)
 }
 
 #[cfg(test)]

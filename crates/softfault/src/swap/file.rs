@@ -7,7 +7,7 @@ use super::packed::{self, Bounces, Packed, Plan};
 use super::plain::Plain;
 use super::trim::Trimmer;
 use super::write::Sheets;
-use crate::store::{Descriptor, Mode, Request, Ring, Rings, Source, Then};
+use crate::store::{Descriptor, How, Mode, Request, Ring, Rings, Source, Then};
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -210,6 +210,13 @@ impl Disk {
         self.mode != Mode::Direct
     }
 
+    fn how(&self) -> How {
+        match self.mode {
+            Mode::Direct => How::Past,
+            Mode::Buffered(_) => How::Drop,
+        }
+    }
+
     /// Reads a range of the file, all of it.
     ///
     /// # Safety
@@ -237,7 +244,7 @@ impl Disk {
             offset: range.start,
             buffer,
             bytes: (range.end - range.start) as usize,
-            drop_behind: self.is_buffered(),
+            how: self.how(),
             whole: true,
             then,
         }
@@ -298,7 +305,7 @@ impl Store for SwapFile {
                 offset: reads[i].offset,
                 buffer: reads[i].buffer,
                 bytes: reads[i].bytes,
-                drop_behind: self.disk.is_buffered(),
+                how: self.disk.how(),
                 whole: true,
                 then: None,
             });

@@ -132,11 +132,11 @@ impl Aio {
             // reads' until their completion.
             let answer = unsafe {
                 match through {
-                    Through::Number(_) => {
+                    Through::Number(..) => {
                         let answer = libc::syscall(libc::SYS_io_submit, context, left, list);
                         errno::check_long(answer).map(|taken| taken as usize)
                     }
-                    Through::Table(guarded) => {
+                    Through::Table(guarded, _) => {
                         let args = [context as usize, left, list as usize, 0, 0, 0];
                         guarded.run(libc::SYS_io_submit, args)
                     }

@@ -58,6 +58,9 @@
 //!   the reaper reads it itself. Nor may the kernel wait for whatever it means: such reads
 //!   never do, and what cannot be read so is submitted in the table that no close of the
 //!   program reaches.
+//! - What is read through the page cache is not in flight in the kernel: see `park`. Such a read is a slot
+//!   that whoever waits for it takes and finishes, while others lead; who finds his read so taken sleeps on
+//!   its word and does not lead, and a wake-up to lead that came to him goes on to another.
 //! - Memory orderings: all of the table by its lock. The words are changed by
 //!   RMW with Relaxed; the kernel orders a change before its wake against the
 //!   sleeper's check.
@@ -67,6 +70,7 @@ mod deadline;
 #[cfg(test)]
 mod held;
 mod idle;
+mod park;
 mod queue;
 mod reap;
 mod submit;
@@ -267,6 +271,9 @@ impl Ring {
         let mut done = [queue::Done::NONE; queue::BATCH];
         loop {
             let mut table = self.table.lock();
+            while let Some((slot, _)) = table.parked_from(0) {
+                table.give_back(slot);
+            }
             if table.is_empty() {
                 break;
             }

@@ -19,25 +19,25 @@ pub(super) const PAUSE_NS: u64 = 1_000_000;
 pub(super) enum Through<'a> {
     /// By this number of the calling thread's table, which may mean anything by now: by a pipe
     /// or a userfaultfd a call would wait for what nobody gives. So nothing is waited for, and
-    /// what would be is refused (EAGAIN).
-    Number(RawFd),
-    /// In the table that no close of the program reaches.
-    Table(&'a Guarded),
+    /// what would be is refused (EAGAIN). The second are more flags.
+    Number(RawFd, i32),
+    /// In the table that no close of the program reaches, with these flags.
+    Table(&'a Guarded, i32),
 }
 
 impl Through<'_> {
     pub(super) fn fd(self) -> RawFd {
         match self {
-            Self::Number(fd) => fd,
-            Self::Table(guarded) => guarded.number(),
+            Self::Number(fd, _) => fd,
+            Self::Table(guarded, _) => guarded.number(),
         }
     }
 
     /// RWF_ flags of preadv2(2).
     pub(super) fn flags(self) -> i32 {
         match self {
-            Self::Number(_) => libc::RWF_NOWAIT,
-            Self::Table(_) => 0,
+            Self::Number(_, more) => libc::RWF_NOWAIT | more,
+            Self::Table(_, flags) => flags,
         }
     }
 }
@@ -122,6 +122,11 @@ impl Queue {
         }
     }
 
+    /// True if a buffered read that has to wait would do so in the submission.
+    pub(super) fn waits_at_once(&self) -> bool {
+        matches!(self, Self::Aio(_))
+    }
+
     /// Gives up a child's copy of the queue.
     pub(super) fn close_in_child(&self) {
         match self {
@@ -194,7 +199,7 @@ mod tests {
                     buffer: page.as_mut_ptr(),
                     bytes: page.len(),
                 };
-                let through = Through::Number(file.as_raw_fd());
+                let through = Through::Number(file.as_raw_fd(), 0);
                 if queue.submit(through, 1, |_| entry) == 0 {
                     continue;
                 }

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use softfault_engine::lock::MutexGuard;
 use softfault_engine::store::{Complete, Reap, StoreError};
 
+use super::super::room::now_ms;
 use super::Ring;
 use super::deadline::Deadline;
 use super::queue::{BATCH, Done};
-use super::table::{Next, ReadTable};
+use super::table::{Next, ReadTable, Request};
 
 impl Ring {
     /// [`Store::reap`](softfault_engine::store::Store::reap) in this ring.
@@ -17,20 +18,42 @@ impl Ring {
         let mut table = self.table.lock();
         let Some(slot) = table.find(cookie) else {
             // Looking costs a system call: only where there may be something.
-            if !table.led && !table.is_empty() {
-                table.led = true;
-                drop(table);
-                self.lead(None, complete, Deadline::after(0));
+            if !table.is_empty() {
+                if !table.led {
+                    table.led = true;
+                    drop(table);
+                    self.lead(None, complete, Deadline::after(0));
+                } else {
+                    drop(table);
+                }
+                self.finish_what_is_there(complete);
             }
             return Reap::NotInFlight;
         };
         let round = table.round(slot);
         let deadline = Deadline::after(timeout_ns);
         loop {
-            if !table.led {
+            if table.unpark(slot) {
+                drop(table);
+                self.finish(slot, complete);
+                return Reap::NotInFlight;
+            }
+            let others = table.is_not_the_kernels(slot);
+            if !table.led && !others {
                 table.led = true;
                 drop(table);
-                return self.lead(Some((slot, round)), complete, deadline);
+                if let Some(outcome) = self.lead(Some((slot, round)), complete, deadline) {
+                    return outcome;
+                }
+                table = self.table.lock();
+                if table.round(slot) != round {
+                    return Reap::NotInFlight;
+                }
+                continue;
+            }
+            if others {
+                // The wake-up that brought us here may have been the call to lead.
+                self.call_a_leader(&table);
             }
             let left = deadline.left();
             if left == 0 {
@@ -54,8 +77,13 @@ impl Ring {
 
     /// Collects and delivers completions for all, until the read `mine` (a
     /// slot and its round) was delivered or time is up; without one, until
-    /// there are no more. The caller has set `led`.
-    fn lead(&self, mine: Option<(u16, u32)>, complete: &dyn Complete, deadline: Deadline) -> Reap {
+    /// there are no more. `None`: `mine` was parked. The caller has set `led`.
+    fn lead(
+        &self,
+        mine: Option<(u16, u32)>,
+        complete: &dyn Complete,
+        deadline: Deadline,
+    ) -> Option<Reap> {
         let mut done = [Done::NONE; BATCH];
         loop {
             let left = deadline.left();
@@ -65,10 +93,11 @@ impl Ring {
             }
             let mut table = self.table.lock();
             let outcome = match mine {
-                Some((slot, round)) if table.round(slot) != round => Reap::NotInFlight,
+                Some((slot, round)) if table.round(slot) != round => Some(Reap::NotInFlight),
+                Some((slot, _)) if table.is_not_the_kernels(slot) => None,
                 // A full batch: there may be more, and it costs no wait.
                 _ if arrived == BATCH || left > 0 => continue,
-                _ => Reap::TimedOut,
+                _ => Some(Reap::TimedOut),
             };
             table.led = false;
             self.leave(table);
@@ -86,37 +115,62 @@ impl Ring {
             // SAFETY: a store outlives its reads.
             unsafe { request.source.must_wait() };
         }
-        let (request, result) = match next {
-            Next::Over(request, result) => (request, result),
+        match next {
+            Next::Over(request, result) => {
+                self.was_read(&request, true);
+                self.deliver_result(done.slot, &request, result, complete);
+            }
+            Next::Park => self.park(done.slot, now_ms()),
             Next::Again(request, done_bytes)
-                if self.submit_rest(done.slot, &request, done_bytes) =>
-            {
-                return;
-            }
-            Next::Again(..) | Next::Refused => {
-                let request = self.table.lock().take_back(done.slot);
-                // SAFETY: a store outlives its reads; whoever submitted lent the buffer until
-                // completion.
-                let result = unsafe {
-                    let file = request.source.file();
-                    file.read(request.offset, request.buffer, request.bytes)
-                };
-                let result = result.map_err(StoreError::Io);
-                (request, result.and_then(|bytes| request.arrived(bytes)))
-            }
+                if self.submit_rest(done.slot, &request, done_bytes) => {}
+            Next::Again(..) | Next::Refused => self.finish(done.slot, complete),
+        }
+    }
+
+    /// Finishes a read that is nobody else's now, in this thread.
+    #[inline(never)]
+    pub(super) fn finish(&self, slot: u16, complete: &dyn Complete) {
+        let request = self.table.lock().take_back(slot);
+        // SAFETY: a store outlives its reads; whoever submitted lent the buffer until completion.
+        let result = unsafe {
+            let file = request.source.file();
+            file.read_as(request.how, request.offset, request.buffer, request.bytes)
         };
+        self.was_read(&request, false);
+        let result = result.map_err(StoreError::Io);
+        let result = result.and_then(|bytes| request.arrived(bytes));
+        self.deliver_result(slot, &request, result, complete);
+    }
+
+    /// Tells the file how a read went; in tests, of no file.
+    pub(super) fn was_read(&self, request: &Request, was_there: bool) {
+        if !request.source.is_none() {
+            // SAFETY: a store outlives its reads.
+            let file = unsafe { request.source.file() };
+            file.was_read(request.how, request.bytes, was_there);
+        }
+    }
+
+    /// A read is over.
+    pub(super) fn deliver_result(
+        &self,
+        slot: u16,
+        request: &Request,
+        result: Result<usize, StoreError>,
+        complete: &dyn Complete,
+    ) {
         let result = match request.then {
             // SAFETY: a store outlives its reads.
             Some(then) => unsafe { then.finish(result) },
             None => result,
         };
-        if request.drop_behind {
+        if request.how.drops_behind() {
             // SAFETY: a store outlives its reads.
             let file = unsafe { request.source.file() };
             file.drop_behind(request.offset, request.bytes);
         }
         complete.complete(request.cookie, result);
-        self.give_back(done.slot);
+        self.give_back(slot);
     }
 
     /// Frees a slot and wakes all who wait for its read.
@@ -134,6 +188,11 @@ impl Ring {
 
     /// Gives the lock up for good: if nobody leads, one who waits is woken to.
     fn leave(&self, table: MutexGuard<'_, ReadTable>) {
+        self.call_a_leader(&table);
+    }
+
+    /// If nobody leads, one who waits is woken to.
+    fn call_a_leader(&self, table: &MutexGuard<'_, ReadTable>) {
         if table.led {
             return;
         }
@@ -143,7 +202,6 @@ impl Ring {
         let word = &self.words[usize::from(slot)];
         // Relaxed: see the header.
         word.fetch_add(1, Relaxed);
-        drop(table);
         word.wake(1);
     }
 }

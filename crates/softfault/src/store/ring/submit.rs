@@ -60,7 +60,7 @@ impl Ring {
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
         // Of what is read through the page cache, all that is not there would be refused.
-        if first.drop_behind {
+        if first.how.drops_behind() {
             return 0;
         }
         let source = first.source;
@@ -69,7 +69,7 @@ impl Ring {
             return 0;
         };
         let submission = self.table.lock().submits(slots);
-        let through = Through::Number(number.fd());
+        let through = Through::Number(number.fd(), first.how.flags());
         let started = self.queue.submit(through, slots.len(), entry);
         // SAFETY: as above.
         let is_still = unsafe { source.is_still(number) };
@@ -89,10 +89,19 @@ impl Ring {
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
+        // What the page cache has not is parked. Where no read can do without waiting, only a ring of
+        // io_uring does it elsewhere.
+        // SAFETY: a store outlives its reads.
+        let may_wait = first.source.is_none() || unsafe { first.source.waits() };
+        let flags = match first.how.is_cached() {
+            true if !may_wait => first.how.flags() | libc::RWF_NOWAIT,
+            true if self.queue.waits_at_once() => return 0,
+            _ => first.how.flags(),
+        };
         let through = match first.source.is_none() {
-            true => Some(Through::Number(0)),
+            true => Some(Through::Number(0, 0)),
             // SAFETY: a store outlives its reads.
-            false => unsafe { first.source.guarded() }.map(Through::Table),
+            false => unsafe { first.source.guarded() }.map(|file| Through::Table(file, flags)),
         };
         through.map_or(0, |through| self.queue.submit(through, count, entry))
     }

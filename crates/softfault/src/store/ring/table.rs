@@ -7,6 +7,7 @@ use softfault_engine::store::StoreError;
 
 use super::super::descriptor::Source;
 use super::super::read::{Step, after};
+use super::super::way::How;
 use super::then::Then;
 
 /// Answers of which nothing is to be concluded about the file: the submitter exited, there was
@@ -25,8 +26,8 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     pub(crate) buffer: *mut u8,
     pub(crate) bytes: usize,
-    /// Drop the page cache behind it.
-    pub(crate) drop_behind: bool,
+    /// How the file is read.
+    pub(crate) how: How,
     /// Fewer bytes than asked for are an error.
     pub(crate) whole: bool,
     /// What is still to be done with what arrived.
@@ -52,6 +53,8 @@ pub(super) enum Next {
     Again(Request, usize),
     /// Over, with so many bytes or an error.
     Over(Request, Result<usize, StoreError>),
+    /// The page cache has not all of it yet: to be [parked](ReadTable::park).
+    Park,
     /// Refused too often, or nobody knows what was read: to be
     /// [taken back](Table::take_back).
     Refused,
@@ -67,8 +70,10 @@ struct ReadSlot {
     refused: u8,
     /// The submission, if it is not known yet that what it reads from was the file.
     unproven: Option<NonZero<u32>>,
-    /// The kernel has no more of it; about to be given back.
+    /// The kernel has no more of it; about to be given back, or parked again.
     over: bool,
+    /// When it was parked, in milliseconds.
+    parked_ms: u64,
     /// Counts the reads that this slot has carried.
     round: u32,
     /// Threads that sleep on the slot's word, or are about to.
@@ -82,8 +87,11 @@ pub(super) struct ReadTable {
     /// Slots that carry a read. The lowest are taken first, so that looking a
     /// cookie up walks few cache lines.
     used: Bits,
-    /// Slots with waiters.
+    /// Slots with waiters who may lead.
     waited: Bits,
+    /// Slots whose reads the kernel has begun by itself, into the page cache: whoever needs one reads it
+    /// from there.
+    parked: Bits,
     /// Somebody leads: collects completions for all.
     pub(super) led: bool,
     /// The number of the last one.
@@ -98,7 +106,7 @@ impl ReadTable {
             offset: 0,
             buffer: std::ptr::null_mut(),
             bytes: 0,
-            drop_behind: false,
+            how: How::Past,
             whole: false,
             then: None,
         };
@@ -108,6 +116,7 @@ impl ReadTable {
             refused: 0,
             unproven: None,
             over: false,
+            parked_ms: 0,
             round: 0,
             waiters: 0,
         };
@@ -116,6 +125,7 @@ impl ReadTable {
             slots,
             used: Bits::default(),
             waited: Bits::default(),
+            parked: Bits::default(),
             led: false,
             submission: NonZero::<u32>::MIN,
         }
@@ -132,6 +142,7 @@ impl ReadTable {
             refused: 0,
             unproven: None,
             over: false,
+            parked_ms: 0,
             round,
             waiters: 0,
         };
@@ -170,8 +181,10 @@ impl ReadTable {
         if entry.unproven.is_some() {
             return Next::Refused;
         }
+        let cached = entry.request.how.is_cached();
         let over = match -answer {
             no @ 1.. => match no as i32 {
+                libc::EAGAIN if cached => return Next::Park,
                 no if REFUSED.contains(&no) => {
                     entry.refused += 1;
                     if entry.refused > REFUSALS {
@@ -183,6 +196,7 @@ impl ReadTable {
             },
             _ => match after(entry.done, answer as usize, entry.request.bytes) {
                 Step::Over(end) => Some(entry.request.arrived(end)),
+                Step::Rest(_) if cached => return Next::Park,
                 Step::Rest(from) => {
                     entry.done = from;
                     None
@@ -228,12 +242,48 @@ impl ReadTable {
         entry.request
     }
 
+    /// Parks the read in a slot: it is finished by whoever [takes](Self::unpark) it. True if somebody waits
+    /// for it.
+    pub(super) fn park(&mut self, slot: u16, now_ms: u64) -> bool {
+        self.parked.set(usize::from(slot));
+        let entry = &mut self.slots[usize::from(slot)];
+        entry.over = false;
+        entry.parked_ms = now_ms;
+        entry.waiters > 0
+    }
+
+    /// Takes a parked read to finish it: nobody else will. Whoever waits for it cannot lead until then.
+    /// False: it is not parked.
+    pub(super) fn unpark(&mut self, slot: u16) -> bool {
+        let at = usize::from(slot);
+        let was_parked = self.parked.is_set(at);
+        if was_parked {
+            self.parked.clear(at);
+            self.waited.clear(at);
+            self.slots[at].over = true;
+        }
+        was_parked
+    }
+
+    /// A parked slot from this one on, and when it was parked.
+    pub(super) fn parked_from(&self, slot: u16) -> Option<(u16, u64)> {
+        let at = self.parked.iter().find(|&at| at >= usize::from(slot))?;
+        Some((at as u16, self.slots[at].parked_ms))
+    }
+
+    /// True if somebody is to finish or deliver the read in a slot, or does.
+    pub(super) fn is_not_the_kernels(&self, slot: u16) -> bool {
+        let at = usize::from(slot);
+        self.slots[at].over || self.parked.is_set(at)
+    }
+
     /// Frees a slot. True if somebody waits for its read.
     pub(super) fn give_back(&mut self, slot: u16) -> bool {
         let slot = usize::from(slot);
         assert!(self.used.is_set(slot), "given back twice");
         self.used.clear(slot);
         self.waited.clear(slot);
+        self.parked.clear(slot);
         let entry = &mut self.slots[slot];
         entry.round = entry.round.wrapping_add(1);
         std::mem::take(&mut entry.waiters) > 0
@@ -241,8 +291,11 @@ impl ReadTable {
 
     /// One more waits for the read in `slot`.
     pub(super) fn wait_begins(&mut self, slot: u16) {
-        self.slots[usize::from(slot)].waiters += 1;
-        self.waited.set(usize::from(slot));
+        let at = usize::from(slot);
+        self.slots[at].waiters += 1;
+        if !self.is_not_the_kernels(slot) {
+            self.waited.set(at);
+        }
     }
 
     /// One fewer waits for the read in `slot`, which is still there.
@@ -315,7 +368,7 @@ mod tests {
             offset: 40960,
             buffer,
             bytes: 16384,
-            drop_behind: false,
+            how: How::Past,
             whole: false,
             then: None,
         }
@@ -407,7 +460,7 @@ mod tests {
                     assert!(!refusals);
                     assert_eq!(result, Err(StoreError::Io(no)));
                 }
-                Next::Again(..) => unreachable!("it goes on"),
+                Next::Again(..) | Next::Park => unreachable!("it goes on"),
             }
             table.give_back(slot);
         }

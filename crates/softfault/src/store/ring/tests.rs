@@ -2,10 +2,9 @@
 //! that ends by its limit instead of by a wake-up fails its test.
 
 use super::super::descriptor::{Descriptor, Source};
-use std::io::Write;
-use std::os::fd::FromRawFd;
+use super::super::way::How;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
 use softfault_engine::PAGE_SIZE;
@@ -39,7 +38,7 @@ fn request(cookie: u64) -> Request {
         offset: 0,
         buffer,
         bytes: PAGE_SIZE,
-        drop_behind: false,
+        how: How::Past,
         whole: false,
         then: None,
     }
@@ -312,17 +311,118 @@ fn cut_and_refused_reads_are_submitted_again_for_their_waiters() {
     assert_eq!(*inbox.0.lock().expect("whole"), [(7, Ok(bytes))]);
 }
 
+/// A file of ours, on a disk: reads of it can do without waiting.
+fn file_of(text: &[u8]) -> Descriptor {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Relaxed);
+    let path = std::env::current_exe().expect("a path");
+    let path = path.with_extension(format!("ring-{}-{number}", std::process::id()));
+    std::fs::write(&path, text).expect("write");
+    let file = std::fs::File::open(&path).expect("open");
+    std::fs::remove_file(&path).expect("remove");
+    Descriptor::own(file.into(), false).expect("a file of ours")
+}
+
+/// Starts reads of it through the page cache, with these cookies.
+fn start_cached<const N: usize>(
+    ring: &Ring,
+    file: &Descriptor,
+    pages: &mut [u8],
+    cookies: [u64; N],
+) -> [RingEntry; N] {
+    let buffer = pages.as_mut_ptr();
+    let started = ring.submit(N, |i| Request {
+        source: Source::of(file),
+        buffer: buffer.wrapping_add(i * PAGE_SIZE),
+        how: How::Keep,
+        ..request(cookies[i])
+    });
+    assert_eq!(started, N);
+    std::array::from_fn(|_| held(ring).next().expect("submitted"))
+}
+
+const NOT_THERE: i64 = -(libc::EAGAIN as i64);
+
+#[test]
+fn what_the_page_cache_has_not_is_read_by_whoever_needs_it() {
+    let (ring, inbox, file) = (ring(), Inbox::default(), file_of(b"parked"));
+    let mut pages = vec![0u8; 3 * PAGE_SIZE];
+    let [first, second, third] = start_cached(&ring, &file, &mut pages, [1, 2, 3]);
+    thread::scope(|scope| {
+        let leader = waiter(scope, &ring, &inbox, 1);
+        let sleeper = waiter(scope, &ring, &inbox, 2);
+        // Of a sleeper: it is woken, and reads itself. The leader goes on.
+        held(&ring).answer(second, NOT_THERE);
+        delivered(sleeper);
+        assert!(!leader.is_finished());
+        // Of the leader: it reads itself, and whoever waits is called to lead.
+        let next = waiter(scope, &ring, &inbox, 3);
+        held(&ring).answer(first, NOT_THERE);
+        delivered(leader);
+        held(&ring).answer(third, PAGE);
+        delivered(next);
+    });
+    let expected = [(2, Ok(6)), (1, Ok(6)), (3, Ok(PAGE_SIZE))];
+    assert_eq!(*inbox.0.lock().expect("whole"), expected);
+    assert_eq!(
+        (&pages[..6], &pages[PAGE_SIZE..][..6]),
+        (&b"parked"[..], &b"parked"[..])
+    );
+    assert!(ring.table.lock().is_empty());
+}
+
+#[test]
+fn a_poll_finishes_what_has_come_meanwhile() {
+    let text = vec![7; 4 * PAGE_SIZE];
+    let (ring, inbox, file) = (ring(), Inbox::default(), file_of(&text));
+    let mut pages = vec![0u8; 40 * PAGE_SIZE];
+    let entries: [_; 40] =
+        start_cached(&ring, &file, &mut pages, std::array::from_fn(|i| i as u64));
+    (entries.iter()).for_each(|&entry| held(&ring).answer(entry, NOT_THERE));
+    // What was just written is there.
+    assert_eq!(ring.reap(u64::MAX, &inbox, 0), Reap::NotInFlight);
+    assert_eq!(inbox.cookies(), (0..40).collect::<Vec<u64>>());
+    assert!(pages.iter().all(|&byte| byte == 7));
+    assert!(!ring.reads_from(Source::of(&file)));
+}
+
+#[test]
+fn many_wait_for_parked_reads_and_one_reads_each() {
+    const READS: usize = 16;
+    let (ring, inbox, file) = (ring(), Inbox::default(), file_of(&[9; PAGE_SIZE]));
+    for _ in 0..50 {
+        let mut pages = vec![0u8; READS * PAGE_SIZE];
+        let cookies: [u64; READS] = std::array::from_fn(|i| i as u64);
+        let entries = start_cached(&ring, &file, &mut pages, cookies);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (ring, inbox) = (&ring, &inbox);
+                scope.spawn(move || {
+                    for cookie in 0..READS as u64 {
+                        let reaped = ring.reap((cookie + thread) % READS as u64, inbox, FOREVER_NS);
+                        assert_eq!(reaped, Reap::NotInFlight, "its wake-up was lost");
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(ring.reap(u64::MAX, &inbox, 0), Reap::NotInFlight);
+                }
+            });
+            (entries.iter()).for_each(|&entry| held(&ring).answer(entry, NOT_THERE));
+        });
+        let mut cookies = inbox.cookies();
+        inbox.0.lock().expect("whole").clear();
+        cookies.sort_unstable();
+        assert_eq!(cookies, (0..READS as u64).collect::<Vec<_>>());
+        assert!(pages.iter().all(|&byte| byte == 9));
+    }
+}
+
 #[test]
 fn the_reaper_reads_what_the_kernel_refuses_for_good() {
-    // SAFETY: the name is a string that ends in zero; the descriptor is new.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"store".as_ptr(), libc::MFD_CLOEXEC);
-        assert!(fd >= 0);
-        std::fs::File::from_raw_fd(fd)
-    };
-    file.write_all(b"by hand").expect("write");
     let mut page = vec![0u8; PAGE_SIZE];
-    let file = Descriptor::own(file.into(), false).expect("a file of ours");
+    let file = file_of(b"by hand");
     let (source, buffer) = (Source::of(&file), page.as_mut_ptr());
     let (ring, inbox) = (ring(), Inbox::default());
     assert_eq!(

@@ -1,0 +1,95 @@
+//! Whether files are read through the kernel's page cache: the policy of an engine, and what it counts.
+
+use super::room::Room;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use softfault_engine::budget::Budget;
+use std::sync::Arc;
+
+/// Whether files are read through the kernel's page cache. In each case the budget bounds the engine's own
+/// memory; what stays in the page cache is the kernel's, which takes it back when memory is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// Past it, with `O_DIRECT`. Where a file system has no direct reads, the page cache is dropped behind
+    /// each read.
+    Direct,
+    /// Through it, and what was read stays there: for the next process, and for the next map.
+    Cached,
+    /// By what memory there is, file by file (`docs/reads.md` has the rules): what the page cache has is
+    /// taken from there; what free memory can hold, within the limits of the memory cgroups, is left
+    /// there; what is larger goes past it.
+    #[default]
+    Auto,
+}
+
+/// The policy of one engine.
+#[derive(Debug)]
+pub(crate) struct ReadPolicy {
+    /// Immutable. [`Reads::Auto`] only where there is a room to ask.
+    reads: Reads,
+    /// Immutable.
+    room: Option<Room>,
+    /// Bytes that were asked of the page cache.
+    cached: AtomicU64,
+    /// Bytes that were read past it, or dropped behind the read.
+    direct: AtomicU64,
+}
+
+impl ReadPolicy {
+    /// The policy of an engine with this budget.
+    pub(crate) fn new(reads: Reads, budget: &Arc<Budget>) -> Self {
+        let room = match reads {
+            Reads::Auto => Room::new(budget.clone()),
+            Reads::Direct | Reads::Cached => None,
+        };
+        let reads = match (reads, &room) {
+            // What cannot be asked is not filled.
+            (Reads::Auto, None) => Reads::Direct,
+            (reads, _) => reads,
+        };
+        Self {
+            reads,
+            room,
+            cached: AtomicU64::new(0),
+            direct: AtomicU64::new(0),
+        }
+    }
+
+    /// Of a store that is no engine's.
+    pub(super) fn alone(reads: Reads) -> Self {
+        debug_assert_ne!(reads, Reads::Auto, "there is no budget");
+        Self {
+            reads,
+            room: None,
+            cached: AtomicU64::new(0),
+            direct: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn reads(&self) -> Reads {
+        self.reads
+    }
+
+    /// Of [`Reads::Auto`]: the room in the page cache.
+    pub(super) fn room(&self) -> Option<&Room> {
+        self.room.as_ref()
+    }
+
+    pub(super) fn count(&self, through_cache: bool, bytes: usize) {
+        let counter = match through_cache {
+            true => &self.cached,
+            false => &self.direct,
+        };
+        counter.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that were asked of the page cache.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cached.load(Relaxed)
+    }
+
+    /// Bytes that were read past it.
+    pub(crate) fn direct_bytes(&self) -> u64 {
+        self.direct.load(Relaxed)
+    }
+}

@@ -1,0 +1,72 @@
+//! Reads through the page cache: nothing is in flight for them but what the kernel does for itself.
+//!
+//! A read that must not wait and finds its bytes brings them at once. One that does not find them is refused,
+//! but the kernel has begun to read them into the page cache, whoever may want them. Such a read is *parked*:
+//! it keeps its slot, and is finished by a read that does wait, in the thread that needs it. What nobody
+//! waits for is looked for by who polls, without waiting. What is not there after a while may never come by
+//! itself (the read failed, or the page cache has lost it again), and the poller waits for it: as long as
+//! the device takes.
+
+use super::Ring;
+use crate::store::room::now_ms;
+use core::sync::atomic::Ordering::Relaxed;
+use softfault_engine::store::{Complete, StoreError};
+
+/// Parked reads that are not there yet, after which a poll gives up: they come in order, more or less.
+const NOT_THERE: u32 = 2;
+/// How long a read may be parked before a poller waits for it.
+const LONG_MS: u64 = 100;
+
+impl Ring {
+    /// Parks the read in a slot, and wakes who waits for it to finish it.
+    #[inline(never)]
+    pub(super) fn park(&self, slot: u16, since_ms: u64) {
+        let word = &self.words[usize::from(slot)];
+        let mut table = self.table.lock();
+        let waited = table.park(slot, since_ms);
+        // Relaxed: see the header of the ring.
+        word.fetch_add(1, Relaxed);
+        drop(table);
+        if waited {
+            word.wake(u32::MAX);
+        }
+    }
+
+    /// Finishes what is there of the parked reads.
+    #[inline(never)]
+    pub(super) fn finish_what_is_there(&self, complete: &dyn Complete) {
+        let (mut next, mut not_there) = (0, 0);
+        while not_there < NOT_THERE {
+            let mut table = self.table.lock();
+            let Some((slot, since_ms)) = table.parked_from(next) else {
+                return;
+            };
+            if !table.unpark(slot) {
+                return;
+            }
+            let request = table.take_back(slot);
+            drop(table);
+            next = slot + 1;
+            // SAFETY: a store outlives its reads; the buffer is the read's until its completion.
+            let there = unsafe {
+                let file = request.source.file();
+                file.read_if_there(request.how, request.offset, request.buffer, request.bytes)
+            };
+            match there {
+                Ok(bytes) => {
+                    // It had to be fetched all the same.
+                    self.was_read(&request, false);
+                    let result: Result<usize, StoreError> = request.arrived(bytes);
+                    self.deliver_result(slot, &request, result, complete);
+                }
+                Err(_) if now_ms().saturating_sub(since_ms) >= LONG_MS => {
+                    self.finish(slot, complete);
+                }
+                Err(_) => {
+                    not_there += 1;
+                    self.park(slot, since_ms);
+                }
+            }
+        }
+    }
+}

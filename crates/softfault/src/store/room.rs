@@ -1,0 +1,285 @@
+//! How much may be left in the kernel's page cache.
+//!
+//! The room is what the tightest of these leaves:
+//!
+//! - *the machine*: free memory, less a 32nd of all memory (below about that the kernel begins to evict).
+//!   Where that is less than an eighth of what is available, since memory is full of files that were read
+//!   long ago: that eighth, once. What is brought in beyond free memory is counted against it for as long
+//!   as free memory is short, so that no engine ever evicts more.
+//! - *each memory cgroup* of the process, up to the root: its limit (the lower of `memory.max` and
+//!   `memory.high`), less what it has, less a 32nd of the limit.
+//!
+//! And of each what the budget may still take, since that is promised.
+//!
+//! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
+//! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
+
+use crate::table::Guarded;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI64, AtomicU64};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::Budget;
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes brought in between two looks.
+const STEP: u64 = 16 << 20;
+/// How long an answer holds for a file that is opened.
+const FRESH_MS: u64 = 250;
+/// What stays free of any limit.
+const RESERVE: u64 = 32;
+/// What one engine may evict of the available memory.
+const EVICTED: u64 = 8;
+
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Immutable. /proc/meminfo.
+    machine: Guarded,
+    /// Immutable. The memory cgroups, from the process's own to the root.
+    groups: Box<[Group]>,
+    /// Immutable. Whose memory comes first.
+    budget: Arc<Budget>,
+    /// Bytes that may still be brought in, as far as is known. Relaxed, as all here: any value is some
+    /// moment's.
+    left: AtomicI64,
+    /// Bytes brought in since the last look.
+    since: AtomicU64,
+    /// Bytes brought in while free memory was short.
+    evicted: AtomicU64,
+    /// When the last look was; 0 before the first.
+    looked_ms: AtomicU64,
+}
+
+/// A memory cgroup: what it may have, and has.
+#[derive(Debug)]
+struct Group {
+    limits: Vec<Guarded>,
+    current: Guarded,
+}
+
+impl Room {
+    /// `None` where there is no table of descriptors to ask in.
+    pub(super) fn new(budget: Arc<Budget>) -> Option<Self> {
+        let machine = open("/proc/meminfo".as_ref())?;
+        Some(Self {
+            machine,
+            groups: groups().into_boxed_slice(),
+            budget,
+            left: AtomicI64::new(0),
+            since: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            looked_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// True if so many bytes can be left in the page cache, as it is now.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        let now = now_ms();
+        let looked = self.looked_ms.load(Relaxed);
+        if looked == 0 || now.saturating_sub(looked) >= FRESH_MS {
+            self.look();
+        }
+        i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.left.load(Relaxed))
+    }
+
+    /// So many bytes were brought in, or were there. True if there is room for more.
+    pub(super) fn brought(&self, bytes: u64) -> bool {
+        let left = self.left.fetch_sub(bytes as i64, Relaxed) - bytes as i64;
+        let since = self.since.fetch_add(bytes, Relaxed) + bytes;
+        if left <= 0 || since >= STEP {
+            self.look();
+        }
+        self.left.load(Relaxed) > 0
+    }
+
+    /// Asks how much there is.
+    #[cold]
+    #[inline(never)]
+    fn look(&self) {
+        #[cfg(test)]
+        if self.looked_ms.load(Relaxed) == tests::STILL {
+            return;
+        }
+        let since = self.since.swap(0, Relaxed);
+        let left = self.ask(since).unwrap_or(0);
+        self.left.store(left, Relaxed);
+        self.looked_ms.store(now_ms().max(1), Relaxed);
+    }
+
+    fn ask(&self, since: u64) -> Option<i64> {
+        let mut text = [0; 128];
+        let text = read(&self.machine, &mut text)?;
+        let field = |name| field(text, name).map(|kib| kib << 10);
+        let (all, free) = (field("MemTotal:")?, field("MemFree:")?);
+        let available = field("MemAvailable:").unwrap_or(free);
+        let promised = (self.budget.limit()).saturating_sub(self.budget.charged());
+        let promised = (promised * PAGE_SIZE as u64) as i64;
+        let mut left = free as i64 - (all / RESERVE) as i64;
+        match left > 0 {
+            true => self.evicted.store(0, Relaxed),
+            false => {
+                self.evicted.fetch_add(since, Relaxed);
+            }
+        }
+        left -= promised;
+        let evictable = (available / EVICTED) as i64 - self.evicted.load(Relaxed) as i64;
+        left = left.max(evictable);
+        for group in &self.groups {
+            left = left.min(group.left().unwrap_or(i64::MAX).saturating_sub(promised));
+        }
+        Some(left)
+    }
+}
+
+impl Group {
+    fn at(folder: &Path, limits: &[&str], current: &str) -> Option<Self> {
+        let limits = limits.iter().filter_map(|name| open(&folder.join(name)));
+        Some(Self {
+            limits: limits.collect(),
+            current: open(&folder.join(current))?,
+        })
+    }
+
+    /// `None` without a limit.
+    fn left(&self) -> Option<i64> {
+        let limit = self.limits.iter().filter_map(number_in).min()?;
+        let current = number_in(&self.current)?;
+        let left = i64::try_from(limit - limit / RESERVE).ok()?;
+        Some(left.saturating_sub(i64::try_from(current).ok()?))
+    }
+}
+
+/// The memory cgroups of the process.
+fn groups() -> Vec<Group> {
+    let said = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut groups = Vec::new();
+    for line in said.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let (root, limits, current) = if controllers.is_empty() {
+            let unified = Path::new("/sys/fs/cgroup/unified");
+            let root = match unified.is_dir() {
+                true => unified,
+                false => Path::new("/sys/fs/cgroup"),
+            };
+            let limits = &["memory.max", "memory.high"][..];
+            (root, limits, "memory.current")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            let limits = &["memory.limit_in_bytes"][..];
+            let root = Path::new("/sys/fs/cgroup/memory");
+            (root, limits, "memory.usage_in_bytes")
+        } else {
+            continue;
+        };
+        let own = root.join(path.trim_start_matches('/'));
+        let folders = own
+            .ancestors()
+            .take_while(|folder| folder.starts_with(root));
+        groups.extend(folders.filter_map(|folder| Group::at(folder, limits, current)));
+    }
+    groups
+}
+
+/// Opens a file of the kernel's where no close of the program reaches it.
+fn open(path: &Path) -> Option<Guarded> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let here = libc::AT_FDCWD as usize;
+    let args = [here, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    // SAFETY: the path is a string that ends in zero; the descriptor is new.
+    unsafe { Guarded::open(libc::SYS_openat, args) }.ok()
+}
+
+/// The file's first bytes.
+fn read<'a>(file: &Guarded, into: &'a mut [u8]) -> Option<&'a [u8]> {
+    let args = [into.as_mut_ptr() as usize, into.len(), 0, 0, 0];
+    // SAFETY: writable for its length.
+    let bytes = unsafe { file.call(libc::SYS_pread64, args) }.ok()?;
+    into.get(..bytes)
+}
+
+/// The number that a file has; `None` if it has a word there ("max").
+fn number_in(file: &Guarded) -> Option<u64> {
+    let mut text = [0; 32];
+    number(read(file, &mut text)?)
+}
+
+/// The number behind a name, in a text of lines of both.
+fn field(text: &[u8], name: &str) -> Option<u64> {
+    let at = text
+        .windows(name.len())
+        .position(|at| at == name.as_bytes())?;
+    number(&text[at + name.len()..])
+}
+
+/// The number that a text begins with, behind spaces.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let mut number = None;
+    for digit in digits {
+        let before = number.unwrap_or(0u64);
+        let more = before
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+        number = Some(more);
+    }
+    number
+}
+
+/// A clock that costs no system call.
+pub(super) fn now_ms() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time of a look after which there is none.
+    pub(super) const STILL: u64 = u64::MAX;
+
+    impl Room {
+        /// From now on there is so much.
+        pub(in crate::store) fn say(&self, left: i64) {
+            self.looked_ms.store(STILL, Relaxed);
+            self.left.store(left, Relaxed);
+        }
+    }
+
+    #[test]
+    fn numbers_of_the_kernel() {
+        assert_eq!(number(b"4096\n"), Some(4096));
+        assert_eq!(number(b"max\n"), None);
+        assert_eq!(number(b""), None);
+        assert_eq!(number(b"99999999999999999999\n"), None);
+        let text = b"MemTotal:       24684096 kB\nMemFree:        14000000 kB\nMemAvai";
+        assert_eq!(field(text, "MemFree:"), Some(14_000_000));
+        assert_eq!(field(text, "MemAvailable:"), None);
+    }
+
+    #[test]
+    fn room_is_asked_and_used_up() {
+        let Some(room) = Room::new(Budget::new(1)) else {
+            println!("there is no table of descriptors here");
+            return;
+        };
+        assert!(!room.fits(u64::MAX));
+        let all = 1 << 50;
+        assert!(!room.fits(all), "no machine has as much");
+        room.say(1000);
+        assert!(room.fits(1000) && !room.fits(1001));
+        assert!(room.brought(900) && room.fits(100) && !room.fits(101));
+        assert!(!room.brought(100) && !room.fits(1));
+    }
+}

@@ -1,0 +1,363 @@
+//! How a file is read at the moment, and when that changes.
+//!
+//! ```text
+//!            fits in the room                room is used up
+//!   opened ────────────────────► Keep ───────────────────────────┐
+//!     │                            ▲                             ▼
+//!     │  does not fit              └───── it fits by now ───── Take ◄───┐
+//!     └────────────────────────────────────────────────────────▲│       │ after a while,
+//!                                          few were there ──────┘│       │ to see
+//!                                                                ▼       │
+//!                                                              Past ─────┘
+//! ```
+//!
+//! A file has one descriptor, whatever its way: whether it reads past the page cache is a flag of the open
+//! file (`O_DIRECT`), which is ours alone. Reads by several threads while it changes are right by either
+//! way. What may be answered whether a page is in the page cache (cachestat(2), mincore(2)) is for the
+//! file's owner only, so it is seen by reading: *Take* reads with `RWF_DONTCACHE`, which takes what is
+//! there, and drops again what it has brought in itself.
+
+use super::descriptor::Descriptor;
+use super::open::{Mode, OpenedFile, bytes_allocated};
+use super::reads::{ReadPolicy, Reads};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::Arc;
+
+/// How a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum How {
+    /// Past the page cache.
+    Past,
+    /// Through it, and what was read stays there.
+    Keep,
+    /// What it has is taken from there; what it has not goes again.
+    Take,
+    /// Through it; it is dropped behind each read.
+    Drop,
+}
+
+/// `RWF_DONTCACHE` of preadv2(2), since Linux 6.14.
+const DONTCACHE: i32 = 0x80;
+
+impl How {
+    /// RWF_ flags of preadv2(2).
+    pub(super) fn flags(self) -> i32 {
+        match self {
+            Self::Take => DONTCACHE,
+            Self::Past | Self::Keep | Self::Drop => 0,
+        }
+    }
+
+    /// True if the page cache is a place to find bytes in: a read that must not wait says whether they
+    /// are there, and lets the kernel begin to read them if not.
+    pub(super) fn is_cached(self) -> bool {
+        matches!(self, Self::Keep | Self::Take)
+    }
+
+    /// True if the page cache is to be dropped behind each read.
+    pub(crate) fn drops_behind(self) -> bool {
+        self == Self::Drop
+    }
+
+    fn of(number: u8) -> Self {
+        [Self::Past, Self::Keep, Self::Take, Self::Drop][usize::from(number)]
+    }
+}
+
+/// Reads, or bytes, by which Take sees whether the page cache has the file.
+const LOOK_READS: u64 = 256;
+const LOOK_BYTES: u64 = 16 << 20;
+/// One of so many bytes has to be there for Take to go on.
+const WORTH: u64 = 8;
+/// Bytes read past the page cache before it is looked at again.
+const AGAIN_BYTES: u64 = 256 << 20;
+
+/// How one file is read.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// A [`How`]. Release and Acquire: the flag of the open file was changed before. Late is no harm.
+    how: AtomicU8,
+    /// Immutable. Where reads are counted, and whether there is room.
+    policy: Option<Arc<ReadPolicy>>,
+    /// Immutable. What it may change to; `None`: it stays.
+    turns: Option<Turns>,
+    /// Relaxed, as the next three: they are only counts.
+    reads: AtomicU64,
+    bytes: AtomicU64,
+    /// Of which were there.
+    there: AtomicU64,
+}
+
+/// Of a file whose way may change.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// Immutable. Bytes that the file takes in the page cache.
+    size: u64,
+    /// Immutable. Where it goes if it must not stay in the page cache: Past, or Drop.
+    past: How,
+    /// Somebody is changing it.
+    turning: AtomicBool,
+}
+
+impl Turns {
+    pub(super) fn new(size: u64, past: How) -> Self {
+        Self {
+            size,
+            past,
+            turning: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Way {
+    /// How a file is read that was opened by this policy.
+    pub(super) fn first(policy: &Arc<ReadPolicy>, opened: &OpenedFile) -> Self {
+        let past = match opened.mode {
+            Mode::Direct => How::Past,
+            Mode::Buffered(_) => How::Drop,
+        };
+        let counted = Some(policy.clone());
+        let room = match policy.reads() {
+            Reads::Direct => return Self::new(past, counted, None),
+            // The program's own open file is direct, and stays so.
+            Reads::Cached if past == How::Past => return Self::new(past, counted, None),
+            Reads::Cached => return Self::new(How::Keep, counted, None),
+            Reads::Auto => policy.room(),
+        };
+        // Of a device nobody knows what it is in the page cache; the program's own open file is direct,
+        // and stays so.
+        if opened.device || past == How::Past && !opened.ours {
+            return Self::new(past, counted, None);
+        }
+        let stat = opened.file.opened();
+        let size = bytes_allocated(stat).min(u64::try_from(stat.st_size).unwrap_or(0));
+        let how = match room {
+            Some(room) if room.fits(size) => How::Keep,
+            _ if opened.file.can_take() => How::Take,
+            _ => past,
+        };
+        let turns = Some(Turns::new(size, past));
+        Self::new(how, counted, turns)
+    }
+
+    /// Of a file that is read so, and nobody's to count.
+    pub(super) fn always(how: How) -> Self {
+        Self::new(how, None, None)
+    }
+
+    pub(super) fn new(how: How, policy: Option<Arc<ReadPolicy>>, turns: Option<Turns>) -> Self {
+        Self {
+            how: AtomicU8::new(how as u8),
+            policy,
+            turns,
+            reads: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            there: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn how(&self) -> How {
+        How::of(self.how.load(Acquire))
+    }
+
+    /// Counts a read, and says how to go on if that is otherwise.
+    fn after(&self, how: How, bytes: usize, was_there: bool) -> Option<How> {
+        let policy = self.policy.as_ref()?;
+        policy.count(how.is_cached(), bytes);
+        let (turns, room) = (self.turns.as_ref()?, policy.room()?);
+        let added = bytes as u64;
+        match how {
+            How::Keep => (!was_there && !room.brought(added)).then_some(How::Take),
+            How::Take => {
+                let reads = self.reads.fetch_add(1, Relaxed) + 1;
+                let bytes = self.bytes.fetch_add(added, Relaxed) + added;
+                let there = if was_there { added } else { 0 };
+                let there = self.there.fetch_add(there, Relaxed) + there;
+                if reads < LOOK_READS && bytes < LOOK_BYTES {
+                    return None;
+                }
+                self.begin();
+                if room.fits(turns.size) {
+                    return Some(How::Keep);
+                }
+                (there * WORTH < bytes).then_some(turns.past)
+            }
+            How::Past | How::Drop => {
+                let all = self.bytes.fetch_add(added, Relaxed) + added;
+                (all >= AGAIN_BYTES).then_some(How::Take)
+            }
+        }
+    }
+
+    /// Counts anew.
+    fn begin(&self) {
+        for count in [&self.reads, &self.bytes, &self.there] {
+            count.store(0, Relaxed);
+        }
+    }
+}
+
+impl Descriptor {
+    /// How it is read now.
+    pub(super) fn how(&self) -> How {
+        self.way.how()
+    }
+
+    /// Bytes were read in this way; `was_there`: the page cache had them.
+    pub(super) fn was_read(&self, how: How, bytes: usize, was_there: bool) {
+        if let Some(next) = self.way.after(how, bytes, was_there) {
+            self.turn(next);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn turn(&self, to: How) {
+        let Some(turns) = &self.way.turns else { return };
+        // Acquire pairs with the Release below.
+        if turns.turning.swap(true, Acquire) {
+            return;
+        }
+        let to = match to == How::Take && !self.can_take() {
+            true => turns.past,
+            false => to,
+        };
+        let now = self.way.how();
+        let flag = |how| if how == How::Past { libc::O_DIRECT } else { 0 };
+        let is_set = flag(to) == flag(now) || self.set_flags(flag(to)).is_ok();
+        self.way.begin();
+        if is_set {
+            self.way.how.store(to as u8, Release);
+        }
+        turns.turning.store(false, Release);
+    }
+
+    /// Sets the flags of the open file, which is ours alone.
+    pub(super) fn set_flags(&self, flags: i32) -> Result<(), i32> {
+        let args = [libc::F_SETFL as usize, flags as usize, 0, 0, 0];
+        // SAFETY: no memory involved.
+        unsafe { self.call(libc::SYS_fcntl, args) }.map(|_| ())
+    }
+
+    /// True if the kernel and the file system know `RWF_DONTCACHE`. Asks by a read behind any file's end.
+    pub(super) fn can_take(&self) -> bool {
+        const BEHIND: usize = 1 << 60;
+        let mut byte = 0u8;
+        let part = libc::iovec {
+            iov_base: (&raw mut byte).cast(),
+            iov_len: 1,
+        };
+        let flags = DONTCACHE as usize;
+        let args = [(&raw const part).addr(), 1, BEHIND, 0, flags];
+        // SAFETY: one part, of one byte.
+        let answer = unsafe { self.call(libc::SYS_preadv2, args) };
+        answer.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Reads;
+    use crate::store::open::{Wanted, open};
+    use softfault_engine::budget::Budget;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// A file whose way turns as `Auto` has it, and the room that it is told of.
+    struct Turning {
+        file: Descriptor,
+        policy: Arc<ReadPolicy>,
+    }
+
+    const SIZE: u64 = 64 << 20;
+
+    impl Turning {
+        /// `None` where there is no table, or no direct reads.
+        fn new(how: How) -> Option<Self> {
+            let program = std::env::current_exe().expect("a path");
+            let file = File::open(program).expect("opened");
+            let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1)));
+            policy.room()?.say(0);
+            let mut opened = open(file.as_fd(), Wanted::Either).expect("opened");
+            if opened.mode != Mode::Direct || !opened.file.can_take() {
+                println!("not on such a file system");
+                return None;
+            }
+            let turns = Some(Turns::new(SIZE, How::Past));
+            opened.file.way = Way::new(how, Some(policy.clone()), turns);
+            let file = opened.file;
+            Some(Self { file, policy })
+        }
+
+        fn say(&self, left: i64) {
+            self.policy.room().expect("made so").say(left);
+        }
+
+        /// How it is read after so many reads of a MiB.
+        fn after(&self, reads: u32, was_there: bool) -> How {
+            let how = self.file.how();
+            (0..reads).for_each(|_| self.file.was_read(how, 1 << 20, was_there));
+            self.file.how()
+        }
+
+        /// True if the open file reads past the page cache.
+        fn is_direct(&self) -> bool {
+            // SAFETY: no memory involved.
+            let flags = unsafe {
+                self.file
+                    .call(libc::SYS_fcntl, [libc::F_GETFL as usize, 0, 0, 0, 0])
+            };
+            flags.expect("flags") & libc::O_DIRECT as usize != 0
+        }
+    }
+
+    #[test]
+    fn a_file_stays_in_the_page_cache_while_there_is_room() {
+        let Some(turning) = Turning::new(How::Keep) else {
+            return;
+        };
+        turning.say(40 << 20);
+        assert_eq!(turning.after(39, false), How::Keep);
+        // What was there takes no room.
+        assert_eq!(turning.after(100, true), How::Keep);
+        assert_eq!(turning.after(1, false), How::Take);
+        assert!(!turning.is_direct());
+    }
+
+    #[test]
+    fn what_is_not_there_is_read_past_it_and_looked_for_again() {
+        let Some(turning) = Turning::new(How::Take) else {
+            return;
+        };
+        assert_eq!(turning.after(16, false), How::Past);
+        assert!(turning.is_direct());
+        assert_eq!(turning.after(255, false), How::Past);
+        assert_eq!(turning.after(1, false), How::Take);
+        assert!(!turning.is_direct());
+        // Small reads count too.
+        for _ in 0..LOOK_READS {
+            turning.file.was_read(How::Take, 4096, false);
+        }
+        assert_eq!(turning.file.how(), How::Past);
+    }
+
+    #[test]
+    fn what_is_there_is_taken_and_what_fits_is_kept() {
+        let Some(turning) = Turning::new(How::Take) else {
+            return;
+        };
+        for _ in 0..10 {
+            assert_eq!(turning.after(3, true), How::Take);
+            assert_eq!(
+                turning.after(13, false),
+                How::Take,
+                "an eighth and more was there"
+            );
+        }
+        turning.say(SIZE as i64);
+        assert_eq!(turning.after(16, false), How::Keep);
+    }
+}
