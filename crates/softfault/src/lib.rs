@@ -48,6 +48,9 @@
 //!   [`MmapMut::lock`]. `read(fd, &mut map[..])` fails even where the page is in
 //!   memory: any may be write-protected at any time, so that swap sees the next
 //!   write. What is locked, or kept for one of these calls, never is.
+//! - **Many ranges at once.** `madvise` takes one range a call; [`Mmap::fault_in_many`] takes
+//!   thousands, keeps as many reads in flight as a disk likes, has a deadline, and an answer for
+//!   each range: awaited, or waited for.
 //! - **A file that others change.** A page shows what was in the file when it
 //!   was read, until it is evicted; [`Mmap::invalidate`] forgets it. A new map
 //!   of a changed file shows the change. A file truncated by others: pages that

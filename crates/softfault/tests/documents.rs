@@ -11,6 +11,7 @@
 use std::error::Error;
 use std::fs::File;
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 const THIS: &str = include_str!("documents.rs");
@@ -39,7 +40,7 @@ fn every_block_of_code_is_compiled_here() {
 }
 
 #[rustfmt::skip]
-async fn use_it(file: File, mut socket: TcpStream) -> Result<(), Box<dyn Error>> {
+async fn use_it(file: File, wanted: Vec<Range<usize>>, mut socket: TcpStream) -> Result<(), Box<dyn Error>> {
     use softfault::{Advice, Engine, Swap};
 
     let swap = Swap::in_dir("/var/tmp").bytes(8 << 30);
@@ -50,6 +51,7 @@ async fn use_it(file: File, mut socket: TcpStream) -> Result<(), Box<dyn Error>>
     let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes are nobody else's
     let pinned = map.pin(0..4096)?;                 // an I/O error is a value, never a signal
     map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor
+    let answers = map.fault_in_many(&wanted).await; // thousands of ranges: one thread, many reads, an answer each
     map.write_to(.., &mut socket)?;                 // system calls on cold memory
     map.advise(Advice::Random)?;
     engine.set_memory(512 << 20)?;

@@ -8,8 +8,10 @@ use std::thread;
 
 /// Pages of a call, unless the file has fewer.
 const PAGES: u64 = 4096;
-/// Calls that are measured where the pages are there already: one is over in no time.
-const CALLS: u64 = 64;
+/// Calls that are measured, each for other pages, as far as the file has so many: one is over soon.
+const COLD_CALLS: u64 = 8;
+/// The same where the pages are there already.
+const PRESENT_CALLS: u64 = 64;
 /// Threads that read for one that calls.
 const READERS: usize = 32;
 
@@ -19,24 +21,32 @@ pub fn run(bench: &Bench, present: bool) -> Result<(), String> {
     let wanted = |number: usize| pages(mix(bench.job.seed ^ number as u64), source.pages());
     if present {
         for number in 0..bench.job.threads {
-            bring_in(&source, &wanted(number))?;
+            bring_in(&source, first(&wanted(number)))?;
         }
     }
     gang::measure(bench, 1 << 20, None, |member| {
-        let pages = wanted(member.number);
-        let calls = if present { CALLS } else { 1 };
-        for _ in 0..calls {
+        let all = wanted(member.number);
+        let calls: Vec<&[u64]> = match present {
+            true => (0..PRESENT_CALLS).map(|_| first(&all)).collect(),
+            false => all.chunks(PAGES as usize).collect(),
+        };
+        for pages in calls {
             if member.stopped() {
-                return Ok(());
+                break;
             }
-            let mapped = bring_in(&source, &pages)?;
+            let mapped = bring_in(&source, pages)?;
             if mapped && !present {
-                touch(&source, &pages)?;
+                touch(&source, pages)?;
             }
             member.count(pages.len() as u64);
         }
         Ok(())
     })
+}
+
+/// The pages of one call.
+fn first(pages: &[u64]) -> &[u64] {
+    &pages[..pages.len().min(PAGES as usize)]
 }
 
 /// Brings pages in by one call, or reads them; whether they are mapped.
@@ -62,9 +72,9 @@ fn touch(source: &Source, pages: &[u64]) -> Result<(), String> {
     pages.iter().try_for_each(|&page| reader.touch(page))
 }
 
-/// Pages all over a file of `all`, none twice, in no order.
+/// Pages of all calls: all over a file of `all`, none twice, in no order.
 fn pages(seed: u64, all: u64) -> Vec<u64> {
-    let count = PAGES.min(all);
+    let count = (COLD_CALLS * PAGES).min(all);
     let edge = |part: u64| (u128::from(part) * u128::from(all) / u128::from(count)) as u64;
     let page = |part| edge(part) + uniform(mix(seed ^ part), edge(part + 1) - edge(part));
     let mut pages: Vec<u64> = (0..count).map(page).collect();
@@ -78,12 +88,12 @@ mod tests {
 
     #[test]
     fn no_page_is_wanted_twice() {
-        for all in [1, 4095, 4096, 4097, 1 << 20] {
+        for all in [1, 4095, 4096, 1 << 15, 1 << 20] {
             let mut wanted = pages(7, all);
             assert_eq!(wanted.is_sorted(), all < 100, "{all} pages in order");
             wanted.sort_unstable();
             wanted.dedup();
-            assert_eq!(wanted.len() as u64, all.min(PAGES));
+            assert_eq!(wanted.len() as u64, all.min(8 * PAGES));
             assert!(wanted.iter().all(|page| *page < all));
         }
         assert_ne!(pages(1, 1 << 20), pages(2, 1 << 20));

@@ -22,6 +22,8 @@ pub(super) struct Cursor {
     count: usize,
     /// Pages below this were passed, or are among those that come.
     end: usize,
+    /// All of the caller's were taken over.
+    is_through: bool,
 }
 
 impl Default for Cursor {
@@ -32,6 +34,7 @@ impl Default for Cursor {
             first: 0,
             count: 0,
             end: 0,
+            is_through: false,
         }
     }
 }
@@ -60,6 +63,7 @@ impl Cursor {
             self.end = self.end.max(if is_new { pages.end } else { 0 });
             self.next += 1;
         }
+        self.is_through = self.next == ranges.len();
         self.count > 0
     }
 
@@ -67,6 +71,11 @@ impl Cursor {
     pub(super) fn rest(&self) -> Option<Range<usize>> {
         let &(start, end) = self.coming[..self.count].get(self.first)?;
         Some(start..end)
+    }
+
+    /// True if what comes next is the last that comes.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_through && self.first + 1 == self.count
     }
 
     /// Goes on behind `addr`, which is in what comes next, or its end.

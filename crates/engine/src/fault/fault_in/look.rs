@@ -68,6 +68,12 @@ impl FaultIn {
                 .address(attributes.pgoff, part.start - mapped.start);
             let bytes = part.len().min(block_end(shown) - shown);
             let most = cache.node.readahead_frames() / 2;
+            let is_alone = self.pieces.is_empty() && part.len() == bytes && self.cursor.is_last();
+            if self.reads_alone && is_alone {
+                self.cursor.pass(part.end);
+                self.pieces.push(part);
+                break;
+            }
             let too_many = self.pieces.pages() + bytes / PAGE_SIZE > most;
             // Where no frame is spare there will be, once what is in line is mapped.
             let has_frames =

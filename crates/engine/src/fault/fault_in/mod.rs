@@ -56,6 +56,9 @@ pub struct FaultIn {
     write: bool,
     /// Reads are started and waited for.
     waits: bool,
+    /// A read that is the only one is left to the fault, which does it in this thread: that costs half
+    /// as much, and cannot be left.
+    reads_alone: bool,
     /// What was not looked at yet.
     cursor: Cursor,
     /// What was looked at and was not there, in the order of addresses.
@@ -68,9 +71,15 @@ impl FaultIn {
         Self {
             write,
             waits: true,
+            reads_alone: true,
             cursor: Cursor::default(),
             pieces: Pieces::default(),
         }
+    }
+
+    /// Reads can always be left, for a deadline or a signal, if the store has a way.
+    pub fn leave_reads(&mut self) {
+        self.reads_alone = false;
     }
 
     /// From now on nothing is read and nothing waited for: what is not there by itself has

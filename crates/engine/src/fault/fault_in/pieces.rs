@@ -3,11 +3,11 @@
 use crate::PAGE_SIZE;
 use core::ops::Range;
 
-/// Pieces in line at most: with one read each, more than what keeps a device busy, since the
-/// first in line is waited for while others are over.
-const DEPTH: usize = 96;
+/// Pieces in line at most. Each is a read as a rule: four times what keeps a disk busy, since the
+/// first in line is waited for while others are over, and half of what a ring takes.
+const DEPTH: usize = 128;
 /// Pieces whose reads are worth a call of the store.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// The line.
 #[derive(Debug)]

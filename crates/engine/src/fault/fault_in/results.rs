@@ -33,10 +33,12 @@ impl FaultInMany {
     pub fn new(mut ranges: Vec<(usize, Range<usize>)>, write: bool) -> Self {
         ranges.sort_unstable_by_key(|(_, range)| range.start);
         let (places, ranges) = ranges.into_iter().unzip();
+        let mut progress = FaultIn::new(write);
+        progress.leave_reads();
         Self {
             ranges,
             places,
-            progress: FaultIn::new(write),
+            progress,
             failed: Vec::new(),
         }
     }
