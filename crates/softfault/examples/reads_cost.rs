@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Each pass is a process of its own that maps the file, adds up all its bytes and ends. Before a cold pass the file
-//! is dropped from the page cache. Of the kernel, it is memmap2's map of it.
+//! is read and dropped from the page cache, so that each finds as much free memory: in a virtual machine, memory that
+//! the host has taken back costs more than all else here. Of the kernel, it is memmap2's map of the file.
 
 use softfault::{Engine, Reads};
 use std::fs::File;
@@ -34,7 +35,7 @@ fn main() {
                 if temperature == "cold" {
                     drop_cache(&path);
                 }
-                print!("{round} {how:7} {temperature}: ");
+                eprint!("{round} {how:7} {temperature}: ");
                 let this = std::env::current_exe().expect("a path");
                 let mut command = Command::new(this);
                 let status = command.args(["--pass", &path, how]).status();
@@ -47,6 +48,7 @@ fn main() {
 fn drop_cache(path: &str) {
     let file = File::open(path).expect("opened");
     file.sync_all().expect("synced");
+    std::io::copy(&mut &file, &mut std::io::sink()).expect("read");
     // SAFETY: no memory involved.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
@@ -59,7 +61,7 @@ fn pass(path: &str, how: &str) {
             // SAFETY: nobody writes to the file meanwhile.
             let map = unsafe { memmap2::Mmap::map(&file) }.expect("mapped");
             let sum = sum(&map);
-            return println!("{}; sum {sum:x}", cost(start));
+            return eprintln!("{}; sum {sum:x}", cost(start));
         }
         "direct" => Reads::Direct,
         "cached" => Reads::Cached,
@@ -73,7 +75,7 @@ fn pass(path: &str, how: &str) {
     let sum = sum(&map);
     let cost = cost(start);
     let stats = engine.stats();
-    println!(
+    eprintln!(
         "{cost}; sum {sum:x}; {} MiB through the page cache, {} past it; at most {} MiB in memory",
         stats.read_cached_bytes >> 20,
         stats.read_direct_bytes >> 20,

@@ -213,6 +213,11 @@ impl Descriptor {
         }
     }
 
+    /// True of an open file that only we have: it carries a mark.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self.mark, Mark::Position(_))
+    }
+
     pub(super) fn guarded(&self) -> Option<&Guarded> {
         // Acquire pairs with the Release in `after_fork`.
         // SAFETY: null, or stays until this is dropped.
@@ -530,13 +535,18 @@ impl Descriptor {
     /// Drops what a buffered read left in the page cache. Only advice: what others have
     /// mapped or changed stays.
     pub(crate) fn drop_behind(&self, offset: u64, bytes: usize) {
+        self.advise(offset, bytes, libc::POSIX_FADV_DONTNEED);
+    }
+
+    /// posix_fadvise(2).
+    pub(super) fn advise(&self, offset: u64, bytes: usize, advice: i32) {
         let (Some(fd), Ok(offset), Ok(bytes)) =
             (self.known(), i64::try_from(offset), i64::try_from(bytes))
         else {
             return;
         };
         // SAFETY: no memory involved.
-        unsafe { libc::posix_fadvise(fd, offset, bytes, libc::POSIX_FADV_DONTNEED) };
+        unsafe { libc::posix_fadvise(fd, offset, bytes, advice) };
     }
 
     /// The number for those who make the file what it is, before anybody knows it.

@@ -15,6 +15,7 @@ use super::kept;
 use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
 use super::reads::{ReadPolicy, Reads};
 use super::ring::{Request, Ring, Rings};
+use super::stream::Streams;
 use super::way::{How, Way};
 
 /// A file, or a block device, to be read a page or more at a time.
@@ -36,6 +37,8 @@ pub struct FileStore {
     dense: u64,
     /// Protected by its own sequence.
     last_data: LastData,
+    /// Long scans, while what is read stays in the page cache.
+    streams: Streams,
     /// Immutable. The rings, and which of them is this store's.
     rings: Option<(Arc<Rings>, usize)>,
 }
@@ -106,6 +109,7 @@ impl FileStore {
             device,
             dense: 0,
             last_data: LastData::default(),
+            streams: Streams::default(),
             rings,
         };
         let len = store.opened_as()?.size;
@@ -163,6 +167,16 @@ impl FileStore {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
+    /// A read is about to begin.
+    fn will_read(&self, how: How, offset: u64, bytes: usize) {
+        if how == How::Keep
+            && self.file.is_ours()
+            && let Some(on) = self.streams.read(offset, bytes as u64)
+        {
+            self.file.kernel_reads_ahead(on);
+        }
+    }
+
     fn ring(&self) -> Option<&Ring> {
         let (rings, index) = self.rings.as_ref()?;
         rings.get(*index)
@@ -197,6 +211,7 @@ impl Store for FileStore {
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         assert_aligned(offset, buffer, bytes);
         let how = self.file.how();
+        self.will_read(how, offset, bytes);
         // Only where it matters: it costs a call.
         let there = match how {
             // SAFETY: the caller's promise.
@@ -219,6 +234,9 @@ impl Store for FileStore {
         let serves = |(rings, _): &(Arc<Rings>, usize)| rings.serves_buffered();
         if how.drops_behind() && !self.rings.as_ref().is_some_and(serves) {
             return 0;
+        }
+        for read in reads {
+            self.will_read(how, read.offset, read.bytes);
         }
         ring.submit(reads.len(), |i| {
             let Read {

@@ -25,6 +25,7 @@ mod reads;
 mod refusals;
 mod ring;
 mod room;
+mod stream;
 mod way;
 
 pub(crate) use descriptor::{Descriptor, Source};

@@ -1,0 +1,117 @@
+//! Long scans through the page cache: there the kernel reads ahead too.
+//!
+//! The engine reads ahead itself, so the kernel's read-ahead is off (`POSIX_FADV_RANDOM`), or what neither
+//! needs would be read by the other. But the kernel's puts a scan into large folios, which cost a quarter of the
+//! processor time of single pages, also for whoever reads them from the page cache later. So once reads have gone on
+//! for 32 MiB, it is switched on: it goes beyond the end of the scan by its own `read_ahead_kb` at most, twice. It is
+//! switched off again when reads are elsewhere.
+
+use super::descriptor::Descriptor;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Bytes after which a scan is believed to go on.
+const LONG: u64 = 32 << 20;
+/// Reads this near to where a scan has come are of it: several threads, or an order that is only nearly one.
+const NEAR: u64 = 1 << 20;
+/// Scans that are known at a time.
+const SCANS: usize = 4;
+/// Reads in a row that are of no long scan, after which there is none.
+const ELSEWHERE: u32 = 32;
+
+/// The scans of one file. Relaxed: any mixture is a guess.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    scans: [Scan; SCANS],
+    /// The next to be forgotten.
+    oldest: AtomicU32,
+    elsewhere: AtomicU32,
+    /// The kernel reads ahead.
+    on: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Scan {
+    end: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Streams {
+    /// A read. `Some`: the kernel's read-ahead is to be on, or off.
+    pub(super) fn read(&self, offset: u64, bytes: u64) -> Option<bool> {
+        let is_near = |scan: &&Scan| scan.end.load(Relaxed).abs_diff(offset) <= NEAR;
+        let is_long = match self.scans.iter().find(is_near) {
+            Some(scan) => {
+                scan.end.fetch_max(offset + bytes, Relaxed);
+                scan.bytes.fetch_add(bytes, Relaxed) + bytes >= LONG
+            }
+            None => {
+                let oldest = self.oldest.fetch_add(1, Relaxed) as usize % SCANS;
+                self.scans[oldest].end.store(offset + bytes, Relaxed);
+                self.scans[oldest].bytes.store(bytes, Relaxed);
+                false
+            }
+        };
+        let elsewhere = match is_long {
+            true => 0,
+            false => self.elsewhere.load(Relaxed) + 1,
+        };
+        self.elsewhere.store(elsewhere, Relaxed);
+        let was = self.on.load(Relaxed);
+        let on = is_long || was && elsewhere < ELSEWHERE;
+        (on != was && self.on.swap(on, Relaxed) != on).then_some(on)
+    }
+}
+
+impl Descriptor {
+    /// Switches the kernel's read-ahead. Only advice, so by the number.
+    pub(super) fn kernel_reads_ahead(&self, on: bool) {
+        let advice = match on {
+            true => libc::POSIX_FADV_NORMAL,
+            false => libc::POSIX_FADV_RANDOM,
+        };
+        self.advise(0, 0, advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: u64 = 64 << 10;
+
+    /// Reads `bytes` from an offset on in order; what was switched.
+    fn scan(streams: &Streams, from: u64, bytes: u64) -> Vec<bool> {
+        let steps = (0..bytes).step_by(STEP as usize);
+        steps
+            .filter_map(|at| streams.read(from + at, STEP))
+            .collect()
+    }
+
+    #[test]
+    fn the_kernel_reads_ahead_in_long_scans_only() {
+        let streams = Streams::default();
+        assert_eq!(scan(&streams, 0, LONG - STEP), []);
+        assert_eq!(scan(&streams, LONG - STEP, 1 << 30), [true]);
+        // Elsewhere: each read is of a scan of its own.
+        let far = |at: u64| at * 7919 * (4 << 20);
+        let switched: Vec<_> = (100..200)
+            .filter_map(|at| streams.read(far(at), 4096))
+            .collect();
+        assert_eq!(switched, [false]);
+        // Blocks of 8 MiB, anywhere.
+        assert!((0..100).all(|at| scan(&streams, far(at), 8 << 20).is_empty()));
+    }
+
+    #[test]
+    fn threads_and_small_disorder_are_scans() {
+        let streams = Streams::default();
+        let mut on = Vec::new();
+        for at in 0..2000 {
+            // Two threads, each of which swaps its pairs.
+            on.extend(streams.read((at ^ 1) * STEP, STEP));
+            on.extend(streams.read((4 << 30) + (at ^ 1) * STEP, STEP));
+        }
+        assert_eq!(on, [true]);
+    }
+}
