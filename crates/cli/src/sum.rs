@@ -7,7 +7,7 @@ use crate::output;
 use crate::size;
 use clap::Args;
 use sha2::{Digest, Sha256};
-use softfault::{Advice, Engine, Mmap, Stats};
+use softfault::{Advice, Engine, Mmap, Reads, Stats};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,6 +23,9 @@ pub struct SumArgs {
     /// The budget of the map
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     memory: u64,
+    /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
+    #[arg(long, value_name = "HOW", default_value_t)]
+    reads: Reads,
 }
 
 /// Prints the sum as sha256sum does on stdout, and what it took on stderr.
@@ -38,6 +41,7 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
         let memory = usize::try_from(args.memory).map_err(Error::input)?;
         let engine = Engine::builder()
             .memory(memory)
+            .reads(args.reads)
             .build()
             .map_err(Error::input)?;
         // SAFETY: pages are pinned while they are hashed. Who writes to the file meanwhile gets the sum of
@@ -113,11 +117,12 @@ fn plain(bytes: u64, time: Duration) -> String {
 fn summary(stats: &Stats, bytes: usize, time: Duration) -> String {
     let seconds = time.as_secs_f64().max(1e-9);
     format!(
-        "{} in {seconds:.2} s ({}/s); {} read from the disk; {} faults; {} of {} pages read ahead used; \
+        "{} in {seconds:.2} s ({}/s); {} read past the page cache and {} through it; {} faults; {} of {} pages read ahead used; \
          at most {} in memory",
         size::show(bytes as u64),
         size::show((bytes as f64 / seconds) as u64),
-        size::show(stats.bytes_read),
+        size::show(stats.read_direct_bytes),
+        size::show(stats.read_cached_bytes),
         stats.faults,
         stats.readahead_used,
         stats.readahead_pages,

@@ -63,15 +63,11 @@ pub(crate) fn faults() -> io::Result<Faults> {
 
 /// Whether files are to be read through the kernel's page cache.
 pub(crate) fn reads() -> io::Result<Reads> {
-    let Some(value) = var_os(READS) else {
-        return Ok(Reads::default());
-    };
-    match value.as_bytes() {
-        b"direct" => Ok(Reads::Direct),
-        b"cached" => Ok(Reads::Cached),
-        b"auto" => Ok(Reads::Auto),
-        _ => Err(refused(READS, &value, "it is direct, cached or auto")),
-    }
+    let reads = value_of(READS, |value| {
+        let text = value.to_str().unwrap_or_default();
+        text.parse::<Reads>().map_err(str::to_owned)
+    });
+    reads.map(Option::unwrap_or_default)
 }
 
 /// `error`, of building an engine, with the settings that may have caused it; told once.

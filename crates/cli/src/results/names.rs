@@ -14,7 +14,7 @@ pub fn same(a: &str, b: &str) -> bool {
 /// it is the baseline. `None` of what has no such policy.
 fn variant(on: &str) -> Option<(&'static str, On, bool)> {
     let mut rest: On = on.parse().ok()?;
-    let (On::Softfault(policies) | On::Soft(policies)) = &mut rest else {
+    let (On::Softfault(policies, _) | On::Soft(policies)) = &mut rest else {
         return None;
     };
     let miss = std::mem::take(&mut policies.miss_accounting);

@@ -8,6 +8,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use softfault::Reads;
 use softfault::policy::Policies;
 use std::fmt;
 use std::str::FromStr;
@@ -32,8 +33,8 @@ pub enum On {
     PreadCached,
     /// O_DIRECT reads and writes of a file in place of memory, a page each.
     Direct,
-    /// This project's engine.
-    Softfault(Policies),
+    /// This project's engine; how it reads files, or as it does by itself.
+    Softfault(Policies, Option<Reads>),
     /// The same over soft page tables: bytes are reached by calls, no fault is the kernel's.
     Soft(Policies),
 }
@@ -44,6 +45,8 @@ const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-parked, 
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 /// What stands behind a kernel's name, before the number.
 const READ_AHEAD: &str = "read_ahead_kb=";
+/// What stands before how softfault reads files.
+const READS: &str = "reads=";
 
 /// In KiB: no device is served better by more, and a setting without bound takes the machine's memory.
 const MOST: u32 = 1 << 20;
@@ -72,7 +75,7 @@ impl On {
             Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
             Self::KernelParked => Some(None),
             Self::Pread | Self::PreadCached | Self::Direct => None,
-            Self::Softfault(_) | Self::Soft(_) => None,
+            Self::Softfault(..) | Self::Soft(_) => None,
         }
     }
 
@@ -107,7 +110,7 @@ impl On {
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
             _ if self.is_kernel() => Some(memory),
-            Self::Softfault(_) | Self::Soft(_) | Self::PreadCached => Some(memory + (1 << 30)),
+            Self::Softfault(..) | Self::Soft(_) | Self::PreadCached => Some(memory + (1 << 30)),
             _ => None,
         }
     }
@@ -138,14 +141,13 @@ impl FromStr for On {
             "pread" => Self::Pread,
             "pread-cached" => Self::PreadCached,
             "direct" => Self::Direct,
-            "softfault" | "soft" => {
-                let policies = policies.map(str::parse).transpose();
-                let policies: Option<Policies> = policies.map_err(|e| format!("{e}"))?;
-                let policies = policies.unwrap_or_default();
-                return Ok(match engine {
-                    "soft" => Self::Soft(policies),
-                    _ => Self::Softfault(policies),
-                });
+            "softfault" => {
+                let (policies, reads) = with_reads(policies.unwrap_or_default())?;
+                return Ok(Self::Softfault(policies, reads));
+            }
+            "soft" => {
+                let policies: Result<Policies, _> = policies.unwrap_or_default().parse();
+                return policies.map(Self::Soft).map_err(|e| format!("{e}"));
             }
             _ => return Err(format!("engines are {ENGINES} (and {POLICIES})")),
         };
@@ -169,7 +171,12 @@ impl fmt::Display for On {
             Self::Pread => return f.write_str("pread"),
             Self::PreadCached => return f.write_str("pread-cached"),
             Self::Direct => return f.write_str("direct"),
-            Self::Softfault(policies) => ("softfault", policies),
+            Self::Softfault(policies, Some(reads)) => {
+                let others = policies.to_string();
+                let plus = if others.is_empty() { "" } else { "+" };
+                return write!(f, "softfault:{READS}{reads}{plus}{others}");
+            }
+            Self::Softfault(policies, None) => ("softfault", policies),
             Self::Soft(policies) => ("soft", policies),
         };
         match *policies == Policies::default() {
@@ -177,6 +184,18 @@ impl fmt::Display for On {
             false => write!(f, "{engine}:{policies}"),
         }
     }
+}
+
+/// The policies of softfault, and how it reads files if that is among them.
+fn with_reads(text: &str) -> Result<(Policies, Option<Reads>), String> {
+    let is_reads = |part: &&str| part.starts_with(READS);
+    let (reads, others): (Vec<_>, Vec<_>) = text.split('+').partition(is_reads);
+    let policies: Policies = others.join("+").parse().map_err(|e| format!("{e}"))?;
+    let reads = reads.last().map(|part| {
+        let name = &part[READS.len()..];
+        name.parse().map_err(|why| format!("{part}: {why}"))
+    });
+    Ok((policies, reads.transpose()?))
 }
 
 fn kernel(f: &mut fmt::Formatter<'_>, name: &str, kb: ReadAheadKb) -> fmt::Result {
@@ -232,6 +251,8 @@ mod tests {
             "softfault",
             "softfault:retry=mmap-lock+pin=no",
             "softfault:lock=rwsem+miss=p1",
+            "softfault:reads=cached",
+            "softfault:reads=direct+lock=rwsem",
             "soft",
             "soft:lock=rwsem",
             "soft:lock=biased",
@@ -274,6 +295,7 @@ mod tests {
         assert!(error("kernel:read_ahead_kb=1").contains("whole pages"));
         assert!(error("pread:read_ahead_kb=128").contains("no policies"));
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
+        assert!(error("softfault:reads=x").contains("direct, cached or auto"));
         assert!(error("softfault:sync=x").contains("lock, retry, pin, miss and share"));
     }
 }

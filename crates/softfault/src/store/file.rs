@@ -168,6 +168,7 @@ impl FileStore {
     }
 
     /// A read is about to begin.
+    #[inline(never)]
     fn will_read(&self, how: How, offset: u64, bytes: usize) {
         if how == How::Keep
             && self.file.is_ours()

@@ -4,6 +4,8 @@ use super::room::Room;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::budget::Budget;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Whether files are read through the kernel's page cache. In each case the budget bounds the engine's own
@@ -20,6 +22,29 @@ pub enum Reads {
     /// there; what is larger goes past it.
     #[default]
     Auto,
+}
+
+/// The policies by name.
+const NAMES: [(&str, Reads); 3] = [
+    ("direct", Reads::Direct),
+    ("cached", Reads::Cached),
+    ("auto", Reads::Auto),
+];
+
+impl FromStr for Reads {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = NAMES.iter().find(|(name, _)| *name == text);
+        found.map_or(Err("it is direct, cached or auto"), |(_, reads)| Ok(*reads))
+    }
+}
+
+impl fmt::Display for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(_, reads)| reads == self);
+        f.pad(name.map_or("", |(name, _)| name))
+    }
 }
 
 /// The policy of one engine.

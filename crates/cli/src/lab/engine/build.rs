@@ -16,7 +16,7 @@ pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn 
         On::Pread => None,
         On::PreadCached => Some(cached::build(memory)),
         On::Direct => Some(direct::build(swap)?),
-        On::Softfault(policies) => Some(softfault::build(memory, policies, swap)?),
+        On::Softfault(policies, reads) => Some(softfault::build(memory, policies, reads, swap)?),
         On::Soft(policies) => Some(soft::build(memory, policies, swap)?),
     })
 }

@@ -6,18 +6,22 @@ use super::{HugeFile, huge};
 use crate::lab::job::Swap;
 use crate::lab::stats::{EngineStats, LockWaits, SwapCounts};
 use softfault::policy::Policies;
-use softfault::{Mmap, Stats, SwapStats, WaitSnapshot};
+use softfault::{Mmap, Reads, Stats, SwapStats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// An engine with a budget of `memory` bytes and these policies, or why the library refuses it.
+/// An engine with a budget of `memory` bytes and these policies, which reads files so, or why the library refuses it.
 pub fn build(
     memory: u64,
     policies: Policies,
+    reads: Option<Reads>,
     swap: Option<&Swap>,
 ) -> Result<Box<dyn Engine>, String> {
-    let builder = builder(memory, swap)?;
+    let mut builder = builder(memory, swap)?;
+    if let Some(reads) = reads {
+        builder = builder.reads(reads);
+    }
     match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
         Err(e) => Err(format!("softfault: {e}")),
