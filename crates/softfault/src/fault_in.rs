@@ -78,9 +78,10 @@ impl<'a> FaultInMany<'a> {
     }
 
     /// Nothing is read or waited for after `deadline`: ranges that are in memory then are well,
-    /// the others are [`FaultError::TimedOut`]. What the disk has not brought is let go within
-    /// some 10 ms; a read that this thread does itself, where the kernel has no other for the
-    /// file, ends first.
+    /// the others are [`FaultError::TimedOut`]. Reads under way are left, and their waiting ends
+    /// within some 10 ms. But a read that has to be finished by the thread that waits ends first:
+    /// one through the kernel's page cache ([`Reads`](crate::Reads)), or of a file for which the
+    /// kernel has no asynchronous reads.
     pub fn until(mut self, deadline: Instant) -> Self {
         self.until = Some(deadline);
         self
