@@ -70,7 +70,7 @@ pub struct RunArgs {
     /// The budget: softfault's own, and the kernel's cgroup limit
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
-    /// Threads; of several numbers each is a row [default: sparse and scan 1, random 32, thrash 500,
+    /// Threads; of several numbers each is a row [default: sparse, many and scan 1, random 32, thrash 500,
     /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; of hugetlb processes [default: 2]
     #[arg(
         long,
@@ -87,7 +87,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
     /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
-    /// scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
+    /// many: cold, present [default: both]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
     /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: what the file is like at the start: empty,
     /// emptied (before each round), populated, and scan, which reads a populated one [default: empty,populated]
     #[arg(
