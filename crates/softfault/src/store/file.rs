@@ -236,10 +236,13 @@ impl Store for FileStore {
         if how.drops_behind() && !self.rings.as_ref().is_some_and(serves) {
             return 0;
         }
+        if !self.file.begin_ahead(how, reads.len()) {
+            return 0;
+        }
         for read in reads {
             self.will_read(how, read.offset, read.bytes);
         }
-        ring.submit(reads.len(), |i| {
+        let started = ring.submit(reads.len(), |i| {
             let Read {
                 cookie,
                 offset,
@@ -257,7 +260,9 @@ impl Store for FileStore {
                 whole: false,
                 then: None,
             }
-        })
+        });
+        self.file.end_ahead(how, reads.len() - started);
+        started
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {

@@ -21,7 +21,7 @@ use super::descriptor::Descriptor;
 use super::open::{Mode, OpenedFile, bytes_allocated};
 use super::reads::{ReadPolicy, Reads};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::Arc;
 
 /// How a file is read.
@@ -71,8 +71,9 @@ const LOOK_READS: u64 = 256;
 const LOOK_BYTES: u64 = 16 << 20;
 /// One of so many bytes has to be there for Take to go on.
 const WORTH: u64 = 8;
-/// Bytes read past the page cache before it is looked at again.
+/// Bytes read past the page cache before it is looked at again: each time twice as many.
 const AGAIN_BYTES: u64 = 256 << 20;
+const AGAIN_MOST: u64 = 16 << 30;
 
 /// How one file is read.
 #[derive(Debug)]
@@ -99,6 +100,13 @@ pub(super) struct Turns {
     past: How,
     /// Somebody is changing it.
     turning: AtomicBool,
+    /// Reads ahead through the page cache that are not over. The kernel has begun them there: read past it, they
+    /// would be read twice.
+    ahead: AtomicU32,
+    /// It goes past the page cache as soon as there are none.
+    drains: AtomicBool,
+    /// Bytes after which it looks at the page cache again.
+    again: AtomicU64,
 }
 
 impl Turns {
@@ -107,6 +115,9 @@ impl Turns {
             size,
             past,
             turning: AtomicBool::new(false),
+            ahead: AtomicU32::new(0),
+            drains: AtomicBool::new(false),
+            again: AtomicU64::new(AGAIN_BYTES),
         }
     }
 }
@@ -180,13 +191,19 @@ impl Way {
                 }
                 self.begin();
                 if room.fits(turns.size) {
+                    turns.again.store(AGAIN_BYTES, Relaxed);
                     return Some(How::Keep);
                 }
                 (there * WORTH < bytes).then_some(turns.past)
             }
             How::Past | How::Drop => {
                 let all = self.bytes.fetch_add(added, Relaxed) + added;
-                (all >= AGAIN_BYTES).then_some(How::Take)
+                let again = turns.again.load(Relaxed);
+                if all < again {
+                    return None;
+                }
+                turns.again.store((again * 2).min(AGAIN_MOST), Relaxed);
+                Some(How::Take)
             }
         }
     }
@@ -212,12 +229,52 @@ impl Descriptor {
         }
     }
 
+    /// So many reads ahead are about to begin in this way. False: none may, for a moment.
+    pub(super) fn begin_ahead(&self, how: How, reads: usize) -> bool {
+        let Some(turns) = &self.way.turns else {
+            return true;
+        };
+        if how.is_cached() {
+            if turns.drains.load(Relaxed) {
+                // Where none was left that could end it.
+                self.drained();
+                return false;
+            }
+            turns.ahead.fetch_add(reads as u32, Relaxed);
+        }
+        true
+    }
+
+    /// So many are over, or were not begun.
+    pub(super) fn end_ahead(&self, how: How, reads: usize) {
+        let Some(turns) = &self.way.turns else { return };
+        if how.is_cached() && reads > 0 {
+            turns.ahead.fetch_sub(reads as u32, Relaxed);
+            self.drained();
+        }
+    }
+
+    fn drained(&self) {
+        if let Some(turns) = &self.way.turns
+            && turns.drains.load(Relaxed)
+            && turns.ahead.load(Relaxed) == 0
+        {
+            self.turn(turns.past);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn turn(&self, to: How) {
         let Some(turns) = &self.way.turns else { return };
         // Acquire pairs with the Release below.
         if turns.turning.swap(true, Acquire) {
+            return;
+        }
+        let drains = to == How::Past && turns.ahead.load(Relaxed) > 0;
+        turns.drains.store(drains, Relaxed);
+        if drains {
+            turns.turning.store(false, Release);
             return;
         }
         let to = match to == How::Take && !self.can_take() {
@@ -341,6 +398,21 @@ mod tests {
         for _ in 0..LOOK_READS {
             turning.file.was_read(How::Take, 4096, false);
         }
+        assert_eq!(turning.file.how(), How::Past);
+    }
+
+    #[test]
+    fn what_the_kernel_has_begun_is_read_from_the_page_cache_first() {
+        let Some(turning) = Turning::new(How::Take) else {
+            return;
+        };
+        assert!(turning.file.begin_ahead(How::Take, 3));
+        assert_eq!(turning.after(16, false), How::Take);
+        assert!(!turning.file.begin_ahead(How::Take, 1), "it drains");
+        turning.file.end_ahead(How::Take, 2);
+        assert!(!turning.is_direct());
+        turning.file.end_ahead(How::Take, 1);
+        assert!(turning.is_direct());
         assert_eq!(turning.file.how(), How::Past);
     }
 

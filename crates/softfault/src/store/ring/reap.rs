@@ -148,6 +148,7 @@ impl Ring {
             // SAFETY: a store outlives its reads.
             let file = unsafe { request.source.file() };
             file.was_read(request.how, request.bytes, was_there);
+            file.end_ahead(request.how, 1);
         }
     }
 
