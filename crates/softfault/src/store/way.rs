@@ -67,8 +67,8 @@ impl How {
 }
 
 /// Reads, or bytes, by which Take sees whether the page cache has the file.
-const LOOK_READS: u64 = 256;
-const LOOK_BYTES: u64 = 16 << 20;
+const LOOK_READS: u64 = 64;
+const LOOK_BYTES: u64 = 4 << 20;
 /// One of so many bytes has to be there for Take to go on.
 const WORTH: u64 = 8;
 /// Bytes read past the page cache before it is looked at again: each time twice as many.
@@ -422,9 +422,9 @@ mod tests {
             return;
         };
         for _ in 0..10 {
-            assert_eq!(turning.after(3, true), How::Take);
+            assert_eq!(turning.after(1, true), How::Take);
             assert_eq!(
-                turning.after(13, false),
+                turning.after(3, false),
                 How::Take,
                 "an eighth and more was there"
             );
