@@ -5,8 +5,8 @@ use super::counters::{Blame, Counters};
 use super::engine::build::build;
 use super::job::{Job, Work};
 use super::work::{
-    Bench, anon, hugetlb, many, pft, random, scan, snapshot, sparse, spf, storm, swap_retry,
-    thrash, warm_start,
+    Bench, anon, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
+    swap_retry, thrash, warm_start,
 };
 use std::io::Read;
 use std::process::ExitCode;
@@ -56,6 +56,7 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Sparse { order, accesses } => sparse::run(&bench, order, accesses),
         Work::Random => random::run(&bench),
         Work::Many { present } => many::run(&bench, present),
+        Work::Orders(family) => orders::run(&bench, family),
         Work::Scan(pass) => scan::run(&bench, pass),
         Work::Thrash => thrash::run(&bench),
         Work::WarmStart { rounds } => warm_start::run(&bench, rounds),

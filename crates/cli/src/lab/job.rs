@@ -1,5 +1,6 @@
 //! One run's order, as the parent writes it to its child's stdin.
 
+use super::family::Family;
 use super::fill::{Contents, PAGE};
 use super::memory::accesses::{Accesses, Spread};
 use crate::results::on::On;
@@ -45,6 +46,8 @@ pub enum Work {
         /// They were brought in before.
         present: bool,
     },
+    /// Touches pages of a file once each.
+    Orders(Family),
     /// Reads a whole file.
     Scan(Pass),
     /// Each thread maps its own file, touches all of it and unmaps, until the time is over.

@@ -20,6 +20,7 @@ pub mod command;
 mod counters;
 mod done;
 mod engine;
+mod family;
 pub mod files;
 mod fill;
 pub mod group;

@@ -39,6 +39,11 @@ const ABOUT: &[(&str, &str)] = &[
         "Threads populate anonymous memory, each a range of its own or all of them one that they share: \
          nothing but faults.",
     ),
+    (
+        "orders",
+        "Pages of a file once each, in the orders of programs that go through all of a part and not one page after the \
+         other: shuffled within windows, in blocks from behind, with gaps, in several streams.",
+    ),
     ("spf", "Many threads map and touch small ranges in a loop."),
     (
         "anon",

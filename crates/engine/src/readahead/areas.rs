@@ -11,6 +11,7 @@ use core::ops::Range;
 pub(super) const AREA: u64 = 512;
 /// Pages of a block, which is a folio if it is read whole.
 const BLOCK: u64 = super::FOLIO;
+const _: () = assert!(BLOCK == 16 && AREA / BLOCK == 32);
 /// Areas of a set.
 const WAYS: usize = 4;
 /// Areas that are remembered of a large file: 128 MiB of it.
@@ -38,6 +39,19 @@ impl Pages {
         pages
     }
 
+    /// Calls `each` with the words of a range, and which of their bits are in it.
+    fn words(range: &Range<u64>, mut each: impl FnMut(usize, u64)) {
+        let mut from = range.start;
+        while from < range.end {
+            let to = (from - from % 64 + 64).min(range.end);
+            each(
+                (from / 64) as usize,
+                u64::MAX >> (64 - (to - from)) << (from % 64),
+            );
+            from = to;
+        }
+    }
+
     pub(super) fn count(&self) -> u64 {
         (self.0.iter())
             .map(|word| u64::from(word.count_ones()))
@@ -56,17 +70,21 @@ impl Pages {
         self.0[(page / 64) as usize] |= 1 << (page % 64);
     }
 
-    /// Those from `by` on, `by` pages lower.
-    pub(super) fn moved_down(&self, by: u64) -> Pages {
+    /// How many pages are there, or `by` pages further, and not both; and of how many.
+    pub(super) fn differ_from_moved(&self, by: u64) -> (u64, u64) {
         let (words, bits) = ((by / 64) as usize, by % 64);
         let word = |at: usize| self.0.get(at).copied().unwrap_or(0);
-        Pages(core::array::from_fn(|at| {
+        let (mut differ, mut of) = (0, 0);
+        Pages::words(&(0..AREA - by), |at, both| {
             let low = word(at + words) >> bits;
-            match bits {
+            let moved = match bits {
                 0 => low,
                 _ => low | word(at + words + 1) << (64 - bits),
-            }
-        }))
+            };
+            differ += ((self.0[at] ^ moved) & both).count_ones();
+            of += (self.0[at] & both).count_ones();
+        });
+        (u64::from(differ), u64::from(of))
     }
 
     pub(super) fn and(&self, other: &Pages) -> Pages {
@@ -111,12 +129,14 @@ pub(super) struct Area {
     number: u64,
     /// Clock of the last touch.
     stamp: u32,
-    /// Pages whose touches were seen.
+    /// Pages whose touches were seen, and pages that are as good as touched.
     pub(super) touched: Pages,
     /// Pages that were mapped: those, and what was mapped with them.
     pub(super) mapped: Pages,
     /// Pages read ahead because their area is dense, and not mapped yet.
     pub(super) ahead: Pages,
+    /// Blocks that were found evicted.
+    pub(super) lost: u8,
     /// Regular gaps, if it has any.
     pub(super) texture: Option<Texture>,
     /// Pages that may be touched: all, but for the gaps.
@@ -132,6 +152,7 @@ impl Area {
         touched: Pages::NONE,
         mapped: Pages::NONE,
         ahead: Pages::NONE,
+        lost: 0,
         texture: None,
         expected: Pages([u64::MAX; 8]),
     };
@@ -145,6 +166,59 @@ impl Area {
         };
     }
 
+    /// How many pages of a range may be touched.
+    pub(super) fn expected_in(&self, range: &Range<u64>) -> u64 {
+        let mut count = 0;
+        Pages::words(range, |at, bits| {
+            count += (self.expected.0[at] & bits).count_ones()
+        });
+        u64::from(count)
+    }
+
+    /// How many of those were.
+    pub(super) fn touched_in(&self, range: &Range<u64>) -> u64 {
+        let mut count = 0;
+        Pages::words(range, |at, bits| {
+            count += (self.expected.0[at] & self.touched.0[at] & bits).count_ones();
+        });
+        u64::from(count)
+    }
+
+    /// How many of those are read ahead.
+    pub(super) fn ahead_in(&self, range: &Range<u64>) -> u64 {
+        let mut count = 0;
+        Pages::words(range, |at, bits| {
+            count += (self.expected.0[at] & self.ahead.0[at] & bits).count_ones();
+        });
+        u64::from(count)
+    }
+
+    /// How many of those are neither mapped nor read ahead.
+    pub(super) fn absent_in(&self, range: &Range<u64>) -> u64 {
+        let mut count = 0;
+        Pages::words(range, |at, bits| {
+            let cached = self.mapped.0[at] | self.ahead.0[at];
+            count += (self.expected.0[at] & !cached & bits).count_ones();
+        });
+        u64::from(count)
+    }
+
+    /// Those.
+    pub(super) fn absent(&self, range: &Range<u64>) -> Pages {
+        let mut absent = Pages::NONE;
+        Pages::words(range, |at, bits| {
+            let cached = self.mapped.0[at] | self.ahead.0[at];
+            absent.0[at] = self.expected.0[at] & !cached & bits;
+        });
+        absent
+    }
+
+    /// Some pages are not mapped.
+    pub(super) fn clear(&mut self, pages: &Pages) {
+        self.mapped = self.mapped.without(pages);
+        self.touched = self.touched.without(pages);
+    }
+
     /// From now on pages are expected as elsewhere.
     pub(super) fn expect(&mut self, texture: Option<Texture>) {
         self.texture = texture;
@@ -154,8 +228,9 @@ impl Area {
         };
     }
 
-    pub(super) fn number(&self) -> u64 {
-        self.number
+    /// Touches of the file since the last one in the area.
+    pub(super) fn age(&self, clock: u32) -> u32 {
+        clock.wrapping_sub(self.stamp)
     }
 }
 
@@ -199,14 +274,14 @@ impl Areas {
     }
 
     /// The area that makes room for this one, if it is not there.
-    pub(super) fn last_of(&self, number: u64, clock: u32) -> Option<Area> {
+    pub(super) fn last_of(&self, number: u64, clock: u32) -> Option<u64> {
         match self.find(number) {
             Some(_) => None,
             None => self.0[self.set(number)]
                 .iter()
                 .max_by_key(|area| age(area, clock))
-                .filter(|area| area.number != NONE)
-                .copied(),
+                .map(|area| area.number)
+                .filter(|&number| number != NONE),
         }
     }
 
@@ -234,14 +309,38 @@ impl Areas {
 fn age(area: &Area, clock: u32) -> u32 {
     match area.number {
         NONE => u32::MAX,
-        _ => clock.wrapping_sub(area.stamp),
+        _ => area.age(clock),
+    }
+}
+
+/// Some blocks of an area, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks(u32);
+
+impl Blocks {
+    pub(super) const NONE: Blocks = Blocks(0);
+    pub(super) const ALL: Blocks = Blocks(u32::MAX);
+
+    pub(super) fn have(self, page: u64) -> bool {
+        self.0 >> (page / BLOCK) & 1 != 0
+    }
+
+    pub(super) fn pages(self) -> Pages {
+        let mut pages = Pages::NONE;
+        for (at, word) in (0..).zip(&mut pages.0) {
+            for block in 0..64 / BLOCK {
+                if self.have(at * 64 + block * BLOCK) {
+                    *word |= 0xffff << (block * BLOCK);
+                }
+            }
+        }
+        pages
     }
 }
 
 /// The blocks of an area that are read page by page, so that the touches in them are seen: two
 /// of thirty-two, in other places in each area.
-pub(super) fn samples(number: u64) -> Pages {
+pub(super) fn samples(number: u64) -> Blocks {
     let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    let block = |at: u64| Pages::range(at * BLOCK..(at + 1) * BLOCK);
-    block(hash % 16).or(&block(16 + (hash >> 8) % 16))
+    Blocks(1 << (hash % 16) | 1 << (16 + (hash >> 8) % 16))
 }

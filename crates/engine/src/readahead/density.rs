@@ -21,7 +21,7 @@
 //! memory (Ganguly et al., ISCA 2019, <https://doi.org/10.1145/3307650.3322224>); regions
 //! beside, guesses and loans are ours.
 
-use super::areas::{AREA, Areas, Pages, samples};
+use super::areas::{AREA, Areas, Blocks, Pages, samples};
 use super::guess::{Guess, Guesses};
 use super::texture::Texture;
 use super::{Ahead, Event, FOLIO, Plan, Touch};
@@ -37,6 +37,10 @@ const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 const CREDIT: u64 = 64;
 /// Touched pages of an area at which gaps are looked for again, if it has none yet.
 const LOOKS: [u64; 4] = [8, 24, 48, 96];
+/// Blocks of an area that were evicted, until it is taken for evicted as a whole.
+const LOST: u8 = 2;
+/// Touches without a reading, where there was no room for all of the last one.
+const PAUSE: u8 = 16;
 /// Areas that the frontier is in front of its reader, at most.
 const FRONT: u64 = 4;
 
@@ -48,6 +52,10 @@ pub(super) struct Density {
     used: u64,
     /// Pages lent and not used yet.
     lent: u64,
+    /// The area of the last reading.
+    last: u64,
+    /// Touches until the next reading, after one for which there was no room.
+    pause: u8,
 }
 
 /// What may be read now.
@@ -62,12 +70,12 @@ pub(super) struct Room {
 /// An aligned region of the file.
 #[derive(Clone, Copy, Debug)]
 struct Region {
-    level: usize,
     start: u64,
+    /// Pages of it that the file has.
+    len: u16,
     /// Pages of it that may be touched.
-    pages: Pages,
-    /// How many those are.
-    count: u64,
+    count: u16,
+    level: u8,
     /// Its area has regular gaps.
     has_gaps: bool,
 }
@@ -77,11 +85,21 @@ impl Region {
         self.start / AREA
     }
 
+    /// Where it is in its area.
+    fn range(&self) -> Range<u64> {
+        let first = self.start % AREA;
+        first..first + u64::from(self.len)
+    }
+
+    fn count(&self) -> u64 {
+        u64::from(self.count)
+    }
+
     /// What it is trusted for: its size, with gaps or without.
     fn rank(&self) -> usize {
         match self.has_gaps {
-            true => LEVELS + self.level,
-            false => self.level,
+            true => LEVELS + usize::from(self.level),
+            false => usize::from(self.level),
         }
     }
 
@@ -100,6 +118,8 @@ impl Density {
             areas,
             used: 0,
             lent: 0,
+            last: 0,
+            pause: 0,
         }
     }
 
@@ -107,44 +127,55 @@ impl Density {
     fn region(&self, page: u64, level: usize, file_pages: u64) -> Region {
         let size = LEAST << level;
         let start = page - page % size;
-        let first = start % AREA;
-        let pages = Pages::range(first..first + file_pages.saturating_sub(start).min(size));
-        let area = self.areas.find(start / AREA);
-        let pages = area.map_or(pages, |area| pages.and(&area.expected));
-        Region {
-            level,
+        let len = file_pages.saturating_sub(start).min(size);
+        let mut region = Region {
             start,
-            pages,
-            count: pages.count(),
-            has_gaps: area.is_some_and(|area| area.texture.is_some()),
+            len: len as u16,
+            count: len as u16,
+            level: level as u8,
+            has_gaps: false,
+        };
+        if let Some(area) = self.areas.find(start / AREA)
+            && area.texture.is_some()
+        {
+            region.count = area.expected_in(&region.range()) as u16;
+            region.has_gaps = true;
         }
+        region
     }
 
     /// The region of this size some places further. None if the file has none there.
     fn beside(&self, region: &Region, places: i64, file_pages: u64) -> Option<Region> {
         let start = region.beside(places).filter(|&start| start < file_pages)?;
-        Some(self.region(start, region.level, file_pages))
+        Some(self.region(start, usize::from(region.level), file_pages))
     }
 
     /// Makes room for an area, whose pages are expected to be touched as those of the areas
     /// beside it were.
+    #[inline(never)]
     fn enter(&mut self, number: u64, clock: u32) {
         if let Some(gone) = self.areas.last_of(number, clock) {
-            self.judge_all(gone.number(), &gone.touched, &gone.ahead);
+            self.judge(|guess| guess.area == gone);
         }
         if self.areas.find(number).is_none() {
-            let texture = self.texture_beside(number);
-            self.areas.touch(number, clock).expect(texture);
+            self.areas.touch(number, clock);
+            self.look_for_gaps(number);
         }
     }
 
-    /// The regular gaps of the areas beside one.
-    fn texture_beside(&self, number: u64) -> Option<Texture> {
-        let beside = [number.checked_sub(1), number.checked_add(1)];
-        beside.into_iter().flatten().find_map(|number| {
-            let area = self.areas.find(number)?;
-            (area.texture).or_else(|| Texture::of(number, &area.touched))
-        })
+    /// Expects the regular gaps of the areas beside one.
+    #[inline(never)]
+    fn look_for_gaps(&mut self, number: u64) {
+        for beside in [number.wrapping_sub(1), number + 1] {
+            let Some(area) = self.areas.find(beside) else {
+                continue;
+            };
+            let texture = (area.texture).or_else(|| Texture::of(beside, &area.touched));
+            if let (Some(_), Some(area)) = (texture, self.areas.find_mut(number)) {
+                area.expect(texture);
+                return;
+            }
+        }
     }
 
     /// True if a stride is all that was touched beside a page.
@@ -154,16 +185,22 @@ impl Density {
     }
 
     /// Takes note of a touch, before it is known what will be read for it.
+    #[inline(never)]
     pub(super) fn note(&mut self, event: &Event, clock: u32) {
         let number = event.page / AREA;
         self.enter(number, clock);
         let bit = event.page % AREA;
         let area = self.areas.touch(number, clock);
         if event.touch == Touch::Miss && area.mapped.has(bit) {
-            // It was evicted since: so was more, and this is another pass.
-            let (touched, ahead) = (area.touched, area.ahead);
-            area.forget();
-            self.judge_all(number, &touched, &ahead);
+            // It was evicted since, and so was its block. Where others are too, this is
+            // another pass.
+            area.lost += 1;
+            if area.lost > LOST {
+                self.judge(|guess| guess.area == number);
+                self.areas.touch(number, clock).forget();
+            } else {
+                area.clear(&Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO));
+            }
         } else if event.touch == Touch::Miss && area.ahead.has(bit) {
             // Dropped before it was touched, and so were its neighbours.
             let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
@@ -173,8 +210,7 @@ impl Density {
             self.used /= 2;
         }
         let area = self.areas.touch(number, clock);
-        let page = Pages::range(bit..bit + 1);
-        area.touched = area.touched.or(&page);
+        area.touched.add(bit);
         let count = area.touched.count();
         if area.texture.is_some() {
             let strange = area.touched.without(&area.expected).count();
@@ -183,14 +219,13 @@ impl Density {
             }
         } else if LOOKS.contains(&count) && event.touch == Touch::Miss {
             // The area beside it may not have been complete when this one was entered.
-            let texture = self.texture_beside(number);
-            self.areas.touch(number, clock).expect(texture);
+            self.look_for_gaps(number);
         }
         match event.touch {
             Touch::FirstUse => self.mapped(event.folio.clone(), clock),
             Touch::Miss => self.mapped(event.page..event.page + 1, clock),
         }
-        self.judge_right(number, clock);
+        self.judge_over(number, clock);
     }
 
     /// Takes note of pages that are as good as touched: those beside such a page always were.
@@ -201,6 +236,14 @@ impl Density {
         area.touched = area.touched.or(&pages);
     }
 
+    /// Pages of an area were not mapped after all.
+    pub(super) fn unread(&mut self, pages: Range<u64>) {
+        let (number, first) = (pages.start / AREA, pages.start % AREA);
+        if let Some(area) = self.areas.find_mut(number) {
+            area.clear(&Pages::range(first..first + (pages.end - pages.start)));
+        }
+    }
+
     /// Takes note of pages that are mapped with a touch.
     pub(super) fn mapped(&mut self, pages: Range<u64>, clock: u32) {
         let mut start = pages.start;
@@ -209,7 +252,10 @@ impl Density {
             let area = self.areas.touch(start / AREA, clock);
             let first = start % AREA;
             let pages = Pages::range(first..first + (end - start));
-            let used = area.ahead.and(&pages).count();
+            let lent = area.ahead.and(&pages);
+            // A folio of several pages is read where that was right so far: all of it counts.
+            area.touched = area.touched.or(&lent);
+            let used = lent.count();
             area.ahead = area.ahead.without(&pages);
             area.mapped = area.mapped.or(&pages);
             self.lent = self.lent.saturating_sub(used);
@@ -218,88 +264,124 @@ impl Density {
         }
     }
 
+    /// The region of which something may be read for a touch that no stream expected: around
+    /// it, or in front of its reader. None if it is not in a dense region.
+    #[inline(never)]
+    fn choose(&mut self, event: &Event, room: &Room) -> Option<Region> {
+        let around = self.dense_around(event, room.clock)?;
+        if event.touch == Touch::Miss || self.absent_in(&around) > 0 {
+            return Some(around);
+        }
+        let Some(front) = self.frontier(event, room) else {
+            return Some(around);
+        };
+        self.enter(front.area(), room.clock);
+        Some(self.region(front.start, usize::from(front.level), event.file_pages))
+    }
+
     /// What is to be read for a touch that no stream expected. None if it is not in a dense
     /// region.
     pub(super) fn plan(&mut self, event: &Event, room: &Room) -> Option<Plan> {
-        let around = self.dense_around(event, room.clock)?;
-        let absent = self.absent(&around);
-        let (region, absent) = match event.touch {
-            Touch::FirstUse if absent.is_empty() => match self.frontier(event, room) {
-                Some(front) => front,
-                None => return Some(Plan::single(event.page)),
-            },
-            _ => (around, absent),
-        };
+        let region = self.choose(event, room)?;
         let is_sure = self.guesses.is_sure(region.rank());
         let seen = samples(region.area());
-        let demand = match event.touch {
-            Touch::Miss if is_sure && room.pages >= FOLIO && !seen.has(event.page % AREA) => {
-                self.demand(event, &region)
-            }
-            _ => event.page..event.page + 1,
-        };
-        let first = region.area() * AREA;
-        let with = match event.touch {
-            Touch::Miss => Pages::range(demand.start - first..demand.end - first),
-            Touch::FirstUse => Pages::NONE,
+        let is_seen = !is_sure || room.pages < FOLIO || seen.have(event.page % AREA);
+        let demand = match event.touch == Touch::Miss && !is_seen {
+            true => self.demand(event, &region),
+            false => event.page..event.page + 1,
         };
         let extra = demand.end - demand.start - 1;
-        let from = match event.page / AREA == region.area() {
-            true => event.page % AREA,
-            false => region.start % AREA,
-        };
+        if extra > 0 {
+            self.took(demand.clone(), room.clock);
+        }
         let share = match (region.has_gaps, is_sure) {
             (true, _) => 16,
             (false, true) => 2,
             (false, false) => 4,
         };
         let credit = (CREDIT.max(self.used / share)).saturating_sub(self.lent);
-        let most = room
-            .pages
-            .saturating_sub(extra)
-            .min(credit)
-            .min(room.window);
-        let absent = absent.without(&with);
-        let pages = absent.first_from(from, most);
-        // Not page by page, where there is little room.
-        if pages.count() < absent.count().min(FOLIO) || pages.is_empty() {
-            return Some(Plan {
-                demand,
-                ahead: Ahead::None,
-            });
+        let most = (room.pages.saturating_sub(extra)).min(credit);
+        let ahead = self.ahead(event, &region, &demand, most.min(room.window), room.clock);
+        Some(Plan { demand, ahead })
+    }
+
+    /// What is to be read of a region beside what the touch maps, at most so many pages.
+    #[inline(never)]
+    fn ahead(
+        &mut self,
+        event: &Event,
+        region: &Region,
+        demand: &Range<u64>,
+        most: u64,
+        clock: u32,
+    ) -> Ahead {
+        let first = region.area() * AREA;
+        let is_here = event.page / AREA == region.area();
+        let is_sure = self.guesses.is_sure(region.rank());
+        self.pause = self.pause.saturating_sub(1);
+        let area = self.areas.touch(region.area(), clock);
+        let mut pages = area.absent(&region.range());
+        if is_here && event.touch == Touch::Miss {
+            pages = pages.without(&Pages::range(demand.start - first..demand.end - first));
         }
-        let area = self.areas.touch(region.area(), room.clock);
+        let absent = pages.count();
+        let from = if is_here { event.page } else { region.start };
+        pages = pages.first_from(from % AREA, most);
+        // Not page by page, where there is little room.
+        let count = pages.count();
+        if count < absent.min(FOLIO) || count == 0 || self.pause > 0 {
+            return Ahead::None;
+        }
         area.ahead = area.ahead.or(&pages);
-        self.lent += pages.count();
-        let visible = match is_sure {
-            true => pages.and(&seen),
-            false => pages,
-        };
+        self.lent += count;
+        self.last = region.area();
         let single = match is_sure {
-            true => seen,
-            false => Pages::range(0..AREA),
+            true => samples(region.area()),
+            false => Blocks::ALL,
         };
-        self.guess(Guess::new(
-            region.area(),
-            region.rank(),
+        let visible = pages.and(&single.pages());
+        let (at, _) = self.guess(region, clock);
+        self.guesses.add(at, &pages, &visible, clock);
+        Ahead::Area(super::AreaPages {
+            start: first,
             pages,
-            visible,
-            room.clock,
-        ));
-        Some(Plan {
-            demand,
-            ahead: Ahead::Area(super::AreaPages {
-                start: first,
-                pages,
-                single,
-            }),
+            single,
         })
+    }
+
+    /// Takes note of pages of an area that are read ahead for another reason: they are not
+    /// absent.
+    pub(super) fn reads(&mut self, first: u64, pages: &Pages, clock: u32) {
+        let area = self.areas.touch(first / AREA, clock);
+        area.mapped = area.mapped.or(&pages.without(&area.ahead));
+    }
+
+    /// The last reading was asked for in order, and there was no room from this page on: those
+    /// pages are no loan.
+    pub(super) fn refused(&mut self, page: u64) {
+        let pages = Pages::range(page % AREA..AREA);
+        self.pause = PAUSE;
+        if let Some(area) = self.areas.find_mut(self.last)
+            && page / AREA == self.last
+        {
+            let lent = area.ahead.and(&pages);
+            area.ahead = area.ahead.without(&lent);
+            self.lent = self.lent.saturating_sub(lent.count());
+            self.guesses.forget(self.last, &pages);
+        }
     }
 
     /// The pages around a missed one that are read and mapped with it.
     fn demand(&self, event: &Event, region: &Region) -> Range<u64> {
         let first = region.area() * AREA;
-        let is_in = |page: &u64| *page / AREA == region.area() && region.pages.has(page - first);
+        let Some(area) = self.areas.find(region.area()) else {
+            return event.page..event.page + 1;
+        };
+        let range = region.range();
+        let is_in = |page: &u64| {
+            let at = page.wrapping_sub(first);
+            range.contains(&at) && area.expected.has(at)
+        };
         let end = (event.page + 1..event.folio.end).take_while(is_in).last();
         let start = (event.folio.start..event.page)
             .rev()
@@ -309,6 +391,7 @@ impl Density {
     }
 
     /// The largest dense region around a touch that is of a trusted kind.
+    #[inline(never)]
     fn dense_around(&mut self, event: &Event, clock: u32) -> Option<Region> {
         let number = event.page / AREA;
         let is_known = |number| self.areas.find(number).is_some();
@@ -328,20 +411,35 @@ impl Density {
             if self.guesses.is_trusted(region.rank()) {
                 return Some(region);
             }
-            let absent = self.absent(&region);
-            if !guessed && !absent.is_empty() {
-                let none = Pages::NONE;
-                self.guess(Guess::new(
-                    region.area(),
-                    region.rank(),
-                    none,
-                    absent,
-                    clock,
-                ));
+            if !guessed && self.absent_in(&region) > 0 {
+                self.only_guess(&region, clock);
                 guessed = true;
             }
         }
         None
+    }
+
+    /// Guesses that all of a region will be touched, and reads nothing.
+    #[inline(never)]
+    fn only_guess(&mut self, region: &Region, clock: u32) {
+        let (at, is_new) = self.guess(region, clock);
+        if let (true, Some(area)) = (is_new, self.areas.find(region.area())) {
+            let absent = area.absent(&region.range());
+            self.guesses.add(at, &Pages::NONE, &absent, clock);
+        }
+    }
+
+    /// The place of a guess about a region, and whether it is new there.
+    fn guess(&mut self, region: &Region, clock: u32) -> (usize, bool) {
+        let (area, rank) = (region.area(), region.rank());
+        let at = self.guesses.place(area, rank);
+        let is_new = self.guesses.get(at).area != area;
+        if is_new {
+            self.take_back(at);
+            self.guesses.drop(at);
+            self.guesses.begin(at, area, rank, clock);
+        }
+        (at, is_new)
     }
 
     /// True if a region that was touched is dense, or is to be taken for it.
@@ -349,72 +447,61 @@ impl Density {
         let Some(area) = self.areas.find(region.area()) else {
             return false;
         };
-        let own = self.used_of(region);
-        if own * 2 > region.count && own > LEAST / 2 {
+        let own = area.touched_in(&region.range());
+        if own * 2 > region.count() && own > LEAST / 2 {
             return true;
         }
         let needed = match self.guesses.is_sure(region.rank()) {
             true => 1,
-            false => (region.count / 32).max(1),
+            false => (region.count() / 32).max(1),
         };
-        let is_full = |side| {
-            let beside = self.beside(region, side, file_pages);
-            beside.is_some_and(|beside| self.is_full(&beside))
-        };
-        area.touched.and(&region.pages).count() >= needed && (is_full(-1) || is_full(1))
+        own >= needed
+            && [-1, 1].iter().any(|&side| {
+                let beside = self.beside(region, side, file_pages);
+                beside.is_some_and(|beside| self.is_full(&beside))
+            })
     }
 
     /// True if nearly all of a region is used; or was read, where that is as good.
     fn is_full(&self, region: &Region) -> bool {
-        let ahead = match (
-            self.guesses.is_sure(region.rank()),
-            self.areas.find(region.area()),
-        ) {
-            (true, Some(area)) => area.ahead.and(&region.pages).count(),
-            _ => 0,
-        };
-        (self.used_of(region) + ahead) * 4 >= region.count.max(1) * 3
-    }
-
-    /// True if nearly all of a region is used.
-    fn is_used(&self, region: &Region) -> bool {
-        self.used_of(region) * 4 >= region.count.max(1) * 3
-    }
-
-    /// Pages of a region that count as used: those that were touched and, where that was
-    /// right so far, those that were mapped with them.
-    fn used_of(&self, region: &Region) -> u64 {
         let Some(area) = self.areas.find(region.area()) else {
-            return 0;
+            return false;
         };
-        let used = match self.guesses.is_sure(region.rank()) {
-            true => &area.mapped,
-            false => &area.touched,
+        let ahead = match self.guesses.is_sure(region.rank()) {
+            true => area.ahead_in(&region.range()),
+            false => 0,
         };
-        used.and(&region.pages).count()
+        (area.touched_in(&region.range()) + ahead) * 4 >= region.count().max(1) * 3
     }
 
-    fn absent(&self, region: &Region) -> Pages {
+    /// Pages of a region that were used.
+    fn used_of(&self, region: &Region) -> u64 {
+        let area = self.areas.find(region.area());
+        area.map_or(0, |area| area.touched_in(&region.range()))
+    }
+
+    fn absent_in(&self, region: &Region) -> u64 {
         match self.areas.find(region.area()) {
-            Some(area) => region.pages.without(&area.mapped.or(&area.ahead)),
-            None => region.pages,
+            Some(area) => area.absent_in(&region.range()),
+            None => region.count(),
         }
     }
 
     /// The region in front of a reader that has used half of the one it is in.
-    fn frontier(&mut self, event: &Event, room: &Room) -> Option<(Region, Pages)> {
+    #[inline(never)]
+    fn frontier(&self, event: &Event, room: &Room) -> Option<Region> {
         let file_pages = event.file_pages;
         for level in (0..LEVELS).rev() {
             let region = self.region(event.page, level, file_pages);
             if !self.guesses.is_trusted(region.rank()) {
                 continue;
             }
-            if self.used_of(&region) * 2 < region.count {
+            if self.used_of(&region) * 2 < region.count() {
                 continue;
             }
             // What lies outside of the file is where a reader may come from.
             let is_used = |side| match self.beside(&region, side, file_pages) {
-                Some(beside) => self.is_used(&beside),
+                Some(beside) => self.used_of(&beside) * 4 >= beside.count().max(1) * 3,
                 None => true,
             };
             let forwards = match (is_used(-1), is_used(1)) {
@@ -428,58 +515,54 @@ impl Density {
                 false => 1,
             };
             return (1..=most as i64).find_map(|places| {
-                let start = region.beside(places * forwards)?;
-                if start >= file_pages {
-                    return None;
-                }
-                self.enter(start / AREA, room.clock);
-                let front = self.region(start, level, file_pages);
-                let absent = self.absent(&front);
-                (!absent.is_empty()).then_some((front, absent))
+                let front = self.beside(&region, places * forwards, file_pages)?;
+                (self.absent_in(&front) > 0).then_some(front)
             });
         }
         None
     }
 
-    fn guess(&mut self, guess: Guess) {
-        if let Some(early) = self.guesses.push(guess) {
-            self.take_back(&early);
+    /// Judges the guesses that came true in an area, and those that had their time.
+    #[inline(never)]
+    fn judge_over(&mut self, number: u64, clock: u32) {
+        for at in 0..self.guesses.len() {
+            if self.guesses.is_over(at, number, clock, &self.areas) {
+                self.judge_one(at);
+            }
         }
     }
 
-    /// Judges the guesses that came true, and those that had their time.
-    fn judge_right(&mut self, number: u64, clock: u32) {
-        while let Some(guess) = self.guesses.take_over(number, clock, &self.areas) {
-            self.judge(&guess);
+    /// Judges some guesses.
+    #[inline(never)]
+    fn judge(&mut self, which: impl Fn(&Guess) -> bool) {
+        for at in 0..self.guesses.len() {
+            if which(self.guesses.get(at)) {
+                self.judge_one(at);
+            }
         }
     }
 
-    /// Judges all guesses about an area that is forgotten.
-    fn judge_all(&mut self, number: u64, touched: &Pages, ahead: &Pages) {
-        while let Some(guess) = self.guesses.take_of(number) {
-            self.lent = self.lent.saturating_sub(guess.pages.and(ahead).count());
-            self.guesses.sample(&guess, touched);
+    fn judge_one(&mut self, at: usize) {
+        let guess = self.guesses.get(at);
+        if let Some(area) = self.areas.find_mut(guess.area) {
+            let unused = guess.pages.and(&area.ahead);
+            area.ahead = area.ahead.without(&unused);
+            self.lent = self.lent.saturating_sub(unused.count());
+            if unused.count() * 4 > guess.pages.count() {
+                self.used /= 2;
+            }
+            self.guesses.sample(at, &area.touched);
         }
+        self.guesses.drop(at);
     }
 
-    fn judge(&mut self, guess: &Guess) {
-        let unused = self.take_back(guess);
-        if unused * 4 > guess.pages.count() {
-            self.used /= 2;
+    /// What was lent for a guess that had to make room for another is given back.
+    fn take_back(&mut self, at: usize) {
+        let guess = self.guesses.get(at);
+        if let Some(area) = self.areas.find_mut(guess.area) {
+            let unused = guess.pages.and(&area.ahead);
+            area.ahead = area.ahead.without(&unused);
+            self.lent = self.lent.saturating_sub(unused.count());
         }
-        if let Some(area) = self.areas.find(guess.area) {
-            self.guesses.sample(guess, &area.touched);
-        }
-    }
-
-    /// Counts what was lent for a guess and not used as given back; returns how much that is.
-    fn take_back(&mut self, guess: &Guess) -> u64 {
-        let Some(area) = self.areas.find_mut(guess.area) else {
-            return 0;
-        };
-        let unused = guess.pages.and(&area.ahead);
-        area.ahead = area.ahead.without(&unused);
-        self.lent = self.lent.saturating_sub(unused.count());
-        unused.count()
     }
 }

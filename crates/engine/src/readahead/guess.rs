@@ -1,13 +1,15 @@
 //! Guesses that a region is dense, and how they come out.
 
-use super::areas::{Areas, Pages};
+use super::areas::{Area, Areas, Pages};
 use super::density::LEVELS;
 
 /// Guesses remembered, at most; and of each area.
 const MOST: usize = 16;
 const AN_AREA: usize = 4;
-/// Touches after which a guess has had its time, beside four for each page.
-const TIME: u32 = 512;
+/// Touches without one in its area after which a guess has had its time.
+const QUIET: u32 = 512;
+/// Touches after which it has had its time however that is, beside 64 for each page.
+const TIME: u32 = 4096;
 
 /// Trust before anything is known, of 255: one wrong guess ends it.
 const START: u8 = 208;
@@ -38,16 +40,6 @@ impl Guess {
         pages: Pages::NONE,
         visible: Pages::NONE,
     };
-
-    pub(super) fn new(area: u64, rank: usize, pages: Pages, visible: Pages, clock: u32) -> Self {
-        Self {
-            area,
-            rank: rank as u8,
-            stamp: clock,
-            pages,
-            visible,
-        }
-    }
 
     fn is_none(&self) -> bool {
         self.area == u64::MAX
@@ -83,49 +75,80 @@ impl Guesses {
         self.trust[rank] >= SURE
     }
 
-    /// Remembers a guess, with one about the same area if there is one; returns the one that
-    /// made room for it before it had its time.
-    pub(super) fn push(&mut self, guess: Guess) -> Option<Guess> {
-        let same = |other: &&mut Guess| other.area == guess.area && other.rank == guess.rank;
-        if let Some(other) = self.last.iter_mut().find(same) {
-            if !guess.pages.is_empty() {
-                other.pages = other.pages.or(&guess.pages);
-                other.visible = other.visible.or(&guess.visible);
-                other.stamp = guess.stamp;
-            }
-            return None;
+    /// How many there may be.
+    pub(super) fn len(&self) -> usize {
+        self.last.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> &Guess {
+        &self.last[at]
+    }
+
+    pub(super) fn drop(&mut self, at: usize) {
+        let guess = &mut self.last[at];
+        guess.area = u64::MAX;
+        (guess.pages, guess.visible) = (Pages::NONE, Pages::NONE);
+    }
+
+    /// Where a guess is to be remembered: with one about the same region's kind and area, or
+    /// in a place whose guess, if there is one, goes before it had its time.
+    pub(super) fn place(&mut self, area: u64, rank: usize) -> usize {
+        let same = |other: &Guess| other.area == area && usize::from(other.rank) == rank;
+        if let Some(at) = self.last.iter().position(same) {
+            return at;
         }
         let free = self.last.iter().position(Guess::is_none);
         let at = free.unwrap_or(usize::from(self.next));
         self.next = ((at + 1) % self.last.len()) as u8;
-        let old = core::mem::replace(&mut self.last[at], guess);
-        (!old.is_none()).then_some(old)
+        at
     }
 
-    /// Takes out a guess about an area.
-    pub(super) fn take_of(&mut self, area: u64) -> Option<Guess> {
-        let guess = self.last.iter_mut().find(|guess| guess.area == area)?;
-        Some(core::mem::replace(guess, Guess::NONE))
+    /// Begins a guess in a place that has none.
+    pub(super) fn begin(&mut self, at: usize, area: u64, rank: usize, clock: u32) {
+        let guess = &mut self.last[at];
+        guess.area = area;
+        guess.rank = rank as u8;
+        guess.stamp = clock;
     }
 
-    /// Takes out a guess about an area that came true, or any that had its time.
-    pub(super) fn take_over(&mut self, area: u64, clock: u32, areas: &Areas) -> Option<Guess> {
-        let is_over = |guess: &Guess| {
-            let time = TIME + 4 * guess.visible.count() as u32;
-            let is_old = clock.wrapping_sub(guess.stamp) > time;
-            let left = || match areas.find(area) {
-                Some(area) if guess.pages.is_empty() => guess.visible.without(&area.touched),
-                Some(area) => guess.pages.and(&area.ahead),
-                None => Pages::NONE,
-            };
-            !guess.is_none() && (is_old || guess.area == area && left().is_empty())
+    /// `pages` are read for a guess, and by `visible` it is judged.
+    pub(super) fn add(&mut self, at: usize, pages: &Pages, visible: &Pages, clock: u32) {
+        let guess = &mut self.last[at];
+        guess.pages = guess.pages.or(pages);
+        guess.visible = guess.visible.or(visible);
+        guess.stamp = clock;
+    }
+
+    /// Pages of an area were not read after all.
+    pub(super) fn forget(&mut self, area: u64, pages: &Pages) {
+        for guess in self.last.iter_mut().filter(|guess| guess.area == area) {
+            guess.pages = guess.pages.without(pages);
+            guess.visible = guess.visible.without(pages);
+        }
+    }
+
+    /// True of a guess about an area if it came true, and of any that had its time.
+    pub(super) fn is_over(&self, at: usize, area: u64, clock: u32, areas: &Areas) -> bool {
+        let guess = &self.last[at];
+        if guess.is_none() {
+            return false;
+        }
+        let age = clock.wrapping_sub(guess.stamp);
+        let known = areas.find(guess.area);
+        let quiet = known.map_or(age, |area| area.age(clock));
+        let time = TIME + 64 * guess.visible.count() as u32;
+        let left = |area: &Area| match guess.pages.is_empty() {
+            true => guess.visible.without(&area.touched),
+            false => guess.pages.and(&area.ahead),
         };
-        let guess = self.last.iter_mut().find(|guess| is_over(guess))?;
-        Some(core::mem::replace(guess, Guess::NONE))
+        age.min(quiet) > QUIET
+            || age > time
+            || guess.area == area && known.is_none_or(|area| left(area).is_empty())
     }
 
     /// Learns from a guess.
-    pub(super) fn sample(&mut self, guess: &Guess, touched: &Pages) {
+    pub(super) fn sample(&mut self, at: usize, touched: &Pages) {
+        let guess = &self.last[at];
         let of = guess.visible.count();
         if of == 0 {
             return;

@@ -63,7 +63,7 @@ use core::ops::Range;
 
 use crate::page::Advice;
 use accuracy::Accuracy;
-use areas::Pages;
+use areas::{Blocks, Pages};
 pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
 use density::{Density, Room};
 use fit::Fit;
@@ -149,8 +149,8 @@ pub struct AreaPages {
     /// The area's first page, in the file.
     start: u64,
     pages: Pages,
-    /// Those that are folios of their own: so that touches of each are seen.
-    single: Pages,
+    /// Blocks whose pages are folios of their own: so that touches of each are seen.
+    single: Blocks,
 }
 
 impl AreaPages {
@@ -160,7 +160,7 @@ impl AreaPages {
         core::iter::from_fn(move || {
             let run = self.pages.run_from(next)?;
             let block = run.start - run.start % FOLIO + FOLIO;
-            let end = match self.single.has(run.start) {
+            let end = match self.single.have(run.start) {
                 true => run.start + 1,
                 false => run.end.min(block),
             };
@@ -372,6 +372,7 @@ impl ReadAhead {
         plan
     }
 
+    #[inline(never)]
     fn by_density(&mut self, event: &Event, limits: &Limits) -> Option<Plan> {
         let room = Room {
             pages: u64::from(limits.max_ahead.saturating_sub(self.accuracy.outstanding)),
@@ -384,17 +385,19 @@ impl ReadAhead {
         Some(plan)
     }
 
+    #[inline(never)]
     fn by_record(&mut self, event: &Event, limits: &Limits) -> Option<Plan> {
         let room = limits.max_ahead.saturating_sub(self.accuracy.outstanding);
         let reading = (self.records.as_ref()?).plan(event, u64::from(room))?;
+        self.density.reads(event.page, &reading.pages, self.clock);
         let ahead = match reading.pages.is_empty() {
             true => Ahead::None,
             false => Ahead::Area(AreaPages {
                 start: event.page - event.page % areas::AREA,
                 pages: reading.pages,
                 single: match reading.single {
-                    true => reading.pages,
-                    false => Pages::NONE,
+                    true => Blocks::ALL,
+                    false => Blocks::NONE,
                 },
             }),
         };
@@ -420,17 +423,29 @@ impl ReadAhead {
     }
 
     /// `pages` of the last plan's `ahead` are being read; the others were
-    /// cached already, or there was no frame for them. Told once after each
-    /// plan with something ahead, before the next touch.
-    pub fn submitted(&mut self, pages: u32) {
+    /// cached already, or there was no room for them, as from page `refused` on. Told once
+    /// after each plan with something ahead, before the next touch.
+    pub fn submitted(&mut self, pages: u32, refused: Option<u64>) {
         let (index, planned) = self.last;
-        if planned > 0
-            && let Some(stream) = self.streams.get_mut(usize::from(index))
-        {
-            stream.submitted(pages < planned);
+        match self.streams.get_mut(usize::from(index)) {
+            _ if planned == 0 => {}
+            Some(stream) => stream.submitted(pages < planned),
+            None => {
+                if let Some(page) = refused {
+                    self.density.refused(page);
+                }
+            }
         }
         self.last.1 = 0;
         self.accuracy.submitted(pages);
+    }
+
+    /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
+    /// them. If the touched page is one of them, the touch will be told again.
+    pub fn unread(&mut self, pages: Range<u64>) {
+        if !pages.is_empty() {
+            self.density.unread(pages);
+        }
     }
 
     /// `pages` that were read ahead were dropped untouched, by reclaim or by

@@ -92,6 +92,7 @@ impl Records {
     }
 
     /// Takes note of a touch; true if a record begins with it.
+    #[inline(never)]
     pub(super) fn note(&mut self, event: &Event) -> bool {
         let mut is_near = false;
         for record in &mut self.open {
@@ -131,6 +132,7 @@ impl Records {
         }
     }
 
+    #[inline(never)]
     fn learn(&mut self, record: &Record) {
         for (at, share) in self.by_distance.iter_mut().enumerate() {
             let bit = 1 << at;
@@ -147,6 +149,7 @@ impl Records {
 
     /// What is to be read with the record that has just begun, `most` pages at most. None if
     /// it is the page alone.
+    #[inline(never)]
     pub(super) fn plan(&self, event: &Event, most: u64) -> Option<Reading> {
         let first = event.page;
         let record = Record {

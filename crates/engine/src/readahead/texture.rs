@@ -20,18 +20,14 @@ pub(super) struct Texture {
 
 impl Texture {
     /// The shortest period of what was touched in an area; none if all of it was.
+    #[inline(never)]
     pub(super) fn of(number: u64, touched: &Pages) -> Option<Texture> {
         let count = touched.count();
         if count < ENOUGH || count * 8 > AREA * 7 {
             return None;
         }
         // How many pages have no page a period further, or the other way round; of how many.
-        let misfit = |period: u64| {
-            let both = Pages::range(0..AREA - period);
-            let (here, next) = (touched.and(&both), touched.moved_down(period));
-            let differ = here.without(&next).or(&next.without(&here)).count();
-            (differ, here.count())
-        };
+        let misfit = |period: u64| touched.differ_from_moved(period);
         let share = |&period: &u64| match misfit(period) {
             (differ, of) if of * 4 > count => differ * 1000 / of,
             _ => u64::MAX,
@@ -72,6 +68,7 @@ impl Texture {
     }
 
     /// The pages of an area that are to be expected.
+    #[inline(never)]
     pub(super) fn pages(&self, number: u64) -> Pages {
         let period = u64::from(self.period);
         let mut pages = Pages::NONE;

@@ -320,7 +320,7 @@ proptest! {
             let touch = if miss { Touch::Miss } else { Touch::FirstUse };
             let plan = policy.touch(page, folio, touch, Mapped::default(), Advice::Normal, &limits);
             prop_assert!(plan.demand.contains(&page));
-            policy.submitted(u32::from(told));
+            policy.submitted(u32::from(told), None);
             policy.unused(u32::from(told / 3));
         }
     }

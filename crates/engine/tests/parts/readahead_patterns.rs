@@ -310,7 +310,7 @@ fn a_stride_does_not_lap_itself() {
                 count,
             } = plan.ahead
             {
-                policy.submitted(count);
+                policy.submitted(count, None);
                 for k in 0..i64::from(count) {
                     let page = (first as i64 + k * stride) as usize;
                     assert!(!std::mem::replace(&mut ahead[page], true), "{i}: {page}");

@@ -3,6 +3,7 @@
 use super::args::RunArgs;
 use super::workload::{Files, Workload};
 use crate::error::Error;
+use crate::lab::family::Family;
 use crate::lab::job::{Order, Pass, Start};
 use crate::lab::memory::accesses::Spread;
 
@@ -23,6 +24,7 @@ pub(super) enum Kind {
     Sparse(Order),
     Random,
     Many { present: bool },
+    Orders(Family),
     Scan(Pass),
     Thrash(Files),
     WarmStart,
@@ -44,6 +46,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             parsed(&args.pattern, all, sparse_kind)
         }
         Workload::Many => parsed(&args.pattern, "cold,present", many_kind),
+        Workload::Orders => orders(args),
         Workload::Scan => parsed(&args.pattern, "cold,warm,remap", scan_kind),
         Workload::Pft => parsed(&args.pattern, "own,shared", pft_kind),
         Workload::Thrash => {
@@ -88,6 +91,26 @@ fn spreads(
         true => defaults.split(',').map(pattern).collect(),
         false => args.pattern.iter().map(|name| pattern(name)).collect(),
     }
+}
+
+/// Those that somebody met, and three that are drawn.
+const ORDERS: &str = "0213,04152637,shuffle64,shuffle4096,reverse16,anywhere8,gaps3of8,gaps24of32+shuffle8,\
+                      streams16+shuffle16,drawn1,drawn2,drawn3";
+
+/// Orders of access, under the names of what they are.
+fn orders(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
+    let names: Vec<&str> = match args.pattern.is_empty() {
+        true => ORDERS.split(',').collect(),
+        false => args.pattern.iter().map(String::as_str).collect(),
+    };
+    let pattern = |name: &str| {
+        let family = Family::parse(name, args.seed).ok_or_else(|| {
+            let known = "0213, shuffleN, reverseN, anywhereN, gapsNofM, streamsN, backwards, with + between, or drawnN";
+            no_pattern("orders", name, known)
+        })?;
+        Ok(named(&family.to_string(), Kind::Orders(family)))
+    };
+    names.into_iter().map(pattern).collect()
 }
 
 fn named(name: &str, kind: Kind) -> Pattern {

@@ -13,6 +13,7 @@ impl Workload {
             || of(&[
                 Self::Sparse,
                 Self::Many,
+                Self::Orders,
                 Self::Scan,
                 Self::Pft,
                 Self::Hugetlb,
@@ -28,7 +29,7 @@ impl Workload {
             ),
             (
                 !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, many, scan, pft, anon, swap-retry, snapshot and hugetlb",
+                "--pattern is for sparse, many, orders, scan, pft, anon, swap-retry, snapshot and hugetlb",
             ),
             (
                 (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
@@ -44,7 +45,7 @@ impl Workload {
             ),
             (
                 !args.read_ahead_kb.is_empty() && !self.reads_files(),
-                "--read-ahead-kb is for sparse, random, many, scan, thrash, warm-start and storm: they read files",
+                "--read-ahead-kb is for sparse, random, many, orders, scan, thrash, warm-start and storm: they read files",
             ),
             (
                 args.file.is_some() && of(&[Self::Thrash]),

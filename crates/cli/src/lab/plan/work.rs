@@ -30,6 +30,7 @@ impl Pattern {
             }
             Kind::Random => Work::Random,
             Kind::Many { present } => Work::Many { present },
+            Kind::Orders(family) => Work::Orders(family),
             Kind::Scan(pass) => Work::Scan(pass),
             Kind::Thrash(_) => Work::Thrash,
             Kind::WarmStart => Work::WarmStart {

@@ -13,6 +13,8 @@ pub enum Workload {
     /// Bring 4,096 scattered pages of a file in by one call, cold or present: of the kernel's maps by MADV_WILLNEED
     /// and MADV_POPULATE_READ of each; pread reads them by 32 threads.
     Many,
+    /// Touch pages of a file once each, in one of the orders that programs have: shuffled, backwards, with gaps.
+    Orders,
     /// Read the whole file: cold, warm (second pass) and remapped.
     Scan,
     /// Each thread maps its own file, touches every page and unmaps, for a time.
@@ -56,6 +58,7 @@ impl Workload {
             Self::Sparse => "sparse",
             Self::Random => "random",
             Self::Many => "many",
+            Self::Orders => "orders",
             Self::Scan => "scan",
             Self::Thrash => "thrash",
             Self::WarmStart => "warm-start",
@@ -122,6 +125,7 @@ impl Workload {
     pub fn defaults(self, memory: u64) -> Defaults {
         let (threads, seconds, timed, file_bytes): (&[usize], _, _, _) = match self {
             Self::Sparse | Self::Scan | Self::Many => (&[1], 10.0, false, 4 << 30),
+            Self::Orders => (&[1], 10.0, false, memory.saturating_mul(4)),
             Self::Random => (&[32], 10.0, true, 4 << 30),
             Self::Thrash => (&[500], 20.0, true, 16 << 20),
             Self::WarmStart => (&[16], 10.0, false, memory.saturating_mul(4)),

@@ -7,6 +7,7 @@ pub mod hugetlb;
 pub mod many;
 mod meeting;
 mod memory;
+pub mod orders;
 mod peer;
 pub mod pft;
 mod processes;

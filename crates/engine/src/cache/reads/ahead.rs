@@ -42,6 +42,14 @@ pub(crate) fn plan(
         .touch(addr, folio, touch, mapped, advice, &limits)
 }
 
+/// Of the last plan's demand only `read` is read.
+pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize>) {
+    let page = |addr: usize| cache.page(addr);
+    let mut readahead = cache.readahead.lock();
+    readahead.unread(page(demand.start)..page(read.start.max(demand.start)));
+    readahead.unread(page(read.end)..page(demand.end));
+}
+
 /// A touch that needs no read of its own.
 pub(crate) fn touched(
     cache: &Arc<PageCache>,
@@ -64,6 +72,7 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
     let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
+    let mut refused = None;
     match ahead {
         Ahead::None => {}
         Ahead::Run { pages, seam } => {
@@ -71,7 +80,8 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
             let _ = Ahead::folios_of(pages, seam).all(whole);
         }
         Ahead::Area(area) => {
-            area.folios().all(|folio| run(&mut batch, folio));
+            let has_no_room = |folio: &Range<u64>| !run(&mut batch, folio.clone());
+            refused = (area.folios().find(has_no_room)).map(|folio| folio.start);
         }
         Ahead::Strided {
             first,
@@ -90,7 +100,8 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
     }
     batch.submit();
     // None is an answer too: the policy learns that it is short of room.
-    cache.readahead.lock().submitted(batch.started);
+    let started = batch.started;
+    cache.readahead.lock().submitted(started, refused);
 }
 
 /// Starts to read the pages of `range` that are not cached, as far as spare

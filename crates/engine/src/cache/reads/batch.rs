@@ -30,13 +30,30 @@ pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>) -> bool {
             Ok(Part::Hole(hole)) => hole.end,
             Ok(Part::Data(data)) => {
                 let end = block.min(data.end);
-                if !batch.add(next..end) {
+                if !absent(batch, next..end) {
                     return false;
                 }
                 end
             }
             Err(_) => return false,
         };
+    }
+    true
+}
+
+/// Adds what is not cached of a range of one block. `false` as above.
+fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>) -> bool {
+    let mut next = range.start;
+    while next < range.end {
+        if let Some(folio) = batch.cache.find(next) {
+            next = folio.range().end.max(next + PAGE_SIZE);
+            continue;
+        }
+        let absent = batch.cache.absent_around(next, next..range.end);
+        if !batch.add(absent.clone()) {
+            return false;
+        }
+        next = absent.end;
     }
     true
 }
@@ -128,9 +145,6 @@ impl<'a> ReadBatch<'a> {
     fn add(&mut self, range: Range<usize>) -> bool {
         let (cache, node) = (self.cache, &self.cache.node);
         let pages = (range.end - range.start) / PAGE_SIZE;
-        if cache.find(range.start).is_some() {
-            return true;
-        }
         let mut folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
         if folio.is_err() && node.frames.counts().present < node.readahead_frames() / 2 {
             // Memory is full of mapped pages: read-ahead gets its share.

@@ -26,12 +26,18 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
     let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
         ..cache.address(plan.demand.end * PAGE_SIZE as u64);
     let range = demand.start.max(most.start)..demand.end.min(most.end);
-    match self::demand(cache, addr, range) {
+    match self::demand(cache, addr, range.clone()) {
         Ok(held) => {
+            if held.range() != range {
+                ahead::unread(cache, &range, held.range());
+            }
             ahead::issue(cache, &plan.ahead);
             Fault::Retry(Wait::read(cache, held))
         }
-        Err(fault) => fault,
+        Err(fault) => {
+            ahead::unread(cache, &range, addr..addr);
+            fault
+        }
     }
 }
 

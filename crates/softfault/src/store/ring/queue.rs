@@ -8,8 +8,8 @@ use super::table::Request;
 use super::uring::Uring;
 use crate::table::Guarded;
 
-/// Answers collected at once.
-pub(super) const BATCH: usize = 16;
+/// Answers collected at once: as many as the handler has stack for.
+pub(super) const BATCH: usize = 12;
 
 /// How long to wait where the kernel cannot be waited for.
 pub(super) const PAUSE_NS: u64 = 1_000_000;
