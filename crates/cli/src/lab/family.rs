@@ -2,6 +2,7 @@
 //! have.
 //!
 //! ```text
+//!   sequential          one page after the other
 //!   gaps3of8            of each record of 8 pages the first 3
 //!   0213                groups of 4 pages, each in this order
 //!   shuffle64           groups of 64, shuffled
@@ -16,6 +17,9 @@
 use super::fill::{mix, uniform};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// The name of the order that is none of the others.
+const IN_ORDER: &str = "sequential";
 
 /// How pages follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,9 @@ impl Family {
         let mut family = Family::IN_ORDER;
         if let Some(number) = name.strip_prefix("drawn") {
             return Some(Family::drawn(mix(seed ^ number.parse::<u64>().ok()?)));
+        }
+        if name == IN_ORDER {
+            return Some(family);
         }
         for part in name.split('+') {
             family.add(part)?;
@@ -196,7 +203,7 @@ impl fmt::Display for Family {
             parts.push(format!("streams{}", self.streams));
         }
         if parts.is_empty() {
-            parts.push("01".to_owned());
+            parts.push(IN_ORDER.to_owned());
         }
         write!(f, "{}", parts.join("+"))
     }
