@@ -7,7 +7,7 @@ fn populate(pages: core::ops::Range<usize>) -> Op {
     manage(0, pages, MemoryVerb::PopulateRead)
 }
 
-/// Two who bring the same pages in, one who touches, one who takes away.
+/// Two threads bring the same pages in, one touches them, one throws them away.
 #[test]
 fn fault_in_against_eviction() {
     let stage = Stage::of_pages(8);

@@ -2,7 +2,7 @@
 //!
 //! A table of the areas that were touched last: a set has four, of which the one that was quiet
 //! for longest makes room. What reclaim takes is not told; a miss on a page that was mapped
-//! shows it, and all that is known of its area is forgotten then.
+//! shows it: its block is forgotten then, and with the third such block its area.
 
 use super::texture::Texture;
 use core::ops::Range;
@@ -265,7 +265,8 @@ impl Areas {
 
     /// What is known of an area.
     pub(super) fn find(&self, number: u64) -> Option<&Area> {
-        (self.0[self.set(number)].iter()).find(|area| area.number == number)
+        let mut set = self.0[self.set(number)].iter();
+        set.find(|area| area.number == number && number != NONE)
     }
 
     pub(super) fn find_mut(&mut self, number: u64) -> Option<&mut Area> {

@@ -3,16 +3,19 @@
 //! A *region* is aligned, of 8 to 512 pages; each is a half of the next larger one. A touch
 //! that no stream expected asks for the largest region around it that is *dense*:
 //!
-//! - more than half of it is mapped; or
-//! - a region of its size beside it is (three quarters), and some touches were in this one.
+//! - more than half of it is touched; or
+//! - three quarters of a region of its size beside it are, and some touches were in this one.
+//!
+//! Where an area has regular gaps (texture.rs), all of this is about what lies between them.
 //!
 //! What is missing of it is read. Where half of a dense region is used, and the region behind
 //! it is dense, the one in front follows (the *frontier*): so the reader of any order within
 //! regions, and of regions in any direction, finds its pages read.
 //!
 //! **What it may cost.** A page that was read for this reason and is not used yet is a loan:
-//! loans are at most a quarter of what was lent and used before, and 64 pages. Each reading is a
-//! guess that is judged later by the touches in it; regions of a size whose guesses come out
+//! loans are at most 64 pages, or a part of what was lent and used before: a half in regions of a
+//! size that has proven itself, a quarter in others, a sixteenth where there are gaps. Each reading
+//! is a guess that is judged later by the touches in it; regions of a size whose guesses come out
 //! below four fifths are not read any more, only guessed, until guesses are right again.
 //! So that touches are seen, regions of a size that has not proven itself are read page by
 //! page, and afterwards two blocks of an area.
@@ -150,8 +153,8 @@ impl Density {
         Some(self.region(start, usize::from(region.level), file_pages))
     }
 
-    /// Makes room for an area, whose pages are expected to be touched as those of the areas
-    /// beside it were.
+    /// Makes room for an area, and judges the guesses about the one that goes. Its pages are
+    /// expected to be touched as those of the areas beside it were.
     #[inline(never)]
     fn enter(&mut self, number: u64, clock: u32) {
         if let Some(gone) = self.areas.last_of(number, clock) {
@@ -249,6 +252,7 @@ impl Density {
         let mut start = pages.start;
         while start < pages.end {
             let end = (start - start % AREA + AREA).min(pages.end);
+            self.enter(start / AREA, clock);
             let area = self.areas.touch(start / AREA, clock);
             let first = start % AREA;
             let pages = Pages::range(first..first + (end - start));
@@ -432,8 +436,7 @@ impl Density {
     /// The place of a guess about a region, and whether it is new there.
     fn guess(&mut self, region: &Region, clock: u32) -> (usize, bool) {
         let (area, rank) = (region.area(), region.rank());
-        let at = self.guesses.place(area, rank);
-        let is_new = self.guesses.get(at).area != area;
+        let (at, is_new) = self.guesses.place(area, rank);
         if is_new {
             self.take_back(at);
             self.guesses.drop(at);

@@ -90,17 +90,17 @@ impl Guesses {
         (guess.pages, guess.visible) = (Pages::NONE, Pages::NONE);
     }
 
-    /// Where a guess is to be remembered: with one about the same region's kind and area, or
-    /// in a place whose guess, if there is one, goes before it had its time.
-    pub(super) fn place(&mut self, area: u64, rank: usize) -> usize {
+    /// Where a guess is to be remembered, and whether it is new there: with one about the same
+    /// area and kind of region, or in a place whose guess, if it has one, goes before its time.
+    pub(super) fn place(&mut self, area: u64, rank: usize) -> (usize, bool) {
         let same = |other: &Guess| other.area == area && usize::from(other.rank) == rank;
         if let Some(at) = self.last.iter().position(same) {
-            return at;
+            return (at, false);
         }
         let free = self.last.iter().position(Guess::is_none);
         let at = free.unwrap_or(usize::from(self.next));
         self.next = ((at + 1) % self.last.len()) as u8;
-        at
+        (at, true)
     }
 
     /// Begins a guess in a place that has none.

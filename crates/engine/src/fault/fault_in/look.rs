@@ -13,7 +13,7 @@ use crate::mm::{AddressSpace, Attributes, VmaRead};
 use core::ops::Range;
 use sync::Arc;
 
-/// Bytes of a look at most: who waits to change the VMA waits for as many.
+/// The most bytes of one look: a thread that waits to change the VMA waits for so many.
 const LOOK: usize = 64 * BLOCK_BYTES;
 
 impl FaultIn {

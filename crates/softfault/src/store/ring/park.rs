@@ -18,7 +18,7 @@ const NOT_THERE: u32 = 2;
 const LONG_MS: u64 = 100;
 
 impl Ring {
-    /// Parks the read in a slot, and wakes who waits for it to finish it.
+    /// Parks the read in a slot, and wakes the thread that waits for it, which is to finish it.
     #[inline(never)]
     pub(super) fn park(&self, slot: u16, since_ms: u64) {
         let word = &self.words[usize::from(slot)];

@@ -192,7 +192,7 @@ impl Ring {
         self.call_a_leader(&table);
     }
 
-    /// If nobody leads, one who waits is woken to.
+    /// If no thread leads, one of those that wait is woken, and leads.
     fn call_a_leader(&self, table: &MutexGuard<'_, ReadTable>) {
         if table.led {
             return;
