@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// What `faults/handler.rs` promises: bytes on top of the kernel's frame.
 const HANDLER_STACK: usize = 3072;
+/// What a fault needs that neither reads ahead nor evicts, and the handler of the test that touches.
+const ONE_MISS: usize = 2048;
 /// The least stack that POSIX threads have here.
 const SMALL: usize = 16 << 10;
 
@@ -81,7 +83,10 @@ fn the_handler_keeps_to_its_bound() {
         (AsyncReads::Auto, "retry=mmap-lock+pin=no+miss=baseline"),
         (AsyncReads::Never, "retry=held+miss=both"),
     ] {
-        let engine = Engine::builder().memory(8 << 20).async_reads(how.0);
+        let engine = Engine::builder()
+            .by_kernel(false)
+            .memory(8 << 20)
+            .async_reads(how.0);
         let policies = how.1.parse().unwrap();
         let engine = engine.policies(policies).build().unwrap();
         // SAFETY: nobody writes to the file.
@@ -115,7 +120,11 @@ extern "C" fn touch_all(touches: *mut libc::c_void) -> *mut libc::c_void {
 fn many_threads_on_small_stacks_read_right() {
     const THREADS: usize = 128;
     let file = made_file("threads", 32 << 20);
-    let engine = Engine::builder().memory(12 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(12 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let offsets: Vec<Vec<usize>> = (0..THREADS)
@@ -204,13 +213,25 @@ fn a_handler_on_an_alternate_stack_may_touch_a_map() {
         return child::succeeds(test, "as std");
     };
     let file = made_file("alternate", 32 << 20);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let bytes = match scenario.as_str() {
         "as std" => size_of_std(),
         _ => 16 << 10,
     };
+    // Two signals are on it: the program's, and ours.
+    let kernels = 2 * on_stack(&Stack::new(SMALL), &|| stacks::empty_signal());
+    if kernels + ONE_MISS > bytes {
+        println!(
+            "{kernels} bytes of {bytes} are the kernel's here: too few are left for any fault"
+        );
+        return;
+    }
     let order: Vec<_> = (0..map.len()).step_by(4096).collect();
     let stride: Vec<_> = (0..4000).map(|i| i * 1021 * 4096 % map.len()).collect();
     let all = [vec![5 << 20], order, stride, random(map.len(), 2000)];
