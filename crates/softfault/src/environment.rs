@@ -6,6 +6,8 @@
 //! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
 //! | `SOFTFAULT_FAULTS` | `signals` or `threads`: how faults are served, of all engines that do not say it |
 //! | `SOFTFAULT_READS` | `direct`, `cached` or `auto`: whether files are read through the kernel's page cache, of all engines that do not say it |
+//! | `SOFTFAULT_BY_KERNEL` | `0` or `1`: whether the kernel may serve files by mappings of its own, of all engines that do not say it |
+//! | `SOFTFAULT_SMALL_MAPS` | bytes of the largest file that the kernel maps by itself, of all engines that do not say it |
 //! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
 //!
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
@@ -27,6 +29,8 @@ const MEMORY: &str = "SOFTFAULT_MEMORY";
 const SWAP: &str = "SOFTFAULT_SWAP";
 const FAULTS: &str = "SOFTFAULT_FAULTS";
 const READS: &str = "SOFTFAULT_READS";
+const BY_KERNEL: &str = "SOFTFAULT_BY_KERNEL";
+const SMALL_MAPS: &str = "SOFTFAULT_SMALL_MAPS";
 const STATS: &str = "SOFTFAULT_STATS";
 
 const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
@@ -68,6 +72,23 @@ pub(crate) fn reads() -> io::Result<Reads> {
         text.parse::<Reads>().map_err(str::to_owned)
     });
     reads.map(Option::unwrap_or_default)
+}
+
+/// Whether the kernel may serve files by mappings of its own.
+pub(crate) fn by_kernel() -> io::Result<Option<bool>> {
+    value_of(BY_KERNEL, |value| match value.as_bytes() {
+        b"0" => Ok(false),
+        b"1" => Ok(true),
+        _ => Err("it is 0 or 1".to_owned()),
+    })
+}
+
+/// Bytes of the largest file that the kernel is to map by itself.
+pub(crate) fn small_maps() -> io::Result<Option<usize>> {
+    value_of(SMALL_MAPS, |value| {
+        let bytes = value.to_str().and_then(crate::machine::parse_bytes);
+        bytes.ok_or_else(|| SIZE.to_owned())
+    })
 }
 
 /// `error`, of building an engine, with the settings that may have caused it; told once.

@@ -5,6 +5,7 @@
 //! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed=0
 //! softfault-stats: read_bytes=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
 //! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out=0 swapped_in=0 huge_faults=0
+//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 shown_by_kernel=0 shown_bytes=0 taken_over=0
 //! ```
 //!
 //! Fields may come to be more, at the end of a line; those that are here keep their names. A child of fork
@@ -14,6 +15,8 @@
 //! waits for a lock: a thread that exits may hold any.
 
 use crate::environment;
+use crate::kernel::KernelCount;
+use crate::store::ReadPolicy;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
@@ -64,8 +67,20 @@ static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that was the first to want it printed; its children inherit the handler.
 static FIRST: AtomicU32 = AtomicU32::new(0);
-/// What a child's parent had counted of the process as a whole: touches that failed, faults on huge memory.
-static PARENTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// What is counted of the process as a whole, by name.
+const OF_PROCESS: [&str; 9] = [
+    "failed",
+    "huge_faults",
+    "read_direct_bytes",
+    "read_cached_bytes",
+    "small_maps",
+    "small_bytes",
+    "shown_by_kernel",
+    "shown_bytes",
+    "taken_over",
+];
+/// What a child's parent had counted of that.
+static PARENTS: [AtomicU64; OF_PROCESS.len()] = [const { AtomicU64::new(0) }; OF_PROCESS.len()];
 
 /// True if there will be something to print.
 pub(crate) fn watch() -> bool {
@@ -88,9 +103,20 @@ pub(crate) fn forked() {
     }
 }
 
-fn of_process() -> [u64; 2] {
+fn of_process() -> [u64; OF_PROCESS.len()] {
     let huge = crate::huge_faults::HugeStats::now().faults;
-    [crate::faults::failed_touches(), huge]
+    let [direct, cached] = ReadPolicy::bytes_of_process();
+    [
+        crate::faults::failed_touches(),
+        huge,
+        direct,
+        cached,
+        KernelCount::SmallMaps.get(),
+        KernelCount::SmallBytes.get(),
+        KernelCount::Shown.get(),
+        KernelCount::ShownBytes.get(),
+        KernelCount::TakenOver.get(),
+    ]
 }
 
 /// An engine was made.
@@ -213,20 +239,22 @@ extern "C" fn at_exit() {
         for (count, parents) in of_process.iter_mut().zip(&PARENTS) {
             *count = count.saturating_sub(parents.load(Relaxed));
         }
-        if counts[Count::Faults as usize] == 0 && of_process == [0, 0] {
+        if counts[Count::Faults as usize] == 0 && of_process.iter().all(|&count| count == 0) {
             return;
         }
     }
-    let [failed, huge] = of_process;
-    let block = block(here, &counts, failed, huge);
+    let block = block(here, &counts, &of_process);
     // One write: blocks of several processes do not mix. Nobody is left to hear of an error.
     // SAFETY: the bytes are the block's.
     unsafe { libc::write(libc::STDERR_FILENO, block.as_ptr().cast(), block.len()) };
 }
 
-fn block(process: u32, counts: &Counts, failed: u64, huge: u64) -> String {
+fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) -> String {
     let of = |which: Count| counts[which as usize];
-    let rows: [&[(&str, u64)]; 4] = [
+    let named: [(&str, u64); OF_PROCESS.len()] =
+        core::array::from_fn(|at| (OF_PROCESS[at], of_process[at]));
+    let [failed, huge, rest @ ..] = &named;
+    let rows: [&[(&str, u64)]; 5] = [
         &[
             ("pid", process.into()),
             ("engines", of(Count::Engines)),
@@ -238,7 +266,7 @@ fn block(process: u32, counts: &Counts, failed: u64, huge: u64) -> String {
             ("major", of(Count::Major)),
             ("anonymous", of(Count::Anonymous)),
             ("zero_pages", of(Count::ZeroPages)),
-            ("failed", failed),
+            *failed,
         ],
         &[
             ("read_bytes", of(Count::ReadBytes)),
@@ -253,8 +281,9 @@ fn block(process: u32, counts: &Counts, failed: u64, huge: u64) -> String {
             ("memory_waits", of(Count::MemoryWaits)),
             ("swapped_out", of(Count::SwappedOut)),
             ("swapped_in", of(Count::SwappedIn)),
-            ("huge_faults", huge),
+            *huge,
         ],
+        rest,
     ];
     let mut block = String::new();
     for row in rows {

@@ -6,6 +6,7 @@
 
 use crate::engine::{Answer, Engine, Work};
 use crate::error::FaultError;
+use crate::files::Hold;
 use crate::generation::ProcessGeneration;
 use crate::many::Many;
 use crate::reached::Reached;
@@ -27,12 +28,15 @@ pub(crate) trait Awaited: Sync + RefUnwindSafe {
 
     fn engine(&self) -> &Engine;
 
-    /// True if the engine serves it.
-    fn is_served(&self) -> bool;
+    /// What keeps it served by the engine as long as somebody waits; `None` if the kernel serves it.
+    fn served(&self) -> Option<KeptServed>;
 
     /// Tells the kernel, of a map that it serves, what will be wanted.
     fn will_need(&self, range: Range<usize>);
 }
+
+/// A map that the engine serves: for ever, or until this is dropped.
+pub(crate) type KeptServed = Option<Hold>;
 
 /// A range on its way into memory. Dropping it lets go of the answer; the
 /// reads that were started end by themselves.
@@ -48,6 +52,8 @@ pub struct FaultInMany<'a> {
     ranges: Vec<Range<usize>>,
     until: Option<Instant>,
     state: FaultInState,
+    /// As long as it is on the way.
+    kept: KeptServed,
     /// The map stays as long as somebody may want the answer.
     map: &'a dyn Awaited,
 }
@@ -73,6 +79,7 @@ impl<'a> FaultInMany<'a> {
             ranges: ranges.to_vec(),
             until: None,
             state: FaultInState::New,
+            kept: None,
             map,
         }
     }
@@ -105,7 +112,8 @@ impl<'a> FaultInMany<'a> {
             .place()
             .map_err(|error| vec![Err(error); ranges.len()])?;
         let many = Many::of_map(start, len, ranges);
-        if map.is_served() {
+        if let Some(kept) = map.served() {
+            self.kept = kept;
             return Ok((many, map));
         }
         let results = many.results();
@@ -146,6 +154,8 @@ impl Future for FaultInMany<'_> {
             && born.is_parents()
         {
             self.state = FaultInState::New;
+            // The parent's lock is.
+            core::mem::forget(self.kept.take());
         }
         if let FaultInState::New = self.state
             && let Err(answer) = self.hand_over()
@@ -159,6 +169,7 @@ impl Future for FaultInMany<'_> {
         let answered = answer.poll(context.waker());
         if answered.is_ready() {
             self.state = FaultInState::Done;
+            self.kept = None;
         }
         answered
     }

@@ -1,12 +1,41 @@
-//! Maps that the kernel serves, where userfaultfd is closed: the same verbs, by its own
-//! calls.
+//! Maps that the kernel serves, since they are small or userfaultfd is closed: the same verbs, by its
+//! own calls. And what it serves, counted.
 
 use crate::error::{answered, too_large};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What the kernel serves by policy, counted for the whole process. It is not in any budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelCount {
+    /// Small maps that were made.
+    SmallMaps,
+    /// Their bytes.
+    SmallBytes,
+    /// Times that it got a window of the engine's to serve.
+    Shown,
+    /// Bytes of these.
+    ShownBytes,
+    /// Times that one was taken back.
+    TakenOver,
+}
+
+static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+
+impl KernelCount {
+    pub(crate) fn add(self, count: u64) {
+        COUNTS[self as usize].fetch_add(count, Relaxed);
+    }
+
+    pub(crate) fn get(self) -> u64 {
+        COUNTS[self as usize].load(Relaxed)
+    }
+}
 
 /// What is mapped.
 #[derive(Debug, Clone, Copy)]

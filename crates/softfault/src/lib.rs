@@ -35,7 +35,8 @@
 //!
 //! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget), `SOFTFAULT_SWAP` (a
 //! directory, and a size after a colon), and of all engines that do not say it `SOFTFAULT_READS` (`direct`,
-//! `cached` or `auto`). What it cannot mean is the error of the map, and once a line on the
+//! `cached` or `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`: [whether the kernel may serve](Builder::by_kernel) what it is
+//! faster at) and `SOFTFAULT_SMALL_MAPS` (bytes). What it cannot mean is the error of the map, and once a line on the
 //! standard error. `SOFTFAULT_STATS=1` prints at exit what all engines of the process have served, in lines
 //! of `softfault-stats: name=count`.
 //!
@@ -201,7 +202,7 @@ pub use options::{MmapAsRawDesc, MmapOptions, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
-pub use stats::{Stats, SwapStats, Waits};
+pub use stats::{KernelStats, Stats, SwapStats, Waits};
 pub use store::Reads;
 #[doc(hidden)]
 pub use swap::SwapFile;

@@ -2,6 +2,7 @@
 
 use crate::faults;
 use crate::files::Files;
+use crate::kernel::KernelCount;
 use crate::managed::Managed;
 use crate::store::QueueKind;
 use crate::{Engine, HugeStats};
@@ -64,6 +65,10 @@ pub struct Stats {
     pub windows: u64,
     /// Windows kept for files that nobody maps.
     pub idle_windows: u64,
+    /// Bytes of files that are mapped by the kernel now since they are small.
+    pub small_map_bytes: u64,
+    /// What the kernel serves by policy, of the whole process.
+    pub kernel: KernelStats,
     /// True if the kernel serves the maps, since userfaultfd is closed.
     pub kernel_fallback: bool,
     /// True if no close of the program reaches our descriptors (in the whole process).
@@ -148,6 +153,35 @@ impl SwapStats {
     }
 }
 
+/// What the kernel serves by policy, by mappings of its own: since the process began. Its pages are in the page
+/// cache, and in no budget.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct KernelStats {
+    /// Small files that were mapped ([`Builder::small_maps`](crate::Builder::small_maps)).
+    pub small_maps: u64,
+    /// Their bytes.
+    pub small_bytes: u64,
+    /// Times that a file which the page cache had was given to the kernel ([`Reads`](crate::Reads)).
+    pub shown: u64,
+    /// The bytes of these files.
+    pub shown_bytes: u64,
+    /// Times that the engine has taken one over again.
+    pub taken_over: u64,
+}
+
+impl KernelStats {
+    fn now() -> Self {
+        Self {
+            small_maps: KernelCount::SmallMaps.get(),
+            small_bytes: KernelCount::SmallBytes.get(),
+            shown: KernelCount::Shown.get(),
+            shown_bytes: KernelCount::ShownBytes.get(),
+            taken_over: KernelCount::TakenOver.get(),
+        }
+    }
+}
+
 /// Waits, by what was waited for. The locks are those of the process's address
 /// space, which all its engines share.
 #[derive(Debug, Clone, Copy, Default)]
@@ -179,7 +213,10 @@ impl Stats {
     fn take(engine: &Engine) -> Self {
         let files = (!engine.inner.is_parents()).then_some(&engine.inner.files);
         match engine.inner.managed_here() {
-            Ok(Some(managed)) => Self::of(managed, files),
+            Ok(Some(managed)) => Self {
+                small_map_bytes: engine.inner.small_maps.bytes() as u64,
+                ..Self::of(managed, files)
+            },
             Ok(None) => Self {
                 kernel_fallback: true,
                 huge: HugeStats::now(),
@@ -226,6 +263,8 @@ impl Stats {
             reclaim_batches: counted.reclaim_batches.get(),
             windows: windows as u64,
             idle_windows: idle_windows as u64,
+            small_map_bytes: 0,
+            kernel: KernelStats::now(),
             kernel_fallback: false,
             guarded_descriptors: crate::table::is_there(),
             async_reads: managed.rings.as_ref().map(|rings| rings.kind()),

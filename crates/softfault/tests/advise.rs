@@ -101,7 +101,10 @@ fn what_is_free_is_what_it_was_or_zeros_until_it_is_written_to() {
 #[test]
 fn it_says_what_is_where() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(32 << 20);
-    let engine = Engine::builder().memory(4 * LEAST_MEMORY).swap(swap);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(4 * LEAST_MEMORY)
+        .swap(swap);
     let engine = engine.build().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
     map.advise(Advice::PopulateRead).unwrap();
@@ -132,7 +135,10 @@ fn it_says_what_is_where() {
 #[test]
 fn reading_begins_before_the_touch() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(32 << 20);
-    let engine = Engine::builder().memory(4 * LEAST_MEMORY).swap(swap);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(4 * LEAST_MEMORY)
+        .swap(swap);
     let engine = engine.build().unwrap();
     if engine.stats().async_reads.is_none() {
         return;
@@ -180,7 +186,11 @@ fn what_the_kernel_refuses_is_refused() {
 #[test]
 fn advice_about_a_shared_file() {
     let file = made_file("shared", MIB);
-    let engine = Engine::builder().memory(4 * LEAST_MEMORY).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(4 * LEAST_MEMORY)
+        .build()
+        .unwrap();
     // SAFETY: whoever writes to the file says so.
     let map = unsafe { engine.map(&file) }.unwrap();
     map.advise(Advice::PopulateRead).unwrap();

@@ -12,7 +12,11 @@ const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder().memory(megabytes * MIB).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes * MIB)
+        .build()
+        .unwrap()
 }
 
 fn byte(seed: usize, at: usize) -> u8 {
@@ -89,7 +93,11 @@ fn memmap2s_names() {
 
 #[test]
 fn a_full_budget_is_a_value_of_populate() {
-    let engine = Engine::builder().memory(LEAST_MEMORY).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .build()
+        .unwrap();
     let before = engine.stats().resident_bytes;
     let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
     let other = engine.map_anon(MIB).unwrap();
@@ -118,7 +126,11 @@ fn a_full_budget_is_a_value_of_populate() {
 #[test]
 fn files_make_room_for_it_and_are_read_again() {
     let file = made_file("anon-beside", 12 * MIB);
-    let engine = Engine::builder().memory(LEAST_MEMORY).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let read_all = || (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
@@ -168,7 +180,11 @@ fn a_full_budget_raises_sigbus_at_the_touch() {
         let name = "a_full_budget_raises_sigbus_at_the_touch";
         return child::dies_of(libc::SIGBUS, name, "touch");
     }
-    let engine = Engine::builder().memory(LEAST_MEMORY).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .build()
+        .unwrap();
     let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
     map.fill(1);
     println!("all of it was written");

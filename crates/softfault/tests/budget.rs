@@ -13,11 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder().memory(megabytes * MIB).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes * MIB)
+        .build()
+        .unwrap()
 }
 
 fn within(parent: &Engine, megabytes: usize) -> io::Result<Engine> {
     Engine::builder()
+        .by_kernel(false)
         .memory(megabytes * MIB)
         .within(parent)
         .build()
@@ -37,7 +42,10 @@ fn read_all(map: &Mmap) {
 #[test]
 fn the_budget_goes_up_and_down_under_eight_readers() {
     let file = made_file("up-down", 48 * MIB);
-    let engine = Engine::builder().memory(32 * MIB).most_memory(64 * MIB);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(32 * MIB)
+        .most_memory(64 * MIB);
     let engine = engine.build().unwrap();
     let map = map(&engine, &file);
     let stop = AtomicBool::new(false);
@@ -76,10 +84,18 @@ fn the_budget_goes_up_and_down_under_eight_readers() {
 #[test]
 fn budgets_too_small_are_refused() {
     for bytes in [0, 4096, LEAST_MEMORY - 1] {
-        let error = Engine::builder().memory(bytes).build().unwrap_err();
+        let error = Engine::builder()
+            .by_kernel(false)
+            .memory(bytes)
+            .build()
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
-    let least = Engine::builder().memory(LEAST_MEMORY).build().unwrap();
+    let least = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .build()
+        .unwrap();
     read_all(&map(&least, &made_file("least", 16 * MIB)));
     assert!(least.stats().peak_bytes <= LEAST_MEMORY as u64);
 }
@@ -88,7 +104,10 @@ fn budgets_too_small_are_refused() {
 fn the_same_budget_from_many_threads_is_counted_once() {
     let parent = engine(128);
     let before = parent.stats().resident_bytes;
-    let child = Engine::builder().memory(8 * MIB).most_memory(64 * MIB);
+    let child = Engine::builder()
+        .by_kernel(false)
+        .memory(8 * MIB)
+        .most_memory(64 * MIB);
     let child = child.within(&parent).build().unwrap();
     let alone = parent.stats().resident_bytes;
     std::thread::scope(|scope| {
@@ -137,7 +156,10 @@ fn raising_beyond_a_full_parent_fails_and_changes_nothing() {
     }
     let file = made_file("full", 64 * MIB);
     let parent = engine(16);
-    let child = Engine::builder().memory(8 * MIB).most_memory(1 << 30);
+    let child = Engine::builder()
+        .by_kernel(false)
+        .memory(8 * MIB)
+        .most_memory(1 << 30);
     let child = child.within(&parent).build().unwrap();
     let map = map(&parent, &file);
     fill(&parent, &map);

@@ -68,13 +68,16 @@ fn answer<T>(bytes: usize, made: &io::Result<T>) -> bool {
 fn any_budget_is_an_engine_or_an_error() {
     let file = made_file("sizes", 1 << 20);
     for bytes in SIZES {
-        let made = Engine::builder().memory(bytes).build();
+        let made = Engine::builder().by_kernel(false).memory(bytes).build();
         if answer(bytes, &made) {
             // SAFETY: nobody writes to the file.
             let map = unsafe { made.unwrap().map(&file) }.unwrap();
             check(&map, 77_777);
         }
-        let made = Engine::builder().memory(bytes).build_soft();
+        let made = Engine::builder()
+            .by_kernel(false)
+            .memory(bytes)
+            .build_soft();
         if answer(bytes, &made) {
             let map = made.unwrap().map(&file).unwrap();
             map.read_at(&mut [0; 9], 4095).unwrap();
@@ -85,7 +88,10 @@ fn any_budget_is_an_engine_or_an_error() {
 #[test]
 fn a_budget_can_be_raised_as_far_as_the_machine_goes() {
     for most in SIZES {
-        let builder = Engine::builder().memory(LEAST_MEMORY).most_memory(most);
+        let builder = Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .most_memory(most);
         let engine = builder.clone().build().unwrap();
         let soft = builder.build_soft().unwrap();
         for bytes in SIZES {
@@ -108,9 +114,17 @@ fn a_budget_can_be_raised_as_far_as_the_machine_goes() {
 
 #[test]
 fn an_engine_within_another_asks_for_any_budget() {
-    let outer = Engine::builder().memory(64 << 20).build().unwrap();
+    let outer = Engine::builder()
+        .by_kernel(false)
+        .memory(64 << 20)
+        .build()
+        .unwrap();
     for bytes in SIZES {
-        let made = Engine::builder().memory(bytes).within(&outer).build();
+        let made = Engine::builder()
+            .by_kernel(false)
+            .memory(bytes)
+            .within(&outer)
+            .build();
         if let Ok(inner) = &made {
             inner.map_anon(1 << 20).unwrap()[5] = 5;
         }
@@ -122,7 +136,12 @@ fn an_engine_within_another_asks_for_any_budget() {
 fn swap_and_huge_memory_of_any_size_are_an_error_at_worst() {
     for bytes in SIZES {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(bytes as u64);
-        match Engine::builder().memory(LEAST_MEMORY).swap(swap).build() {
+        match Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .swap(swap)
+            .build()
+        {
             Ok(engine) => drop(engine.map_anon(1 << 20).unwrap()),
             Err(error) => println!("swap of {bytes}: {error}"),
         }

@@ -68,6 +68,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
 
     let engine = Engine::builder()
+        .by_kernel(false)
         .fallback(Fallback::Kernel)
         .build()
         .unwrap();
@@ -124,7 +125,11 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert!(empty.unwrap().is_empty());
 
     // Soft page tables need nothing of it, and keep to a budget.
-    let soft = Engine::builder().memory(8 << 20).build_soft().unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build_soft()
+        .unwrap();
     let map = soft.map(&file).unwrap();
     let mut page = [0; 4096];
     for offset in (0..map.len()).step_by(page.len()) {
@@ -144,7 +149,11 @@ fn without_asynchronous_reads_all_bytes_are_right() {
     refuse(libc::SYS_io_uring_setup);
     refuse(libc::SYS_io_setup);
     let file = made_file("no-ring", 20 << 20);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     assert_eq!(engine.stats().async_reads, None);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();

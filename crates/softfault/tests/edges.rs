@@ -195,6 +195,7 @@ fn of_offsets(map: &Mmap, copy: &MmapMut, soft: &SoftMapMut, offset: usize, len:
 fn engine() -> Engine {
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(64 << 20);
     Engine::builder()
+        .by_kernel(false)
         .memory(16 << 20)
         .swap(swap)
         .build()
@@ -209,7 +210,11 @@ fn ranges_are_within_or_refused() {
     }
     let file = scratch();
     let engine = engine();
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     // SAFETY: nobody writes to it.
     let map = unsafe { engine.map(&file) }.unwrap();
     // SAFETY: as above.
@@ -285,7 +290,11 @@ fn sizes_are_had_or_refused() {
     }
     let file = scratch();
     let engine = engine();
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     for len in EDGES {
         if let Ok(mut map) = engine.map_anon(len) {
             assert_eq!(map.len(), len);
@@ -323,16 +332,34 @@ fn sizes_are_had_or_refused() {
         (Swap::in_dir("/tmp").bytes(4095), "no page"),
         (Swap::in_dir("/tmp").bytes(u64::MAX), "larger than a file"),
     ] {
-        let builder = Engine::builder().memory(16 << 20).swap(swap);
+        let builder = Engine::builder()
+            .by_kernel(false)
+            .memory(16 << 20)
+            .swap(swap);
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
     for memory in [0, 1, 4095, softfault::LEAST_MEMORY - 1] {
-        assert!(Engine::builder().memory(memory).build().is_err());
-        assert!(Engine::builder().memory(memory).build_soft().is_err());
+        assert!(
+            Engine::builder()
+                .by_kernel(false)
+                .memory(memory)
+                .build()
+                .is_err()
+        );
+        assert!(
+            Engine::builder()
+                .by_kernel(false)
+                .memory(memory)
+                .build_soft()
+                .is_err()
+        );
     }
     // There may be no address space for so much, and then none is had.
-    let most = Engine::builder().memory(16 << 20).most_memory(usize::MAX);
+    let most = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .most_memory(usize::MAX);
     if let Ok(engine) = most.build() {
         engine.map_anon(PAGE).unwrap();
     }
@@ -341,7 +368,11 @@ fn sizes_are_had_or_refused() {
 #[test]
 fn a_map_that_grows_again_shows_nothing_of_what_it_was() {
     let engine = engine();
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     let mut map = engine.map_anon(3 * PAGE).unwrap();
     map.fill(7);
     let options = RemapOptions::new().may_move(true);

@@ -16,7 +16,7 @@ fn queues() -> BTreeSet<String> {
 }
 
 fn engine() -> Engine {
-    let builder = Engine::builder().memory(LEAST_MEMORY);
+    let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
     builder.async_reads(AsyncReads::IoSubmit).build().unwrap()
 }
 

@@ -22,6 +22,8 @@ fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
         "SOFTFAULT_STATS",
         "SOFTFAULT_FAULTS",
         "SOFTFAULT_READS",
+        "SOFTFAULT_BY_KERNEL",
+        "SOFTFAULT_SMALL_MAPS",
     ] {
         command.env_remove(ours);
     }
@@ -51,7 +53,12 @@ fn map_twice() {
         Ok(mut map) => map[1] = 1,
         Err(error) => println!("refused {error}"),
     }
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .small_maps(0)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to it.
     assert_eq!(unsafe { engine.map(&file) }.unwrap()[0], 1);
 }
@@ -108,6 +115,16 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
             "SOFTFAULT_MEMORY=0: a memory budget is at least 8 MiB",
         ),
         ("SOFTFAULT_MEMORY", b"8388607", "at least 8 MiB"),
+        (
+            "SOFTFAULT_BY_KERNEL",
+            b"no",
+            "SOFTFAULT_BY_KERNEL=no: it is 0 or 1",
+        ),
+        (
+            "SOFTFAULT_SMALL_MAPS",
+            b"some",
+            "SOFTFAULT_SMALL_MAPS=some: a size is",
+        ),
         (
             "SOFTFAULT_SWAP",
             b"",
@@ -207,8 +224,8 @@ fn field(block: &str, name: &str) -> u64 {
 
 fn blocks(output: &Output) -> Vec<String> {
     let lines = said(output);
-    assert!(lines.len().is_multiple_of(4), "{lines:?}");
-    lines.chunks(4).map(|block| block.join("\n")).collect()
+    assert!(lines.len().is_multiple_of(5), "{lines:?}");
+    lines.chunks(5).map(|block| block.join("\n")).collect()
 }
 
 /// Once at the end of the process, however many engines it had: of main's return and of `exit` alike, and in
@@ -232,6 +249,9 @@ fn what_was_served_is_printed_at_exit() {
         // 64 pages, each read once.
         let bytes = engines * FILE as u64;
         assert_eq!(field(block, "read_bytes"), bytes, "{block}");
+        let ways = field(block, "read_direct_bytes") + field(block, "read_cached_bytes");
+        assert_eq!(ways, bytes, "{block}");
+        assert_eq!(field(block, "small_maps"), 0, "{block}");
         assert!(field(block, "peak_bytes") >= FILE as u64, "{block}");
     }
     let idle = blocks(&with(TEST, "idle child", &one));
@@ -252,7 +272,7 @@ fn served(scenario: &str) {
         return;
     }
     let file = scratch();
-    let build = || Engine::builder().memory(16 << 20);
+    let build = || Engine::builder().by_kernel(false).memory(16 << 20);
     let touch = |engine: &Engine| {
         // SAFETY: nobody writes to it.
         let map = unsafe { engine.map(&file) }.unwrap();

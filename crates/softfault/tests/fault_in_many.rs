@@ -19,7 +19,11 @@ const LEN: usize = PAGES * PAGE;
 
 fn scene(name: &str, megabytes: usize) -> (Engine, std::fs::File, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder().memory(megabytes << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file while it is checked.
     let map = unsafe { engine.map(&file) }.unwrap();
     (engine, file, map)
@@ -198,6 +202,7 @@ fn private_maps_and_what_is_in_swap() {
     let file = made_file("private", LEN);
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let engine = Engine::builder()
+        .by_kernel(false)
         .memory(16 << 20)
         .swap(swap)
         .build()
@@ -238,7 +243,11 @@ fn private_maps_and_what_is_in_swap() {
 #[test]
 fn maps_by_calls() {
     let file = made_file("calls", LEN);
-    let engine = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     let map = engine.map(&file).unwrap();
     let mut ranges = scattered(1000);
     ranges.push(0..LEN + 1);

@@ -17,7 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const BUDGET: usize = 8 << 20;
 
 fn engine() -> Engine {
-    let builder = Engine::builder().memory(BUDGET).faults(Faults::Threads);
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .faults(Faults::Threads);
     builder.build().unwrap()
 }
 
@@ -166,7 +169,7 @@ fn touch_by(threads: usize) {
 
 fn swapping() -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(256 << 20);
-    let builder = Engine::builder().memory(BUDGET).swap(swap);
+    let builder = Engine::builder().by_kernel(false).memory(BUDGET).swap(swap);
     builder.faults(Faults::Threads).build().unwrap()
 }
 
@@ -419,7 +422,10 @@ fn the_first_engine_chooses_how_faults_are_served() {
             ("threads", || {
                 let engine = engine();
                 for fallback in [Fallback::Error, Fallback::Kernel] {
-                    let other = Engine::builder().faults(Faults::Signals).fallback(fallback);
+                    let other = Engine::builder()
+                        .by_kernel(false)
+                        .faults(Faults::Signals)
+                        .fallback(fallback);
                     let error = other.build().unwrap_err();
                     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
                     assert!(error.to_string().contains("by threads already"), "{error}");
@@ -428,9 +434,12 @@ fn the_first_engine_chooses_how_faults_are_served() {
                 read_it(&engine);
             }),
             ("signals", || {
-                let first = Engine::builder().memory(BUDGET).faults(Faults::Signals);
+                let first = Engine::builder()
+                    .by_kernel(false)
+                    .memory(BUDGET)
+                    .faults(Faults::Signals);
                 let first = first.build().unwrap();
-                let other = Engine::builder().faults(Faults::Threads);
+                let other = Engine::builder().by_kernel(false).faults(Faults::Threads);
                 let error = other.build().unwrap_err();
                 assert!(error.to_string().contains("by signals already"), "{error}");
                 read_it(&first);

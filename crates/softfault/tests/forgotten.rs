@@ -17,7 +17,11 @@ const BYTES: usize = 16 * MIB;
 const PINNED: usize = 3 * MIB;
 
 fn engine() -> Engine {
-    Engine::builder().memory(8 * MIB).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(8 * MIB)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, name: &str) -> Mmap {
@@ -89,7 +93,11 @@ fn pins_are_forgotten() {
         forget(self::map(&engine, "next").pin(..PINNED).unwrap());
     }
     fn soft() {
-        let engine = Engine::builder().memory(8 * MIB).build_soft().unwrap();
+        let engine = Engine::builder()
+            .by_kernel(false)
+            .memory(8 * MIB)
+            .build_soft()
+            .unwrap();
         for _ in 0..3 {
             let map = engine.map(&made_file("soft", BYTES)).unwrap();
             forget(map.pin(..PINNED).unwrap());

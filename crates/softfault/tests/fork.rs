@@ -20,7 +20,11 @@ fn map(engine: &Engine, file: &File) -> Mmap {
 
 fn scene(name: &str) -> (Engine, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     let map = map(&engine, &file);
     check(&map, 0);
     (engine, map)
@@ -141,7 +145,11 @@ fn in_a_child_the_engine_says_so() {
         engine.set_memory(64 << 20).unwrap();
         assert_eq!(engine.stats().memory_bytes, 64 << 20);
         assert_eq!((engine.stats().windows, engine.stats().faults), (0, 0));
-        let own = Engine::builder().memory(8 << 20).build().unwrap();
+        let own = Engine::builder()
+            .by_kernel(false)
+            .memory(8 << 20)
+            .build()
+            .unwrap();
         check(&self::map(&own, &file), 12_345);
         assert_eq!(format!("{map:?}").matches("Mmap").count(), 1);
         0
@@ -187,7 +195,11 @@ fn a_child_has_none_of_our_descriptors_and_may_exec() {
 #[test]
 fn the_parent_goes_on_while_children_die() {
     let file = made_file("many", LEN);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     let map = map(&engine, &file);
     let (stop, touched) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -227,7 +239,11 @@ fn a_child_may_drop_what_it_inherits_whatever_others_were_doing() {
     let files: Vec<_> = (0..3)
         .map(|i| made_file(&format!("drop{i}"), 1 << 20))
         .collect();
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for file in &files {

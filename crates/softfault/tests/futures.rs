@@ -15,7 +15,11 @@ use std::thread::Thread;
 
 fn scene(name: &str, megabytes: usize, bytes: usize) -> (Engine, File, Mmap) {
     let file = made_file(name, bytes);
-    let engine = Engine::builder().memory(megabytes << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file while it is checked.
     let map = unsafe { engine.map(&file) }.unwrap();
     (engine, file, map)

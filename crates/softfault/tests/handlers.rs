@@ -15,7 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const PAGES: usize = 64;
 
 fn engine() -> Engine {
-    Engine::builder().memory(8 << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {

@@ -315,7 +315,11 @@ fn the_engines_numbers_say_what_it_is_made_of() {
         // In a process of its own: the numbers are the process's.
         return child::succeeds(test, "alone");
     }
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     each(3, |backing| {
         let before = engine.stats().huge;
         let memory = memory(backing, 3);

@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 fn engine() -> Engine {
-    Engine::builder().memory(16 << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap()
 }
 
 /// A file with a name.
@@ -57,7 +61,11 @@ fn a_removed_file_is_closed_with_its_last_map() {
     for soft in [false, true] {
         let file = named(&place, 1 << 20);
         if soft {
-            let engine = Engine::builder().memory(16 << 20).build_soft().unwrap();
+            let engine = Engine::builder()
+                .by_kernel(false)
+                .memory(16 << 20)
+                .build_soft()
+                .unwrap();
             let map = engine.map(&file).unwrap();
             drop(file);
             map.read_at(&mut [0; 4096], 0).unwrap();

@@ -7,7 +7,11 @@ use softfault::{Advice, Engine};
 
 #[test]
 fn finished_reads_of_one_file_make_room_for_another() {
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     let files: Vec<_> = (0..8)
         .map(|i| made_file(&format!("idle{i}"), 4 << 20))
         .collect();

@@ -9,7 +9,10 @@ use softfault::{Advice, AsyncReads, Engine};
 /// returns how often that was interrupted.
 fn interrupted_waits(how: AsyncReads) -> usize {
     let file = made_file("waits", 32 << 20);
-    let engine = Engine::builder().memory(64 << 20).async_reads(how);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(64 << 20)
+        .async_reads(how);
     let engine = engine.build().unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();

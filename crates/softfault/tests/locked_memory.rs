@@ -15,7 +15,10 @@ const MCL_ONFAULT: i32 = 4;
 
 fn engine() -> Engine {
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(128 << 20);
-    let builder = Engine::builder().memory(LEAST_MEMORY).swap(swap);
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .swap(swap);
     builder.build().unwrap()
 }
 
@@ -231,7 +234,7 @@ fn an_engine_reserves_nothing_that_could_be_filled() {
         return;
     };
     const MOST: usize = 64 << 20;
-    let builder = Engine::builder().memory(16 << 20);
+    let builder = Engine::builder().by_kernel(false).memory(16 << 20);
     let space = status("VmSize:");
     let file = made_file("little", 48 << 20);
     // Whoever is to be locked from now on is locked when it is made.

@@ -7,6 +7,7 @@ use softfault::{Advice, Engine};
 
 fn engine(megabytes: usize) -> Engine {
     Engine::builder()
+        .by_kernel(false)
         .memory(megabytes << 20)
         .build()
         .expect("userfaultfd is open on the machines that run the tests")

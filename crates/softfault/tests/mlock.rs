@@ -11,7 +11,10 @@ use twin::{MIB, PAGE, engines};
 
 fn engine() -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-    let builder = Engine::builder().memory(LEAST_MEMORY).swap(swap);
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .swap(swap);
     builder.build().unwrap()
 }
 

@@ -9,8 +9,16 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// What each face says of a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     // SAFETY: nobody writes to what is mapped.
     unsafe {
         vec![

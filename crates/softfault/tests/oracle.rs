@@ -249,6 +249,7 @@ fn config(count: u32) -> ProptestConfig {
 fn run(setting: Setting, reads: AsyncReads, policies: Policies, ops: Vec<Op>) {
     let file = made_file(&setting);
     let engine = Engine::builder()
+        .by_kernel(false)
         .memory(setting.memory as usize)
         .async_reads(reads)
         .policies(policies)

@@ -44,7 +44,11 @@ fn file(bytes: usize) -> (File, RawFd) {
 }
 
 fn engine() -> Engine {
-    Engine::builder().memory(16 << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap()
 }
 
 fn touched(engine: &Engine, file: &File) -> Mmap {
@@ -91,7 +95,11 @@ fn a_lock_from_before_the_map_is_kept() {
     drop(map);
     engine.close_idle();
     assert!(is_held(probe), "unmap");
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     let map = soft.map(&file).unwrap();
     map.read_at(&mut [0; 4096], 0).unwrap();
     drop(map);

@@ -19,7 +19,10 @@ fn swap() -> Swap {
 }
 
 fn engine() -> Engine {
-    let builder = Engine::builder().memory(LEAST_MEMORY).swap(swap());
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .swap(swap());
     builder.build().unwrap()
 }
 
@@ -118,7 +121,10 @@ fn from_any_byte_on_and_as_long_as_asked() {
 fn past_the_end_there_is_an_error_or_zeros() {
     let file = made_file("past", 2 * PAGE + 10);
     for on_truncate in [OnTruncate::Error, OnTruncate::Zero] {
-        let builder = Engine::builder().memory(LEAST_MEMORY).swap(swap());
+        let builder = Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .swap(swap());
         let engine = builder.on_truncate(on_truncate).build().unwrap();
         let mut map = copy(&engine, MmapOptions::new().len(5 * PAGE), &file);
         map[2 * PAGE + 100] = 7;

@@ -19,7 +19,10 @@ const BUDGET: usize = 16 << 20;
 const ALL: [Reads; 3] = [Reads::Direct, Reads::Cached, Reads::Auto];
 
 fn engine(reads: Reads) -> Engine {
-    let builder = Engine::builder().memory(BUDGET).reads(reads);
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .reads(reads);
     builder.build().expect("an engine")
 }
 
@@ -348,7 +351,10 @@ fn bytes_are_the_same_by_each() {
     let bytes = 40 * MIB + 1234;
     for reads in ALL {
         for how in [AsyncReads::Auto, AsyncReads::IoUring, AsyncReads::Never] {
-            let builder = Engine::builder().memory(BUDGET).reads(reads);
+            let builder = Engine::builder()
+                .by_kernel(false)
+                .memory(BUDGET)
+                .reads(reads);
             let Ok(engine) = builder.async_reads(how).build() else {
                 continue;
             };
@@ -452,7 +458,7 @@ fn the_environment_says_how_to_read() {
     const TEST: &str = "the_environment_says_how_to_read";
     if scenario().is_some() {
         let file = made_file("said", MIB);
-        let builder = || Engine::builder().memory(BUDGET);
+        let builder = || Engine::builder().by_kernel(false).memory(BUDGET);
         let engine = match builder().build() {
             Ok(engine) => engine,
             Err(error) => {

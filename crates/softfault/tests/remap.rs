@@ -79,7 +79,10 @@ fn it_grows_page_by_page_to_more_than_memory() {
 #[test]
 fn without_leave_to_move_it_stays_where_it_is() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-    let engine = Engine::builder().memory(LEAST_MEMORY).swap(swap);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .swap(swap);
     let engine = engine.build().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
     map.fill(5);
@@ -143,7 +146,10 @@ fn what_is_locked_stays_so() {
 #[test]
 fn forks_have_the_map_where_it_was() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-    let engine = Engine::builder().memory(4 * LEAST_MEMORY).swap(swap);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(4 * LEAST_MEMORY)
+        .swap(swap);
     let engine = engine.build_soft().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
     let mut forks = Vec::new();
@@ -169,7 +175,11 @@ fn forks_have_the_map_where_it_was() {
 
 #[test]
 fn a_shared_file_grows_up_to_its_end() {
-    let engine = Engine::builder().memory(LEAST_MEMORY).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .build()
+        .unwrap();
     let file = made_file("shared", MIB);
     let options = softfault::MmapOptions::new().offset(5000).len(1000).clone();
     // SAFETY: nobody writes to the file.

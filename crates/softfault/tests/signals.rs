@@ -13,7 +13,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 fn engine() -> Engine {
-    Engine::builder().memory(8 << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -315,7 +319,11 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
     let others: Vec<_> = (0..4)
         .map(|i| made_file(&format!("other{i}"), 2 << 20))
         .collect();
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     let touched = Box::leak(Box::new(map(&engine, &file)));
     MAP.store(touched, SeqCst);
     install(libc::SIGUSR1, libc::SA_RESTART, touch as *const () as usize);
@@ -347,7 +355,10 @@ fn a_handler_may_touch_maps_whatever_it_interrupts() {
     // An engine comes and goes under the budget that the handler's faults need.
     let built = AtomicUsize::new(0);
     disturb(1000, |round| {
-        let nested = Engine::builder().memory(LEAST_MEMORY).within(&engine);
+        let nested = Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .within(&engine);
         if let Ok(nested) = nested.async_reads(AsyncReads::Never).build() {
             built.fetch_add(1, SeqCst);
             let other = map(&nested, &others[round % 4]);
@@ -487,6 +498,7 @@ fn a_later_handler_stays_in_front_where_it_is_trusted() {
     }
     let file = made_file("later", 1 << 20);
     let trusting = Engine::builder()
+        .by_kernel(false)
         .memory(8 << 20)
         .trust_signal_handlers(true);
     let trusting = trusting.build().unwrap();

@@ -15,7 +15,11 @@ const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder().memory(megabytes * MIB).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes * MIB)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, file: &File) -> std::io::Result<Mmap> {

@@ -12,7 +12,10 @@ use std::io::ErrorKind;
 const PAGE: usize = 4096;
 
 fn engine(memory: usize) -> SoftEngine {
-    let builder = Engine::builder().memory(memory).most_memory(4 * memory);
+    let builder = Engine::builder()
+        .by_kernel(false)
+        .memory(memory)
+        .most_memory(4 * memory);
     builder.build_soft().unwrap()
 }
 
@@ -180,10 +183,17 @@ fn a_fork_that_cannot_be_paid_for_is_refused_and_leaves_nothing() {
 
 #[test]
 fn a_budget_of_another_engine_cannot_pay() {
-    let Ok(parent) = Engine::builder().memory(2 * LEAST_MEMORY).build() else {
+    let Ok(parent) = Engine::builder()
+        .by_kernel(false)
+        .memory(2 * LEAST_MEMORY)
+        .build()
+    else {
         return; // userfaultfd is closed here
     };
-    let nested = Engine::builder().memory(LEAST_MEMORY).within(&parent);
+    let nested = Engine::builder()
+        .by_kernel(false)
+        .memory(LEAST_MEMORY)
+        .within(&parent);
     let refused = nested.build_soft().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
 }
@@ -243,7 +253,7 @@ mod huge {
     const HUGE: usize = 2 << 20;
 
     fn engine(pages: usize) -> SoftEngine {
-        let builder = Engine::builder().memory(LEAST_MEMORY);
+        let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
         builder.huge_pages(pages * HUGE).build_soft().unwrap()
     }
 

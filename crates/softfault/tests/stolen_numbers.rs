@@ -94,7 +94,10 @@ fn random(state: &mut u64) -> usize {
 }
 
 fn maps(how: AsyncReads) {
-    let engine = Engine::builder().memory(BUDGET).async_reads(how);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .async_reads(how);
     let engine = engine.build().unwrap();
     let (file, foreign) = (made_file("data", BYTES), foreign());
     // SAFETY: nobody writes to it.
@@ -140,7 +143,7 @@ fn maps_show_their_files() {
 fn swaps(compression: Compression) {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BYTES as u64);
     let swap = swap.compression(compression);
-    let engine = Engine::builder().memory(BUDGET).swap(swap);
+    let engine = Engine::builder().by_kernel(false).memory(BUDGET).swap(swap);
     let engine = engine.build().unwrap();
     let foreign = foreign();
     let mut memory = engine.map_anon(BYTES).unwrap();
@@ -195,7 +198,12 @@ fn a_child_reads_what_it_inherited() {
         return child::succeeds(test, "alone");
     }
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BYTES as u64);
-    let engine = Engine::builder().memory(BUDGET).swap(swap).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .swap(swap)
+        .build()
+        .unwrap();
     let (file, foreign) = (made_file("data", BYTES), foreign());
     // SAFETY: nobody writes to it.
     let copy = unsafe { engine.map_copy(&file) }.unwrap();

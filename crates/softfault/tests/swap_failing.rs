@@ -54,7 +54,10 @@ fn word(page: usize) -> [u8; 8] {
 impl Scene {
     fn over(soft: bool, slots: usize, pages: usize) -> Self {
         let device = Failing::new(slots);
-        let builder = Engine::builder().memory(MEMORY).most_memory(MEMORY);
+        let builder = Engine::builder()
+            .by_kernel(false)
+            .memory(MEMORY)
+            .most_memory(MEMORY);
         // SAFETY: it answers what was written, or an error.
         let builder = unsafe { builder.swap_device(device.clone()) };
         let engine = match soft {
@@ -138,7 +141,7 @@ impl Scene {
 /// the soft ones.
 fn over_both(test: impl Fn(bool)) {
     test(true);
-    match Engine::builder().memory(MEMORY).build() {
+    match Engine::builder().by_kernel(false).memory(MEMORY).build() {
         Ok(_) => test(false),
         Err(closed) => println!("{closed}"),
     }
@@ -167,7 +170,7 @@ fn a_read_that_fails_is_an_error_of_that_touch_and_of_no_other() {
 fn a_touch_whose_read_fails_is_a_sigbus() {
     let name = "a_touch_whose_read_fails_is_a_sigbus";
     if child::scenario().is_none() {
-        if let Err(closed) = Engine::builder().memory(MEMORY).build() {
+        if let Err(closed) = Engine::builder().by_kernel(false).memory(MEMORY).build() {
             println!("{closed}");
             return;
         }

@@ -211,7 +211,10 @@ fn space_that_nobody_has_goes_back_to_the_disk() {
 #[test]
 fn engines_say_what_their_swap_is() {
     let swap = Swap::in_dir(disk());
-    let engine = Engine::builder().memory(16 << 20).swap(swap.clone());
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .swap(swap.clone());
     let engine = engine.build_soft().unwrap();
     let stats = engine.stats().swap.unwrap();
     assert_eq!(
@@ -219,9 +222,16 @@ fn engines_say_what_their_swap_is() {
         (4 * (16 << 20) / PAGE as u64, 0)
     );
     assert!(stats.direct);
-    let none = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let none = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     assert!(none.stats().swap.is_none());
-    let engine = Engine::builder().memory(16 << 20).swap(swap.bytes(1 << 20));
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .swap(swap.bytes(1 << 20));
     match engine.build() {
         Ok(engine) => assert_eq!(engine.stats().swap.unwrap().slots_total, 256),
         Err(closed) => assert_eq!(closed.kind(), std::io::ErrorKind::Unsupported),
@@ -232,6 +242,7 @@ fn engines_say_what_their_swap_is() {
 fn a_directory_that_is_none_is_an_error_of_the_builder() {
     let nowhere = disk().join("nowhere");
     let engine = Engine::builder()
+        .by_kernel(false)
         .memory(16 << 20)
         .swap(Swap::in_dir(&nowhere));
     let Err(error) = engine.build_soft() else {
@@ -246,7 +257,10 @@ fn anonymous_memory_comes_back_from_either_kind() {
     for compression in BOTH {
         const PAGES: usize = (48 << 20) / PAGE;
         let swap = Swap::in_dir(disk()).compression(compression);
-        let engine = Engine::builder().memory(16 << 20).swap(swap);
+        let engine = Engine::builder()
+            .by_kernel(false)
+            .memory(16 << 20)
+            .swap(swap);
         let engine = engine.build_soft().unwrap();
         let map = engine.map_anon(PAGES * PAGE).unwrap();
         let mut page = vec![0; PAGE];

@@ -12,7 +12,11 @@ const LEN: usize = (4 << 20) + 1234;
 
 fn scene(name: &str) -> (Engine, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     map.advise(Advice::Random).unwrap();
@@ -76,7 +80,11 @@ fn pinned_memory_may_be_handed_to_system_calls() {
 #[test]
 fn pinned_memory_stays_while_all_else_goes() {
     let file = made_file("stays", 32 << 20);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let pinned = map.pin(1 << 20..(1 << 20) + 100_000).unwrap();
@@ -107,6 +115,7 @@ fn write_to_reaches_files_and_pipes() {
     // SAFETY: nobody writes to the file.
     let copied = unsafe {
         Engine::builder()
+            .by_kernel(false)
             .memory(8 << 20)
             .build()
             .unwrap()
@@ -182,7 +191,11 @@ fn ranges_outside_the_map_are_refused() {
 #[test]
 fn many_threads_copy_at_once_under_a_small_budget() {
     let file = made_file("copy-at-once", 16 << 20);
-    let engine = Engine::builder().memory(8 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .build()
+        .unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ fn engine() -> Engine {
 
 fn engine_with(compression: Compression) -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-    let builder = Engine::builder().memory(LEAST_MEMORY);
+    let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
     builder.swap(swap.compression(compression)).build().unwrap()
 }
 
@@ -85,7 +85,10 @@ fn a_file_is_read_again() {
             ..Default::default()
         },
     ] {
-        let builder = Engine::builder().memory(LEAST_MEMORY).policies(policies);
+        let builder = Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .policies(policies);
         let engine = builder.build().unwrap();
         let map = map(&engine, &file);
         let advices = (0..22).chain(LATER);

@@ -11,7 +11,11 @@ use std::os::unix::fs::FileExt;
 const PAGE: usize = 4096;
 
 fn engine() -> Engine {
-    Engine::builder().memory(16 << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -154,6 +158,7 @@ fn past_the_new_end_the_users_handler_gets_the_address() {
 fn zeros_if_asked_for() {
     let file = made_file("zero", 4 << 20);
     let engine = Engine::builder()
+        .by_kernel(false)
         .memory(16 << 20)
         .on_truncate(OnTruncate::Zero)
         .build()

@@ -110,7 +110,10 @@ fn an_ordinary_user_maps_files_larger_than_the_budget() {
 }
 
 fn everything(file: &File, how: AsyncReads) {
-    let engine = Engine::builder().memory(8 << 20).async_reads(how);
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(8 << 20)
+        .async_reads(how);
     let engine = engine.build().unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(file) }.unwrap();

@@ -13,7 +13,10 @@ const MIB: usize = 1 << 20;
 
 fn builder(policies: &str) -> Builder {
     let policies: Policies = policies.parse().unwrap();
-    Engine::builder().memory(8 * MIB).policies(policies)
+    Engine::builder()
+        .by_kernel(false)
+        .memory(8 * MIB)
+        .policies(policies)
 }
 
 /// Threads map, read more than the budget and unmap.

@@ -12,7 +12,11 @@ use std::os::unix::fs::FileExt;
 const PAGE: usize = 4096;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder().memory(megabytes << 20).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(megabytes << 20)
+        .build()
+        .unwrap()
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -203,7 +207,11 @@ fn one_page_in_every_two_megabytes_stays_in_the_budget() {
     }
     const BUDGET: usize = 256 << 20;
     let file = sparse_file("every", 1 << 40);
-    let engine = Engine::builder().memory(BUDGET).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .build()
+        .unwrap();
     let before = memory_kib();
     let map = map(&engine, &file);
     let mut most = 0;

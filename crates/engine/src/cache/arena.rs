@@ -73,6 +73,11 @@ impl Default for Arenas {
     }
 }
 
+/// True if a window of so many bytes is no part of an arena.
+pub(super) fn is_alone(bytes: usize) -> bool {
+    class_of(bytes).is_none()
+}
+
 /// Bytes of a class's parts.
 fn part_bytes(class: usize) -> usize {
     BLOCK_BYTES << class

@@ -26,7 +26,7 @@
 use crate::PAGE_SIZE;
 use crate::anon::View;
 use crate::lock::Mutex;
-use crate::mmu::MmuError;
+use crate::mmu::{MmuError, Reservation};
 use crate::readahead::{MmapMiss, ReadAhead};
 use crate::store::Store;
 use core::ops::Range;
@@ -171,6 +171,16 @@ impl PageCache {
     /// The store behind it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Where that is, as the page tables know it.
+    pub fn reservation(&self) -> &Reservation {
+        self.window.reservation()
+    }
+
+    /// True if nothing else is in the reservation: not of small windows, which share one.
+    pub fn has_own_reservation(&self) -> bool {
+        arena::is_alone(self.window.reservation().bytes)
     }
 
     /// The addresses that show the backing.

@@ -82,6 +82,10 @@ pub struct Builder {
     faults: Option<Faults>,
     /// The same.
     reads: Option<Reads>,
+    /// The same.
+    small_maps: Option<usize>,
+    /// The same.
+    by_kernel: Option<bool>,
 }
 
 impl Builder {
@@ -99,6 +103,8 @@ impl Builder {
             swap: Swapping::None,
             faults: None,
             reads: None,
+            small_maps: None,
+            by_kernel: None,
         }
     }
 
@@ -168,6 +174,23 @@ impl Builder {
         self
     }
 
+    /// Whether the kernel may serve files by mappings of its own, outside of the budget, where that is faster:
+    /// [small ones](Self::small_maps), and larger ones as long as the page cache has them and there
+    /// is memory for that. Of [`Reads::Auto`] only, and of faults by [signals](Faults::Signals). Without it: as
+    /// `SOFTFAULT_BY_KERNEL` says, `0` or `1`, or true.
+    pub fn by_kernel(mut self, may: bool) -> Self {
+        self.by_kernel = Some(may);
+        self
+    }
+
+    /// Bytes of the largest file that is small: mapping, touching and dropping it is cheaper
+    /// by the kernel. At most an eighth of the budget is mapped so at a time. 0: none. Without it:
+    /// as `SOFTFAULT_SMALL_MAPS` says, or 1 MiB.
+    pub fn small_maps(mut self, bytes: usize) -> Self {
+        self.small_maps = Some(bytes);
+        self
+    }
+
     /// How faults reach the engine. Without it: as `SOFTFAULT_FAULTS` says, `signals` or
     /// `threads`, or by signals.
     pub fn faults(mut self, how: Faults) -> Self {
@@ -221,6 +244,16 @@ impl Builder {
             None => environment::faults()?,
         };
         self.faults = Some(faults);
+        let by_kernel = match self.by_kernel {
+            Some(may) => may,
+            None => environment::by_kernel()?.unwrap_or(true),
+        };
+        self.by_kernel = Some(by_kernel);
+        let small = match self.small_maps {
+            Some(bytes) => bytes,
+            None => environment::small_maps()?.unwrap_or(SMALL_MAPS),
+        };
+        self.small_maps = Some(small);
         let managed = match self.process(faults) {
             Ok(process) => Some(self.managed(process)?),
             Err(NoFaults::Closed(_)) if self.fallback == Fallback::Kernel => None,
@@ -249,6 +282,19 @@ impl Builder {
     /// How faults arrive, of an engine that is built.
     pub(crate) fn resolved_faults(&self) -> Faults {
         self.faults.unwrap_or_default()
+    }
+
+    /// Bytes of the largest small map, of an engine that is built; of a soft engine there are none.
+    pub(super) fn most_small(&self) -> usize {
+        match self.may_be_kernels() {
+            true => self.small_maps.unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    /// True if the kernel may serve files, of an engine that is built.
+    pub(crate) fn may_be_kernels(&self) -> bool {
+        self.by_kernel.unwrap_or(false)
     }
 
     /// True if another engine's budget is to pay too.
@@ -391,6 +437,9 @@ impl Builder {
         })
     }
 }
+
+/// The largest file that the kernel maps by itself, if nobody says otherwise.
+const SMALL_MAPS: usize = 1 << 20;
 
 /// Rings of a child, and reads in flight in each.
 const CHILDS_RINGS: usize = 2;

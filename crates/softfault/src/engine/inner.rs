@@ -2,6 +2,7 @@
 
 use super::builder::Builder;
 use super::current::ManagedHere;
+use super::small_maps::SmallMaps;
 use super::workers::Workers;
 use crate::faults;
 use crate::files::Files;
@@ -19,6 +20,8 @@ pub(crate) struct EngineInner {
     /// `None` where userfaultfd is closed and [`Fallback::Kernel`](super::Fallback::Kernel) was asked.
     pub(super) managed: ManagedHere,
     pub(crate) options: Builder,
+    /// Files that are mapped by the kernel's own maps, since they are small.
+    pub(crate) small_maps: SmallMaps,
     /// Immutable.
     born: ProcessGeneration,
     pub(crate) fault_in: Own<Workers>,
@@ -40,6 +43,7 @@ impl EngineInner {
         let inner = Arc::new(Self {
             files: Files::default(),
             managed: ManagedHere::new(managed),
+            small_maps: SmallMaps::new(options.most_small()),
             options,
             born: ProcessGeneration::here(),
             fault_in: Own::default(),

@@ -5,6 +5,7 @@
 //! | `builder` | its settings, and what is made by them |
 //! | `inner` | an engine as its maps have it |
 //! | `current` | what its maps need, which is another in each process |
+//! | `small_maps` | how much of small files the kernel may serve |
 //! | `workers` | threads that fault ranges in for futures |
 //!
 //! What makes maps, and what counts, is above, and says so to [`Engine`] there.
@@ -12,6 +13,7 @@
 mod builder;
 mod current;
 mod inner;
+mod small_maps;
 mod workers;
 
 pub use builder::{AsyncReads, Builder, Fallback};

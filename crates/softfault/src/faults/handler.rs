@@ -5,7 +5,8 @@
 //! `tests/small_stack.rs` measures. Threads with stacks of 16 KiB do, and so do
 //! alternate stacks of 16 KiB on which a handler of the program's own touches a
 //! map; one of SIGSTKSZ, as Rust's standard library installs, may be too small
-//! for a fault that evicts or reads ahead. It uses no heap and no thread-locals
+//! for a fault that evicts or reads ahead, and for any where the kernel's frame is that large:
+//! there are two of them on it. It uses no heap and no thread-locals
 //! but errno, which it keeps.
 
 use super::chain::{self, Action, FORMS};
@@ -221,7 +222,7 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
     let pending = PendingIn::new(&context.uc_sigmask);
     match fault::handle(process.space(), addr, flags, &pending) {
         Outcome::Mapped | Outcome::Interrupted => true,
-        Outcome::Error(fault::FaultError::NotMapped) => process.mmu().was_released(addr),
+        Outcome::Error(fault::FaultError::NotMapped) => process.mmu().has_changed(addr),
         Outcome::Error(error) => {
             process.note_error(addr, error);
             false

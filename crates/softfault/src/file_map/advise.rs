@@ -19,6 +19,10 @@ impl FileMap {
         match advice {
             Advice::Normal | Advice::Random | Advice::Sequential => {
                 let _masked = self.reached.masked();
+                if self.served.hold().is_kernels() {
+                    // For now; the engine knows it for later.
+                    advice.to_kernel(&addresses)?;
+                }
                 let advice = advice.lasting().expect("it lasts");
                 let advised = managed.space.madvise(whole_pages(&addresses), advice);
                 advised.map_err(error::mm)

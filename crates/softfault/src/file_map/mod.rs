@@ -11,7 +11,9 @@ mod advise;
 mod pin;
 mod populate;
 
-use crate::files::{Files, OpenedWindow};
+pub(crate) use pin::{FilePin, populate_by_kernel};
+
+use crate::files::{Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
 use crate::reached::Reached;
 use core::ops::Range;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 /// A map of a file.
 pub(crate) struct FileMap {
     cache: Arc<PageCache>,
+    served: Arc<Served>,
     reached: Reached,
 }
 
@@ -39,6 +42,7 @@ impl FileMap {
         let part = part(&opened);
         let map = Self {
             cache: opened.cache,
+            served: opened.served,
             reached,
         };
         match part {
@@ -55,7 +59,29 @@ impl FileMap {
         &self.cache
     }
 
-    /// What of some addresses is in memory, by pages.
+    /// Keeps it served as it is, by the engine or by the kernel.
+    pub(crate) fn hold(&self) -> Hold {
+        let _masked = self.reached.masked();
+        self.served.hold()
+    }
+
+    /// Lets the kernel serve it, or the engine, for tests. False: it did already, or somebody holds it.
+    pub(crate) fn change_server(&self, kernel: bool) -> io::Result<bool> {
+        let _masked = self.reached.masked();
+        let changed = match kernel {
+            true => self.served.show(&self.cache, false),
+            false => self.served.take_over(&self.cache),
+        };
+        changed.map_err(|error| crate::error::map(error.into()))
+    }
+
+    /// Lets the kernel serve it if the page cache has it.
+    pub(crate) fn consider(&self, managed: &Managed, files: &Files) {
+        let _masked = self.reached.masked();
+        files.consider(&managed.reads, &self.cache, &self.served);
+    }
+
+    /// What of some addresses is in memory, by pages. Of what the kernel serves, nothing is the engine's.
     pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
         let _masked = self.reached.masked();
         // Reads that are over and that nobody waited for are not under way any
@@ -65,7 +91,7 @@ impl FileMap {
         self.cache.residency(addresses)
     }
 
-    /// Forgets the pages of some addresses.
+    /// Forgets the pages of some addresses. What the kernel serves is as the file is, anyway.
     pub(crate) fn invalidate(&self, addresses: Range<usize>) {
         let _masked = self.reached.masked();
         self.cache.invalidate(addresses);

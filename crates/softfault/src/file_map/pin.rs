@@ -1,22 +1,39 @@
 //! Pages that stay in memory, and may be handed to system calls.
 
 use super::FileMap;
+use crate::advice::Advice;
 use crate::error::FaultError;
+use crate::files::Hold;
 use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::fault::{self, Pin, Populated};
 
+/// Pages that are pinned, for [`FileMap::unpin`].
+#[must_use]
+pub(crate) struct FilePin {
+    /// Charged to the limit on pins.
+    pages: u64,
+    /// Of pages that the kernel serves, all that there is: they can be read, and whoever reads them finds
+    /// them, in memory or not.
+    hold: Hold,
+}
+
 impl FileMap {
-    /// Pins the pages of some addresses; how many were charged to the limit on pins.
+    /// Pins the pages of some addresses.
     pub(crate) fn pin(
         &self,
         managed: &Managed,
         addresses: Range<usize>,
-    ) -> Result<u64, FaultError> {
+    ) -> Result<FilePin, FaultError> {
+        let hold = self.hold();
+        if hold.is_kernels() {
+            populate_by_kernel(&addresses)?;
+            return Ok(FilePin { pages: 0, hold });
+        }
         let pages = self.cache.admit_pin(&addresses);
         let pages = pages.ok_or(FaultError::NoMemory)?;
-        match self.pin_uncounted(managed, addresses) {
-            Ok(()) => Ok(pages),
+        match self.pin_by_engine(managed, addresses) {
+            Ok(()) => Ok(FilePin { pages, hold }),
             Err(error) => {
                 self.cache.dismiss_pin(pages);
                 Err(error)
@@ -24,12 +41,34 @@ impl FileMap {
         }
     }
 
-    /// The same, charged to no limit: maps the pages and takes references to their folios.
+    /// As [`pin`](Self::pin), of pages that stay until they are unpinned, whatever memory there is: the
+    /// kernel does not serve them any more, but if others hold that it does.
+    pub(crate) fn lock(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+    ) -> Result<FilePin, FaultError> {
+        // What cannot be taken over stays as it is.
+        let _ = self.change_server(false);
+        self.pin(managed, addresses)
+    }
+
+    /// The same, charged to no limit.
     pub(crate) fn pin_uncounted(
         &self,
         managed: &Managed,
         addresses: Range<usize>,
-    ) -> Result<(), FaultError> {
+    ) -> Result<FilePin, FaultError> {
+        let hold = self.hold();
+        match hold.is_kernels() {
+            true => populate_by_kernel(&addresses)?,
+            false => self.pin_by_engine(managed, addresses)?,
+        }
+        Ok(FilePin { pages: 0, hold })
+    }
+
+    /// Maps the pages and takes references to their folios.
+    fn pin_by_engine(&self, managed: &Managed, addresses: Range<usize>) -> Result<(), FaultError> {
         self.reached
             .each_attempt(addresses.clone(), |rest, interrupt| {
                 let from = rest.start;
@@ -42,10 +81,24 @@ impl FileMap {
             })
     }
 
-    /// Lets pages go that were pinned, of which `pages` were charged.
-    pub(crate) fn unpin(&self, addresses: Range<usize>, pages: u64) {
+    /// Lets pages go that were pinned.
+    pub(crate) fn unpin(&self, addresses: Range<usize>, pin: FilePin) {
         let _masked = self.reached.masked();
-        fault::unpin(&self.cache, addresses);
-        self.cache.dismiss_pin(pages);
+        if !pin.hold.is_kernels() {
+            fault::unpin(&self.cache, addresses);
+            self.cache.dismiss_pin(pin.pages);
+        }
+    }
+}
+
+/// Has the kernel read the pages of a mapping of its own: what it cannot read is an error here, and no
+/// signal. Before Linux 5.14 it cannot be asked, and a later touch finds out.
+pub(crate) fn populate_by_kernel(addresses: &Range<usize>) -> Result<(), FaultError> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    match Advice::PopulateRead.to_kernel(addresses) {
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(FaultError::Io(libc::EIO)),
+        _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Bringing pages in.
 
-use super::FileMap;
+use super::{FileMap, populate_by_kernel};
+use crate::advice::Advice;
 use crate::error::FaultError;
 use crate::managed::Managed;
 use core::ops::Range;
@@ -13,6 +14,10 @@ impl FileMap {
         managed: &Managed,
         addresses: Range<usize>,
     ) -> Result<(), FaultError> {
+        let hold = self.hold();
+        if hold.is_kernels() {
+            return populate_by_kernel(&addresses);
+        }
         self.reached.each_attempt(addresses, |rest, interrupt| {
             fault::populate(&managed.space, rest, false, interrupt)
         })
@@ -21,6 +26,12 @@ impl FileMap {
     /// Starts to read the pages of some addresses, as far as spare memory goes; waits for nothing.
     pub(crate) fn prefetch(&self, addresses: Range<usize>) {
         let _masked = self.reached.masked();
+        let hold = self.served.hold();
+        if hold.is_kernels() {
+            // It is advice.
+            let _ = Advice::WillNeed.to_kernel(&addresses);
+            return;
+        }
         fault::prefetch(&self.cache, addresses);
     }
 }

@@ -199,7 +199,11 @@ mod tests {
     /// Without the half minute.
     #[test]
     fn a_file_with_a_name_is_closed_after_so_many_looks() {
-        let engine = Engine::builder().memory(16 << 20).build().unwrap();
+        let engine = Engine::builder()
+            .by_kernel(false)
+            .memory(16 << 20)
+            .build()
+            .unwrap();
         let path = std::env::temp_dir().join(format!("softfault-idle-{}", std::process::id()));
         std::fs::write(&path, [1; 4096]).unwrap();
         let file = std::fs::File::open(&path).unwrap();

@@ -4,9 +4,12 @@
 
 mod idle;
 mod look;
+mod pressure;
+mod served;
 mod table;
 
 pub(crate) use look::Look;
+pub(crate) use served::{Hold, Served};
 
 use crate::error;
 use crate::generation::ProcessGeneration;
@@ -14,6 +17,7 @@ use crate::managed::Managed;
 use crate::store::{FileIdentity, FileStore};
 use core::ops::Range;
 use idle::{Looker, SharedTable};
+use pressure::Watch;
 use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::{PAGE_SIZE, Store};
@@ -31,6 +35,8 @@ pub(crate) struct Files {
     /// call must not keep the others from mapping.
     shared: Arc<SharedTable>,
     looker: Looker,
+    /// Of a soft engine it never begins.
+    watch: Watch,
     /// Immutable.
     born: ProcessGeneration,
     /// Forks of a soft engine that live. Relaxed: who closes idle files looks again and again.
@@ -44,6 +50,7 @@ impl Default for Files {
                 crate::machine::open_files(),
             ))),
             looker: Looker::default(),
+            watch: Watch::default(),
             born: ProcessGeneration::here(),
             forks: AtomicUsize::new(0),
         }
@@ -71,8 +78,8 @@ impl Files {
             (known, changed)
         };
         drop(changed);
-        if let Some(cache) = known {
-            return Ok(OpenedWindow::new(cache, looked.identity.size));
+        if let Some((cache, served)) = known {
+            return Ok(OpenedWindow::new(cache, served, looked.identity.size));
         }
         let store = FileStore::open_by(fd, managed.rings.clone(), &managed.reads)?;
         // What the store opened is what counts.
@@ -84,14 +91,16 @@ impl Files {
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the
         // table is unlocked.
-        if let Some(known) = find_and_open(managed, &mut table, &identity)? {
+        if let Some((known, served)) = find_and_open(managed, &mut table, &identity)? {
             drop(table);
-            return Ok(OpenedWindow::new(known, bytes));
+            return Ok(OpenedWindow::new(known, served, bytes));
         }
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
-        table.add(identity, certain, cache.clone(), Some(store), had_name);
-        Ok(OpenedWindow::new(cache, bytes))
+        let served = Served::of_file(&store, &cache);
+        let shown = (cache.clone(), served.clone());
+        table.add(identity, certain, shown, Some(store), had_name);
+        Ok(OpenedWindow::new(cache, served, bytes))
     }
 
     /// A page cache in a window of its own.
@@ -166,9 +175,10 @@ impl Files {
         };
         let cache = self.new_cache(managed, store, size, on_truncate)?;
         map_window(managed, &cache)?;
-        self.table()
-            .add(identity, false, cache.clone(), None, false);
-        Ok(OpenedWindow::new(cache, size))
+        let served = Served::always();
+        let shown = (cache.clone(), served.clone());
+        self.table().add(identity, false, shown, None, false);
+        Ok(OpenedWindow::new(cache, served, size))
     }
 
     /// A map of the file is dropped.
@@ -210,12 +220,17 @@ impl Files {
 /// was made or found by.
 pub(crate) struct OpenedWindow {
     pub(crate) cache: Arc<PageCache>,
+    pub(crate) served: Arc<Served>,
     pub(crate) bytes: u64,
 }
 
 impl OpenedWindow {
-    fn new(cache: Arc<PageCache>, bytes: u64) -> Self {
-        Self { cache, bytes }
+    fn new(cache: Arc<PageCache>, served: Arc<Served>, bytes: u64) -> Self {
+        Self {
+            cache,
+            served,
+            bytes,
+        }
     }
 
     /// Where the window shows the whole file.
@@ -247,8 +262,10 @@ impl Drop for Files {
             // in the child, and nothing here is the child's to give back. Nor is the
             // table locked: another thread may have had its lock.
             core::mem::forget(self.shared.clone());
+            self.watch.leave();
             return self.looker.leave();
         }
+        self.watch.stop();
         self.looker.stop(&self.shared);
     }
 }
@@ -258,16 +275,16 @@ fn find_and_open(
     managed: &Managed,
     table: &mut WindowTable,
     identity: &FileIdentity,
-) -> io::Result<Option<Arc<PageCache>>> {
+) -> io::Result<Option<(Arc<PageCache>, Arc<Served>)>> {
     let Some(entry) = table.find(identity) else {
         return Ok(None);
     };
-    let cache = entry.cache.clone();
+    let shown = (entry.cache.clone(), entry.served.clone());
     if entry.users == 0 {
-        map_window(managed, &cache)?;
+        map_window(managed, &shown.0)?;
     }
     table.open(identity);
-    Ok(Some(cache))
+    Ok(Some(shown))
 }
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {

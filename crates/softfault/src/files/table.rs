@@ -1,5 +1,6 @@
 //! Which file has which window.
 
+use super::served::Served;
 use crate::store::{FileIdentity, FileStore};
 use softfault_engine::cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,7 @@ pub(super) struct FileWindow {
     /// False if the file may have changed within the identity's resolution.
     pub(super) certain: bool,
     pub(super) cache: Arc<PageCache>,
+    pub(super) served: Arc<Served>,
     /// Maps of it that live. 0: an idle window.
     pub(super) users: usize,
     /// What it keeps open. `None`: a store of the caller's.
@@ -82,7 +84,7 @@ impl WindowTable {
         &mut self,
         identity: FileIdentity,
         certain: bool,
-        cache: Arc<PageCache>,
+        (cache, served): (Arc<PageCache>, Arc<Served>),
         file: Option<Arc<FileStore>>,
         had_name: bool,
     ) {
@@ -90,6 +92,7 @@ impl WindowTable {
             identity,
             certain,
             cache,
+            served,
             users: 1,
             had_name,
             file,
@@ -115,6 +118,14 @@ impl WindowTable {
         identity: &FileIdentity,
     ) -> impl Iterator<Item = &mut FileWindow> {
         self.files.get_mut(&key(identity)).into_iter().flatten()
+    }
+
+    /// The windows that somebody maps, and who serves each.
+    pub(super) fn in_use(&self) -> Vec<(Arc<PageCache>, Arc<Served>)> {
+        let entries = self.files.values().flatten();
+        let used = entries.filter(|entry| entry.users > 0);
+        let shown = used.map(|entry| (entry.cache.clone(), entry.served.clone()));
+        shown.collect()
     }
 
     /// Counts a user in.

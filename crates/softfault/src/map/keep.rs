@@ -1,6 +1,7 @@
 //! `mlock(2)`.
 
 use super::{Mmap, MmapKind};
+use crate::file_map::FilePin;
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ impl Mmap {
             MmapKind::Managed(file) => {
                 let mut locked = self.locked();
                 if locked.is_none() {
-                    *locked = Some(file.pin(self.managed(), addresses)?);
+                    *locked = Some(file.lock(self.managed(), addresses)?);
                 }
                 Ok(())
             }
@@ -28,8 +29,8 @@ impl Mmap {
         let addresses = self.addresses(0..self.len)?;
         match &self.kind {
             MmapKind::Managed(file) => {
-                if let Some(pages) = self.locked().take() {
-                    file.unpin(addresses, pages);
+                if let Some(pin) = self.locked().take() {
+                    file.unpin(addresses, pin);
                 }
                 Ok(())
             }
@@ -44,7 +45,7 @@ impl Mmap {
         self.locked().is_some()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<u64>> {
+    fn locked(&self) -> MutexGuard<'_, Option<FilePin>> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -6,12 +6,14 @@ use crate::engine::{Engine, EngineInner};
 use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
-use crate::kernel::{KernelMap, Of};
+use crate::kernel::{KernelCount, KernelMap, Of};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::reached::Reached;
 use crate::signal;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::cache::OnTruncate;
 use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
@@ -51,16 +53,58 @@ impl MmapOptions {
                 let map = KernelMap::new(of, len, Protection::Read)?;
                 Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
             }
-            Some(managed) => {
-                let masked = signal::masked();
-                engine.inner.check_signals(&masked)?;
-                self.of_window(engine, managed, fd, &looked)?
-            }
+            Some(managed) => match self.small(engine, managed, fd, &looked, len) {
+                Some(small) => small,
+                None => {
+                    let masked = signal::masked();
+                    engine.inner.check_signals(&masked)?;
+                    self.of_window(engine, managed, fd, &looked)?
+                }
+            },
         };
         if self.populate {
             map.advise(Advice::WillNeed)?;
         }
         Ok(map)
+    }
+
+    /// The kernel's own mapping, of a small file, where that is right and there are not too many: it is
+    /// cheaper to make, to read and to drop than a window is. What the kernel refuses the window may be
+    /// had for.
+    fn small(
+        &self,
+        engine: &Engine,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        looked: &Look,
+        len: usize,
+    ) -> Option<Mmap> {
+        let EngineInner {
+            options,
+            small_maps,
+            ..
+        } = &*engine.inner;
+        let right =
+            managed.reads.looks_at_the_page_cache() && options.on_truncate == OnTruncate::Error;
+        if !right || looked.identity.size > small_maps.most() as u64 {
+            return None;
+        }
+        let budget = managed.node.budget.limit() as usize * PAGE_SIZE;
+        if !small_maps.take(len, budget) {
+            return None;
+        }
+        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        match KernelMap::new(of, len, Protection::Read) {
+            Ok(map) => {
+                KernelCount::SmallMaps.add(1);
+                KernelCount::SmallBytes.add(len as u64);
+                Some(Mmap::new(engine, map.start(), len, MmapKind::Kernel(map)))
+            }
+            Err(_) => {
+                small_maps.give(len);
+                None
+            }
+        }
     }
 
     /// Maps over a window. The file may have changed since it was `looked` at: the length
@@ -80,6 +124,9 @@ impl MmapOptions {
         if part.is_empty() {
             file.unmap(managed, files);
             return Ok(Mmap::new(engine, 0, 0, MmapKind::Empty));
+        }
+        if options.may_be_kernels() && options.on_truncate == OnTruncate::Error {
+            file.consider(managed, files);
         }
         let kind = MmapKind::Managed(file);
         Ok(Mmap::new(engine, part.start, part.len(), kind))

@@ -13,8 +13,8 @@ pub use pinned::Pinned;
 use crate::advice::Advice;
 use crate::engine::Engine;
 use crate::error::FaultError;
-use crate::fault_in::{Awaited, FaultIn, FaultInMany};
-use crate::file_map::FileMap;
+use crate::fault_in::{Awaited, FaultIn, FaultInMany, KeptServed};
+use crate::file_map::{FileMap, FilePin};
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
@@ -42,9 +42,8 @@ pub struct Mmap {
     start: usize,
     len: usize,
     kind: MmapKind,
-    /// Pages of a managed map that are pinned as long as it is locked, as they were
-    /// charged to the limit on pins.
-    locked: Mutex<Option<u64>>,
+    /// The pages of a managed map, as long as it is locked.
+    locked: Mutex<Option<FilePin>>,
 }
 
 // A panic leaves nothing half-done behind that a map's user could see: the
@@ -71,7 +70,8 @@ impl Mmap {
         }
     }
 
-    /// True if the engine serves this map, false if the kernel does.
+    /// True if the engine serves this map, by the kernel's own mapping at times ([`Reads`](crate::Reads)); false
+    /// if the kernel does: it is [small](crate::Builder::small_maps), or userfaultfd is closed.
     pub fn is_managed(&self) -> bool {
         match &self.kind {
             MmapKind::Managed(_) => true,
@@ -216,6 +216,17 @@ impl Mmap {
         Ok(())
     }
 
+    /// Lets the kernel serve a file's map, or the engine, for tests. False: it did already, somebody
+    /// keeps pages of it, or it cannot be.
+    #[doc(hidden)]
+    pub fn change_server(&self, kernel: bool) -> io::Result<bool> {
+        self.addresses(0..self.len)?;
+        match self.file() {
+            Some(file) => file.change_server(kernel),
+            None => Ok(false),
+        }
+    }
+
     /// Unmaps the pages of a private map that the range touches, for tests of the engine.
     ///
     /// # Safety
@@ -282,12 +293,18 @@ impl Awaited for Mmap {
         &self.engine
     }
 
-    fn is_served(&self) -> bool {
-        self.is_managed()
+    fn served(&self) -> Option<KeptServed> {
+        match &self.kind {
+            MmapKind::Managed(file) => {
+                let hold = file.hold();
+                (!hold.is_kernels()).then_some(Some(hold))
+            }
+            _ => self.is_managed().then_some(None),
+        }
     }
 
     fn will_need(&self, range: Range<usize>) {
-        if let MmapKind::Kernel(_) = self.kind {
+        if let MmapKind::Managed(_) | MmapKind::Kernel(_) = self.kind {
             // It is advice.
             let _ = Advice::WillNeed.to_kernel(&range);
         }
@@ -326,7 +343,8 @@ impl core::fmt::Debug for Mmap {
 impl Drop for Mmap {
     fn drop(&mut self) {
         if self.is_parents() {
-            // The parent's: the child has nothing to give back.
+            // The parent's: the child has nothing to give back, and what is locked is so there.
+            core::mem::forget(core::mem::take(&mut self.locked));
             if let MmapKind::Managed(file) = &self.kind {
                 file.leave();
             }
@@ -335,7 +353,10 @@ impl Drop for Mmap {
         let _ = self.unlock();
         match core::mem::replace(&mut self.kind, MmapKind::Empty) {
             MmapKind::Managed(file) => file.unmap(self.managed(), &self.engine.inner.files),
-            MmapKind::Kernel(mut map) => map.unmap(),
+            MmapKind::Kernel(mut map) => {
+                map.unmap();
+                self.engine.inner.small_maps.give(map.len());
+            }
             // Private memory goes by itself.
             MmapKind::Private(_) | MmapKind::Empty => {}
         }

@@ -2,6 +2,7 @@
 
 use super::Mmap;
 use crate::error::FaultError;
+use crate::file_map::{FilePin, populate_by_kernel};
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 
@@ -11,32 +12,34 @@ pub struct Pinned<'a> {
     map: &'a Mmap,
     /// Offsets in the map.
     range: Range<usize>,
-    /// Pages charged to the limit on pins.
-    pages: u64,
-    /// True if it holds references to folios.
-    holds: bool,
+    held: Held,
+}
+
+/// What keeps it there.
+enum Held {
+    /// Nothing: it is empty, or the kernel's own.
+    Nothing,
+    /// Pages of private memory are kept.
+    Private,
+    File(FilePin),
 }
 
 impl<'a> Pinned<'a> {
     pub(super) fn new(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
-        let mut pinned = Self {
-            map,
-            range,
-            pages: 0,
-            holds: false,
+        let held = match (map.private(), map.file()) {
+            _ if addresses.is_empty() => Held::Nothing,
+            (Some(private), _) => {
+                private.hold(map.managed(), addresses, false)?;
+                Held::Private
+            }
+            (None, Some(file)) => Held::File(file.pin(map.managed(), addresses)?),
+            (None, None) => {
+                populate_by_kernel(&addresses)?;
+                Held::Nothing
+            }
         };
-        if addresses.is_empty() {
-            return Ok(pinned);
-        }
-        if let Some(private) = map.private() {
-            private.hold(map.managed(), addresses, false)?;
-            pinned.holds = true;
-        } else if let Some(file) = map.file() {
-            pinned.pages = file.pin(map.managed(), addresses)?;
-            pinned.holds = true;
-        }
-        Ok(pinned)
+        Ok(Self { map, range, held })
     }
 
     /// Pins bytes of one page without counting them: for a moment, as a fault
@@ -48,19 +51,18 @@ impl<'a> Pinned<'a> {
             (addresses.end - 1) / PAGE_SIZE,
             "one page"
         );
-        match (map.private(), map.file()) {
-            (Some(private), _) => private.populate(map.managed(), addresses, false)?,
-            (None, file) => {
-                let file = file.expect("a managed map");
-                file.pin_uncounted(map.managed(), addresses)?;
+        let held = match (map.private(), map.file()) {
+            (Some(private), _) => {
+                private.populate(map.managed(), addresses, false)?;
+                Held::Nothing
             }
-        }
-        Ok(Self {
-            map,
-            range,
-            pages: 0,
-            holds: map.private().is_none(),
-        })
+            (None, Some(file)) => Held::File(file.pin_uncounted(map.managed(), addresses)?),
+            (None, None) => {
+                populate_by_kernel(&addresses)?;
+                Held::Nothing
+            }
+        };
+        Ok(Self { map, range, held })
     }
 }
 
@@ -88,16 +90,22 @@ impl core::fmt::Debug for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        if !self.holds || self.map.is_parents() {
-            return;
+        let held = core::mem::replace(&mut self.held, Held::Nothing);
+        if self.map.is_parents() {
+            // The parent's locks are.
+            return core::mem::forget(held);
         }
         let addresses = self.map.addresses(self.range.clone());
         let addresses = addresses.expect("checked when it was made");
-        match (self.map.private(), self.map.file()) {
-            (Some(private), _) => private.release(self.map.managed(), addresses),
-            (None, file) => {
-                let file = file.expect("pages were pinned");
-                file.unpin(addresses, self.pages);
+        match held {
+            Held::Nothing => {}
+            Held::Private => {
+                let private = self.map.private().expect("its pages are kept");
+                private.release(self.map.managed(), addresses);
+            }
+            Held::File(pin) => {
+                let file = self.map.file().expect("its pages are pinned");
+                file.unpin(addresses, pin);
             }
         }
     }

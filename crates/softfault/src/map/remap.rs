@@ -52,7 +52,9 @@ impl Mmap {
                 done
             }
             MmapKind::Kernel(map) => {
+                let before = map.len();
                 map.remap(new_len, options.moves())?;
+                self.engine.inner.small_maps.resize(before, new_len);
                 (self.start, self.len) = (map.start(), map.len());
                 Ok(())
             }

@@ -36,7 +36,11 @@ fn fits(map: &Mmap) {
 
 #[test]
 fn a_map_is_as_long_as_the_file_that_its_window_was_made_of() {
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     let file = file(64 * PAGE);
     let looked = Look::to_map(file.as_fd()).unwrap();
     let managed = engine.inner.managed().unwrap();
@@ -61,7 +65,11 @@ fn a_map_is_as_long_as_the_file_that_its_window_was_made_of() {
 /// Failed before: the map of the longer file was given the shorter file's window.
 #[test]
 fn a_file_that_was_made_longer_has_another_window() {
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
     let file = file(PAGE);
     // SAFETY: changes are a part of the test.
     let short = unsafe { engine.map(&file) }.unwrap();
@@ -82,8 +90,16 @@ fn a_file_that_was_made_longer_has_another_window() {
 #[test]
 fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
     const ROUNDS: usize = 3000;
-    let engine = Engine::builder().memory(16 << 20).build().unwrap();
-    let soft = Engine::builder().memory(16 << 20).build_soft().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
+    let soft = Engine::builder()
+        .by_kernel(false)
+        .memory(16 << 20)
+        .build_soft()
+        .unwrap();
     let file = file(PAGE);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

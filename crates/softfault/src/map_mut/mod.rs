@@ -8,7 +8,7 @@ mod protect;
 mod remap;
 mod transfer;
 
-use crate::fault_in::{Awaited, FaultInMany};
+use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;
@@ -181,8 +181,8 @@ impl Awaited for MmapMut {
         &self.engine
     }
 
-    fn is_served(&self) -> bool {
-        self.is_managed()
+    fn served(&self) -> Option<KeptServed> {
+        self.is_managed().then_some(None)
     }
 
     fn will_need(&self, range: Range<usize>) {

@@ -2,6 +2,7 @@
 
 use super::SoftMap;
 use crate::FaultError;
+use crate::file_map::FilePin;
 use crate::generation::ProcessGeneration;
 use crate::range::clip;
 use core::ops::Range;
@@ -12,15 +13,15 @@ pub struct SoftPinned<'a> {
     map: &'a SoftMap,
     /// Offsets in the map.
     range: Range<usize>,
-    /// Pages charged to the limit on pins.
-    pages: u64,
+    /// Taken when it is dropped.
+    pin: Option<FilePin>,
 }
 
 impl<'a> SoftPinned<'a> {
     pub(super) fn new(map: &'a SoftMap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(&range)?;
-        let pages = map.file.pin(&map.engine.inner.managed, addresses)?;
-        Ok(Self { map, range, pages })
+        let pin = Some(map.file.pin(&map.engine.inner.managed, addresses)?);
+        Ok(Self { map, range, pin })
     }
 
     /// Bytes that are pinned.
@@ -57,11 +58,14 @@ impl core::fmt::Debug for SoftPinned<'_> {
 
 impl Drop for SoftPinned<'_> {
     fn drop(&mut self) {
+        let pin = self.pin.take();
         if ProcessGeneration::is_child() {
-            return;
+            // The parent's locks are.
+            return core::mem::forget(pin);
         }
         let addresses = self.map.addresses(&self.range);
         let addresses = addresses.expect("checked when it was made");
-        self.map.file.unpin(addresses, self.pages);
+        let pin = pin.expect("taken once");
+        self.map.file.unpin(addresses, pin);
     }
 }

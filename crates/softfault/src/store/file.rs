@@ -25,14 +25,14 @@ use super::way::{How, Way};
 #[derive(Debug)]
 pub struct FileStore {
     /// Immutable. Open for reading. Where it is is known to the rings.
-    file: Box<Descriptor>,
+    pub(super) file: Box<Descriptor>,
     /// Immutable. The same file, to look for holes in, if it had any when it was opened.
     /// Without it, all is data.
     holes: Option<Descriptor>,
     /// Immutable. How it can be read; how it is read the descriptor knows.
     mode: Mode,
     /// Immutable. A block device.
-    device: bool,
+    pub(super) device: bool,
     /// Immutable. Byte before which the file is known to have no holes.
     dense: u64,
     /// Protected by its own sequence.
@@ -175,6 +175,9 @@ impl FileStore {
             && let Some(on) = self.streams.read(offset, bytes as u64)
         {
             self.file.kernel_reads_ahead(on);
+            if on {
+                self.file.way.in_order();
+            }
         }
     }
 

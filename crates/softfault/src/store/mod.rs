@@ -12,12 +12,14 @@
 //! mapped memory is touched; a caller outside of the handler blocks signals
 //! first, as every entry point of the library does.
 
+mod bell;
 mod descriptor;
 mod errno;
 mod extent;
 mod file;
 mod identity;
 mod kept;
+mod kernel_reads;
 mod mark;
 mod open;
 mod read;
@@ -26,6 +28,7 @@ mod refusals;
 mod ring;
 mod room;
 mod stream;
+mod warm;
 mod way;
 
 pub(crate) use descriptor::{Descriptor, Source};
@@ -34,6 +37,7 @@ pub use file::FileStore;
 pub(crate) use identity::Alignment;
 pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;
+pub(crate) use kernel_reads::KernelReads;
 pub use open::{Mode, WhyBuffered};
 pub(crate) use open::{may_be_mapped, why_not_direct};
 pub(crate) use reads::ReadPolicy;
@@ -41,4 +45,4 @@ pub use reads::Reads;
 pub(crate) use refusals::Refusals;
 pub(crate) use ring::{Finish, Request, Ring, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
-pub(crate) use way::How;
+pub(crate) use way::{How, Reached};

@@ -1,5 +1,6 @@
 //! Whether files are read through the kernel's page cache: the policy of an engine, and what it counts.
 
+use super::bell::Bell;
 use super::room::Room;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,6 +48,9 @@ impl fmt::Display for Reads {
     }
 }
 
+/// As in `bytes_of_process`.
+static OF_PROCESS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
 /// The policy of one engine.
 #[derive(Debug)]
 pub(crate) struct ReadPolicy {
@@ -58,6 +62,8 @@ pub(crate) struct ReadPolicy {
     cached: AtomicU64,
     /// Bytes that were read past it, or dropped behind the read.
     direct: AtomicU64,
+    /// Rings when a file has been read far through the page cache.
+    pub(crate) bell: Bell,
 }
 
 impl ReadPolicy {
@@ -77,6 +83,7 @@ impl ReadPolicy {
             room,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
+            bell: Bell::default(),
         }
     }
 
@@ -88,6 +95,7 @@ impl ReadPolicy {
             room: None,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
+            bell: Bell::default(),
         }
     }
 
@@ -100,12 +108,28 @@ impl ReadPolicy {
         self.room.as_ref()
     }
 
+    /// True if files are read by what the page cache has.
+    pub(crate) fn looks_at_the_page_cache(&self) -> bool {
+        self.reads == Reads::Auto
+    }
+
+    /// Of [`Reads::Auto`]: whether there is room in the page cache for any more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.room.as_ref().is_some_and(|room| room.fits(1))
+    }
+
     pub(super) fn count(&self, through_cache: bool, bytes: usize) {
         let counter = match through_cache {
             true => &self.cached,
             false => &self.direct,
         };
         counter.fetch_add(bytes as u64, Relaxed);
+        OF_PROCESS[usize::from(through_cache)].fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that all engines of the process have read past the page cache, and asked of it.
+    pub(crate) fn bytes_of_process() -> [u64; 2] {
+        OF_PROCESS.each_ref().map(|bytes| bytes.load(Relaxed))
     }
 
     /// Bytes that were asked of the page cache.

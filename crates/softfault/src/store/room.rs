@@ -184,7 +184,7 @@ fn groups() -> Vec<Group> {
 }
 
 /// Opens a file of the kernel's where no close of the program reaches it.
-fn open(path: &Path) -> Option<Guarded> {
+pub(super) fn open(path: &Path) -> Option<Guarded> {
     use std::os::unix::ffi::OsStrExt;
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
@@ -195,7 +195,7 @@ fn open(path: &Path) -> Option<Guarded> {
 }
 
 /// The file's first bytes.
-fn read<'a>(file: &Guarded, into: &'a mut [u8]) -> Option<&'a [u8]> {
+pub(super) fn read<'a>(file: &Guarded, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let args = [into.as_mut_ptr() as usize, into.len(), 0, 0, 0];
     // SAFETY: writable for its length.
     let bytes = unsafe { file.call(libc::SYS_pread64, args) }.ok()?;

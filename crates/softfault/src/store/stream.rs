@@ -3,7 +3,7 @@
 //! The engine reads ahead itself, so the kernel's read-ahead is off (`POSIX_FADV_RANDOM`), or what neither
 //! needs would be read by the other. But the kernel's puts a scan into large folios, which cost a quarter of the
 //! processor time of single pages, also for whoever reads them from the page cache later. So once reads have gone on
-//! for 32 MiB, it is switched on: it goes beyond the end of the scan by its own `read_ahead_kb` at most, twice. It is
+//! for 16 MiB, it is switched on: it goes beyond the end of the scan by its own `read_ahead_kb` at most, twice. It is
 //! switched off again when reads are elsewhere.
 
 use super::descriptor::Descriptor;
@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Bytes after which a scan is believed to go on.
-const LONG: u64 = 32 << 20;
+const LONG: u64 = 16 << 20;
 /// Reads this near to where a scan has come are of it: several threads, or an order that is only nearly one.
 const NEAR: u64 = 1 << 20;
 /// Scans that are known at a time.

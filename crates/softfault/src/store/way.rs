@@ -107,6 +107,19 @@ pub(super) struct Turns {
     drains: AtomicBool,
     /// Bytes after which it looks at the page cache again.
     again: AtomicU64,
+    /// Bytes read through the page cache since as much as a quarter of the file was.
+    through: AtomicU64,
+    /// What the kernel may be told to serve it for, and nobody has looked at since: [`Reached`] as bits.
+    reached: AtomicU8,
+}
+
+/// How far a file has been read through the page cache, as [`Turns`] has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// As much as a quarter of it: it may be there.
+    Far = 1,
+    /// In order, for a while; and it fits.
+    InOrder = 2,
 }
 
 impl Turns {
@@ -118,6 +131,29 @@ impl Turns {
             ahead: AtomicU32::new(0),
             drains: AtomicBool::new(false),
             again: AtomicU64::new(AGAIN_BYTES),
+            through: AtomicU64::new(0),
+            reached: AtomicU8::new(0),
+        }
+    }
+}
+
+impl Turns {
+    /// Counts bytes that were read through the page cache, and says so once in a quarter of the file.
+    fn went(&self, bytes: u64, policy: &ReadPolicy) {
+        let through = self.through.fetch_add(bytes, Relaxed) + bytes;
+        if through >= self.size / 4 {
+            self.through.store(0, Relaxed);
+            self.say(Reached::Far, policy);
+        }
+    }
+
+    /// Apart, for the handler's stack is small.
+    #[cold]
+    #[inline(never)]
+    fn say(&self, reached: Reached, policy: &ReadPolicy) {
+        let bit = reached as u8;
+        if self.reached.fetch_or(bit, Relaxed) & bit == 0 {
+            policy.bell.ring();
         }
     }
 }
@@ -179,6 +215,9 @@ impl Way {
         policy.count(how.is_cached(), bytes);
         let (turns, room) = (self.turns.as_ref()?, policy.room()?);
         let added = bytes as u64;
+        if how.is_cached() {
+            turns.went(added, policy);
+        }
         match how {
             How::Keep => (!was_there && !room.brought(added)).then_some(How::Take),
             How::Take => {
@@ -205,6 +244,22 @@ impl Way {
                 turns.again.store((again * 2).min(AGAIN_MOST), Relaxed);
                 Some(How::Take)
             }
+        }
+    }
+
+    /// It is read in order.
+    pub(super) fn in_order(&self) {
+        if let (Some(turns), Some(policy)) = (&self.turns, &self.policy) {
+            turns.say(Reached::InOrder, policy);
+        }
+    }
+
+    /// What it has reached since the last time: the more of it.
+    pub(super) fn take_reached(&self) -> Option<Reached> {
+        let reached = self.turns.as_ref()?.reached.swap(0, Relaxed);
+        match reached & Reached::InOrder as u8 != 0 && self.how() == How::Keep {
+            true => Some(Reached::InOrder),
+            false => (reached != 0).then_some(Reached::Far),
         }
     }
 

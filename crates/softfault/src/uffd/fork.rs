@@ -79,7 +79,7 @@ impl UffdMmu {
 }
 
 /// Parts of a window that may only be read, which are in memory that was inherited: nobody
-/// makes anonymous memory that cannot be written to but us.
+/// makes anonymous memory that cannot be written to but us, nor has files of that name.
 fn inherited_in(window: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let within = |line: &str| {
@@ -87,7 +87,10 @@ fn inherited_in(window: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let (start, end) = words.next()?.split_once('-')?;
         let address = |text| usize::from_str_radix(text, 16).ok();
         let (start, end) = (address(start)?, address(end)?);
-        let ours = words.next() == Some("r--p") && words.nth(2) == Some("0");
+        let is_read = words.next() == Some("r--p");
+        let inode = words.nth(2);
+        let name = words.next().and_then(|name| name.strip_prefix("/memfd:"));
+        let ours = is_read && (inode == Some("0") || name == Some(super::in_place::NAME));
         let part = start.max(window.start)..end.min(window.end);
         (ours && !part.is_empty()).then_some(part)
     };

@@ -2,6 +2,7 @@
 
 use super::Faults;
 use super::abi::{self, Message, Offers, Progress};
+use super::in_place::InPlace;
 use super::pagemap::Pagemap;
 use super::released::Released;
 use super::spare::SpareWindows;
@@ -50,6 +51,7 @@ pub struct UffdMmu {
     spare: SpareWindows,
     /// Where the windows start that were reserved for writing and may only be read.
     restricted: Mutex<BTreeSet<usize>>,
+    pub(super) in_place: InPlace,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
 }
@@ -74,6 +76,7 @@ impl UffdMmu {
             released: Released::default(),
             spare: SpareWindows::default(),
             restricted: Mutex::default(),
+            in_place: InPlace::default(),
             zap: Zap::new(),
             pagemap,
         };
@@ -238,7 +241,8 @@ fn unmap(range: Range<usize>) {
 pub(super) fn system(errno: c_int) -> MmuError {
     match errno {
         libc::ENOMEM => MmuError::NoMemory,
-        libc::ENOENT => MmuError::Gone,
+        // The second of a window that is being taken over: its memory has no size yet.
+        libc::ENOENT | libc::EFAULT => MmuError::Gone,
         libc::EMFILE | libc::ENFILE => MmuError::NoMemory,
         libc::ENOSYS | libc::EPERM => MmuError::Closed(errno),
         errno => MmuError::System(errno),
@@ -320,6 +324,10 @@ impl Mmu for UffdMmu {
         let forgotten = self.windows().remove(&range.start);
         let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);
+        // A file's own mapping, which is no window any more.
+        if self.in_place.forget(range.start) {
+            return unmap(range);
+        }
         // Empty already, unless somebody has lost count: the next to have the
         // window must not see what was in it.
         let emptied = self.zap.one(&range);

@@ -17,6 +17,7 @@
 mod abi;
 mod faults;
 mod fork;
+mod in_place;
 mod mmu;
 mod moving;
 mod myself;

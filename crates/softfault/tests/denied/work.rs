@@ -76,6 +76,7 @@ pub fn run(calls: &[c_long], errno: i32, since: Since) {
     }
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(64 << 20);
     let builder = Engine::builder()
+        .by_kernel(false)
         .memory(MEMORY)
         .most_memory(4 * MEMORY)
         .swap(swap);
@@ -228,7 +229,13 @@ fn forked(anon: &mut [u8]) {
 
 /// Where there is no userfaultfd: the same by calls.
 fn soft(file: &File) {
-    let Some(engine) = step("build_soft", Engine::builder().memory(MEMORY).build_soft()) else {
+    let Some(engine) = step(
+        "build_soft",
+        Engine::builder()
+            .by_kernel(false)
+            .memory(MEMORY)
+            .build_soft(),
+    ) else {
         return;
     };
     let Some(map) = step("map_soft", engine.map(file)) else {

@@ -174,6 +174,7 @@ fn another_file_at_a_rings_number() {
     alone(|| {
         let file = files::made_file("ring", 32 << 20);
         let engine = Engine::builder()
+            .by_kernel(false)
             .memory(8 << 20)
             .async_reads(AsyncReads::IoUring);
         let Ok(engine) = engine.build() else {

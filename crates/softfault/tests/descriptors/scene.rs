@@ -110,7 +110,7 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        let builder = Engine::builder().memory(BUDGET);
+        let builder = Engine::builder().by_kernel(false).memory(BUDGET);
         // SAFETY: the device has what was written.
         let engine = unsafe { builder.swap_device(Shared::new()) }
             .build()

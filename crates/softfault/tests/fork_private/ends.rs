@@ -114,7 +114,12 @@ fn a_full_swap_gets_the_slots_of_dead_children_back() {
         "ends::a_full_swap_gets_the_slots_of_dead_children_back",
         || {
             let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BUDGET as u64);
-            let engine = Engine::builder().memory(BUDGET).swap(swap).build().unwrap();
+            let engine = Engine::builder()
+                .by_kernel(false)
+                .memory(BUDGET)
+                .swap(swap)
+                .build()
+                .unwrap();
             let mut map = engine.map_anon(2 * BUDGET).unwrap();
             let pages = 2 * BUDGET / PAGE;
             (0..pages).for_each(|page| write(&mut map, page, 1));
@@ -167,7 +172,12 @@ fn without_a_directory_a_child_reads_all_and_is_told_when_it_has_no_room() {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("goes-away");
     let _ = std::fs::create_dir(&dir);
     let swap = Swap::in_dir(&dir).bytes(256 << 20);
-    let engine = Engine::builder().memory(BUDGET).swap(swap).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .swap(swap)
+        .build()
+        .unwrap();
     let map = scene(&engine);
     std::fs::remove_dir(&dir).unwrap();
     let status = forked(|| {

@@ -65,7 +65,11 @@ fn an_engine_without_memory_and_one_of_the_childs_own() {
         // SAFETY: nobody writes to the file.
         let refused = unsafe { engine.map(&file) }.unwrap_err();
         assert!(refused.to_string().contains("parent"), "{refused}");
-        let own = Engine::builder().memory(BUDGET).build().unwrap();
+        let own = Engine::builder()
+            .by_kernel(false)
+            .memory(BUDGET)
+            .build()
+            .unwrap();
         // SAFETY: as above.
         let of_file: Mmap = unsafe { own.map(&file) }.unwrap();
         assert_eq!(&of_file[..4], b"\x7fELF");

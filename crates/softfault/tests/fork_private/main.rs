@@ -136,7 +136,11 @@ fn compressed_swap_is_inherited_too() {
 
 #[test]
 fn zeros_stay_free_and_clean_pages_are_dropped_in_a_child() {
-    let engine = Engine::builder().memory(BUDGET).build().unwrap();
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .build()
+        .unwrap();
     let map = engine.map_anon(PAGES * PAGE).unwrap();
     // More zeros than the budget, none of which costs anything.
     assert!(map.iter().step_by(PAGE).all(|&byte| byte == 0));
@@ -162,12 +166,17 @@ fn zeros_stay_free_and_clean_pages_are_dropped_in_a_child() {
 fn several_engines_and_one_within_another() {
     let outer = engine();
     let inner = Engine::builder()
+        .by_kernel(false)
         .memory(BUDGET / 2)
         .within(&outer)
         .swap(scene::swap())
         .build()
         .unwrap();
-    let bare = Engine::builder().memory(BUDGET).build().unwrap();
+    let bare = Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .build()
+        .unwrap();
     let map = scene(&outer);
     let mut within = inner.map_anon(BUDGET).unwrap();
     (0..BUDGET / PAGE).for_each(|page| write(&mut within, page, 5));

@@ -13,7 +13,12 @@ pub fn swap() -> Swap {
 
 pub fn engine_with(compression: Compression) -> Engine {
     let swap = swap().compression(compression);
-    Engine::builder().memory(BUDGET).swap(swap).build().unwrap()
+    Engine::builder()
+        .by_kernel(false)
+        .memory(BUDGET)
+        .swap(swap)
+        .build()
+        .unwrap()
 }
 
 pub fn engine() -> Engine {

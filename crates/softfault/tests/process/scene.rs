@@ -87,7 +87,7 @@ pub fn file() -> File {
 /// An engine of the rows.
 pub fn builder() -> Builder {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(4 * BYTES as u64);
-    Engine::builder().memory(BUDGET).swap(swap)
+    Engine::builder().by_kernel(false).memory(BUDGET).swap(swap)
 }
 
 impl Scene {

@@ -211,7 +211,11 @@ pub fn engines() -> [AnyEngine; 2] {
     let builder = || {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
         let most = 8 * LEAST_MEMORY;
-        (Engine::builder().memory(LEAST_MEMORY).most_memory(most)).swap(swap)
+        (Engine::builder()
+            .by_kernel(false)
+            .memory(LEAST_MEMORY)
+            .most_memory(most))
+        .swap(swap)
     };
     [
         AnyEngine::Plain(builder().build().unwrap()),

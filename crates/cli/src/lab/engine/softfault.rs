@@ -20,7 +20,8 @@ pub fn build(
 ) -> Result<Box<dyn Engine>, String> {
     let mut builder = builder(memory, swap)?;
     if let Some(reads) = reads {
-        builder = builder.reads(reads);
+        // As a program has it. Other rows are about the engine: it serves them itself.
+        builder = builder.reads(reads).by_kernel(true);
     }
     match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
@@ -31,7 +32,7 @@ pub fn build(
 /// An engine's settings: its budget, and where its swap is if it needs any.
 pub fn builder(memory: u64, swap: Option<&Swap>) -> Result<softfault::Builder, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    let builder = softfault::Engine::builder().memory(memory);
+    let builder = softfault::Engine::builder().memory(memory).by_kernel(false);
     Ok(match swap {
         Some(swap) => builder.swap(softfault::Swap::in_dir(&swap.dir).bytes(swap.bytes)),
         None => builder,

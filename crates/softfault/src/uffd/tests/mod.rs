@@ -2,6 +2,7 @@
 //! fork has of them. Faults are served by a handler of the tests' own.
 
 mod fork;
+mod in_place;
 mod moving;
 mod protect;
 mod served;

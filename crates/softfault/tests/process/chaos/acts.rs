@@ -320,7 +320,7 @@ acts! {
     "another engine and map" => |world, draw| {
         let _who = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
-        let engine = Engine::builder().memory(LEAST_MEMORY).trust_signal_handlers(true).build();
+        let engine = Engine::builder().by_kernel(false).memory(LEAST_MEMORY).trust_signal_handlers(true).build();
         let Ok(engine) = engine else { return };
         // SAFETY: nobody writes to the file.
         let Ok(map) = (unsafe { engine.map(&file()) }) else { return };

@@ -42,6 +42,7 @@ impl World {
     pub fn new() -> Self {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(256 << 20);
         let engine = Engine::builder()
+            .by_kernel(false)
             .memory(BUDGET)
             .swap(swap)
             .trust_signal_handlers(true);

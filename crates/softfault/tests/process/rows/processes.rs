@@ -249,6 +249,7 @@ pub const ROWS: &[Row] = &[
             std::fs::create_dir(&empty).expect("a folder");
             let path = std::ffi::CString::new(empty.to_str().expect("a path")).expect("a path");
             let engine = softfault::Engine::builder()
+                .by_kernel(false)
                 .memory(crate::scene::BUDGET)
                 .build()
                 .expect("an engine");

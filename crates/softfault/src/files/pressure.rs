@@ -1,0 +1,146 @@
+//! Which windows the kernel serves: a thread looks at the memory there is, and changes it.
+//!
+//! The kernel's own mapping is the fastest way to bytes that the page cache has: nothing is copied, and
+//! processes share the pages. It is the slowest to bytes that it has
+//! not, but in order, or has no room for. So
+//!
+//! - a file that the page cache has, as cachestat(2) says, is given to the kernel: when it is mapped, or
+//!   once as much as a quarter of it was read through the page cache;
+//! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
+//!   kernel copies nothing;
+//! - all are taken back, and the engine's budget holds again, as soon as there is no room
+//!   (`docs/reads.md` has what that is), or the kernel reads in vain for touches of this process
+//!   (`store/kernel_reads.rs`).
+//!
+//! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until a
+//! file has been read so far.
+
+use super::Files;
+use super::idle::SharedTable;
+use super::served::{Served, Server};
+use crate::signal;
+use crate::store::{KernelReads, Reached, ReadPolicy};
+use core::sync::atomic::{AtomicBool, Ordering};
+use softfault_engine::cache::PageCache;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Between two looks while the kernel serves windows.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The thread, from the first file on that the kernel may serve.
+#[derive(Default)]
+pub(super) struct Watch {
+    thread: Mutex<Option<Watcher>>,
+}
+
+struct Watcher {
+    thread: JoinHandle<()>,
+    over: Arc<AtomicBool>,
+    policy: Arc<ReadPolicy>,
+}
+
+impl Files {
+    /// Lets the kernel serve a file that was just mapped, if it is there already; and watches it.
+    pub(crate) fn consider(&self, policy: &Arc<ReadPolicy>, cache: &PageCache, served: &Served) {
+        let Some(file) = served.file() else { return };
+        if !policy.looks_at_the_page_cache() {
+            return;
+        }
+        if served.by() == Server::Engine && policy.has_room() && file.is_in_the_page_cache() {
+            // What is refused is served as before.
+            let _ = served.show(cache, true);
+        }
+        self.watch.start(&self.shared, policy);
+    }
+}
+
+impl Watch {
+    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() {
+            // It may have been asleep, with none that the kernel serves.
+            return policy.bell.ring();
+        }
+        // The thread inherits the mask: the program's signals are not for it, and a handler that touched
+        // a window which is changing would wait for it.
+        let _masked = signal::masked();
+        let over = Arc::new(AtomicBool::new(false));
+        let (ends, shared, watched) = (over.clone(), shared.clone(), policy.clone());
+        let builder = Builder::new().name("softfault-room".to_owned());
+        let started = builder.spawn(move || watch(&shared, &watched, &ends));
+        *thread = started.ok().map(|thread| Watcher {
+            thread,
+            over,
+            policy: policy.clone(),
+        });
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&mut self) {
+        let watcher = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = watcher.take() {
+            watcher.over.store(true, Ordering::Release);
+            watcher.policy.bell.ring();
+            let _ = watcher.thread.join();
+        }
+    }
+
+    /// In a child of fork: it is the parent's.
+    pub(super) fn leave(&mut self) {
+        let watcher = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        core::mem::forget(watcher.take());
+    }
+}
+
+fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool) {
+    // Without a table of descriptors the kernel serves none.
+    let Some(mut reads) = KernelReads::new() else {
+        return;
+    };
+    let mut shown = true;
+    loop {
+        policy.bell.wait(shown.then_some(LOOK_NS));
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        let windows = shared.table().in_use();
+        let in_vain = reads.are_in_vain() && shown;
+        let short = in_vain || !policy.has_room();
+        shown = false;
+        for (cache, served) in windows {
+            shown |= look_at(&cache, &served, short);
+        }
+    }
+}
+
+/// Changes who serves a window, if that is to be; true if the kernel does then.
+fn look_at(cache: &PageCache, served: &Served, short: bool) -> bool {
+    let Some(file) = served.file() else {
+        return false;
+    };
+    // What is refused is tried again at the next look.
+    match served.by() {
+        Server::Kernel if short => {
+            let _ = served.take_over(cache);
+        }
+        Server::Kernel => {}
+        Server::Engine => {
+            let may = match file.take_reached() {
+                Some(Reached::InOrder) => true,
+                Some(Reached::Far) => file.is_in_the_page_cache(),
+                None => false,
+            };
+            if may && !short {
+                let _ = served.show(cache, true);
+            }
+        }
+    }
+    served.by() == Server::Kernel
+}

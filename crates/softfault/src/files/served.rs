@@ -1,0 +1,175 @@
+//! Who serves a window: the engine, or the kernel by a mapping of its own in the window's place.
+//!
+//! ```text
+//!            the page cache has the file, and there is room
+//!   Engine ─────────────────────────────────────────────────► Kernel
+//!          ◄─────────────────────────────────────────────────
+//!            memory gets short, or the kernel has to read
+//! ```
+//!
+//! It changes under readers that touch the window, at any time; but not while somebody *holds* it as it
+//! is: pages that are pinned or locked, and calls that are under way.
+//!
+//! To the kernel: its mapping goes to the window's place first, which throws away all pages that are there,
+//! and no page can be brought in any more (`MmuError::Gone`, and the touch is made again). Then
+//! the cache forgets them. The VMA stays: from the kernel's mapping no fault comes but for what the kernel
+//! cannot read, and that is an error of ours too.
+
+use crate::kernel::KernelCount;
+use crate::process::Process;
+use crate::store::FileStore;
+use crate::uffd::Faults;
+use softfault_engine::cache::PageCache;
+use softfault_engine::mmu::MmuError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Before the kernel serves a window again that was taken from it; each time twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+
+/// Who serves a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    Engine,
+    Kernel,
+}
+
+/// Who serves a window, and what it takes to change that.
+pub(crate) struct Served {
+    /// Locked while it changes. Nothing else is locked meanwhile but what reclaim locks.
+    state: Mutex<State>,
+    /// Immutable. `None`: the engine does, for ever.
+    of: Option<Place>,
+}
+
+struct State {
+    by: Server,
+    /// Those who want it to stay as it is.
+    holds: usize,
+    /// When the kernel may serve it again.
+    not_before: Option<Instant>,
+    pause: Duration,
+}
+
+struct Place {
+    process: &'static Process,
+    file: Arc<FileStore>,
+}
+
+impl Served {
+    /// A window that the engine serves for ever.
+    pub(crate) fn always() -> Arc<Self> {
+        Self::with(None)
+    }
+
+    /// A file's window, which the kernel may serve at times, if it can be.
+    pub(super) fn of_file(file: &Arc<FileStore>, cache: &PageCache) -> Arc<Self> {
+        let process = crate::process::get();
+        let process = process.filter(|process| process.faults() == Faults::Signals);
+        // Small windows share a mapping.
+        let may = file.can_be_mapped() && cache.has_own_reservation();
+        Self::with(process.filter(|_| may).map(|process| Place {
+            process,
+            file: file.clone(),
+        }))
+    }
+
+    fn with(of: Option<Place>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                by: Server::Engine,
+                holds: 0,
+                not_before: None,
+                pause: FIRST_PAUSE,
+            }),
+            of,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who serves it now.
+    pub(crate) fn by(&self) -> Server {
+        self.state().by
+    }
+
+    /// The file, if the kernel may serve it at times.
+    pub(super) fn file(&self) -> Option<&Arc<FileStore>> {
+        self.of.as_ref().map(|of| &of.file)
+    }
+
+    /// Keeps it as it is.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        let mut state = self.state();
+        state.holds += 1;
+        Hold {
+            by: state.by,
+            of: self.clone(),
+        }
+    }
+
+    /// The kernel serves the window from now on. False if it does already, or somebody holds it, or it
+    /// was taken from it a short while ago. Signals are masked: a handler that touches the window would
+    /// wait for this thread.
+    pub(crate) fn show(&self, cache: &PageCache, patient: bool) -> Result<bool, MmuError> {
+        let (Some(Place { process, file }), mut state) = (&self.of, self.state()) else {
+            return Ok(false);
+        };
+        let early = patient && state.not_before.is_some_and(|then| Instant::now() < then);
+        if state.by == Server::Kernel || state.holds > 0 || early {
+            return Ok(false);
+        }
+        let Some(file) = file.in_table() else {
+            return Ok(false);
+        };
+        // SAFETY: a window that is only read, whose pages are the file's from the first on. No page
+        // is brought in from then on, and those that were are forgotten below.
+        unsafe { process.mmu().show(cache.reservation(), file) }?;
+        state.by = Server::Kernel;
+        cache.invalidate(cache.addresses());
+        KernelCount::Shown.add(1);
+        KernelCount::ShownBytes.add(cache.addresses().len() as u64);
+        Ok(true)
+    }
+
+    /// The engine serves the window again. False if it does already, or somebody holds it. Signals
+    /// are masked, as in [`show`](Self::show).
+    pub(crate) fn take_over(&self, cache: &PageCache) -> Result<bool, MmuError> {
+        let (Some(Place { process, .. }), mut state) = (&self.of, self.state()) else {
+            return Ok(false);
+        };
+        if state.by == Server::Engine || state.holds > 0 {
+            return Ok(false);
+        }
+        // SAFETY: it was shown; and its VMA is there as long as anybody maps it.
+        unsafe { process.mmu().take_over(cache.reservation()) }?;
+        state.by = Server::Engine;
+        state.not_before = Some(Instant::now() + state.pause);
+        state.pause = (state.pause * 2).min(LONGEST_PAUSE);
+        KernelCount::TakenOver.add(1);
+        Ok(true)
+    }
+}
+
+/// Somebody who wants a window served as it is.
+pub(crate) struct Hold {
+    /// Who serves it meanwhile.
+    by: Server,
+    of: Arc<Served>,
+}
+
+impl Hold {
+    /// True if the kernel serves it meanwhile.
+    pub(crate) fn is_kernels(&self) -> bool {
+        self.by == Server::Kernel
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.of.state().holds -= 1;
+    }
+}

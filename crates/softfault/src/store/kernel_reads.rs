@@ -1,0 +1,129 @@
+//! What it costs that the kernel reads for touches of this process.
+//!
+//! It reads ahead of a touch that it had to wait for, as far as its disk's `read_ahead_kb` says. In order that is well: few
+//! touches wait, and what is read is mapped soon. Where touches are scattered, each waits, and most of what is read is never
+//! looked at. Two counts of the process tell these apart, since the last look:
+//!
+//! - touches that waited for the disk (`ru_majflt` of getrusage(2)), and pages of files that were
+//!   mapped for them: up to 16 neighbours come with each, so fewer than 64 a wait are no order;
+//! - bytes read from the disk (`ru_inblock`), against those pages.
+
+use super::room;
+use crate::table::Guarded;
+use softfault_engine::PAGE_SIZE;
+
+/// Waits between two looks that may be.
+const MOST_WAITS: i64 = 8;
+/// Pages that are mapped for each, in order.
+const PAGES: i64 = 64;
+/// Bytes read for each byte mapped, at most, and what may be read ahead in any case.
+const READ: i64 = 4;
+const AHEAD: i64 = 64 << 20;
+
+/// Counts of the process, at the last look.
+#[derive(Debug)]
+pub(crate) struct KernelReads {
+    /// Immutable. `/proc/self/statm`.
+    statm: Guarded,
+    before: Counts,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Counts {
+    /// Touches for which the kernel had to read.
+    waits: i64,
+    /// Bytes read from disks.
+    read: i64,
+    /// Pages of files that are mapped.
+    mapped: i64,
+}
+
+impl KernelReads {
+    /// `None` where there is no table of descriptors to ask in.
+    pub(crate) fn new() -> Option<Self> {
+        let statm = room::open("/proc/self/statm".as_ref())?;
+        let mut reads = Self {
+            statm,
+            before: Counts::default(),
+        };
+        reads.before = reads.now();
+        Some(reads)
+    }
+
+    /// True if, since the last look, the kernel read for touches that were in no order.
+    pub(crate) fn are_in_vain(&mut self) -> bool {
+        let now = self.now();
+        let before = core::mem::replace(&mut self.before, now);
+        now.are_in_vain_since(before)
+    }
+
+    fn now(&self) -> Counts {
+        let mut text = [0; 128];
+        let shared = room::read(&self.statm, &mut text).and_then(|text| {
+            let mut words = text.split(|&byte| byte == b' ');
+            core::str::from_utf8(words.nth(2)?).ok()?.parse().ok()
+        });
+        // SAFETY: numbers, of which zeros are valid ones; the call fills them.
+        let usage = unsafe {
+            let mut usage: libc::rusage = core::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+            usage
+        };
+        Counts {
+            waits: usage.ru_majflt,
+            read: usage.ru_inblock * 512,
+            mapped: shared.unwrap_or(0),
+        }
+    }
+}
+
+impl Counts {
+    fn are_in_vain_since(self, before: Self) -> bool {
+        let waits = self.waits - before.waits;
+        let read = self.read - before.read;
+        // What was mapped before may have gone meanwhile.
+        let mapped = (self.mapped - before.mapped).max(0);
+        let scattered = waits > MOST_WAITS && mapped < waits * PAGES;
+        scattered || read > AHEAD + READ * mapped * PAGE_SIZE as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_order_and_scattered() {
+        let since = |waits, mib: i64, mapped| {
+            let read = mib << 20;
+            Counts {
+                waits,
+                read,
+                mapped,
+            }
+            .are_in_vain_since(Counts::default())
+        };
+        assert!(!since(0, 0, 0), "the page cache had all");
+        assert!(!since(2, 128, 24_000), "a scan, 8192 KiB ahead");
+        assert!(
+            !since(300, 128, 32_000),
+            "a scan by two threads, 128 KiB ahead"
+        );
+        assert!(since(20, 160, 320), "random, 8192 KiB ahead");
+        assert!(since(500, 60, 8_000), "random, 128 KiB ahead");
+        assert!(since(6, 96, 50), "few and slow");
+    }
+
+    #[test]
+    fn what_is_counted_is_there() {
+        let Some(mut reads) = KernelReads::new() else {
+            println!("there is no table of descriptors here");
+            return;
+        };
+        assert!(
+            reads.before.mapped > 0,
+            "this program's own pages: {reads:?}"
+        );
+        reads.are_in_vain();
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether the page cache has a file.
+
+use super::file::FileStore;
+use super::open::bytes_allocated;
+use super::way::Reached;
+use crate::table::Guarded;
+use core::ffi::c_long;
+use softfault_engine::PAGE_SIZE;
+
+/// cachestat(2), since Linux 6.5; the same number everywhere.
+const CACHESTAT: c_long = 451;
+/// A file of which all but one of so many bytes are there is there.
+const MISSING: u64 = 16;
+
+/// As the call takes it: 0 bytes are all.
+#[repr(C)]
+struct Part {
+    offset: u64,
+    bytes: u64,
+}
+
+/// As the call fills it.
+#[repr(C)]
+#[derive(Default)]
+struct CachedPages {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+impl FileStore {
+    /// The file in the table of descriptors, if it is there.
+    pub(crate) fn in_table(&self) -> Option<&Guarded> {
+        self.file.guarded()
+    }
+
+    /// True if the kernel can map it: a file, opened by us and in the table.
+    pub(crate) fn can_be_mapped(&self) -> bool {
+        !self.device && self.file.is_ours() && self.in_table().is_some()
+    }
+
+    /// True if the page cache has all of the file but a little. False where the kernel does not say: to whom
+    /// neither owns the file nor may write it, and before Linux 6.5.
+    pub(crate) fn is_in_the_page_cache(&self) -> bool {
+        let Ok(stat) = self.file.stat() else {
+            return false;
+        };
+        let bytes = bytes_allocated(&stat).min(u64::try_from(stat.st_size).unwrap_or(0));
+        let (all, mut pages) = (
+            Part {
+                offset: 0,
+                bytes: 0,
+            },
+            CachedPages::default(),
+        );
+        let args = [(&raw const all).addr(), (&raw mut pages).addr(), 0, 0, 0];
+        // SAFETY: reads the one, and fills the other.
+        let asked = unsafe { self.file.call(CACHESTAT, args) };
+        let there = pages.cached * PAGE_SIZE as u64;
+        asked.is_ok() && bytes > 0 && there >= bytes - bytes / MISSING
+    }
+
+    /// How far it was read through the page cache since the last time.
+    pub(crate) fn take_reached(&self) -> Option<Reached> {
+        self.file.way.take_reached()
+    }
+}

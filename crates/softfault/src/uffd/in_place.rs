@@ -1,0 +1,178 @@
+//! A file's own mapping in the place of its window, and the window in the place of that, while
+//! threads read through it.
+//!
+//! ```text
+//!   window ── show ──────► MAP_FIXED of the file: one call
+//!   mapping ── take_over ─► 1  a private mapping of an empty memfd, elsewhere, as windows are
+//!                           2  mremap(2) of it to the window's place: a touch is a SIGBUS, as
+//!                              behind the end of a file
+//!                           3  registered with the userfaultfd
+//!                           4  the memfd gets the window's size: what is missing is missing
+//! ```
+//!
+//! At no moment is there a page that shows zeros for bytes of the file, nor a place where a touch is a
+//! SIGSEGV. Until the fourth step a fault can neither be served nor has it failed: the range *is changing*, and the
+//! touch is made again. In a private mapping of shared memory userfaultfd fills missing pages as in
+//! anonymous memory: the file stays empty.
+
+use super::abi;
+use super::mmu::{UffdMmu, system};
+use crate::errno::errno;
+use crate::table::Guarded;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use libc::c_void;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the memory of a window that was taken over is called in `/proc/self/maps`.
+pub(super) const NAME: &str = "softfault-window";
+
+/// Windows in whose place files' own mappings are, and the one that is changing.
+#[derive(Default)]
+pub(super) struct InPlace {
+    /// Where they start. Held while one changes, so that there is one.
+    shown: Mutex<BTreeSet<usize>>,
+    /// Of the range that is changing. `end` is 0 while there is none. Release and Acquire: the end
+    /// is written after the start.
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl InPlace {
+    fn shown(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_changing(&self, addr: usize) -> bool {
+        addr < self.end.load(Ordering::Acquire) && self.start.load(Ordering::Acquire) <= addr
+    }
+
+    /// Forgets a window; true if a mapping is in its place.
+    pub(super) fn forget(&self, start: usize) -> bool {
+        self.shown().remove(&start)
+    }
+}
+
+impl UffdMmu {
+    /// Puts a file's own mapping in the place of a part of a window.
+    ///
+    /// # Safety
+    /// No page of the window is there, nobody brings one in, and none will until it is taken
+    /// over. The part is the file's pages from its first on.
+    pub unsafe fn show(&self, part: &Reservation, file: &Guarded) -> Result<(), MmuError> {
+        let range = part.range();
+        self.change(&range, |shown| {
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+            map(file, range.start, range.len(), flags)?;
+            // As any window: a child of fork has it not.
+            // SAFETY: advice about a mapping that was just made.
+            unsafe { libc::madvise(range.start as *mut c_void, range.len(), libc::MADV_DONTFORK) };
+            shown.insert(range.start);
+            Ok(())
+        })
+    }
+
+    /// Takes the place over again: from here on a touch of it is a fault that is ours to serve.
+    ///
+    /// After an error the mapping is as it was, or, if the last step failed, a touch is an error.
+    ///
+    /// # Safety
+    /// `part` was shown; the space has a mapping for it, so that faults are served.
+    pub unsafe fn take_over(&self, part: &Reservation) -> Result<(), MmuError> {
+        let range = part.range();
+        // Nobody but this has it, and the mapping keeps it.
+        let memory = memfd().map_err(system)?;
+        let place = map(
+            &memory,
+            0,
+            range.len(),
+            libc::MAP_PRIVATE | libc::MAP_NORESERVE,
+        )?;
+        let undo = |errno| {
+            // SAFETY: just made, and nobody's.
+            unsafe { libc::munmap(place as *mut c_void, range.len()) };
+            Err(system(errno))
+        };
+        let advise = |advice| {
+            // SAFETY: advice about a mapping that was just made.
+            unsafe { libc::madvise(place as *mut c_void, range.len(), advice) }
+        };
+        // As windows are: see `reserve`.
+        advise(libc::MADV_NOHUGEPAGE);
+        advise(libc::MADV_UNMERGEABLE);
+        if advise(libc::MADV_DONTFORK) < 0 {
+            return undo(errno());
+        }
+        self.change(&range, |shown| {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let to = range.start as *mut c_void;
+            let from = place as *mut c_void;
+            // SAFETY: from what was just made to the place of a mapping of ours.
+            let moved = unsafe { libc::mremap(from, range.len(), range.len(), flags, to) };
+            if moved == libc::MAP_FAILED {
+                return undo(errno());
+            }
+            shown.remove(&range.start);
+            abi::register(self.of(part), &range, false).map_err(system)?;
+            // SAFETY: no memory involved.
+            let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
+            sized.map(drop).map_err(system)
+        })
+    }
+
+    /// True if a file's own mapping is in the place of the window that starts there.
+    #[cfg(test)]
+    pub(super) fn is_shown(&self, start: usize) -> bool {
+        self.in_place.shown().contains(&start)
+    }
+
+    /// True if a touch there has to be made again, since what is there is changing or has changed a
+    /// short while ago.
+    pub fn has_changed(&self, addr: usize) -> bool {
+        self.in_place.is_changing(addr) || self.was_released(addr)
+    }
+
+    fn change<T>(
+        &self,
+        range: &Range<usize>,
+        change: impl FnOnce(&mut BTreeSet<usize>) -> Result<T, MmuError>,
+    ) -> Result<T, MmuError> {
+        let here = &self.in_place;
+        let mut shown = here.shown();
+        here.start.store(range.start, Ordering::Release);
+        here.end.store(range.end, Ordering::Release);
+        let done = change(&mut shown);
+        // A fault of a moment ago may arrive later.
+        self.part_released(range);
+        here.end.store(0, Ordering::Release);
+        done
+    }
+}
+
+/// Maps a file of the table's, to be read; at an address of the kernel's choice, if that is 0 and
+/// not fixed.
+fn map(file: &Guarded, addr: usize, bytes: usize, flags: i32) -> Result<usize, MmuError> {
+    let protection = libc::PROT_READ as usize;
+    let number = file.number() as usize;
+    let args = [addr, bytes, protection, flags as usize, number, 0];
+    // SAFETY: a new mapping, or one in the place of a window that the caller has for itself.
+    unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
+}
+
+/// An empty file that is memory.
+fn memfd() -> Result<Guarded, i32> {
+    const NAME_AND_ZERO: &core::ffi::CStr = c"softfault-window";
+    let open = |flags: u32| {
+        let args = [NAME_AND_ZERO.as_ptr() as usize, flags as usize, 0, 0, 0, 0];
+        // SAFETY: a string that ends in zero; the descriptor is new.
+        unsafe { Guarded::open(libc::SYS_memfd_create, args) }
+    };
+    // Kernels that know the second flag want it said (Linux 6.3).
+    let made = open(libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL);
+    match made {
+        Err(libc::EINVAL) => open(libc::MFD_CLOEXEC),
+        made => made,
+    }
+}

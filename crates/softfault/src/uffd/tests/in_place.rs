@@ -1,0 +1,157 @@
+//! A file's own mapping in the place of a window, and back, under readers.
+
+use super::served::serve;
+use super::{page, real, resident_kb};
+use crate::table::Guarded;
+use crate::uffd::UffdMmu;
+use core::sync::atomic::{AtomicBool, Ordering};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation};
+use softfault_oracle::Finally;
+use std::ffi::CString;
+use std::slice::from_ref;
+use std::sync::Arc;
+
+const PAGES: usize = 512;
+
+/// What is in a page of the file, at every byte.
+fn byte(at: usize) -> u8 {
+    (at % 251) as u8 + 1
+}
+
+/// A file in the table of descriptors that has lost its name.
+fn file(name: &str) -> Guarded {
+    let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
+    let bytes: Vec<u8> = (0..PAGES * PAGE_SIZE)
+        .map(|at| byte(at / PAGE_SIZE))
+        .collect();
+    std::fs::write(&path, bytes).unwrap();
+    let named = CString::new(path.to_str().unwrap()).unwrap();
+    let here = libc::AT_FDCWD as usize;
+    let args = [
+        here,
+        named.as_ptr() as usize,
+        libc::O_RDONLY as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: a string that ends in zero; the descriptor is new.
+    let opened = unsafe { Guarded::open(libc::SYS_openat, args) };
+    std::fs::remove_file(&path).unwrap();
+    opened.unwrap()
+}
+
+/// Pages of a window, and a handler that fills them as the file has them.
+fn served(mmu: &Arc<UffdMmu>) -> Reservation {
+    let window = mmu.reserve(PAGES * PAGE_SIZE, Protection::Read).unwrap();
+    let (mmu, filled) = (mmu.clone(), window.clone());
+    serve(&window, move |addr, _| {
+        let at = (addr - filled.addr) / PAGE_SIZE;
+        let bytes = [byte(at); PAGE_SIZE];
+        // SAFETY: a page to copy from, in a window that is there.
+        let copied = unsafe { mmu.copy((&filled, addr), &raw const bytes, Access::ReadOnly) };
+        match copied {
+            Ok(()) => {}
+            Err(MmuError::Gone) if mmu.has_changed(addr) => {}
+            // Signals: it may neither allocate nor panic.
+            // SAFETY: ends the process.
+            Err(_) => unsafe { libc::abort() },
+        }
+    });
+    window
+}
+
+fn is_right(window: &Reservation, at: usize) -> bool {
+    // SAFETY: a page of the window, or of the mapping in its place, as volatile bytes.
+    let read = |offset| unsafe { ((page(window, at) + offset) as *const u8).read_volatile() };
+    read(0) == byte(at) && read(PAGE_SIZE - 1) == byte(at)
+}
+
+#[test]
+fn readers_see_the_file_whoever_shows_it() {
+    let (mmu, file) = (Arc::new(real()), file("in-place"));
+    let window = served(&mmu);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Finally(|| stop.store(true, Ordering::Relaxed));
+        for reader in 0..3 {
+            let (window, stop) = (&window, &stop);
+            scope.spawn(move || {
+                let mut at = reader * 7;
+                while !stop.load(Ordering::Relaxed) {
+                    at = (at * 13 + 5) % PAGES;
+                    assert!(is_right(window, at), "page {at}");
+                    at += 1;
+                }
+            });
+        }
+        for round in 0..1000 {
+            mmu.zap(from_ref(&window.range()));
+            // SAFETY: the readers bring pages in until the mapping is there, which is in the place of
+            // the window from one moment to the next: those are lost, and nobody counts them here.
+            unsafe { mmu.show(&window, &file) }.unwrap();
+            assert!(mmu.is_shown(window.addr));
+            assert!(is_right(&window, round % PAGES));
+            // SAFETY: shown above; the handler serves it.
+            unsafe { mmu.take_over(&window) }.unwrap();
+            assert!(!mmu.is_shown(window.addr));
+            assert!(is_right(&window, (round + 9) % PAGES));
+        }
+    });
+}
+
+#[test]
+fn what_was_taken_over_is_a_window() {
+    let (mmu, file) = (Arc::new(real()), file("taken-over"));
+    let window = served(&mmu);
+    // SAFETY: nobody touches it.
+    unsafe { mmu.show(&window, &file) }.unwrap();
+    // SAFETY: shown above.
+    unsafe { mmu.take_over(&window) }.unwrap();
+    assert_eq!(resident_kb(&window), 0, "nothing of the file is left");
+    for at in 0..PAGES {
+        assert!(is_right(&window, at));
+    }
+    assert_eq!(resident_kb(&window), PAGES * PAGE_SIZE / 1024);
+    mmu.zap(from_ref(&window.range()));
+    assert_eq!(resident_kb(&window), 0);
+    // The kernel's zero page, for a hole.
+    mmu.zero(&window, page(&window, 3), PAGE_SIZE).unwrap();
+    assert_eq!(super::read(&window, 3 * PAGE_SIZE / PAGE_SIZE), 0);
+    // Children have it not, as they have no window.
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let head = format!("{:x}-", window.addr);
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
+    let flags = lines
+        .find_map(|line| line.strip_prefix("VmFlags:"))
+        .unwrap();
+    assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
+    assert!(flags.split(' ').any(|flag| flag == "um"), "{flags}");
+}
+
+#[test]
+fn what_goes_while_a_mapping_is_there_is_no_spare_window() {
+    let (mmu, file) = (Arc::new(real()), file("goes"));
+    let window = served(&mmu);
+    // SAFETY: nobody touches it.
+    unsafe { mmu.show(&window, &file) }.unwrap();
+    let start = window.addr;
+    mmu.release(window);
+    assert!(!mmu.is_shown(start));
+    let other = mmu.reserve(PAGES * PAGE_SIZE, Protection::Read).unwrap();
+    assert_eq!(resident_kb(&other), 0);
+    let faults = {
+        let (mmu, filled) = (mmu.clone(), other.clone());
+        serve(&other, move |addr, _| {
+            let sevens = [7; PAGE_SIZE];
+            // SAFETY: as in `served`.
+            let copied = unsafe { mmu.copy((&filled, addr), &raw const sevens, Access::ReadOnly) };
+            copied.unwrap();
+        })
+    };
+    // SAFETY: a page of the window.
+    assert_eq!(unsafe { (page(&other, 5) as *const u8).read_volatile() }, 7);
+    assert_eq!(faults.take(), (1, 0), "it is a window");
+}

@@ -1,0 +1,347 @@
+//! Files that the kernel serves by mappings of its own: small ones, and those that the page cache has, in the
+//! place of their windows.
+
+use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
+use softfault_oracle::Finally;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const PAGE: usize = 4096;
+
+/// Counts are the whole process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Of so many pages, of which each has its number at its front and its end.
+    fn new(name: &str, pages: usize) -> Self {
+        let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
+        let mut bytes = vec![0; pages * PAGE];
+        for (at, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
+            page[..8].copy_from_slice(&number(at));
+            page[PAGE - 8..].copy_from_slice(&number(at));
+        }
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> File {
+        File::open(&self.0).unwrap()
+    }
+
+    /// What was written is on the disk, and in the page cache.
+    fn warm(&self) -> File {
+        let mut file = self.open();
+        file.sync_all().unwrap();
+        std::io::copy(&mut file.by_ref(), &mut std::io::sink()).unwrap();
+        file
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn number(page: usize) -> [u8; 8] {
+    (page as u64 * 0x9e37_79b9 + 1).to_le_bytes()
+}
+
+fn check(map: &[u8], page: usize) {
+    let bytes = &map[page * PAGE..][..PAGE];
+    assert_eq!(bytes[..8], number(page), "page {page}");
+    assert_eq!(bytes[PAGE - 8..], number(page), "the end of page {page}");
+}
+
+fn engine(reads: Reads) -> Engine {
+    let builder = Engine::builder().memory(16 << 20).reads(reads);
+    builder.small_maps(0).build().unwrap()
+}
+
+fn map(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: nobody writes to it.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+/// True if the page cache says what it has, and there is room here, so that the kernel is asked.
+fn is_asked() -> bool {
+    // SAFETY: asks of no file.
+    let known = unsafe { libc::syscall(451, -1, 0, 0, 0) };
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    let asked = known < 0 && errno != Some(libc::ENOSYS);
+    if !asked {
+        println!("cachestat(2) is not known here: no file is given to the kernel");
+    }
+    asked
+}
+
+#[test]
+fn what_the_page_cache_has_is_the_kernels() {
+    let _alone = alone();
+    let scratch = Scratch::new("warm", 1024);
+    let file = scratch.warm();
+    for reads in [Reads::Direct, Reads::Cached, Reads::Auto] {
+        let engine = engine(reads);
+        let before = engine.stats();
+        let map = map(&engine, &file);
+        (0..1024).for_each(|page| check(&map, page));
+        let after = engine.stats();
+        let shown = after.kernel.shown - before.kernel.shown;
+        let expected = u64::from(reads == Reads::Auto && is_asked());
+        assert_eq!(shown, expected, "{reads}");
+        assert_eq!(after.faults == 0, shown == 1, "{reads}: {}", after.faults);
+        assert!(map.is_managed());
+        // The same bytes by calls, from a thread that holds it as it is.
+        let mut bytes = vec![0; 3 * PAGE];
+        assert_eq!(map.read_at(&mut bytes, 7 * PAGE).unwrap(), 3 * PAGE);
+        assert_eq!(bytes, &map[7 * PAGE..10 * PAGE]);
+        map.fault_in_many(&[0..PAGE, 100 * PAGE..200 * PAGE])
+            .wait()
+            .into_iter()
+            .for_each(|answer| answer.unwrap());
+        map.prefetch(..).unwrap();
+        map.advise(softfault::Advice::Random).unwrap();
+        map.advise(softfault::Advice::PopulateRead).unwrap();
+        map.invalidate(..).unwrap();
+        check(&map, 1023);
+    }
+}
+
+#[test]
+fn what_it_has_not_is_the_engines() {
+    let _alone = alone();
+    let scratch = Scratch::new("cold", 1024);
+    let file = scratch.open();
+    file.sync_all().unwrap();
+    // SAFETY: advice.
+    unsafe {
+        libc::posix_fadvise(
+            std::os::fd::AsRawFd::as_raw_fd(&file),
+            0,
+            0,
+            libc::POSIX_FADV_DONTNEED,
+        )
+    };
+    let engine = engine(Reads::Auto);
+    let before = engine.stats().kernel;
+    let map = map(&engine, &file);
+    // A few: files on tmpfs are in memory whatever is dropped.
+    let in_memory = engine.stats().kernel.shown > before.shown;
+    (0..8).for_each(|page| check(&map, page * 100));
+    match in_memory {
+        true => println!("the temporary directory is in memory"),
+        false => assert!(engine.stats().faults > 0),
+    }
+}
+
+/// Ten thousand changes with `SOFTFAULT_SWITCHES=10000`.
+#[test]
+fn it_changes_under_readers() {
+    let _alone = alone();
+    let rounds = std::env::var("SOFTFAULT_SWITCHES").ok();
+    let rounds = rounds.map_or(300, |rounds| rounds.parse::<usize>().unwrap());
+    // Larger than the budget: what the engine brings in is evicted, too.
+    const PAGES: usize = 6000;
+    let scratch = Scratch::new("changes", PAGES);
+    let file = scratch.warm();
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    let (stop, checked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let _stop = Finally(|| stop.store(true, Ordering::Relaxed));
+        for reader in 0..4 {
+            let (map, stop, checked) = (&map, &stop, &checked);
+            scope.spawn(move || {
+                let mut word = 88_172_645_463_325_252_u64 + reader;
+                let mut at = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    word ^= word << 13;
+                    word ^= word >> 7;
+                    word ^= word << 17;
+                    // Runs, of which some are pinned, and others touched as they are.
+                    at = match word.is_multiple_of(16) {
+                        true => word as usize >> 8,
+                        false => at + 1,
+                    } % PAGES;
+                    match word % 64 {
+                        1 => {
+                            let pinned = map.pin(at * PAGE..(at + 1) * PAGE).unwrap();
+                            assert_eq!(pinned[..8], number(at));
+                        }
+                        2 => {
+                            let mut bytes = [0; 8];
+                            map.read_at(&mut bytes, at * PAGE).unwrap();
+                            assert_eq!(bytes, number(at));
+                        }
+                        3 => map.prefetch(at * PAGE..).unwrap(),
+                        4 => {
+                            let wanted = [at * PAGE..(at + 1) * PAGE, 0..PAGE];
+                            let answers = map.fault_in_many(&wanted).wait();
+                            answers.into_iter().for_each(|answer| answer.unwrap());
+                        }
+                        _ => check(map, at),
+                    }
+                    checked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let before = engine.stats().kernel;
+        let mut changes = 0;
+        // Not while a reader keeps it as it is.
+        while changes < rounds {
+            let kernel = changes % 2 == 0;
+            changes += usize::from(map.change_server(kernel).unwrap());
+            changes += usize::from(map.change_server(!kernel).unwrap());
+            check(&map, changes % PAGES);
+            std::thread::yield_now();
+        }
+        let after = engine.stats().kernel;
+        println!(
+            "{changes} changes, {} reads",
+            checked.load(Ordering::Relaxed)
+        );
+        let counted = |stats: softfault::KernelStats| (stats.shown + stats.taken_over) as usize;
+        assert!(counted(after) >= counted(before) + changes);
+    });
+    assert!(checked.load(Ordering::Relaxed) > 0);
+    let peak = engine.stats().peak_bytes;
+    assert!(peak <= 16 << 20, "{peak}");
+}
+
+#[test]
+fn what_is_kept_stays_with_who_serves_it() {
+    let _alone = alone();
+    let scratch = Scratch::new("kept", 1024);
+    let file = scratch.warm();
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    map.change_server(false).unwrap();
+    let pinned = map.pin(0..PAGE).unwrap();
+    assert!(!map.change_server(true).unwrap(), "pages are pinned");
+    drop(pinned);
+    assert!(map.change_server(true).unwrap());
+    let pinned = map.pin(0..PAGE).unwrap();
+    assert!(
+        !map.change_server(false).unwrap(),
+        "somebody may look at them"
+    );
+    // Of a system call, too.
+    let mut sink = File::options().write(true).open("/dev/null").unwrap();
+    std::io::Write::write_all(&mut sink, &pinned).unwrap();
+    drop(pinned);
+    // What is locked stays in memory: that is the engine's to promise.
+    map.lock().unwrap();
+    assert!(!map.change_server(true).unwrap());
+    (0..1024).for_each(|page| check(&map, page));
+    assert_eq!(map.residency(..).unwrap().mapped, 1024);
+    map.unlock().unwrap();
+    assert!(map.change_server(true).unwrap());
+    // Whoever goes while the kernel serves it leaves nothing behind.
+    drop(map);
+    engine.close_idle();
+    assert_eq!(engine.stats().windows, 0);
+}
+
+#[test]
+fn behind_the_end_of_the_file_is_an_error_whoever_serves_it() {
+    let _alone = alone();
+    let scratch = Scratch::new("end", 1024);
+    let file = scratch.warm();
+    let engine = engine(Reads::Auto);
+    for kernel in [true, false] {
+        let map = map(&engine, &file);
+        map.change_server(kernel).unwrap();
+        let shorter = File::options().write(true).open(&scratch.0).unwrap();
+        shorter.set_len(512 * PAGE as u64).unwrap();
+        map.invalidate(..).unwrap();
+        check(&map, 511);
+        assert!(map.pin(600 * PAGE..601 * PAGE).is_err());
+        assert!(
+            map.advise_range(softfault::Advice::PopulateRead, 600 * PAGE, PAGE)
+                .is_err()
+        );
+        drop(map);
+        let again = Scratch::new("end", 1024);
+        core::mem::forget(again);
+    }
+}
+
+#[test]
+fn small_files_are_the_kernels_up_to_an_eighth_of_the_budget() {
+    let _alone = alone();
+    let small = Scratch::new("small", 256);
+    let large = Scratch::new("not-small", 257);
+    let engine = Engine::builder()
+        .memory(16 << 20)
+        .reads(Reads::Auto)
+        .build()
+        .unwrap();
+    let before = engine.stats().kernel;
+    let (first, second) = (map(&engine, &small.open()), map(&engine, &small.open()));
+    assert!(!first.is_managed() && !second.is_managed());
+    let third = map(&engine, &small.open());
+    assert!(third.is_managed(), "two MiB are an eighth of the budget");
+    assert!(map(&engine, &large.open()).is_managed());
+    // A part of a large file is not small.
+    // SAFETY: nobody writes to it.
+    let part = unsafe {
+        MmapOptions::new()
+            .len(PAGE)
+            .map_with(&engine, &large.open())
+    };
+    assert!(part.unwrap().is_managed());
+    for map in [&first, &second, &third] {
+        (0..256).for_each(|page| check(map, page));
+        let pinned = map.pin(0..PAGE).unwrap();
+        check(&pinned, 0);
+    }
+    let after = engine.stats();
+    assert_eq!(after.kernel.small_maps - before.small_maps, 2);
+    assert_eq!(after.kernel.small_bytes - before.small_bytes, 2 << 20);
+    assert_eq!(after.small_map_bytes, 2 << 20);
+    drop((first, second));
+    assert_eq!(engine.stats().small_map_bytes, 0);
+    assert!(!map(&engine, &small.open()).is_managed());
+}
+
+#[test]
+fn small_files_are_the_engines_where_that_was_asked() {
+    let _alone = alone();
+    let small = Scratch::new("asked", 16);
+    let none = Engine::builder()
+        .small_maps(0)
+        .memory(16 << 20)
+        .build()
+        .unwrap();
+    let never = Engine::builder()
+        .memory(16 << 20)
+        .by_kernel(false)
+        .build()
+        .unwrap();
+    let direct = Engine::builder()
+        .memory(16 << 20)
+        .reads(Reads::Direct)
+        .build()
+        .unwrap();
+    let zeros = Engine::builder()
+        .memory(16 << 20)
+        .on_truncate(OnTruncate::Zero)
+        .build()
+        .unwrap();
+    for engine in [none, never, direct, zeros] {
+        let map = map(&engine, &small.open());
+        assert!(map.is_managed(), "{engine:?}");
+        (0..16).for_each(|page| check(&map, page));
+        assert_eq!(engine.stats().small_map_bytes, 0);
+    }
+    assert_eq!(Faults::default(), Faults::Signals, "as all of these");
+}
