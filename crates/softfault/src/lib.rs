@@ -141,6 +141,7 @@ mod errno;
 mod generation;
 mod machine;
 mod signal;
+mod thread;
 
 mod error;
 mod frames;

@@ -4,7 +4,7 @@
 
 use crate::error::FaultError;
 use crate::many::Many;
-use crate::signal;
+use crate::thread;
 use core::task::{Poll, Waker};
 use softfault_engine::mm::AddressSpace;
 use std::collections::VecDeque;
@@ -77,12 +77,8 @@ impl Workers {
         let mut started = lock(&self.started);
         if *started < THREADS {
             let shared = self.shared.clone();
-            let thread = std::thread::Builder::new().name("softfault-fault-in".into());
-            // All signals stay with the threads of the program.
-            let masked = signal::masked();
-            let spawned = thread.spawn(move || shared.serve());
-            drop(masked);
-            match spawned {
+            let serve = move || shared.serve();
+            match thread::start(c"softfault-fault", thread::STACK, serve) {
                 Ok(_) => *started += 1,
                 Err(error) if *started == 0 => return Err(error),
                 Err(_) => {}

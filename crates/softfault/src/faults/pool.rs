@@ -16,6 +16,7 @@ use super::asked::Asked;
 use super::raise;
 use crate::process::Process;
 use crate::signal;
+use crate::thread;
 use crate::uffd::Message;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -63,7 +64,6 @@ impl ServingThreads {
     pub(super) fn start(process: &'static Process) -> io::Result<()> {
         // Never dropped: they live as long as the process.
         let threads: &'static Self = Box::leak(Box::new(Self::new()));
-        let _masked = signal::masked();
         for place in 0..FIRST {
             match threads.spawn(place, process) {
                 Err(error) if place == 0 => return Err(error),
@@ -75,11 +75,8 @@ impl ServingThreads {
     }
 
     fn spawn(&'static self, place: usize, process: &'static Process) -> io::Result<()> {
-        let thread = std::thread::Builder::new()
-            .name("softfault-serve".into())
-            .stack_size(STACK);
-        let started = thread.spawn(move || run(self, place, process));
-        started.map(drop)
+        let serve = move || run(self, place, process);
+        thread::start(c"softfault-serve", STACK, serve).map(drop)
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {

@@ -13,10 +13,9 @@
 
 use super::Files;
 use super::table::{FileWindow, IdleWindow, WindowTable};
-use crate::signal;
+use crate::thread::{self, Thread};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// Between two looks at idle windows.
@@ -48,7 +47,7 @@ enum LookerState {
 
 /// The thread, from the first idle window on.
 #[derive(Default)]
-pub(super) struct Looker(Mutex<Option<JoinHandle<()>>>);
+pub(super) struct Looker(Mutex<Option<Thread>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -166,11 +165,9 @@ impl Looker {
     fn start(&self, shared: &Arc<SharedTable>) {
         let mut thread = lock(&self.0);
         if thread.is_none() {
-            // The thread inherits the mask: the program's signals are not for it.
-            let _masked = signal::masked();
             let shared = shared.clone();
-            let builder = Builder::new().name("softfault-idle".to_owned());
-            *thread = builder.spawn(move || shared.serve()).ok();
+            let look = move || shared.serve();
+            *thread = thread::start(c"softfault-idle", thread::STACK, look).ok();
         }
     }
 
@@ -180,7 +177,7 @@ impl Looker {
         if let Some(thread) = thread.take() {
             *lock(&shared.state) = LookerState::Over;
             shared.changed.notify_one();
-            let _ = thread.join();
+            thread.join();
         }
     }
 
@@ -195,6 +192,7 @@ impl Looker {
 mod tests {
     use super::*;
     use crate::Engine;
+    use crate::signal;
 
     /// Without the half minute.
     #[test]

@@ -18,12 +18,11 @@
 use super::Files;
 use super::idle::SharedTable;
 use super::served::{Served, Server};
-use crate::signal;
 use crate::store::{KernelReads, Reached, ReadPolicy};
+use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::cache::PageCache;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
 /// Between two looks while the kernel serves windows.
 const LOOK_NS: u64 = 100_000_000;
@@ -35,7 +34,7 @@ pub(super) struct Watch {
 }
 
 struct Watcher {
-    thread: JoinHandle<()>,
+    thread: Thread,
     over: Arc<AtomicBool>,
     policy: Arc<ReadPolicy>,
 }
@@ -62,13 +61,11 @@ impl Watch {
             // It may have been asleep, with none that the kernel serves.
             return policy.bell.ring();
         }
-        // The thread inherits the mask: the program's signals are not for it, and a handler that touched
-        // a window which is changing would wait for it.
-        let _masked = signal::masked();
+        // No signal is for the thread: a handler that touched a window which is changing would wait for it.
         let over = Arc::new(AtomicBool::new(false));
         let (ends, shared, watched) = (over.clone(), shared.clone(), policy.clone());
-        let builder = Builder::new().name("softfault-room".to_owned());
-        let started = builder.spawn(move || watch(&shared, &watched, &ends));
+        let look = move || watch(&shared, &watched, &ends);
+        let started = thread::start(c"softfault-room", thread::STACK, look);
         *thread = started.ok().map(|thread| Watcher {
             thread,
             over,
@@ -85,7 +82,7 @@ impl Watch {
         if let Some(watcher) = watcher.take() {
             watcher.over.store(true, Ordering::Release);
             watcher.policy.bell.ring();
-            let _ = watcher.thread.join();
+            watcher.thread.join();
         }
     }
 

@@ -5,9 +5,8 @@
 //! moment only is left as it is.
 
 use super::clusters::Clusters;
-use crate::signal;
+use crate::thread::{self, Thread};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 
 /// How long a cluster is left to be used again.
 const CALM_NS: u64 = 500_000_000;
@@ -17,22 +16,20 @@ pub(super) struct Trimmer {
     clusters: Arc<Clusters>,
     /// `None` where the system has no thread for us: space is then given back
     /// when the file is closed.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
     /// The process that the thread is in.
     process: u32,
 }
 
 impl Trimmer {
     pub(super) fn new(clusters: Arc<Clusters>) -> Self {
-        // The thread inherits the mask: the program's signals are not for it.
-        let _masked = signal::masked();
         let work = clusters.clone();
-        let thread = Builder::new().name("softfault-trim".to_owned());
-        let thread = thread.spawn(move || {
+        let trim = move || {
             while work.wait_for_work() && work.wait_for_calm(CALM_NS) {
                 work.trim();
             }
-        });
+        };
+        let thread = thread::start(c"softfault-trim", thread::STACK, trim);
         Self {
             clusters,
             thread: thread.ok(),
@@ -63,6 +60,6 @@ impl Drop for Trimmer {
             return;
         }
         self.clusters.stop();
-        let _ = thread.join();
+        thread.join();
     }
 }

@@ -1,0 +1,107 @@
+//! Threads of ours in the program's process.
+//!
+//! By pthread_create(3) and not by [`std::thread`]: a thread of the standard library maps and protects
+//! a stack for signals of its own before it does anything, and where mprotect(2) is denied by then
+//! it ends the program.
+
+use crate::signal;
+use core::ffi::{CStr, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A stack with room for code that is not ours, such as a waker.
+pub(crate) const STACK: usize = 2 << 20;
+
+/// A thread that was started. Dropped, it goes on by itself.
+pub(crate) struct Thread(usize);
+
+struct Start<Work> {
+    name: &'static CStr,
+    work: Work,
+}
+
+/// Starts a thread with so many bytes of stack, and what the C library needs besides. Signals are masked in
+/// it: those that are sent to the process are for the program's threads.
+pub(crate) fn start<Work: FnOnce() + Send + 'static>(
+    name: &'static CStr,
+    stack: usize,
+    work: Work,
+) -> io::Result<Thread> {
+    let start = Box::into_raw(Box::new(Start { name, work }));
+    // A thread inherits the mask.
+    let masked = signal::masked();
+    let mut thread = MaybeUninit::uninit();
+    let mut attributes = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised before they are used, and destroyed after. The thread takes
+    // `start` over, if there is one.
+    let failed = unsafe {
+        let attributes = attributes.as_mut_ptr();
+        match libc::pthread_attr_init(attributes) {
+            0 => {}
+            failed => {
+                drop(Box::from_raw(start));
+                return Err(io::Error::from_raw_os_error(failed));
+            }
+        }
+        // Refused, it is the default: more.
+        libc::pthread_attr_setstacksize(attributes, stack + least_stack(attributes));
+        let failed =
+            libc::pthread_create(thread.as_mut_ptr(), attributes, main::<Work>, start.cast());
+        libc::pthread_attr_destroy(attributes);
+        failed
+    };
+    drop(masked);
+    if failed != 0 {
+        // SAFETY: there is no thread that would have taken it.
+        drop(unsafe { Box::from_raw(start) });
+        return Err(io::Error::from_raw_os_error(failed));
+    }
+    // SAFETY: pthread_create filled it.
+    let thread = unsafe { thread.assume_init() };
+    Ok(Thread(thread as usize))
+}
+
+extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
+    // SAFETY: from `start`, for this thread alone.
+    let start = unsafe { Box::from_raw(start.cast::<Start<Work>>()) };
+    // SAFETY: a string that lives as long as the process; longer than 15 bytes, it is cut.
+    unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
+    // The hook has said what is wrong. The program goes on without this thread.
+    let _ = catch_unwind(AssertUnwindSafe(start.work));
+    ptr::null_mut()
+}
+
+/// What the C library takes of each stack. glibc puts the program's thread-local variables there, and tells
+/// how much that is to those who look the function up; musl adds it itself. The attributes are initialised.
+fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
+    type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    if found.is_null() {
+        return libc::PTHREAD_STACK_MIN;
+    }
+    // SAFETY: the function of that name has this type; the standard library calls it, too.
+    let min_stack = unsafe { core::mem::transmute::<*mut c_void, MinStack>(found) };
+    // SAFETY: the attributes are initialised, as the caller says.
+    unsafe { min_stack(attributes) }
+}
+
+impl Thread {
+    /// Waits until it ends.
+    pub(crate) fn join(self) {
+        let thread = self.0 as libc::pthread_t;
+        core::mem::forget(self);
+        // SAFETY: a thread that was neither joined nor detached.
+        let failed = unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+        debug_assert_eq!(failed, 0);
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: a thread that was neither joined nor detached.
+        unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
+    }
+}
