@@ -1,6 +1,9 @@
 //! Files that the kernel serves by mappings of its own: small ones, and those that the page cache has, in the
 //! place of their windows.
 
+mod child;
+
+use child::forked;
 use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::Finally;
 use std::fs::File;
@@ -215,6 +218,54 @@ fn it_changes_under_readers() {
     assert!(checked.load(Ordering::Relaxed) > 0);
     let peak = engine.stats().peak_bytes;
     assert!(peak <= 16 << 20, "{peak}");
+}
+
+/// What fills new memory at once would fill a window with zeros that is made for one moment too few.
+#[test]
+fn locked_memory_shows_no_zeros_while_it_changes() {
+    let _alone = alone();
+    let scratch = Scratch::new("locked", 1024);
+    let file = scratch.warm();
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    // SAFETY: locks memory.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+        println!("memory cannot be locked here");
+        return;
+    }
+    let _unlock = Finally(|| {
+        // SAFETY: as it was.
+        unsafe { libc::munlockall() };
+    });
+    for round in 0..40 {
+        for kernel in [false, true] {
+            // Refused where so much may not be locked: it stays as it is.
+            let _ = map.change_server(kernel);
+            (round..1024).step_by(17).for_each(|page| check(&map, page));
+        }
+    }
+}
+
+/// As of any window of ours: whoever serves it, a child of fork has it not, and dies of a touch.
+#[test]
+fn a_child_of_fork_has_no_window_whoever_serves_it() {
+    let _alone = alone();
+    let scratch = Scratch::new("forked", 1024);
+    let file = scratch.warm();
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    for kernel in [true, false, true] {
+        let _ = map.change_server(kernel);
+        check(&map, 5);
+        let status = forked(|| {
+            // SAFETY: not there, which ends the child.
+            let byte = unsafe { map.as_ptr().read_volatile() };
+            std::process::exit(i32::from(byte))
+        });
+        let died = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        assert_eq!(died, Some(libc::SIGSEGV), "{kernel}: {status:?}");
+        check(&map, 6);
+    }
 }
 
 #[test]

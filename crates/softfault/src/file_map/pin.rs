@@ -25,7 +25,8 @@ impl FileMap {
         managed: &Managed,
         addresses: Range<usize>,
     ) -> Result<FilePin, FaultError> {
-        let hold = self.hold();
+        let mut hold = self.hold();
+        hold.keep();
         if hold.is_kernels() {
             populate_by_kernel(&addresses)?;
             return Ok(FilePin { pages: 0, hold });

@@ -7,6 +7,9 @@ use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::fault;
 
+/// What the kernel reads of a populate before another may serve the window.
+const PIECE: usize = 2 << 20;
+
 impl FileMap {
     /// Brings the pages of some addresses in. Nothing keeps them.
     pub(crate) fn populate(
@@ -14,13 +17,22 @@ impl FileMap {
         managed: &Managed,
         addresses: Range<usize>,
     ) -> Result<(), FaultError> {
-        let hold = self.hold();
-        if hold.is_kernels() {
-            return populate_by_kernel(&addresses);
+        let mut rest = addresses;
+        loop {
+            let hold = self.hold();
+            if !hold.is_kernels() {
+                return self.reached.each_attempt(rest, |rest, interrupt| {
+                    fault::populate(&managed.space, rest, false, interrupt)
+                });
+            }
+            // Piece by piece: memory may get short meanwhile, and then the engine takes it over.
+            let end = rest.end.min(rest.start + PIECE);
+            populate_by_kernel(&(rest.start..end))?;
+            if end == rest.end {
+                return Ok(());
+            }
+            rest.start = end;
         }
-        self.reached.each_attempt(addresses, |rest, interrupt| {
-            fault::populate(&managed.space, rest, false, interrupt)
-        })
     }
 
     /// Starts to read the pages of some addresses, as far as spare memory goes; waits for nothing.
@@ -28,7 +40,8 @@ impl FileMap {
         let _masked = self.reached.masked();
         let hold = self.served.hold();
         if hold.is_kernels() {
-            // It is advice.
+            // A long call, and advice: it does no harm to a window that the engine serves by then.
+            drop(hold);
             let _ = Advice::WillNeed.to_kernel(&addresses);
             return;
         }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! It changes under readers that touch the window, at any time; but not while somebody *holds* it as it
-//! is: pages that are pinned or locked, and calls that are under way.
+//! is: calls that are under way, which a change waits for and which wait for a change, both for a moment;
+//! and pages that are pinned or locked, which it does not wait for.
 //!
 //! To the kernel: its mapping goes to the window's place first, which throws away all pages that are there,
 //! and no page can be brought in any more (`MmuError::Gone`, and the touch is made again). Then
@@ -21,12 +22,14 @@ use crate::store::FileStore;
 use crate::uffd::Faults;
 use softfault_engine::cache::PageCache;
 use softfault_engine::mmu::MmuError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Before the kernel serves a window again that was taken from it; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+/// For calls that are under way.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Who serves a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) enum Server {
 pub(crate) struct Served {
     /// Locked while it changes. Nothing else is locked meanwhile but what reclaim locks.
     state: Mutex<State>,
+    /// Of `holds` while somebody waits to change it, and of `changing`.
+    changed: Condvar,
     /// Immutable. `None`: the engine does, for ever.
     of: Option<Place>,
 }
@@ -47,6 +52,10 @@ struct State {
     by: Server,
     /// Those who want it to stay as it is.
     holds: usize,
+    /// Those of them who do as long as the program likes.
+    kept: usize,
+    /// Somebody waits for the calls that are under way: others begin afterwards.
+    changing: bool,
     /// When the kernel may serve it again.
     not_before: Option<Instant>,
     pause: Duration,
@@ -80,9 +89,12 @@ impl Served {
             state: Mutex::new(State {
                 by: Server::Engine,
                 holds: 0,
+                kept: 0,
+                changing: false,
                 not_before: None,
                 pause: FIRST_PAUSE,
             }),
+            changed: Condvar::new(),
             of,
         })
     }
@@ -101,25 +113,53 @@ impl Served {
         self.of.as_ref().map(|of| &of.file)
     }
 
-    /// Keeps it as it is.
+    /// Keeps it as it is for a call.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
-        let mut state = self.state();
+        let ended = self
+            .changed
+            .wait_while(self.state(), |state| state.changing);
+        let mut state = ended.unwrap_or_else(PoisonError::into_inner);
         state.holds += 1;
         Hold {
             by: state.by,
+            kept: false,
             of: self.clone(),
         }
+    }
+
+    /// Waits for the calls that are under way, while others wait; the state, if nobody holds it then.
+    fn unheld(&self) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        // Another changes it.
+        if state.kept > 0 || state.changing {
+            return None;
+        }
+        if state.holds > 0 {
+            state.changing = true;
+            let held = |state: &mut State| state.holds > state.kept;
+            let waited = self.changed.wait_timeout_while(state, PATIENCE, held);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.changing = false;
+            self.changed.notify_all();
+        }
+        (state.holds == 0).then_some(state)
     }
 
     /// The kernel serves the window from now on. False if it does already, or somebody holds it, or it
     /// was taken from it a short while ago. Signals are masked: a handler that touches the window would
     /// wait for this thread.
     pub(crate) fn show(&self, cache: &PageCache, patient: bool) -> Result<bool, MmuError> {
-        let (Some(Place { process, file }), mut state) = (&self.of, self.state()) else {
+        let Some(Place { process, file }) = &self.of else {
+            return Ok(false);
+        };
+        if self.by() == Server::Kernel {
+            return Ok(false);
+        }
+        let Some(mut state) = self.unheld() else {
             return Ok(false);
         };
         let early = patient && state.not_before.is_some_and(|then| Instant::now() < then);
-        if state.by == Server::Kernel || state.holds > 0 || early {
+        if state.by == Server::Kernel || early {
             return Ok(false);
         }
         let Some(file) = file.in_table() else {
@@ -138,10 +178,16 @@ impl Served {
     /// The engine serves the window again. False if it does already, or somebody holds it. Signals
     /// are masked, as in [`show`](Self::show).
     pub(crate) fn take_over(&self, cache: &PageCache) -> Result<bool, MmuError> {
-        let (Some(Place { process, .. }), mut state) = (&self.of, self.state()) else {
+        let Some(Place { process, .. }) = &self.of else {
             return Ok(false);
         };
-        if state.by == Server::Engine || state.holds > 0 {
+        if self.by() == Server::Engine {
+            return Ok(false);
+        }
+        let Some(mut state) = self.unheld() else {
+            return Ok(false);
+        };
+        if state.by == Server::Engine {
             return Ok(false);
         }
         // SAFETY: it was shown; and its VMA is there as long as anybody maps it.
@@ -158,6 +204,8 @@ impl Served {
 pub(crate) struct Hold {
     /// Who serves it meanwhile.
     by: Server,
+    /// As long as the program likes.
+    kept: bool,
     of: Arc<Served>,
 }
 
@@ -166,10 +214,26 @@ impl Hold {
     pub(crate) fn is_kernels(&self) -> bool {
         self.by == Server::Kernel
     }
+
+    /// From now on it is held as long as the program likes, and nobody waits for it.
+    pub(crate) fn keep(&mut self) {
+        if !self.kept {
+            self.kept = true;
+            self.of.state().kept += 1;
+            self.of.changed.notify_all();
+        }
+    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.of.state().holds -= 1;
+        let mut state = self.of.state();
+        state.holds -= 1;
+        state.kept -= usize::from(self.kept);
+        let wanted = state.changing;
+        drop(state);
+        if wanted {
+            self.of.changed.notify_all();
+        }
     }
 }
