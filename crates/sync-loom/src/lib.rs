@@ -29,6 +29,7 @@ pub mod model;
 pub mod pages;
 pub mod stat;
 pub mod wait;
+pub mod zeros;
 
 /// A cell whose accesses loom checks.
 pub mod cell {

@@ -31,6 +31,7 @@ mod schedule;
 pub mod stat;
 pub mod thread;
 pub mod wait;
+pub mod zeros;
 
 /// Hints to the processor.
 pub mod hint {

@@ -36,6 +36,7 @@ pub mod stat;
 pub mod thread;
 pub mod topology;
 pub mod wait;
+pub mod zeros;
 
 /// Makes a constructor `const` in the worlds whose primitives can be made at
 /// compile time, and a plain function in the others (loom's cannot).

@@ -25,6 +25,7 @@ pub mod pages;
 pub mod stat;
 pub mod thread;
 pub mod wait;
+pub mod zeros;
 
 /// Hints to the processor.
 pub mod hint {

@@ -7,7 +7,6 @@
 //! a fingerprint and the eviction clock in eight bytes, the newest of two
 //! neighbours winning over the older.
 
-use crate::table::table;
 use sync::atomic::{AtomicU64, Ordering};
 
 /// The table of ghosts.
@@ -24,7 +23,7 @@ impl Ghosts {
     pub fn new(pages: usize) -> Option<Self> {
         let count = pages.checked_next_power_of_two()?.max(512);
         Some(Self {
-            slots: table(count, || AtomicU64::new(0))?,
+            slots: sync::zeros::words(count)?,
             clock: AtomicU64::new(0),
         })
     }
