@@ -253,6 +253,12 @@ impl Areas {
         self.0.len()
     }
 
+    /// Pages of all areas that are read ahead.
+    #[cfg(test)]
+    pub(super) fn ahead(&self) -> u64 {
+        self.0.iter().map(|area| area.ahead.count()).sum()
+    }
+
     fn set(&self, number: u64) -> Range<usize> {
         if self.0.len() <= WAYS {
             return 0..self.0.len();

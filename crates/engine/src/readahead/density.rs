@@ -569,3 +569,6 @@ impl Density {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,7 +174,9 @@ impl Mmap {
     ///
     /// ```no_run
     /// # fn main() -> std::io::Result<()> {
-    /// # let map = unsafe { softfault::Mmap::map(&std::fs::File::open("index.bin")?)? };
+    /// # let file = std::fs::File::open("index.bin")?;
+    /// // SAFETY: nobody writes to the file meanwhile.
+    /// let map = unsafe { softfault::Mmap::map(&file)? };
     /// # let wanted = [0..4096, 1 << 30..(1 << 30) + 512];
     /// let deadline = std::time::Instant::now() + std::time::Duration::from_millis(50);
     /// let answers = map.fault_in_many(&wanted).until(deadline).wait();

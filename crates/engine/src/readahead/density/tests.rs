@@ -1,0 +1,57 @@
+use super::*;
+use crate::readahead::Mapped;
+
+/// What is lent is what areas have ahead, whichever way an area makes room for another: by a touch in
+/// it, or by the end of a folio that began in the one before.
+#[test]
+fn loans_are_the_pages_ahead() {
+    let file_pages = 1 << 22;
+    let mut density = Density::new(file_pages);
+    let mut clock = 0;
+    let mut lent = 0;
+    for round in 0..40 {
+        let dense = round * 7 * AREA;
+        for page in 0..96 {
+            let kind = if page < 40 {
+                Touch::Miss
+            } else {
+                Touch::FirstUse
+            };
+            let page = dense + page / 64 * 64 + page * 3 % 64;
+            clock += 1;
+            touch(&mut density, kind, page..page + 1, clock);
+        }
+        lent += u32::from(density.lent > 0);
+        assert_eq!(density.lent, density.areas.ahead(), "round {round}");
+        // As many areas as are remembered, and none of them known: every second is entered by the
+        // end of a folio.
+        for number in 0..64 {
+            let end = (1024 + round * 130 + 2 * number + 1) * AREA;
+            clock += 1;
+            touch(&mut density, Touch::FirstUse, end - 1..end + 1, clock);
+            assert_eq!(
+                density.lent,
+                density.areas.ahead(),
+                "{number} of round {round}"
+            );
+        }
+    }
+    assert!(lent > 20, "in {lent} rounds something was lent");
+}
+
+fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
+    let event = Event {
+        page: folio.start,
+        folio,
+        touch,
+        mapped: Mapped::default(),
+        file_pages: 1 << 22,
+    };
+    density.note(&event, clock);
+    let room = Room {
+        pages: 4096,
+        window: 2048,
+        clock,
+    };
+    density.plan(&event, &room);
+}
