@@ -116,16 +116,32 @@ fn plain(bytes: u64, time: Duration) -> String {
 
 fn summary(stats: &Stats, bytes: usize, time: Duration) -> String {
     let seconds = time.as_secs_f64().max(1e-9);
-    format!(
-        "{} in {seconds:.2} s ({}/s); {} read past the page cache and {} through it; {} faults; {} of {} pages read ahead used; \
-         at most {} in memory",
-        size::show(bytes as u64),
-        size::show((bytes as f64 / seconds) as u64),
-        size::show(stats.read_direct_bytes),
-        size::show(stats.read_cached_bytes),
-        stats.faults,
-        stats.readahead_used,
-        stats.readahead_pages,
+    let mut parts = vec![
+        format!(
+            "{} in {seconds:.2} s ({}/s)",
+            size::show(bytes as u64),
+            size::show((bytes as f64 / seconds) as u64)
+        ),
+        format!(
+            "{} read past the page cache and {} through it",
+            size::show(stats.read_direct_bytes),
+            size::show(stats.read_cached_bytes)
+        ),
+    ];
+    let kernel = stats.kernel;
+    if kernel.shown + kernel.small_maps > 0 {
+        parts.push("the kernel served what the page cache had".to_owned());
+    }
+    parts.push(format!("{} faults", stats.faults));
+    if stats.readahead_pages > 0 {
+        parts.push(format!(
+            "{} of {} pages read ahead used",
+            stats.readahead_used, stats.readahead_pages
+        ));
+    }
+    parts.push(format!(
+        "at most {} in memory",
         size::show(stats.peak_bytes)
-    )
+    ));
+    parts.join("; ")
 }

@@ -22,17 +22,26 @@ mod unprivileged;
 mod workloads;
 
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// The command, told to leave the machine's caches to the other tests.
+/// The command, told to leave the machine's caches to the other tests; and interruptible, though these may run as a
+/// job in the background, which ignores SIGINT.
 fn softfault(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
     command.args(arguments);
     if arguments.starts_with(&["lab", "run"]) {
         command.arg("--keep-system-caches");
     }
+    let interruptible = || {
+        // SAFETY: no handler involved.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: only a system call; nothing is allocated.
+    unsafe { command.pre_exec(interruptible) };
     command
 }
 
