@@ -23,7 +23,7 @@ pub struct NodeStats {
     pub retry_io_miss: Counter,
     /// Times a fault waited for memory.
     pub memory_waits: Counter,
-    /// Pages read ahead.
+    /// Pages read ahead; not those that the program asked for (populate, pins, advice).
     pub readahead_pages: Counter,
     /// Pages of folios read ahead that were then touched.
     pub readahead_used: Counter,

@@ -34,7 +34,7 @@ pub struct Stats {
     pub retry_io_miss: u64,
     /// Times a fault waited for memory.
     pub memory_waits: u64,
-    /// Pages read ahead.
+    /// Pages read ahead; not those that the program asked for (populate, pins, advice).
     pub readahead_pages: u64,
     /// Pages read ahead that were then touched.
     pub readahead_used: u64,

@@ -245,7 +245,9 @@ impl<'a> ReadBatch<'a> {
         };
         let bytes: usize = self.reads[..begun].iter().map(|read| read.bytes).sum();
         let pages = bytes / PAGE_SIZE;
-        node.stats.readahead_pages.add(pages as u64);
+        if self.mark != 0 {
+            node.stats.readahead_pages.add(pages as u64);
+        }
         self.started += pages as u32;
         (self.count, self.folio_count) = (0, 0);
     }
