@@ -137,15 +137,16 @@
 
 // The ground.
 mod advice;
+mod cgroup;
 mod errno;
 mod generation;
-mod machine;
 mod signal;
-mod thread;
 
 mod error;
 mod frames;
+mod machine;
 mod needed;
+mod thread;
 
 mod options;
 mod range;

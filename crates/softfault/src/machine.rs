@@ -1,5 +1,6 @@
 //! What the machine has.
 
+use crate::cgroup::memory_cgroups;
 use core::mem::MaybeUninit;
 
 /// Physical memory in bytes.
@@ -26,23 +27,20 @@ pub(crate) fn memory_and_swap_bytes() -> usize {
     memory_bytes().saturating_add(swap)
 }
 
-/// Physical memory, or the limit of the memory cgroup if that is less.
+/// Physical memory, or the lowest limit of the process's memory cgroups if that is less.
 pub(crate) fn limit_bytes() -> usize {
-    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = cgroups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let file = if controllers.is_empty() {
-            format!("/sys/fs/cgroup{path}/memory.max")
-        } else if controllers.split(',').any(|name| name == "memory") {
-            format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")
-        } else {
-            return None;
-        };
+    let groups = memory_cgroups();
+    let files = groups.iter().flat_map(|group| &group.limits);
+    let limits = files.filter_map(|file| {
         let text = std::fs::read_to_string(file).ok()?;
         text.trim().parse::<usize>().ok()
     });
     limits.fold(memory_bytes(), usize::min)
+}
+
+/// The budget of an engine that was not told one, where so much memory is.
+pub(crate) fn default_budget(limit: usize) -> usize {
+    limit / 4
 }
 
 /// Files that this process may have open.

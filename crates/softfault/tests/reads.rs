@@ -6,7 +6,7 @@ mod files;
 
 use child::{command, scenario};
 use files::{byte_at, check, made_file, path};
-use softfault::{AsyncReads, Engine, Mmap, Reads};
+use softfault::{Advice, AsyncReads, Engine, Mmap, Reads};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -251,18 +251,23 @@ impl Group {
     /// `None` where none can be made.
     fn new(name: &str, limit: usize) -> Option<Self> {
         let name = format!("softfault-{}-{name}", std::process::id());
-        let roots = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
-        roots.iter().find_map(|(root, file)| {
-            let folder = Path::new(root).join(&name);
-            fs::create_dir(&folder).ok()?;
-            let group = Self(folder);
-            let set = fs::write(group.0.join(file), limit.to_string());
-            set.is_ok().then_some(group)
-        })
+        ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
+            .iter()
+            .find_map(|root| {
+                let folder = Path::new(root).join(&name);
+                fs::create_dir(&folder).ok()?;
+                let group = Self(folder);
+                set_limit(&group.0, limit).then_some(group)
+            })
     }
+}
+
+/// Of either version.
+fn set_limit(group: &Path, limit: usize) -> bool {
+    ["memory.limit_in_bytes", "memory.max"]
+        .iter()
+        .filter(|file| group.join(file).exists())
+        .any(|file| fs::write(group.join(file), limit.to_string()).is_ok())
 }
 
 impl Drop for Group {
@@ -485,4 +490,52 @@ fn the_environment_says_how_to_read() {
     assert!(with("direct").contains("through the page cache: false"));
     assert!(with("auto").contains("through the page cache: "));
     assert!(with("no").contains("refused: SOFTFAULT_READS=no: it is direct, cached or auto"));
+}
+
+/// In a child: joins a memory cgroup, and touches a file for as long as the budget is not what a limit makes of it.
+fn follow_in_child(scenario: &str) {
+    let (group, path) = scenario.split_once(' ').expect("two words");
+    let group = Path::new(group);
+    fs::write(group.join("cgroup.procs"), "0").expect("joined");
+    let file = File::open(path).expect("opened");
+    let engine = Engine::builder().by_kernel(false).build().expect("built");
+    let map = map(&engine, &file);
+    let until = |budget: usize| {
+        let budget = budget as u64;
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while engine.stats().memory_bytes != budget {
+            assert!(std::time::Instant::now() < end, "{:?}", engine.stats());
+            (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
+            map.advise(Advice::PageOut).expect("evicted");
+        }
+    };
+    until(256 * MIB);
+    assert!(set_limit(group, 256 * MIB));
+    until(64 * MIB);
+    assert!(set_limit(group, 2048 * MIB));
+    until(256 * MIB);
+    // From now on it is the program's.
+    engine.set_memory(128 * MIB).expect("set");
+    until(128 * MIB);
+    assert!(set_limit(group, 256 * MIB));
+    for _ in 0..20 {
+        (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
+        map.advise(Advice::PageOut).expect("evicted");
+    }
+    until(128 * MIB);
+}
+
+#[test]
+fn a_budget_that_nobody_asked_for_follows_the_limit() {
+    const TEST: &str = "a_budget_that_nobody_asked_for_follows_the_limit";
+    if let Some(scenario) = scenario() {
+        return follow_in_child(&scenario);
+    }
+    let Some(group) = Group::new("follows", 1024 * MIB) else {
+        return println!("no memory cgroup can be made");
+    };
+    let file = Named::new("follows", 32 * MIB);
+    let scenario = format!("{} {}", group.0.display(), file.path.display());
+    let output = command(TEST, &scenario).output().expect("a child");
+    assert!(output.status.success(), "{output:?}");
 }

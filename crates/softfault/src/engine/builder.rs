@@ -110,7 +110,8 @@ impl Builder {
 
     /// Bytes that may be resident: everything that the engine keeps, page
     /// tables included. Without it: a quarter of the machine's memory, or of
-    /// the memory cgroup's limit. More than the machine has, swap included, is
+    /// the lowest limit of its memory cgroups, and less when such a limit is lowered
+    /// ([`Reads::Auto`] sees that). More than the machine has, swap included, is
     /// refused when the engine is built.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);
@@ -310,7 +311,7 @@ impl Builder {
     /// The budget, and the largest that may ever be asked for. An error if that is
     /// none.
     fn sizes(&self) -> io::Result<(usize, usize)> {
-        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        let memory = self.memory_or_default();
         if memory < LEAST_BYTES {
             return Err(error::budget(NodeError::BudgetTooSmall));
         }
@@ -319,6 +320,11 @@ impl Builder {
             return Err(error::beyond_machine(memory, there_is));
         }
         Ok((memory, self.most(memory)))
+    }
+
+    fn memory_or_default(&self) -> usize {
+        let limit = crate::machine::limit_bytes;
+        (self.memory).unwrap_or_else(|| crate::machine::default_budget(limit()))
     }
 
     /// The largest that a budget of `memory` may be raised to.
@@ -357,7 +363,7 @@ impl Builder {
         space: Arc<AddressSpace>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Managed> {
-        let memory = self.memory.unwrap_or(crate::machine::limit_bytes() / 4);
+        let memory = self.memory_or_default();
         let within = self.within.as_ref().map(|(_, budget)| budget);
         let budget = Self::budget(memory, within);
         let swap = |rings: Option<&Arc<Rings>>| self.swap.open(memory, rings);
@@ -406,7 +412,7 @@ impl Builder {
             Some(reads) => reads,
             None => environment::reads()?,
         };
-        let reads = Arc::new(ReadPolicy::new(reads, &budget));
+        let reads = Arc::new(ReadPolicy::new(reads, &budget, self.memory.is_none()));
         let rings = match self.async_reads {
             AsyncReads::Auto => rings(QueueKind::Aio)
                 .or_else(|_| rings(QueueKind::Uring))

@@ -70,16 +70,17 @@ impl Engine {
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         faults::get_in_front();
         let _masked = signal::masked();
-        match self.inner.managed_here()? {
-            Some(managed) => (managed.node.set_memory(bytes)).map_err(|no| match no {
-                NodeError::BudgetTooLarge => {
-                    let least = managed.node.budget.limit() as usize * PAGE_SIZE;
-                    error::above_most(bytes, self.inner.options.most(least))
-                }
-                no => error::budget(no),
-            }),
-            None => Ok(()),
-        }
+        let Some(managed) = self.inner.managed_here()? else {
+            return Ok(());
+        };
+        let set = managed.reads.set_memory(&managed.node, bytes);
+        set.map_err(|no| match no {
+            NodeError::BudgetTooLarge => {
+                let least = managed.node.budget.limit() as usize * PAGE_SIZE;
+                error::above_most(bytes, self.inner.options.most(least))
+            }
+            no => error::budget(no),
+        })
     }
 
     /// Truncates `file` (or makes it longer) and takes what is past the end out

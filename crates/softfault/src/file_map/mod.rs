@@ -75,10 +75,13 @@ impl FileMap {
         changed.map_err(|error| crate::error::map(error.into()))
     }
 
-    /// Lets the kernel serve it if the page cache has it.
-    pub(crate) fn consider(&self, managed: &Managed, files: &Files) {
+    /// Watches the memory that there is, and lets the kernel serve it if it may and the page cache has it.
+    pub(crate) fn consider(&self, managed: &Managed, files: &Files, may_be_kernels: bool) {
         let _masked = self.reached.masked();
-        files.consider(&managed.reads, &self.cache, &self.served);
+        if may_be_kernels {
+            files.consider(&managed.reads, &self.cache, &self.served);
+        }
+        files.watch(&managed.reads, may_be_kernels);
     }
 
     /// What of some addresses is in memory, by pages. Of what the kernel serves, nothing is the engine's.

@@ -1,4 +1,5 @@
-//! Which windows the kernel serves: a thread looks at the memory there is, and changes it.
+//! Which windows the kernel serves: a thread looks at the memory there is, and changes it. And it lets a budget that
+//! nobody asked for follow the limits (`store/follow.rs`).
 //!
 //! The kernel's own mapping is the fastest way to bytes that the page cache has: nothing is copied, and
 //! processes share the pages. It is the slowest to bytes that it has
@@ -12,8 +13,8 @@
 //!   (`docs/reads.md` has what that is), or the kernel reads in vain for touches of this process
 //!   (`store/kernel_reads.rs`).
 //!
-//! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until a
-//! file has been read so far.
+//! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until
+//! files have been read so far.
 
 use super::Files;
 use super::idle::SharedTable;
@@ -40,22 +41,29 @@ struct Watcher {
 }
 
 impl Files {
-    /// Lets the kernel serve a file that was just mapped, if it is there already; and watches it.
+    /// Lets the kernel serve a file that was just mapped, if it is there already.
     pub(crate) fn consider(&self, policy: &Arc<ReadPolicy>, cache: &PageCache, served: &Served) {
         let Some(file) = served.file() else { return };
-        if !policy.looks_at_the_page_cache() {
-            return;
-        }
-        if served.by() == Server::Engine && policy.has_room() && file.is_in_the_page_cache() {
+        if policy.looks_at_the_page_cache()
+            && served.by() == Server::Engine
+            && policy.has_room()
+            && file.is_in_the_page_cache()
+        {
             // What is refused is served as before.
             let _ = served.show(cache, true);
         }
-        self.watch.start(&self.shared, policy);
+    }
+
+    /// Watches the memory that there is, for a file that was just mapped.
+    pub(crate) fn watch(&self, policy: &Arc<ReadPolicy>, may_be_kernels: bool) {
+        if policy.looks_at_the_page_cache() && (may_be_kernels || policy.may_follow()) {
+            self.watch.start(&self.shared, policy, may_be_kernels);
+        }
     }
 }
 
 impl Watch {
-    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>) {
+    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>, shows: bool) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_some() {
             // It may have been asleep, with none that the kernel serves.
@@ -64,7 +72,7 @@ impl Watch {
         // No signal is for the thread: a handler that touched a window which is changing would wait for it.
         let over = Arc::new(AtomicBool::new(false));
         let (ends, shared, watched) = (over.clone(), shared.clone(), policy.clone());
-        let look = move || watch(&shared, &watched, &ends);
+        let look = move || watch(&shared, &watched, &ends, shows);
         let started = thread::start(c"softfault-room", thread::STACK, look);
         *thread = started.ok().map(|thread| Watcher {
             thread,
@@ -96,21 +104,27 @@ impl Watch {
     }
 }
 
-fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool) {
+fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bool) {
     // Without a table of descriptors the kernel serves none.
     let Some(mut reads) = KernelReads::new() else {
         return;
     };
-    let mut shown = true;
+    let mut shown = shows;
     loop {
         policy.bell.wait(shown.then_some(LOOK_NS));
         if over.load(Ordering::Acquire) {
             return;
         }
         let windows = shared.table().in_use();
+        if let Some((cache, _)) = windows.first() {
+            policy.follow(cache.node());
+        }
         let in_vain = reads.are_in_vain() && shown;
         let short = in_vain || !policy.has_room();
         shown = false;
+        if !shows {
+            continue;
+        }
         for (cache, served) in windows {
             shown |= look_at(&cache, &served, short);
         }

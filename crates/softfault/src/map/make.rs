@@ -125,9 +125,8 @@ impl MmapOptions {
             file.unmap(managed, files);
             return Ok(Mmap::new(engine, 0, 0, MmapKind::Empty));
         }
-        if options.may_be_kernels() && options.on_truncate == OnTruncate::Error {
-            file.consider(managed, files);
-        }
+        let may_be_kernels = options.may_be_kernels() && options.on_truncate == OnTruncate::Error;
+        file.consider(managed, files, may_be_kernels);
         let kind = MmapKind::Managed(file);
         Ok(Mmap::new(engine, part.start, part.len(), kind))
     }

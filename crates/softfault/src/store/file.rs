@@ -7,6 +7,7 @@ use std::sync::Arc;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
 
+use super::around::{self, Around};
 use super::descriptor::{Descriptor, Source};
 use super::errno;
 use super::extent::{self, LastData};
@@ -39,6 +40,8 @@ pub struct FileStore {
     last_data: LastData,
     /// Long scans, while what is read stays in the page cache.
     streams: Streams,
+    /// Single pages, while what is read stays in the page cache.
+    around: Around,
     /// Immutable. The rings, and which of them is this store's.
     rings: Option<(Arc<Rings>, usize)>,
 }
@@ -110,6 +113,7 @@ impl FileStore {
             dense: 0,
             last_data: LastData::default(),
             streams: Streams::default(),
+            around: Around::default(),
             rings,
         };
         let len = store.opened_as()?.size;
@@ -181,6 +185,19 @@ impl FileStore {
         }
     }
 
+    /// Reads around a page that was there, or has to be waited for.
+    #[inline(never)]
+    fn read_around(&self, offset: u64, was_there: bool) {
+        if was_there {
+            self.around.found();
+        } else if let Some(block) = self.around.missed(offset) {
+            let bytes = (block.end - block.start) as usize;
+            self.file
+                .advise(block.start, bytes, libc::POSIX_FADV_WILLNEED);
+            self.file.was_brought(bytes);
+        }
+    }
+
     fn ring(&self) -> Option<&Ring> {
         let (rings, index) = self.rings.as_ref()?;
         rings.get(*index)
@@ -217,12 +234,16 @@ impl Store for FileStore {
         let how = self.file.how();
         self.will_read(how, offset, bytes);
         // Only where it matters: it costs a call.
-        let there = match how {
+        let is_single = how == How::Keep && self.file.fits() && around::is_single(bytes);
+        let there = match how == How::Take || is_single {
             // SAFETY: the caller's promise.
-            How::Take => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },
-            How::Past | How::Keep | How::Drop => Err(libc::EAGAIN),
+            true => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },
+            false => Err(libc::EAGAIN),
         };
         let was_there = there.is_ok();
+        if is_single {
+            self.read_around(offset, was_there);
+        }
         // SAFETY: as above.
         let arrived = there.or_else(|_| unsafe { self.file.read_as(how, offset, buffer, bytes) });
         if how.drops_behind() {

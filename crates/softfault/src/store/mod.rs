@@ -1,7 +1,7 @@
 //! Stores of files: where the pages of a file mapping come from.
 //!
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
-//!   policy has it ([`Reads`], `way`, `room`; opened in `open`), with what it holds at an offset (`extent`) and which version of
+//!   policy has it ([`Reads`], `way`, `room`, `around`; opened in `open`), with what it holds at an offset (`extent`) and which version of
 //!   the file it is ([`FileIdentity`]).
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
 //!   (`ring`; read its header for the protocol).
@@ -12,11 +12,13 @@
 //! mapped memory is touched; a caller outside of the handler blocks signals
 //! first, as every entry point of the library does.
 
+mod around;
 mod bell;
 mod descriptor;
 mod errno;
 mod extent;
 mod file;
+mod follow;
 mod identity;
 mod kept;
 mod kernel_reads;

@@ -1,6 +1,7 @@
 //! Whether files are read through the kernel's page cache: the policy of an engine, and what it counts.
 
 use super::bell::Bell;
+use super::follow::Follows;
 use super::room::Room;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -62,13 +63,15 @@ pub(crate) struct ReadPolicy {
     cached: AtomicU64,
     /// Bytes that were read past it, or dropped behind the read.
     direct: AtomicU64,
-    /// Rings when a file has been read far through the page cache.
+    /// Rings when a file has been read far through the page cache, or limits are to be looked at again.
     pub(crate) bell: Bell,
+    /// The budget that was nobody's wish: `follow.rs`.
+    pub(super) follows: Follows,
 }
 
 impl ReadPolicy {
-    /// The policy of an engine with this budget.
-    pub(crate) fn new(reads: Reads, budget: &Arc<Budget>) -> Self {
+    /// The policy of an engine with this budget, which may be the one that it has without being told.
+    pub(crate) fn new(reads: Reads, budget: &Arc<Budget>, is_default: bool) -> Self {
         let room = match reads {
             Reads::Auto => Room::new(budget.clone()),
             Reads::Direct | Reads::Cached => None,
@@ -84,6 +87,7 @@ impl ReadPolicy {
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
             bell: Bell::default(),
+            follows: Follows::new(is_default.then(|| budget.limit())),
         }
     }
 
@@ -96,6 +100,7 @@ impl ReadPolicy {
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
             bell: Bell::default(),
+            follows: Follows::new(None),
         }
     }
 
@@ -124,6 +129,9 @@ impl ReadPolicy {
             false => &self.direct,
         };
         counter.fetch_add(bytes as u64, Relaxed);
+        if self.follows.read(bytes as u64) {
+            self.bell.ring();
+        }
         OF_PROCESS[usize::from(through_cache)].fetch_add(bytes as u64, Relaxed);
     }
 

@@ -14,6 +14,7 @@
 //! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
 //! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
 
+use crate::cgroup::{CgroupFiles, memory_cgroups};
 use crate::table::Guarded;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI64, AtomicU64};
@@ -64,7 +65,7 @@ impl Room {
         let machine = open("/proc/meminfo".as_ref())?;
         Some(Self {
             machine,
-            groups: groups().into_boxed_slice(),
+            groups: memory_cgroups().iter().filter_map(Group::of).collect(),
             budget,
             left: AtomicI64::new(0),
             since: AtomicU64::new(0),
@@ -91,6 +92,11 @@ impl Room {
             self.look();
         }
         self.left.load(Relaxed) > 0
+    }
+
+    /// The lowest limit of the cgroups, as it is now.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.groups.iter().filter_map(Group::limit).min()
     }
 
     /// Asks how much there is.
@@ -133,54 +139,25 @@ impl Room {
 }
 
 impl Group {
-    fn at(folder: &Path, limits: &[&str], current: &str) -> Option<Self> {
-        let limits = limits.iter().filter_map(|name| open(&folder.join(name)));
+    fn of(files: &CgroupFiles) -> Option<Self> {
         Some(Self {
-            limits: limits.collect(),
-            current: open(&folder.join(current))?,
+            limits: files.limits.iter().filter_map(|path| open(path)).collect(),
+            current: open(&files.current)?,
         })
+    }
+
+    /// `None` if it has none.
+    fn limit(&self) -> Option<u64> {
+        self.limits.iter().filter_map(number_in).min()
     }
 
     /// `None` without a limit.
     fn left(&self) -> Option<i64> {
-        let limit = self.limits.iter().filter_map(number_in).min()?;
+        let limit = self.limit()?;
         let current = number_in(&self.current)?;
         let left = i64::try_from(limit - limit / RESERVE).ok()?;
         Some(left.saturating_sub(i64::try_from(current).ok()?))
     }
-}
-
-/// The memory cgroups of the process.
-fn groups() -> Vec<Group> {
-    let said = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut groups = Vec::new();
-    for line in said.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
-        };
-        let (root, limits, current) = if controllers.is_empty() {
-            let unified = Path::new("/sys/fs/cgroup/unified");
-            let root = match unified.is_dir() {
-                true => unified,
-                false => Path::new("/sys/fs/cgroup"),
-            };
-            let limits = &["memory.max", "memory.high"][..];
-            (root, limits, "memory.current")
-        } else if controllers.split(',').any(|name| name == "memory") {
-            let limits = &["memory.limit_in_bytes"][..];
-            let root = Path::new("/sys/fs/cgroup/memory");
-            (root, limits, "memory.usage_in_bytes")
-        } else {
-            continue;
-        };
-        let own = root.join(path.trim_start_matches('/'));
-        let folders = own
-            .ancestors()
-            .take_while(|folder| folder.starts_with(root));
-        groups.extend(folders.filter_map(|folder| Group::at(folder, limits, current)));
-    }
-    groups
 }
 
 /// Opens a file of the kernel's where no close of the program reaches it.

@@ -284,6 +284,25 @@ impl Descriptor {
         }
     }
 
+    /// True if what is read may stay in the page cache because there is room for it.
+    pub(super) fn fits(&self) -> bool {
+        self.way.turns.is_some()
+    }
+
+    /// The kernel was told to bring so many bytes into the page cache.
+    pub(super) fn was_brought(&self, bytes: usize) {
+        let (Some(turns), Some(policy)) = (&self.way.turns, &self.way.policy) else {
+            return;
+        };
+        turns.went(bytes as u64, policy);
+        if policy
+            .room()
+            .is_some_and(|room| !room.brought(bytes as u64))
+        {
+            self.turn(How::Take);
+        }
+    }
+
     /// So many reads ahead are about to begin in this way. False: none may, for a moment.
     pub(super) fn begin_ahead(&self, how: How, reads: usize) -> bool {
         let Some(turns) = &self.way.turns else {
@@ -391,7 +410,7 @@ mod tests {
         fn new(how: How) -> Option<Self> {
             let program = std::env::current_exe().expect("a path");
             let file = File::open(program).expect("opened");
-            let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1)));
+            let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false));
             policy.room()?.say(0);
             let mut opened = open(file.as_fd(), Wanted::Either).expect("opened");
             if opened.mode != Mode::Direct || !opened.file.can_take() {
