@@ -12,11 +12,13 @@
 //! | `read_ahead` | how far the kernel reads ahead on the disk |
 //! | `interrupt` | Ctrl-C: what was set is put back |
 //! | `run` | one run: time, processor time, bytes read, and what softfault says that it served |
+//! | `memmap2_tests` | memmap2's own tests, over softfault |
 //! | `rows` | what is compared, and how often |
 
 mod cgroup;
 mod files;
 mod interrupt;
+mod memmap2_tests;
 mod programs;
 mod read_ahead;
 mod rows;
@@ -58,6 +60,9 @@ pub struct Args {
     /// How far the kernel reads ahead, in KiB; several: all rows for each. Needs root
     #[arg(long, value_delimiter = ',')]
     read_ahead_kb: Vec<u32>,
+    /// Only runs memmap2's own tests, with softfault in its place
+    #[arg(long)]
+    memmap2_tests: bool,
     /// Where programs are built and files made: some 10 GiB
     #[arg(long, default_value = "consumers/target/work")]
     dir: PathBuf,
@@ -65,7 +70,12 @@ pub struct Args {
 
 fn main() -> ExitCode {
     interrupt::watch();
-    match rows::run(&Args::parse()) {
+    let args = Args::parse();
+    let done = match args.memmap2_tests {
+        true => memmap2_tests::run(&args.dir),
+        false => rows::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("softfault-consumers: {error}");

@@ -28,6 +28,25 @@ pub enum Advice {
     /// The same, for writing: the first write to each page does not have to wait. Of
     /// maps that may be written to.
     PopulateWrite,
+    /// A child of fork is not to have it. A file's map that the engine serves a child has not, anyway; private memory
+    /// of an engine it has, and this is an error.
+    DontFork,
+    /// A child is to have it again: the other way round.
+    DoFork,
+    /// Pages that are the same may be one (KSM). Of maps that the kernel serves, as the next three.
+    Mergeable,
+    /// Not any more.
+    Unmergeable,
+    /// Huge pages where they can be had.
+    HugePage,
+    /// None.
+    NoHugePage,
+    /// A core dump is not to have it. Of maps that the kernel serves; of others an error.
+    DontDump,
+    /// It may.
+    DoDump,
+    /// The memory is broken, for tests of programs. Of maps that the kernel serves; of others an error.
+    HwPoison,
 }
 
 /// Advice that changes what is there: the caller says that nobody minds.
@@ -39,6 +58,8 @@ pub enum UncheckedAdvice {
     /// The range is not needed unless it is written to again: until then it may become
     /// zeros at any time. Of anonymous memory.
     Free,
+    /// The range is a hole of its file from now on. Of shared maps that may be written to.
+    Remove,
 }
 
 impl Advice {
@@ -70,8 +91,35 @@ impl Advice {
                 Self::PageOut => libc::MADV_PAGEOUT,
                 Self::PopulateRead => libc::MADV_POPULATE_READ,
                 Self::PopulateWrite => libc::MADV_POPULATE_WRITE,
+                Self::DontFork => libc::MADV_DONTFORK,
+                Self::DoFork => libc::MADV_DOFORK,
+                Self::Mergeable => libc::MADV_MERGEABLE,
+                Self::Unmergeable => libc::MADV_UNMERGEABLE,
+                Self::HugePage => libc::MADV_HUGEPAGE,
+                Self::NoHugePage => libc::MADV_NOHUGEPAGE,
+                Self::DontDump => libc::MADV_DONTDUMP,
+                Self::DoDump => libc::MADV_DODUMP,
+                Self::HwPoison => libc::MADV_HWPOISON,
             },
         )
+    }
+
+    /// What the engine makes of advice about a mapping as such, where a child has it or has not. All
+    /// that is only a hint it may pass over; what is a promise it must not.
+    pub(crate) fn about_mapping(self, child_has_it: bool) -> io::Result<()> {
+        let kept = match self {
+            Self::DontFork => !child_has_it,
+            Self::DoFork => child_has_it,
+            Self::DontDump | Self::HwPoison => false,
+            _ => true,
+        };
+        match kept {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{self:?} cannot be had of memory that an engine serves"),
+            )),
+        }
     }
 }
 
@@ -88,6 +136,7 @@ impl UncheckedAdvice {
             match self {
                 Self::DontNeed => libc::MADV_DONTNEED,
                 Self::Free => libc::MADV_FREE,
+                Self::Remove => libc::MADV_REMOVE,
             },
         )
     }

@@ -68,7 +68,7 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that was the first to want it printed; its children inherit the handler.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 /// What is counted of the process as a whole, by name.
-const OF_PROCESS: [&str; 9] = [
+const OF_PROCESS: [&str; 13] = [
     "failed",
     "huge_faults",
     "read_direct_bytes",
@@ -78,6 +78,10 @@ const OF_PROCESS: [&str; 9] = [
     "shown_by_kernel",
     "shown_bytes",
     "taken_over",
+    "shared_maps",
+    "shared_bytes",
+    "special_maps",
+    "special_bytes",
 ];
 /// What a child's parent had counted of that.
 static PARENTS: [AtomicU64; OF_PROCESS.len()] = [const { AtomicU64::new(0) }; OF_PROCESS.len()];
@@ -116,6 +120,10 @@ fn of_process() -> [u64; OF_PROCESS.len()] {
         KernelCount::Shown.get(),
         KernelCount::ShownBytes.get(),
         KernelCount::TakenOver.get(),
+        KernelCount::Shared.get(),
+        KernelCount::SharedBytes.get(),
+        KernelCount::Special.get(),
+        KernelCount::SpecialBytes.get(),
     ]
 }
 

@@ -1,7 +1,14 @@
-//! Maps that the kernel serves, since they are small or userfaultfd is closed: the same verbs, by its
-//! own calls. And what it serves, counted.
+//! Maps that the kernel serves: the same verbs, by its own calls. And what it serves, counted.
+//!
+//! | a map | why |
+//! |---|---|
+//! | any, where userfaultfd is closed | [`Fallback::Kernel`](crate::Fallback::Kernel) |
+//! | of a small file | it is cheaper |
+//! | shared and writable, and of a file that has such a map | one page of a file is in one place |
+//! | executable, a stack, of huge pages by `MAP_HUGETLB` | no touch of it can be a fault of ours |
 
 use crate::error::{answered, too_large};
+use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_void};
@@ -23,9 +30,17 @@ pub(crate) enum KernelCount {
     ShownBytes,
     /// Times that one was taken back.
     TakenOver,
+    /// Shared writable maps that were made, and other maps of their files.
+    Shared,
+    /// Their bytes.
+    SharedBytes,
+    /// Executable maps, stacks and those of huge pages that were made.
+    Special,
+    /// Their bytes.
+    SpecialBytes,
 }
 
-static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static COUNTS: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
 
 impl KernelCount {
     pub(crate) fn add(self, count: u64) {
@@ -40,8 +55,8 @@ impl KernelCount {
 /// What is mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Of<'a> {
-    /// Zeros.
-    Nothing,
+    /// Zeros, with these flags besides.
+    Nothing(c_int),
     /// A file from this byte on, shared or private.
     File(BorrowedFd<'a>, u64, c_int),
 }
@@ -56,20 +71,27 @@ pub(crate) struct KernelMap {
 }
 
 impl KernelMap {
-    /// Maps `len` bytes.
-    pub(crate) fn new(of: Of<'_>, len: usize, protection: Protection) -> io::Result<Self> {
+    /// Maps `len` bytes, which are more than 0.
+    pub(crate) fn new(of: Of<'_>, len: usize, access: KernelAccess) -> io::Result<Self> {
         let (fd, offset, kind) = match of {
-            Of::Nothing => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+            Of::Nothing(flags) => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
             Of::File(fd, offset, kind) => (fd.as_raw_fd(), offset, kind),
         };
         let skip = (offset % PAGE_SIZE as u64) as usize;
+        // Huge pages that are not reserved would be a SIGBUS at a touch.
+        let reserves = kind & libc::MAP_HUGETLB != 0;
+        let kind = if reserves {
+            kind
+        } else {
+            kind | libc::MAP_NORESERVE
+        };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let addr = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
                 len + skip,
-                flags(protection),
-                kind | libc::MAP_NORESERVE,
+                access.flags(),
+                kind,
                 fd,
                 (offset - skip as u64) as libc::off_t,
             )
@@ -111,10 +133,18 @@ impl KernelMap {
     }
 
     /// Lets it be used for this.
-    pub(crate) fn protect(&self, protection: Protection) -> io::Result<()> {
+    pub(crate) fn protect(&self, access: KernelAccess) -> io::Result<()> {
         let (start, bytes) = self.all();
         // SAFETY: a mapping of ours, which its owner has for itself.
-        answered(unsafe { libc::mprotect(start, bytes, flags(protection)) })
+        answered(unsafe { libc::mprotect(start, bytes, access.flags()) })
+    }
+
+    /// Has what was written to some addresses of it reach the file: `MS_SYNC`, on its device by then; or
+    /// `MS_ASYNC`.
+    pub(crate) fn flush(&self, addresses: &Range<usize>, how: c_int) -> io::Result<()> {
+        let start = addresses.start & !(PAGE_SIZE - 1);
+        // SAFETY: a part of a mapping of ours, as the caller has looked.
+        answered(unsafe { libc::msync(start as *mut c_void, addresses.end - start, how) })
     }
 
     /// Makes it shorter or longer.
@@ -140,10 +170,32 @@ impl KernelMap {
     }
 }
 
-fn flags(protection: Protection) -> c_int {
-    match protection {
-        Protection::None => libc::PROT_NONE,
-        Protection::Read => libc::PROT_READ,
-        Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+/// What a map is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelAccess {
+    None,
+    Read,
+    ReadWrite,
+    ReadExec,
+}
+
+impl KernelAccess {
+    fn flags(self) -> c_int {
+        match self {
+            Self::None => libc::PROT_NONE,
+            Self::Read => libc::PROT_READ,
+            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Self::ReadExec => libc::PROT_READ | libc::PROT_EXEC,
+        }
+    }
+}
+
+impl From<Protection> for KernelAccess {
+    fn from(protection: Protection) -> Self {
+        match protection {
+            Protection::None => Self::None,
+            Protection::Read => Self::Read,
+            Protection::ReadWrite => Self::ReadWrite,
+        }
     }
 }

@@ -23,10 +23,10 @@
 //! # }
 //! ```
 //!
-//! The names are memmap2's: `use softfault as memmap2;` compiles for read-only
-//! maps, and for anonymous and private ones ([`MmapMut`]), over an engine with a
-//! default budget. Maps that write to their file (`map_mut`) and executable ones
-//! there are none.
+//! The names are memmap2's, all of them: `use softfault as memmap2;` compiles, over an engine with a
+//! default budget. Read-only, anonymous and private maps are the engine's. Maps that write to their file
+//! ([`MmapMut::map_mut`], [`MmapRaw`]) and executable ones are the kernel's own, in no budget, and counted
+//! ([`KernelStats`]); `docs/contract.md` says who sees what is written.
 //!
 //! Where userfaultfd is closed, or errors are wanted as values everywhere,
 //! [`soft`] is the same engine by calls, over page tables of its own.
@@ -190,6 +190,7 @@ mod map_mut;
 mod stats;
 
 mod map;
+mod map_raw;
 pub mod soft;
 
 pub use advice::{Advice, UncheckedAdvice};
@@ -198,9 +199,10 @@ pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
-pub use map::{Mmap, Pinned};
+pub use map::{MapIfSafeError, Mmap, Pinned};
 pub use map_mut::MmapMut;
-pub use options::{MmapAsRawDesc, MmapOptions, RemapOptions};
+pub use map_raw::MmapRaw;
+pub use options::{MmapAsRawDesc, MmapOptions, MmapRawDescriptor, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;

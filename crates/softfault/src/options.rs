@@ -5,21 +5,24 @@ use crate::error::{invalid, past_end, too_large};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+/// A descriptor that is to be mapped, as memmap2 has it.
+pub struct MmapRawDescriptor(RawFd);
+
 /// What can be mapped: an open file or its descriptor, as in memmap2.
 pub trait MmapAsRawDesc {
     /// The descriptor.
-    fn as_raw_desc(&self) -> RawFd;
+    fn as_raw_desc(&self) -> MmapRawDescriptor;
 }
 
 impl MmapAsRawDesc for RawFd {
-    fn as_raw_desc(&self) -> RawFd {
-        *self
+    fn as_raw_desc(&self) -> MmapRawDescriptor {
+        MmapRawDescriptor(*self)
     }
 }
 
 impl<T: AsRawFd> MmapAsRawDesc for &T {
-    fn as_raw_desc(&self) -> RawFd {
-        self.as_raw_fd()
+    fn as_raw_desc(&self) -> MmapRawDescriptor {
+        MmapRawDescriptor(self.as_raw_fd())
     }
 }
 
@@ -29,6 +32,9 @@ pub struct MmapOptions {
     pub(crate) offset: u64,
     pub(crate) len: Option<usize>,
     pub(crate) populate: bool,
+    pub(crate) stack: bool,
+    /// Bits of a page's size, or 0 for the machine's.
+    pub(crate) huge: Option<u8>,
 }
 
 impl MmapOptions {
@@ -53,6 +59,31 @@ impl MmapOptions {
     /// anonymous memory, fills all of it, or fails.
     pub fn populate(&mut self) -> &mut Self {
         self.populate = true;
+        self
+    }
+
+    /// Makes anonymous memory fit for a thread's stack: it is the kernel's own, since a fault of ours on a
+    /// stack would need that stack.
+    pub fn stack(&mut self) -> &mut Self {
+        self.stack = true;
+        self
+    }
+
+    /// Makes anonymous memory of huge pages from the machine's pool (`MAP_HUGETLB`), of so many bits each, or of the
+    /// machine's size. It is the kernel's own, outside of any budget.
+    /// [`HugeMemory`](crate::HugeMemory) has huge pages of which only those that are used are there.
+    pub fn huge(&mut self, page_bits: Option<u8>) -> &mut Self {
+        self.huge = Some(page_bits.unwrap_or(0));
+        self
+    }
+
+    /// Nothing: no map reserves swap.
+    pub fn no_reserve_swap(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Nothing: it concerns Windows.
+    pub fn no_probe_handle(&mut self) -> &mut Self {
         self
     }
 
@@ -96,7 +127,7 @@ impl MmapOptions {
 /// # Safety
 /// It is open as long as `file` is borrowed.
 pub(crate) unsafe fn borrowed<T: MmapAsRawDesc>(file: &T) -> io::Result<BorrowedFd<'_>> {
-    let fd = file.as_raw_desc();
+    let MmapRawDescriptor(fd) = file.as_raw_desc();
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }

@@ -153,8 +153,8 @@ impl SwapStats {
     }
 }
 
-/// What the kernel serves by policy, by mappings of its own: since the process began. Its pages are in the page
-/// cache, and in no budget.
+/// What the kernel serves by mappings of its own though userfaultfd is there: since the process began. It is in no
+/// budget.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct KernelStats {
@@ -168,6 +168,16 @@ pub struct KernelStats {
     pub shown_bytes: u64,
     /// Times that the engine has taken one over again.
     pub taken_over: u64,
+    /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only ones of
+    /// their files meanwhile.
+    pub shared_maps: u64,
+    /// Their bytes.
+    pub shared_bytes: u64,
+    /// Executable maps that were made, stacks, and those of huge pages
+    /// ([`MmapOptions::huge`](crate::MmapOptions::huge)).
+    pub special_maps: u64,
+    /// Their bytes.
+    pub special_bytes: u64,
 }
 
 impl KernelStats {
@@ -178,6 +188,10 @@ impl KernelStats {
             shown: KernelCount::Shown.get(),
             shown_bytes: KernelCount::ShownBytes.get(),
             taken_over: KernelCount::TakenOver.get(),
+            shared_maps: KernelCount::Shared.get(),
+            shared_bytes: KernelCount::SharedBytes.get(),
+            special_maps: KernelCount::Special.get(),
+            special_bytes: KernelCount::SpecialBytes.get(),
         }
     }
 }

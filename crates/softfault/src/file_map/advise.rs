@@ -38,6 +38,7 @@ impl FileMap {
             }
             Advice::PopulateRead => Ok(self.populate(managed, addresses)?),
             Advice::PopulateWrite => Err(FaultError::ReadOnly.into()),
+            about_mapping => about_mapping.about_mapping(false),
         }
     }
 }

@@ -7,9 +7,11 @@ mod look;
 mod pressure;
 mod served;
 mod table;
+mod written;
 
 pub(crate) use look::Look;
 pub(crate) use served::{Hold, Served};
+pub(crate) use written::WrittenFile;
 
 use crate::error;
 use crate::generation::ProcessGeneration;

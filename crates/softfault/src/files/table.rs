@@ -14,7 +14,7 @@ const LOOKED_AT: usize = 4;
 const MOST_IDLE: usize = 16 << 10;
 
 /// Device and inode.
-type FileKey = (u64, u64);
+pub(super) type FileKey = (u64, u64);
 
 /// A window.
 pub(super) struct FileWindow {
@@ -50,6 +50,8 @@ pub(super) struct WindowTable {
     files: HashMap<FileKey, Vec<FileWindow>>,
     /// The file of each window, by the address of its cache.
     windows: HashMap<usize, FileKey>,
+    /// Files that have shared writable maps, and how many.
+    written: HashMap<FileKey, usize>,
     /// The idle ones, the oldest first.
     idle: BTreeMap<u64, FileKey>,
     /// Windows that became idle so far.
@@ -70,6 +72,7 @@ impl WindowTable {
         Self {
             files: HashMap::new(),
             windows: HashMap::new(),
+            written: HashMap::new(),
             idle: BTreeMap::new(),
             closed: 0,
             next: 0,
@@ -110,6 +113,33 @@ impl WindowTable {
         entries
             .filter(|entry| entry.certain)
             .find(|entry| entry.identity == *identity)
+    }
+
+    /// The windows of a file that somebody maps, whatever its version.
+    pub(super) fn windows_of(&self, file: FileKey) -> Vec<(Arc<PageCache>, Arc<Served>)> {
+        let entries = self.files.get(&file).into_iter().flatten();
+        let used = entries.filter(|entry| entry.users > 0);
+        let windows = used.map(|entry| (entry.cache.clone(), entry.served.clone()));
+        windows.collect()
+    }
+
+    /// Counts a shared writable map in.
+    pub(super) fn begin_writing(&mut self, file: FileKey) {
+        *self.written.entry(file).or_default() += 1;
+    }
+
+    /// Counts it out.
+    pub(super) fn end_writing(&mut self, file: FileKey) {
+        let count = self.written.get_mut(&file).expect("it was counted in");
+        *count -= 1;
+        if *count == 0 {
+            self.written.remove(&file);
+        }
+    }
+
+    /// True if the file has any.
+    pub(super) fn is_written(&self, identity: &FileIdentity) -> bool {
+        self.written.contains_key(&key(identity))
     }
 
     /// All windows of a file, whatever its version.
@@ -270,7 +300,7 @@ fn is_idle(entry: &FileWindow) -> bool {
     entry.users == 0 && Arc::strong_count(&entry.cache) == 1
 }
 
-fn key(identity: &FileIdentity) -> FileKey {
+pub(super) fn key(identity: &FileIdentity) -> FileKey {
     (identity.dev, identity.ino)
 }
 

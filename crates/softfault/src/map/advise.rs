@@ -67,6 +67,7 @@ impl Mmap {
                 Ok(())
             }
             (MmapKind::Managed(_), UncheckedAdvice::Free) => Err(error::mm(MmError::NotAnonymous)),
+            (MmapKind::Managed(_), UncheckedAdvice::Remove) => Err(FaultError::ReadOnly.into()),
             _ => Ok(()),
         }
     }

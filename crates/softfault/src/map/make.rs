@@ -6,7 +6,7 @@ use crate::engine::{Engine, EngineInner};
 use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
-use crate::kernel::{KernelCount, KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
@@ -14,7 +14,6 @@ use crate::reached::Reached;
 use crate::signal;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::OnTruncate;
-use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -46,20 +45,16 @@ impl MmapOptions {
         let map = match engine.inner.managed() {
             _ if len == 0 => {
                 Look::may_be_empty(fd)?;
-                Mmap::new(engine, 0, 0, MmapKind::Empty)
+                Mmap::empty(engine)
             }
             None => {
                 let of = Of::File(fd, self.offset, libc::MAP_SHARED);
-                let map = KernelMap::new(of, len, Protection::Read)?;
+                let map = KernelMap::new(of, len, KernelAccess::Read)?;
                 Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
             }
             Some(managed) => match self.small(engine, managed, fd, &looked, len) {
                 Some(small) => small,
-                None => {
-                    let masked = signal::masked();
-                    engine.inner.check_signals(&masked)?;
-                    self.of_window(engine, managed, fd, &looked)?
-                }
+                None => self.of_window_or_written(engine, managed, fd, &looked)?,
             },
         };
         if self.populate {
@@ -94,7 +89,7 @@ impl MmapOptions {
             return None;
         }
         let of = Of::File(fd, self.offset, libc::MAP_SHARED);
-        match KernelMap::new(of, len, Protection::Read) {
+        match KernelMap::new(of, len, KernelAccess::Read) {
             Ok(map) => {
                 KernelCount::SmallMaps.add(1);
                 KernelCount::SmallBytes.add(len as u64);
@@ -105,6 +100,59 @@ impl MmapOptions {
                 None
             }
         }
+    }
+
+    /// Maps over a window; or, where the file has a shared writable map, beside that.
+    fn of_window_or_written(
+        &self,
+        engine: &Engine,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        looked: &Look,
+    ) -> io::Result<Mmap> {
+        let masked = signal::masked();
+        engine.inner.check_signals(&masked)?;
+        let is_written = || engine.inner.files.is_written(&looked.identity);
+        if !is_written() {
+            let map = self.of_window(engine, managed, fd, looked)?;
+            // A writable map that was made meanwhile may not have seen this window.
+            if !is_written() {
+                return Ok(map);
+            }
+        }
+        let len = self.length(looked.identity.size)?;
+        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let map = KernelMap::new(of, len, KernelAccess::Read)?;
+        KernelCount::Shared.add(1);
+        KernelCount::SharedBytes.add(len as u64);
+        Ok(Mmap::of_private(MmapMut::of_kernel(engine, map)))
+    }
+
+    /// Maps a file over the process's default engine, to be read and executed: the kernel's own mapping, in no
+    /// budget.
+    ///
+    /// # Safety
+    /// As for memmap2: the bytes can change when somebody writes to the file.
+    pub unsafe fn map_exec<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
+        let engine = Engine::process_default()?;
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
+        let looked = Look::to_map(fd)?;
+        let len = self.private_length(looked.identity.size)?;
+        if len == 0 {
+            Look::may_be_empty(fd)?;
+            return Ok(Mmap::empty(engine));
+        }
+        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let map = KernelMap::new(of, len, KernelAccess::ReadExec)?;
+        KernelCount::Special.add(1);
+        KernelCount::SpecialBytes.add(len as u64);
+        let map = Mmap::of_private(MmapMut::of_kernel(engine, map));
+        if self.populate {
+            map.advise(Advice::WillNeed)?;
+        }
+        Ok(map)
     }
 
     /// Maps over a window. The file may have changed since it was `looked` at: the length
@@ -123,7 +171,7 @@ impl MmapOptions {
         })?;
         if part.is_empty() {
             file.unmap(managed, files);
-            return Ok(Mmap::new(engine, 0, 0, MmapKind::Empty));
+            return Ok(Mmap::empty(engine));
         }
         let may_be_kernels = options.may_be_kernels() && options.on_truncate == OnTruncate::Error;
         file.consider(managed, files, may_be_kernels);
@@ -189,6 +237,11 @@ impl Engine {
 }
 
 impl Mmap {
+    /// A map of nothing, at an address that is aligned as any.
+    pub(super) fn empty(engine: &Engine) -> Self {
+        Self::new(engine, PAGE_SIZE, 0, MmapKind::Empty)
+    }
+
     /// Maps a whole file over the process's default engine.
     ///
     /// # Safety
@@ -199,14 +252,9 @@ impl Mmap {
     }
 
     /// Private memory that may only be read.
-    pub(super) fn of_private(map: MmapMut) -> Self {
+    pub(crate) fn of_private(map: MmapMut) -> Self {
         let engine = map.engine().clone();
-        Self::new(
-            &engine,
-            map.as_ptr() as usize,
-            map.len(),
-            MmapKind::Private(map),
-        )
+        Self::new(&engine, map.start(), map.len(), MmapKind::Private(map))
     }
 
     /// Maps a store.

@@ -5,10 +5,12 @@ mod keep;
 mod make;
 mod pinned;
 mod remap;
+mod safe;
 #[cfg(test)]
 mod tests;
 
 pub use pinned::Pinned;
+pub use safe::MapIfSafeError;
 
 use crate::advice::Advice;
 use crate::engine::Engine;
@@ -68,6 +70,17 @@ impl Mmap {
             kind,
             locked: Mutex::default(),
         }
+    }
+
+    /// Where it is, for those who make no reference to its bytes.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// An error if it does not have these bytes.
+    pub(crate) fn has(&self, offset: usize, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len).ok_or(FaultError::OutOfRange)?;
+        Ok(self.addresses(offset..end).map(drop)?)
     }
 
     /// True if the engine serves this map, by the kernel's own mapping at times ([`Reads`](crate::Reads)); false
@@ -306,7 +319,7 @@ impl Awaited for Mmap {
     }
 
     fn will_need(&self, range: Range<usize>) {
-        if let MmapKind::Managed(_) | MmapKind::Kernel(_) = self.kind {
+        if !matches!(&self.kind, MmapKind::Private(map) if map.is_managed()) && !range.is_empty() {
             // It is advice.
             let _ = Advice::WillNeed.to_kernel(&range);
         }
@@ -317,15 +330,16 @@ impl Deref for Mmap {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        if self.len == 0 {
-            return &[];
-        }
         // SAFETY: the window is mapped as long as this lives, and a touch of a
-        // missing page is served. That the bytes do not change is what the
+        // missing page is served; an empty one is at an aligned address. That the bytes do not change is what the
         // caller of `map` vouched for.
         unsafe { core::slice::from_raw_parts(self.start as *const u8, self.len) }
     }
 }
+
+// SAFETY: the bytes stay where they are when the map itself is moved.
+#[cfg(feature = "stable_deref_trait")]
+unsafe impl stable_deref_trait::StableDeref for Mmap {}
 
 impl AsRef<[u8]> for Mmap {
     fn as_ref(&self) -> &[u8] {

@@ -71,4 +71,12 @@ impl MmapMut {
         self.protect(Protection::Read)?;
         Ok(Mmap::of_private(self))
     }
+
+    /// Lets it be executed and read, and not be written to. No touch of code can be a fault of ours: what an engine has of
+    /// it ([`is_managed`](Self::is_managed)) is copied to a mapping of the kernel's own, and so is **at another
+    /// address** afterwards. Code that has to know where it is, is written to memory that was made with
+    /// [`MmapOptions::stack`](crate::MmapOptions::stack): it stays.
+    pub fn make_exec(self) -> io::Result<Mmap> {
+        Ok(Mmap::of_private(self.into_code()?))
+    }
 }

@@ -1,38 +1,41 @@
-//! `msync(2)`, for programs that change over from memmap2: what is private is written to
-//! no file.
+//! `msync(2)`.
 
-use super::MmapMut;
+use super::{MmapMut, MmapMutKind};
+use crate::error;
 use std::io;
 
 impl MmapMut {
-    /// Nothing: the map is private, and its file does not see what was written. There for
-    /// code that is written for memmap2, which has it do the same for such maps.
+    /// Waits until what was written is on the device of the file, which has to have taken it. Of private maps
+    /// nothing: no file sees what was written.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_range(0, self.len)
     }
 
-    /// As [`flush`](Self::flush).
+    /// Starts to write it, and waits for nothing.
     pub fn flush_async(&self) -> io::Result<()> {
-        self.flush()
+        self.flush_async_range(0, self.len)
     }
 
     /// As [`flush`](Self::flush), of a part; fails if the map has no such part.
     pub fn flush_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        let end = offset.checked_add(len).filter(|&end| end <= self.len);
-        match end {
-            Some(_) => Ok(()),
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "{len} bytes from {offset} on are not within {} bytes",
-                    self.len
-                ),
-            )),
-        }
+        self.msync(offset, len, libc::MS_SYNC)
     }
 
-    /// As [`flush_range`](Self::flush_range).
+    /// As [`flush_async`](Self::flush_async), of a part; fails if the map has no such part.
     pub fn flush_async_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        self.flush_range(offset, len)
+        self.msync(offset, len, libc::MS_ASYNC)
+    }
+
+    fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len);
+        let Some(end) = end else {
+            let of = self.len;
+            let message = format!("{len} bytes from {offset} on are not within {of} bytes");
+            return Err(error::invalid(&message));
+        };
+        match &self.kind {
+            MmapMutKind::Kernel(map) => map.flush(&(self.start + offset..self.start + end), how),
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Bringing pages in, and keeping them: `mlock(2)`.
 
 use super::{MmapMut, MmapMutKind};
-use crate::FaultError;
 use crate::range::offsets;
+use crate::{Advice, FaultError};
 use core::ops::RangeBounds;
 use std::io;
 
@@ -14,7 +14,16 @@ impl MmapMut {
         let addresses = self.addresses(offsets(range, self.len))?;
         match &self.kind {
             MmapMutKind::Managed(private) => private.populate(self.managed(), addresses, true),
-            _ => Ok(()),
+            MmapMutKind::Kernel(_) if !addresses.is_empty() => {
+                match Advice::PopulateWrite.to_kernel(&addresses) {
+                    // Not before Linux 5.14.
+                    Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                        Err(FaultError::Io(libc::EIO))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => Ok(()),
         }
     }
 

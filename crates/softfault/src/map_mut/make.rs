@@ -3,12 +3,11 @@
 use super::{MmapMut, MmapMutKind};
 use crate::error::too_large;
 use crate::files::Look;
-use crate::kernel::{KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::private::{FilePart, Private};
 use crate::reached::Reached;
 use crate::{Advice, Engine, signal};
-use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,11 +25,24 @@ impl MmapOptions {
         if isize::try_from(len).is_err() {
             return Err(too_large());
         }
-        let map = MmapMut::new(engine, kind(engine, len, None)?);
+        let kind = match self.special() {
+            Some(flags) if len > 0 => special(Of::Nothing(flags), len, KernelAccess::ReadWrite)?,
+            _ => kind(engine, len, None)?,
+        };
+        let map = MmapMut::new(engine, kind);
         if self.populate {
             map.populate(..)?;
         }
         Ok(map)
+    }
+
+    /// Flags of mmap(2), if only the kernel has such memory.
+    fn special(&self) -> Option<i32> {
+        let stack = if self.stack { libc::MAP_STACK } else { 0 };
+        let huge = self.huge.map_or(0, |bits| {
+            libc::MAP_HUGETLB | (i32::from(bits) & libc::MAP_HUGE_MASK) << libc::MAP_HUGE_SHIFT
+        });
+        (stack | huge != 0).then_some(stack | huge)
     }
 
     /// Maps a file privately over the process's default engine: it can be written to,
@@ -98,6 +110,14 @@ impl MmapMut {
     }
 }
 
+/// A map that only the kernel can serve.
+pub(super) fn special(of: Of<'_>, len: usize, access: KernelAccess) -> io::Result<MmapMutKind> {
+    let map = KernelMap::new(of, len, access)?;
+    KernelCount::Special.add(1);
+    KernelCount::SpecialBytes.add(len as u64);
+    Ok(MmapMutKind::Kernel(map))
+}
+
 /// A private map of `len` bytes, of zeros or of a file from a byte on.
 pub(super) fn kind(
     engine: &Engine,
@@ -109,10 +129,10 @@ pub(super) fn kind(
     }
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
-            None => Of::Nothing,
+            None => Of::Nothing(0),
             Some((fd, offset, _)) => Of::File(fd, offset, libc::MAP_PRIVATE),
         };
-        let map = KernelMap::new(of, len, Protection::ReadWrite)?;
+        let map = KernelMap::new(of, len, KernelAccess::ReadWrite)?;
         return Ok(MmapMutKind::Kernel(map));
     };
     let masked = signal::masked();

@@ -1,14 +1,17 @@
-//! memmap2's `MmapMut` for private memory, over an engine: one verb a file.
+//! memmap2's `MmapMut`: private memory over an engine, and files that are written to; one verb a file.
 
 mod advise;
+mod exec;
 mod flush;
 mod keep;
 mod make;
 mod protect;
 mod remap;
+mod shared;
 mod transfer;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
+use crate::files::WrittenFile;
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;
@@ -20,9 +23,11 @@ use softfault_engine::anon::PageState;
 use softfault_engine::cache::Residency;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Private memory under the engine's budget; memmap2's `MmapMut`.
+/// Memory that can be written to; memmap2's `MmapMut`.
 ///
-/// It is a `[u8]`: of zeros ([`map_anon`](Self::map_anon)), or of what a file has, which
+/// Shared with a file ([`map_mut`](Self::map_mut)), it is the kernel's own mapping, in no budget. Otherwise it is private
+/// memory under the engine's budget:
+/// a `[u8]` of zeros ([`map_anon`](Self::map_anon)), or of what a file has, which
 /// stays as it is ([`MmapOptions::map_copy`](crate::MmapOptions::map_copy)). A page costs
 /// nothing until it is touched, and nothing while nobody has written to its zeros; then
 /// it counts against the budget. Where the budget is short, pages go to the engine's swap
@@ -42,6 +47,8 @@ pub struct MmapMut {
     start: usize,
     len: usize,
     kind: MmapMutKind,
+    /// Of a shared writable map: its file.
+    written: Option<WrittenFile>,
 }
 
 enum MmapMutKind {
@@ -61,6 +68,7 @@ impl MmapMut {
             start: 0,
             len: 0,
             kind,
+            written: None,
         };
         map.set_place();
         map
@@ -71,8 +79,19 @@ impl MmapMut {
         (self.start, self.len) = match &self.kind {
             MmapMutKind::Managed(private) => (private.start(), private.len()),
             MmapMutKind::Kernel(map) => (map.start(), map.len()),
-            MmapMutKind::Empty => (0, 0),
+            // Aligned as any.
+            MmapMutKind::Empty => (PAGE_SIZE, 0),
         };
+    }
+
+    /// A mapping of the kernel's own.
+    pub(crate) fn of_kernel(engine: &Engine, map: KernelMap) -> Self {
+        Self::new(engine, MmapMutKind::Kernel(map))
+    }
+
+    /// Where it is, for those who make no reference to its bytes.
+    pub(crate) fn start(&self) -> usize {
+        self.start
     }
 
     /// True if the engine serves this map, false if the kernel does.
@@ -197,24 +216,23 @@ impl Deref for MmapMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        if self.len == 0 {
-            return &[];
-        }
         // SAFETY: the window is mapped as long as this lives, a touch of a
-        // missing page is served, and nobody else has the memory.
+        // missing page is served, and nobody else has the memory, or changes the file, as the caller of
+        // `map_mut` vouched for. An empty one is at an aligned address.
         unsafe { core::slice::from_raw_parts(self.start as *const u8, self.len) }
     }
 }
 
 impl DerefMut for MmapMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        if self.len == 0 {
-            return &mut [];
-        }
         // SAFETY: as in `deref`; this is borrowed for writing.
         unsafe { core::slice::from_raw_parts_mut(self.start as *mut u8, self.len) }
     }
 }
+
+// SAFETY: the bytes stay where they are when the map itself is moved.
+#[cfg(feature = "stable_deref_trait")]
+unsafe impl stable_deref_trait::StableDeref for MmapMut {}
 
 impl AsRef<[u8]> for MmapMut {
     fn as_ref(&self) -> &[u8] {
@@ -246,6 +264,16 @@ impl Drop for MmapMut {
             MmapMutKind::Managed(private) => private.unmap(self.managed()),
             MmapMutKind::Kernel(mut map) => map.unmap(),
             MmapMutKind::Empty => {}
+        }
+        if let Some(written) = self.written.take() {
+            match self.engine.inner.is_parents() {
+                // The parent's map is still there.
+                true => core::mem::forget(written),
+                false => {
+                    let _masked = signal::masked();
+                    self.engine.inner.files.end_writing(written);
+                }
+            }
         }
     }
 }

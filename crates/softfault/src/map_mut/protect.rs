@@ -12,7 +12,7 @@ impl MmapMut {
             MmapMutKind::Managed(private) => {
                 private.protect(managed.expect("a managed map"), protection)
             }
-            MmapMutKind::Kernel(map) => map.protect(protection),
+            MmapMutKind::Kernel(map) => map.protect(protection.into()),
             MmapMutKind::Empty => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ impl Private {
         if write || advice == Advice::PopulateRead {
             return Ok(self.populate(managed, pages, write)?);
         }
-        let _masked = self.reached.masked();
+        let masked = self.reached.masked();
         let space = &managed.space;
         let advised = match advice {
             Advice::Normal | Advice::Random | Advice::Sequential => {
@@ -32,7 +32,10 @@ impl Private {
             Advice::WillNeed => space.will_need(pages),
             Advice::Cold => space.cold(pages),
             Advice::PageOut => space.page_out(pages),
-            Advice::PopulateRead | Advice::PopulateWrite => unreachable!("see above"),
+            about_mapping => {
+                drop(masked);
+                return about_mapping.about_mapping(true);
+            }
         };
         advised.map_err(error::mm)
     }
@@ -52,6 +55,9 @@ impl Private {
         let advised = match advice {
             UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
             UncheckedAdvice::Free => managed.space.free(pages),
+            UncheckedAdvice::Remove => {
+                return Err(error::invalid("private memory is no part of a file"));
+            }
         };
         advised.map_err(error::mm)
     }

@@ -1,0 +1,52 @@
+//! Files that have shared writable maps, which are the kernel's: while there is one, the kernel serves the
+//! engine's windows of the file, too, so that each page is in one place.
+//!
+//! A window of which pages are pinned or locked stays the engine's, and so does one that may not be
+//! the kernel's: its pages are as they were when they were read.
+
+use super::Files;
+use super::served::Hold;
+use super::table::{FileKey, key};
+use crate::store::FileIdentity;
+
+/// A shared writable map's file, until [`Files::end_writing`].
+#[must_use]
+pub(crate) struct WrittenFile {
+    key: FileKey,
+    /// Windows that the kernel serves meanwhile.
+    holds: Vec<Hold>,
+}
+
+impl Files {
+    /// A shared writable map of a file was made. Signals are masked.
+    pub(crate) fn begin_writing(&self, identity: &FileIdentity) -> WrittenFile {
+        let key = key(identity);
+        let windows = {
+            let mut table = self.table();
+            table.begin_writing(key);
+            table.windows_of(key)
+        };
+        let holds = windows.into_iter().filter_map(|(cache, served)| {
+            // What is refused stays as it is.
+            let _ = served.show(&cache, false);
+            let mut hold = served.hold();
+            (hold.is_kernels()).then(|| {
+                hold.keep();
+                hold
+            })
+        });
+        let holds = holds.collect();
+        WrittenFile { key, holds }
+    }
+
+    /// The map is gone.
+    pub(crate) fn end_writing(&self, written: WrittenFile) {
+        drop(written.holds);
+        self.table().end_writing(written.key);
+    }
+
+    /// True if the file has a shared writable map.
+    pub(crate) fn is_written(&self, identity: &FileIdentity) -> bool {
+        self.table().is_written(identity)
+    }
+}

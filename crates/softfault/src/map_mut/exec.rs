@@ -1,0 +1,27 @@
+//! Memory whose bytes are code.
+
+use super::{MmapMut, MmapMutKind, make};
+use crate::kernel::{KernelAccess, Of};
+use std::io;
+
+impl MmapMut {
+    /// Lets it be executed and read, and not be written to. What an engine has of it is copied to a mapping of the
+    /// kernel's own before.
+    pub(crate) fn into_code(mut self) -> io::Result<Self> {
+        self.addresses(0..self.len)?;
+        if self.is_managed() {
+            self = self.copied_to_kernel()?;
+        }
+        if let MmapMutKind::Kernel(map) = &self.kind {
+            map.protect(KernelAccess::ReadExec)?;
+        }
+        Ok(self)
+    }
+
+    fn copied_to_kernel(self) -> io::Result<Self> {
+        let (of, access) = (Of::Nothing(0), KernelAccess::ReadWrite);
+        let mut own = Self::new(&self.engine, make::special(of, self.len, access)?);
+        self.read_at(&mut own, 0)?;
+        Ok(own)
+    }
+}

@@ -1,0 +1,99 @@
+//! Shared maps that write to their file: the kernel's own, and so in no budget.
+//!
+//! One page of one file is in one place in a process. So while such a map lives, the kernel serves the engine's
+//! other maps of its file, too (`files/written.rs`): what is written is seen by all of them at once.
+
+use super::{MmapMut, MmapMutKind};
+use crate::files::Look;
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
+use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
+use crate::{Engine, FaultError, signal};
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+impl MmapOptions {
+    /// Maps a file over the process's default engine: what is written to the map is written to the file.
+    ///
+    /// # Safety
+    /// See [`map_mut_with`](Self::map_mut_with).
+    pub unsafe fn map_mut<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapMut> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.map_mut_with(Engine::process_default()?, file) }
+    }
+
+    /// Maps a file beside what `engine` has of it: what is written to the map is written to the file. It is the
+    /// kernel's own mapping: in no budget (counted by [`KernelStats`](crate::KernelStats)), and whatever the program
+    /// does, and however it ends, nothing that was written is lost but by a crash of the machine.
+    /// [`flush`](MmapMut::flush) waits for the device. The engine's read-only maps of the file see what
+    /// is written at once, as long as none of their pages are pinned or locked when this is called; those of other
+    /// engines when they read the page again. The map may reach past the end of the file: a
+    /// touch there raises SIGBUS.
+    ///
+    /// # Safety
+    /// As for memmap2: whoever else writes to the file, or makes it shorter, changes the bytes.
+    pub unsafe fn map_mut_with<T: MmapAsRawDesc>(
+        &self,
+        engine: &Engine,
+        file: T,
+    ) -> io::Result<MmapMut> {
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
+        self.shared(engine, fd, KernelAccess::ReadWrite)
+    }
+
+    /// The kernel's mapping of a file, which is served by the kernel as long as this lives.
+    fn shared(
+        &self,
+        engine: &Engine,
+        fd: BorrowedFd<'_>,
+        access: KernelAccess,
+    ) -> io::Result<MmapMut> {
+        if engine.inner.is_parents() {
+            return Err(FaultError::Forked.into());
+        }
+        let looked = Look::to_map(fd)?;
+        let len = self.private_length(looked.identity.size)?;
+        if len == 0 {
+            Look::may_be_empty(fd)?;
+            return Ok(MmapMut::new(engine, MmapMutKind::Empty));
+        }
+        let map = KernelMap::new(Of::File(fd, self.offset, libc::MAP_SHARED), len, access)?;
+        KernelCount::Shared.add(1);
+        KernelCount::SharedBytes.add(len as u64);
+        let mut map = MmapMut::new(engine, MmapMutKind::Kernel(map));
+        let masked = signal::masked();
+        map.written = Some(engine.inner.files.begin_writing(&looked.identity));
+        drop(masked);
+        if self.populate {
+            // Advice, as in mmap(2).
+            let _ = map.populate(..);
+        }
+        Ok(map)
+    }
+}
+
+impl Engine {
+    /// Maps a whole file: what is written to the map is written to the file. See
+    /// [`MmapOptions::map_mut_with`].
+    ///
+    /// # Safety
+    /// See there.
+    pub unsafe fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_mut_with(self, file) }
+    }
+}
+
+impl MmapMut {
+    /// Maps a whole file over the process's default engine: what is written to the map is written to
+    /// the file.
+    ///
+    /// # Safety
+    /// See [`MmapOptions::map_mut_with`].
+    pub unsafe fn map_mut<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
+        // SAFETY: the caller vouches for it.
+        unsafe { MmapOptions::new().map_mut(file) }
+    }
+}

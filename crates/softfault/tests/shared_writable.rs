@@ -1,0 +1,378 @@
+//! Maps that write to their file: what other maps of it, calls, children and later processes see.
+
+mod child;
+
+use child::{command, forked, scenario};
+use softfault::{Advice, Engine, Faults, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Reads};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const PAGE: usize = 4096;
+const PAGES: usize = 512;
+
+/// Counts are the whole process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that goes with this: of bytes that are 1.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
+        std::fs::write(&path, vec![1; PAGES * PAGE]).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> File {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(&self.0)
+            .unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn engine() -> Engine {
+    let builder = Engine::builder().memory(16 << 20).small_maps(0);
+    builder.build().unwrap()
+}
+
+fn read(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: what is written is looked for.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+fn write(engine: &Engine, file: &File) -> MmapMut {
+    // SAFETY: as above.
+    unsafe { engine.map_mut(file) }.unwrap()
+}
+
+/// The byte as the map has it now.
+fn byte(map: &[u8], at: usize) -> u8 {
+    // SAFETY: a byte of the map.
+    unsafe { map.as_ptr().add(at).read_volatile() }
+}
+
+#[test]
+fn what_is_written_is_seen_by_all_at_once() {
+    let _alone = alone();
+    let scratch = Scratch::new("seen");
+    let file = scratch.open();
+    let engine = engine();
+    let before = read(&engine, &file);
+    assert!(before.is_managed());
+    (0..PAGES).for_each(|page| assert_eq!(byte(&before, page * PAGE), 1));
+    let counted = engine.stats().kernel;
+    let mut map = write(&engine, &file);
+    let after = read(&engine, &file);
+    for page in (0..PAGES).step_by(7) {
+        map[page * PAGE] = 2;
+        assert_eq!(byte(&before, page * PAGE), 2, "page {page}, mapped before");
+        assert_eq!(byte(&after, page * PAGE), 2, "page {page}, mapped after");
+        let mut read = [0];
+        file.read_exact_at(&mut read, (page * PAGE) as u64).unwrap();
+        assert_eq!(read, [2], "page {page}, by pread");
+        file.write_all_at(&[3], (page * PAGE) as u64 + 1).unwrap();
+        assert_eq!(map[page * PAGE + 1], 3, "page {page}, by pwrite");
+        assert_eq!(byte(&before, page * PAGE + 1), 3);
+    }
+    map.flush().unwrap();
+    map.flush_async_range(PAGE, PAGE).unwrap();
+    assert!(map.flush_range(1, PAGES * PAGE).is_err());
+    let counts = engine.stats().kernel;
+    assert!(counts.shared_maps > counted.shared_maps);
+    assert!(counts.shared_bytes >= counted.shared_bytes + (PAGES * PAGE) as u64);
+    // The engine may have it back, and has what was written.
+    drop((map, after));
+    before.change_server(false).unwrap();
+    for page in 0..PAGES {
+        let expected = if page % 7 == 0 { 2 } else { 1 };
+        assert_eq!(byte(&before, page * PAGE), expected, "page {page}");
+    }
+}
+
+/// While a map writes, the kernel serves: nothing takes the file back.
+#[test]
+fn the_kernel_keeps_what_is_written_to() {
+    let _alone = alone();
+    let scratch = Scratch::new("keeps");
+    let file = scratch.open();
+    let engine = engine();
+    let map = read(&engine, &file);
+    let first = write(&engine, &file);
+    let second = write(&engine, &file);
+    assert!(!map.change_server(false).unwrap());
+    drop(first);
+    assert!(!map.change_server(false).unwrap());
+    drop(second);
+    assert!(map.change_server(false).unwrap());
+    assert_eq!(byte(&map, 5 * PAGE), 1);
+}
+
+/// Where windows cannot be the kernel's, maps that are made while others write are its own.
+#[test]
+fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {
+    let _alone = alone();
+    let scratch = Scratch::new("stay");
+    let file = scratch.open();
+    let builders = [
+        Engine::builder().by_kernel(false),
+        Engine::builder().reads(Reads::Direct),
+        Engine::builder().on_truncate(OnTruncate::Zero),
+    ];
+    for (round, builder) in builders.into_iter().enumerate() {
+        let engine = builder.memory(16 << 20).small_maps(0).build().unwrap();
+        let mut map = write(&engine, &file);
+        let seen = read(&engine, &file);
+        map[9 * PAGE] = 10 + round as u8;
+        assert_eq!(byte(&seen, 9 * PAGE), 10 + round as u8);
+    }
+}
+
+#[test]
+fn a_child_of_fork_writes_to_the_same_file() {
+    let _alone = alone();
+    let scratch = Scratch::new("child");
+    let file = scratch.open();
+    let engine = engine();
+    let seen = read(&engine, &file);
+    let mut map = write(&engine, &file);
+    map[0] = 7;
+    let status = forked(|| {
+        let was = map[0];
+        map[PAGE] = 8;
+        i32::from(was != 7)
+    });
+    assert_eq!(status, 0);
+    assert_eq!((map[PAGE], byte(&seen, PAGE)), (8, 8));
+}
+
+/// However a process ends, what it has written is in the file.
+#[test]
+fn nothing_is_lost_at_the_end_of_a_process() {
+    const TEST: &str = "nothing_is_lost_at_the_end_of_a_process";
+    if let Some(scenario) = scenario() {
+        let (how, path) = scenario.split_once(' ').unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let mut map = write(&engine(), &file);
+        map[3 * PAGE] = 77;
+        match how {
+            // SAFETY: ends the process.
+            "_exit" => unsafe { libc::_exit(0) },
+            "abort" => std::process::abort(),
+            // SAFETY: the same.
+            "kill" => unsafe { libc::raise(libc::SIGKILL) },
+            // SAFETY: the same.
+            "term" => unsafe { libc::raise(libc::SIGTERM) },
+            "leak" => return core::mem::forget(map),
+            _ => return,
+        };
+        unreachable!("{how}");
+    }
+    let _alone = alone();
+    for how in ["exit", "leak", "_exit", "abort", "kill", "term"] {
+        let scratch = Scratch::new(how);
+        let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
+        command.output().unwrap();
+        let mut read = [0];
+        let file = scratch.open();
+        file.read_exact_at(&mut read, 3 * PAGE as u64).unwrap();
+        assert_eq!(read, [77], "{how}");
+    }
+}
+
+#[test]
+fn what_only_the_kernel_has_is_counted() {
+    let _alone = alone();
+    let engine = engine();
+    let before = engine.stats().kernel;
+    let mut stack = MmapOptions::new()
+        .stack()
+        .len(64 << 10)
+        .map_anon_with(&engine)
+        .unwrap();
+    stack[5] = 1;
+    assert!(!stack.is_managed());
+    // x86: mov eax, 42; ret.
+    let code = [0xb8, 42, 0, 0, 0, 0xc3];
+    let mut engines = engine.map_anon(3 * PAGE).unwrap();
+    assert!(engines.is_managed());
+    engines[PAGE - 2..PAGE + 4].copy_from_slice(&code);
+    let executable = engines.make_exec().unwrap();
+    assert_eq!(executable[PAGE - 2..PAGE + 4], code);
+    if cfg!(target_arch = "x86_64") {
+        // SAFETY: a function of that type.
+        let function: extern "C" fn() -> i32 =
+            unsafe { core::mem::transmute(executable.as_ptr().add(PAGE - 2)) };
+        assert_eq!(function(), 42);
+    }
+    let mut in_place = MmapOptions::new()
+        .stack()
+        .len(PAGE)
+        .map_anon_with(&engine)
+        .unwrap();
+    in_place[0] = 9;
+    let start = in_place.as_ptr();
+    assert_eq!(in_place.make_exec().unwrap().as_ptr(), start);
+    let after = engine.stats().kernel;
+    assert_eq!(after.special_maps - before.special_maps, 3);
+    assert!(engine.map_anon(0).unwrap().make_exec().unwrap().is_empty());
+    // Where there is no such pool, an error.
+    match MmapOptions::new()
+        .huge(Some(21))
+        .len(2 << 20)
+        .map_anon_with(&engine)
+    {
+        Ok(mut map) => map[0] = 1,
+        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}"),
+    }
+}
+
+#[test]
+fn raw_maps_are_pointers_to_the_same() {
+    let _alone = alone();
+    let scratch = Scratch::new("raw");
+    let file = scratch.open();
+    let raw = MmapRaw::map_raw(&file).unwrap();
+    let seen = MmapOptions::new()
+        .offset(PAGE as u64)
+        .map_raw_read_only(&file)
+        .unwrap();
+    assert_eq!((raw.len(), seen.len()), (PAGES * PAGE, (PAGES - 1) * PAGE));
+    // SAFETY: within the maps; nobody else looks meanwhile.
+    unsafe {
+        raw.as_mut_ptr().add(PAGE + 3).write_volatile(5);
+        assert_eq!(seen.as_ptr().add(3).read_volatile(), 5);
+    }
+    raw.flush().unwrap();
+    raw.advise(Advice::Random).unwrap();
+    raw.lock().unwrap();
+    raw.unlock().unwrap();
+    assert!(
+        raw.flush_range(PAGES * PAGE, 1).is_err() && seen.flush_range(0, PAGES * PAGE).is_err()
+    );
+    let empty = MmapRaw::from(engine().map_anon(0).unwrap());
+    assert!(empty.is_empty() && empty.as_ptr().is_aligned_to_page());
+}
+
+trait Aligned {
+    fn is_aligned_to_page(self) -> bool;
+}
+
+impl Aligned for *const u8 {
+    fn is_aligned_to_page(self) -> bool {
+        !self.is_null() && self.addr().is_multiple_of(PAGE)
+    }
+}
+
+/// Behind the end of the file is SIGBUS, and what can be asked beforehand is an error.
+#[test]
+fn behind_the_end_is_an_error() {
+    let _alone = alone();
+    let scratch = Scratch::new("behind");
+    let file = scratch.open();
+    let engine = engine();
+    let mut options = MmapOptions::new();
+    options.len((PAGES + 4) * PAGE);
+    // SAFETY: nobody else has the file.
+    let mut map = unsafe { options.map_mut_with(&engine, &file) }.unwrap();
+    map[PAGES * PAGE - 1] = 4;
+    map.populate(..PAGES * PAGE).unwrap();
+    assert!(map.populate(..).is_err());
+    let status = forked(|| i32::from(map[PAGES * PAGE]));
+    assert!(
+        libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS,
+        "{status}"
+    );
+    // A file that is only read is not written to.
+    let only_read = File::open(&scratch.0).unwrap();
+    // SAFETY: nothing is made.
+    let refused = unsafe { engine.map_mut(&only_read) };
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::PermissionDenied
+    );
+}
+
+/// Drawn: maps of both kinds come and go, over one engine, beside calls; each byte is what was written last.
+#[test]
+fn drawn_operations_beside_a_model() {
+    let _alone = alone();
+    let scratch = Scratch::new("drawn");
+    let file = scratch.open();
+    let engines = [
+        engine(),
+        Engine::builder()
+            .memory(16 << 20)
+            .small_maps(0)
+            .faults(Faults::Signals)
+            .build()
+            .unwrap(),
+    ];
+    let mut model = vec![1u8; PAGES * PAGE];
+    let (mut readers, mut writers): (Vec<(usize, Mmap)>, Vec<(usize, MmapMut)>) =
+        Default::default();
+    let mut word = 0x1234_5678_9abc_def1_u64;
+    let mut draw = |most: usize| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        (word >> 16) as usize % most
+    };
+    for step in 0..20_000 {
+        let at = draw(PAGES * PAGE);
+        match draw(12) {
+            0 if readers.len() < 6 => readers.push((0, read(&engines[0], &file))),
+            1 if writers.len() < 4 => {
+                let which = draw(2);
+                writers.push((which, write(&engines[which], &file)));
+            }
+            2 if !readers.is_empty() => drop(readers.swap_remove(draw(readers.len()))),
+            3 if !writers.is_empty() => drop(writers.swap_remove(draw(writers.len()))),
+            4 => {
+                // A call writes: maps over windows see it when they read the page anew.
+                if writers.iter().any(|(which, _)| *which == 0) {
+                    model[at] = step as u8;
+                    file.write_all_at(&model[at..=at], at as u64).unwrap();
+                }
+            }
+            5 if !readers.is_empty() => {
+                let which = draw(readers.len());
+                let _ = readers[which].1.change_server(draw(2) == 0).unwrap();
+            }
+            6 if !writers.is_empty() => {
+                let which = draw(writers.len());
+                writers[which]
+                    .1
+                    .flush_async_range(at & !(PAGE - 1), PAGE)
+                    .unwrap();
+            }
+            7..=8 => {
+                // Only while this engine knows that somebody writes.
+                if let Some((_, map)) = writers.iter_mut().find(|(which, _)| *which == 0) {
+                    map[at] = step as u8;
+                    model[at] = step as u8;
+                }
+            }
+            _ => {
+                for (_, map) in &readers {
+                    assert_eq!(byte(map, at), model[at], "step {step}, a reader at {at}");
+                }
+                for (_, map) in &writers {
+                    assert_eq!(byte(map, at), model[at], "step {step}, a writer at {at}");
+                }
+            }
+        }
+    }
+}
