@@ -263,17 +263,8 @@ fn raw_maps_are_pointers_to_the_same() {
         raw.flush_range(PAGES * PAGE, 1).is_err() && seen.flush_range(0, PAGES * PAGE).is_err()
     );
     let empty = MmapRaw::from(engine().map_anon(0).unwrap());
-    assert!(empty.is_empty() && empty.as_ptr().is_aligned_to_page());
-}
-
-trait Aligned {
-    fn is_aligned_to_page(self) -> bool;
-}
-
-impl Aligned for *const u8 {
-    fn is_aligned_to_page(self) -> bool {
-        !self.is_null() && self.addr().is_multiple_of(PAGE)
-    }
+    assert!(empty.is_empty() && !empty.as_ptr().is_null());
+    assert!(empty.as_ptr().addr().is_multiple_of(PAGE));
 }
 
 /// Behind the end of the file is SIGBUS, and what can be asked beforehand is an error.
@@ -321,8 +312,8 @@ fn drawn_operations_beside_a_model() {
             .unwrap(),
     ];
     let mut model = vec![1u8; PAGES * PAGE];
-    let (mut readers, mut writers): (Vec<(usize, Mmap)>, Vec<(usize, MmapMut)>) =
-        Default::default();
+    let mut readers: Vec<(usize, Mmap)> = Vec::new();
+    let mut writers: Vec<(usize, MmapMut)> = Vec::new();
     let mut word = 0x1234_5678_9abc_def1_u64;
     let mut draw = |most: usize| {
         word ^= word << 13;
