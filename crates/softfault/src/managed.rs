@@ -1,7 +1,7 @@
 //! What maps need of their engine.
 
 use crate::exit_stats;
-use crate::store::{ReadPolicy, Rings};
+use crate::store::{ReadPolicy, RingsOnDemand};
 use crate::swap::Swapped;
 use core::ops::Range;
 use softfault_engine::cache::Node;
@@ -16,8 +16,8 @@ pub(crate) struct Managed {
     /// Where faults look mappings up: the process's, which all its engines
     /// share.
     pub(crate) space: Arc<AddressSpace>,
-    /// `None` where the kernel has no asynchronous reads for us.
-    pub(crate) rings: Option<Arc<Rings>>,
+    /// For asynchronous reads.
+    pub(crate) rings: Arc<RingsOnDemand>,
     /// Whether files are read through the kernel's page cache.
     pub(crate) reads: Arc<ReadPolicy>,
     /// What `node` swaps to.

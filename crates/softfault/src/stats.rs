@@ -75,7 +75,8 @@ pub struct Stats {
     /// False where no thread could be started for them: then the program must not close
     /// descriptors that it does not know, or bytes are lost.
     pub guarded_descriptors: bool,
-    /// The kernel's interface that reads ahead go through, if there is one.
+    /// The kernel's interface that reads ahead go through. `None` until faults are about to read a file, and where
+    /// there is no such interface.
     pub async_reads: Option<QueueKind>,
     /// What went to swap and came back; `None` without swap.
     pub swap: Option<SwapStats>,
@@ -281,7 +282,7 @@ impl Stats {
             kernel: KernelStats::now(),
             kernel_fallback: false,
             guarded_descriptors: crate::table::is_there(),
-            async_reads: managed.rings.as_ref().map(|rings| rings.kind()),
+            async_reads: managed.rings.get().map(|rings| rings.kind()),
             swap: SwapStats::of(managed),
             huge: HugeStats::now(),
             waits: Waits {

@@ -8,9 +8,11 @@ use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::Finally;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
@@ -45,6 +47,15 @@ impl Scratch {
         let mut file = self.open();
         file.sync_all().unwrap();
         std::io::copy(&mut file.by_ref(), &mut std::io::sink()).unwrap();
+        file
+    }
+
+    /// What was written is on the disk, and nowhere else but on tmpfs.
+    fn cold(&self) -> File {
+        let file = self.open();
+        file.sync_all().unwrap();
+        // SAFETY: advice.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         file
     }
 }
@@ -123,17 +134,7 @@ fn what_the_page_cache_has_is_the_kernels() {
 fn what_it_has_not_is_the_engines() {
     let _alone = alone();
     let scratch = Scratch::new("cold", 1024);
-    let file = scratch.open();
-    file.sync_all().unwrap();
-    // SAFETY: advice.
-    unsafe {
-        libc::posix_fadvise(
-            std::os::fd::AsRawFd::as_raw_fd(&file),
-            0,
-            0,
-            libc::POSIX_FADV_DONTNEED,
-        )
-    };
+    let file = scratch.cold();
     let engine = engine(Reads::Auto);
     let before = engine.stats().kernel;
     let map = map(&engine, &file);
@@ -144,6 +145,38 @@ fn what_it_has_not_is_the_engines() {
         true => println!("the temporary directory is in memory"),
         false => assert!(engine.stats().faults > 0),
     }
+}
+
+/// Read here and there, with less memory than it takes: what was not read is brought into the page cache, and the
+/// kernel serves all of it.
+#[test]
+fn what_is_read_here_and_there_is_brought_in_as_a_whole() {
+    let _alone = alone();
+    const PAGES: usize = 16 << 10;
+    let scratch = Scratch::new("scattered", PAGES);
+    let file = scratch.cold();
+    let engine = engine(Reads::Auto);
+    let before = engine.stats().kernel.shown;
+    let map = map(&engine, &file);
+    if engine.stats().kernel.shown > before || !is_asked() {
+        return println!("the temporary directory is in memory, or cachestat(2) is not known");
+    }
+    // All pages are touched twice, in no order. It waits for the thread, but not for ever.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut touched = 0;
+    while engine.stats().kernel.shown == before && Instant::now() < deadline {
+        check(&map, touched * 7919 % PAGES);
+        touched += 1;
+        if touched > 2 * PAGES {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!(engine.stats().kernel.shown, before + 1, "{touched} touches");
+    // The page cache has what nobody touched, too: no touch of it is a fault of ours.
+    let faults = engine.stats().faults;
+    (0..PAGES).for_each(|page| check(&map, page));
+    assert_eq!(engine.stats().faults, faults);
+    println!("shown after {touched} touches of {PAGES} pages");
 }
 
 /// Ten thousand changes with `SOFTFAULT_SWITCHES=10000`.

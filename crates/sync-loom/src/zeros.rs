@@ -1,11 +1,28 @@
-//! Tables of words that are zero.
+//! Tables of what is zero at first.
 
 use crate::atomic::AtomicU64;
 
-/// So many words. `None` where the heap has no room for them.
-pub fn words(count: usize) -> Option<Box<[AtomicU64]>> {
-    let mut words = Vec::new();
-    words.try_reserve_exact(count).ok()?;
-    words.extend(core::iter::repeat_with(|| AtomicU64::new(0)).take(count));
-    Some(words.into_boxed_slice())
+/// What is zero at first.
+///
+/// # Safety
+/// Bytes that are all zero are what [`zero`](Self::zero) gives, and there is nothing to drop. Nothing here relies
+/// on it: entries are made one by one.
+pub unsafe trait Zero {
+    /// The first value.
+    fn zero() -> Self;
+}
+
+// SAFETY: a number.
+unsafe impl Zero for AtomicU64 {
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+/// A table of so many. `None` where the heap has no room for it.
+pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(count).ok()?;
+    entries.extend(core::iter::repeat_with(T::zero).take(count));
+    Some(entries.into_boxed_slice())
 }

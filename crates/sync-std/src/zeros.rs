@@ -1,30 +1,50 @@
-//! Tables of words that are zero.
+//! Tables of what is zero at first.
 
 use core::alloc::Layout;
 use core::sync::atomic::AtomicU64;
 use std::alloc::alloc_zeroed;
 
-/// So many words. `None` where the heap has no room for them. The system gives memory of zeros as it
-/// is, so a large table costs nothing until a word of it is written to.
-pub fn words(count: usize) -> Option<Box<[AtomicU64]>> {
-    let layout = Layout::array::<AtomicU64>(count).ok()?;
+/// What is zero at first.
+///
+/// # Safety
+/// Bytes that are all zero are what [`zero`](Self::zero) gives, and there is nothing to drop.
+pub unsafe trait Zero {
+    /// The first value.
+    fn zero() -> Self;
+}
+
+// SAFETY: a number.
+unsafe impl Zero for AtomicU64 {
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+/// A table of so many. `None` where the heap has no room for it. The system gives memory of zeros as it
+/// is, so a large table costs nothing until it is written to.
+pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
+    let layout = Layout::array::<T>(count).ok()?;
     if layout.size() == 0 {
-        return Some(Box::default());
+        return Some((0..count).map(|_| T::zero()).collect());
     }
     // SAFETY: of a size that is not zero.
-    let words = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
-    if words.is_null() {
+    let entries = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if entries.is_null() {
         return None;
     }
-    // SAFETY: allocated with the layout of so many words, each of which is valid as zeros, and nobody
+    // SAFETY: allocated with the layout of so many entries, each of which is valid as zeros, and nobody
     // else's.
-    Some(unsafe { Vec::from_raw_parts(words, count, count) }.into_boxed_slice())
+    Some(unsafe { Vec::from_raw_parts(entries, count, count) }.into_boxed_slice())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::sync::atomic::Ordering::Relaxed;
+
+    fn words(count: usize) -> Option<Box<[AtomicU64]>> {
+        table(count)
+    }
 
     #[test]
     fn they_are_zero_and_can_be_written_to() {

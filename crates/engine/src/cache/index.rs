@@ -13,10 +13,33 @@
 use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
 use crate::lock::{Mutex, MutexGuard};
 use crate::slab::Slab;
-use crate::table::table;
 use sync::atomic::Ordering;
+use sync::zeros::Zero;
 
-type Bucket = Mutex<u32>;
+type Bucket = Mutex<Head>;
+
+/// The first folio of a bucket: its number and one, so that zero is none, and memory of zeros an index without
+/// folios.
+struct Head(u32);
+
+impl Head {
+    fn get(&self) -> u32 {
+        self.0.wrapping_sub(1)
+    }
+
+    fn set(&mut self, folio: u32) {
+        self.0 = folio.wrapping_add(1);
+    }
+}
+
+// SAFETY: of a number, of which zero stands for none.
+unsafe impl Zero for Head {
+    fn zero() -> Self {
+        Self(0)
+    }
+}
+
+const _: () = assert!(NO_FOLIO == u32::MAX, "its successor is zero");
 
 /// The index.
 pub struct Index {
@@ -26,7 +49,7 @@ pub struct Index {
 
 /// A bucket, locked.
 pub struct LockedBucket<'a> {
-    head: MutexGuard<'a, u32>,
+    head: MutexGuard<'a, Head>,
     folios: &'a Slab<Folio>,
 }
 
@@ -35,7 +58,7 @@ impl Index {
     pub fn new(folios: usize) -> Option<Self> {
         let count = (folios / 2).checked_next_power_of_two()?.max(512);
         Some(Self {
-            buckets: table(count, || Mutex::new(NO_FOLIO))?,
+            buckets: sync::zeros::table(count)?,
         })
     }
 
@@ -73,7 +96,7 @@ impl<'a> LockedBucket<'a> {
     /// The folios of all blocks that share the bucket.
     pub fn iter(&self) -> impl Iterator<Item = &'a Folio> + use<'a> {
         let folios = self.folios;
-        let mut next = *self.head;
+        let mut next = self.head.get();
         core::iter::from_fn(move || {
             if next == NO_FOLIO {
                 return None;
@@ -93,8 +116,8 @@ impl<'a> LockedBucket<'a> {
     /// Adds a folio; its first reference becomes the index's.
     pub fn insert(&mut self, folio: &Folio) {
         debug_assert!(!self.overlaps(&folio.range()));
-        folio.bucket_next.store(*self.head, Ordering::Relaxed);
-        *self.head = folio.id();
+        folio.bucket_next.store(self.head.get(), Ordering::Relaxed);
+        self.head.set(folio.id());
     }
 
     /// Locks the folio for eviction if the index alone refers to it.
@@ -106,8 +129,8 @@ impl<'a> LockedBucket<'a> {
     /// now owns the index's reference.
     pub fn remove(&mut self, folio: &Folio) {
         let after = folio.bucket_next.load(Ordering::Relaxed);
-        if *self.head == folio.id() {
-            *self.head = after;
+        if self.head.get() == folio.id() {
+            self.head.set(after);
         } else {
             let before = self
                 .iter()

@@ -7,6 +7,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::cell::{MutPtr, UnsafeCell};
 use sync::hint;
 use sync::wait::WaitWord;
+use sync::zeros::Zero;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -27,6 +28,15 @@ pub struct Mutex<T> {
 unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: as above; sharing the mutex gives out exclusive access only.
 unsafe impl<T: Send> Sync for Mutex<T> {}
+
+// SAFETY: a word of zeros is `FREE`, and so is what it protects its first value.
+unsafe impl<T: Zero> Zero for Mutex<T> {
+    fn zero() -> Self {
+        Self::new(T::zero())
+    }
+}
+
+const _: () = assert!(FREE == 0);
 
 impl<T> Mutex<T> {
     sync::const_fn! {

@@ -23,7 +23,7 @@ impl Ghosts {
     pub fn new(pages: usize) -> Option<Self> {
         let count = pages.checked_next_power_of_two()?.max(512);
         Some(Self {
-            slots: sync::zeros::words(count)?,
+            slots: sync::zeros::table(count)?,
             clock: AtomicU64::new(0),
         })
     }

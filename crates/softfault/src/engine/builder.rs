@@ -11,7 +11,7 @@ use crate::managed::Managed;
 use crate::needed;
 use crate::process::Process;
 use crate::signal;
-use crate::store::{QueueKind, ReadPolicy, Reads, Rings, Unavailable};
+use crate::store::{Make, QueueKind, ReadPolicy, Reads, Rings, RingsOnDemand};
 use crate::swap::{Swap, Swapped, Swapping};
 use crate::uffd::Faults;
 use softfault_engine::budget::Budget;
@@ -366,7 +366,7 @@ impl Builder {
         let memory = self.memory_or_default();
         let within = self.within.as_ref().map(|(_, budget)| budget);
         let budget = Self::budget(memory, within);
-        let swap = |rings: Option<&Arc<Rings>>| self.swap.open(memory, rings);
+        let swap = |rings: &RingsOnDemand| self.swap.open(memory, rings);
         self.assemble(budget, (mmu, space, clock), Rings::of, swap)
     }
 
@@ -381,12 +381,12 @@ impl Builder {
         let budget = Self::budget(memory, outer.as_ref());
         let place = (process.dyn_mmu(), process.space().clone(), process.clock());
         // A child has one thread, for a while at least.
-        let rings = |kind| Rings::with(kind, CHILDS_RINGS, RING_ENTRIES);
-        let swap = |rings: Option<&Arc<Rings>>| {
+        let make = |kind| Rings::with(kind, CHILDS_RINGS, RING_ENTRIES);
+        let swap = |rings: &RingsOnDemand| {
             let swap = parents.swap.as_ref();
-            Ok(swap.map(|parents| parents.again(&self.swap, memory, rings)))
+            Ok(swap.map(|parents| parents.again(&self.swap, memory, rings.make())))
         };
-        self.assemble(budget, place, rings, swap)
+        self.assemble(budget, place, make, swap)
     }
 
     fn budget(memory: usize, within: Option<&Arc<Budget>>) -> Arc<Budget> {
@@ -401,8 +401,8 @@ impl Builder {
         &self,
         budget: Arc<Budget>,
         (mmu, space, clock): (Arc<dyn Mmu>, Arc<AddressSpace>, Arc<dyn Clock>),
-        rings: impl Fn(QueueKind) -> Result<Rings, Unavailable>,
-        swap: impl FnOnce(Option<&Arc<Rings>>) -> io::Result<Option<Swapped>>,
+        make: Make,
+        swap: impl FnOnce(&RingsOnDemand) -> io::Result<Option<Swapped>>,
     ) -> io::Result<Managed> {
         let most = self.most(budget.limit() as usize * PAGE_SIZE);
         // Half of it at most for faults, or what read-ahead may take.
@@ -413,16 +413,14 @@ impl Builder {
             None => environment::reads()?,
         };
         let reads = Arc::new(ReadPolicy::new(reads, &budget, self.memory.is_none()));
-        let rings = match self.async_reads {
-            AsyncReads::Auto => rings(QueueKind::Aio)
-                .or_else(|_| rings(QueueKind::Uring))
-                .ok(),
-            AsyncReads::IoSubmit => rings(QueueKind::Aio).ok(),
-            AsyncReads::IoUring => rings(QueueKind::Uring).ok(),
-            AsyncReads::Never => None,
+        let kinds: &[_] = match self.async_reads {
+            AsyncReads::Auto => &[QueueKind::Aio, QueueKind::Uring],
+            AsyncReads::IoSubmit => &[QueueKind::Aio],
+            AsyncReads::IoUring => &[QueueKind::Uring],
+            AsyncReads::Never => &[],
         };
-        let rings = rings.map(Arc::new);
-        let swap = swap(rings.as_ref())?;
+        let rings = RingsOnDemand::new(kinds, make);
+        let swap = swap(&rings)?;
         let slots = swap.as_ref().map(|swap| swap.slots(budget.clone()));
         let slots = slots.transpose()?;
         let options = NodeOptions {

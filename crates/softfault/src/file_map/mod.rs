@@ -81,6 +81,7 @@ impl FileMap {
         if may_be_kernels {
             files.consider(&managed.reads, &self.cache, &self.served);
         }
+        self.served.will_be_read();
         files.watch(&managed.reads, may_be_kernels);
     }
 

@@ -83,7 +83,7 @@ impl Files {
         if let Some((cache, served)) = known {
             return Ok(OpenedWindow::new(cache, served, looked.identity.size));
         }
-        let store = FileStore::open_by(fd, managed.rings.clone(), &managed.reads)?;
+        let store = FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?;
         // What the store opened is what counts.
         let identity = store.opened_as()?;
         let bytes = identity.size;
@@ -100,6 +100,9 @@ impl Files {
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
         let served = Served::of_file(&store, &cache);
+        if served.file().is_none() {
+            store.will_be_read();
+        }
         let shown = (cache.clone(), served.clone());
         table.add(identity, certain, shown, Some(store), had_name);
         Ok(OpenedWindow::new(cache, served, bytes))
@@ -144,19 +147,19 @@ impl Files {
         fd: BorrowedFd<'_>,
         looked: &Look,
     ) -> io::Result<Arc<dyn Store>> {
-        let of = |cache: &Arc<PageCache>| -> Arc<dyn Store> { cache.store().clone() };
         let known = match self.born.is_parents() {
             true => None,
-            false => (self.table().find(&looked.identity)).map(|entry| of(&entry.cache)),
+            false => (self.table().find(&looked.identity)).and_then(|entry| entry.file.clone()),
         };
-        match known {
-            Some(store) => Ok(store),
-            None => Ok(Arc::new(FileStore::open_by(
-                fd,
-                managed.rings.clone(),
-                &managed.reads,
-            )?)),
-        }
+        let store = match known {
+            Some(store) => store,
+            None => {
+                let store = FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?;
+                Arc::new(store)
+            }
+        };
+        store.will_be_read();
+        Ok(store)
     }
 
     /// The page cache for a new map of a store that is no file of ours. Never

@@ -6,7 +6,8 @@
 //! not, but in order, or has no room for. So
 //!
 //! - a file that the page cache has, as cachestat(2) says, is given to the kernel: when it is mapped, or
-//!   once as much as a quarter of it was read through the page cache;
+//!   once as much as a quarter of it was read through the page cache. If the page cache has as much then, and
+//!   there is room for the rest, the thread brings in the rest first (`store/fill.rs`);
 //! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
 //!   kernel copies nothing;
 //! - all are taken back, and the engine's budget holds again, as soon as there is no room
@@ -19,14 +20,17 @@
 use super::Files;
 use super::idle::SharedTable;
 use super::served::{Served, Server};
-use crate::store::{KernelReads, Reached, ReadPolicy};
+use crate::store::{FileStore, Fill, Filled, KernelReads, Reached, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::cache::PageCache;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Between two looks while the kernel serves windows.
-const LOOK_NS: u64 = 100_000_000;
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_NS: u64 = LOOK.as_nanos() as u64;
 
 /// The thread, from the first file on that the kernel may serve.
 #[derive(Default)]
@@ -104,14 +108,35 @@ impl Watch {
     }
 }
 
+/// What the thread knows between two looks.
+struct Looks<'a> {
+    over: &'a AtomicBool,
+    reads: KernelReads,
+    /// The first of them is being filled.
+    filling: VecDeque<Filling>,
+}
+
+/// A file whose rest is being brought into the page cache.
+struct Filling {
+    served: Weak<Served>,
+    fill: Fill,
+}
+
 fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bool) {
     // Without a table of descriptors the kernel serves none.
-    let Some(mut reads) = KernelReads::new() else {
+    let Some(reads) = KernelReads::new() else {
         return;
+    };
+    let mut looks = Looks {
+        over,
+        reads,
+        filling: VecDeque::new(),
     };
     let mut shown = shows;
     loop {
-        policy.bell.wait(shown.then_some(LOOK_NS));
+        if looks.filling.is_empty() {
+            policy.bell.wait(shown.then_some(LOOK_NS));
+        }
         if over.load(Ordering::Acquire) {
             return;
         }
@@ -119,39 +144,93 @@ fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bo
         if let Some((cache, _)) = windows.first() {
             policy.follow(cache.node());
         }
-        let in_vain = reads.are_in_vain() && shown;
+        let in_vain = looks.reads.are_in_vain() && shown;
         let short = in_vain || !policy.has_room();
         shown = false;
         if !shows {
             continue;
         }
+        looks.give_up_fills(&windows, short);
         for (cache, served) in windows {
-            shown |= look_at(&cache, &served, short);
+            shown |= looks.look_at(&cache, &served, short);
         }
     }
 }
 
-/// Changes who serves a window, if that is to be; true if the kernel does then.
-fn look_at(cache: &PageCache, served: &Served, short: bool) -> bool {
-    let Some(file) = served.file() else {
-        return false;
-    };
-    // What is refused is tried again at the next look.
-    match served.by() {
-        Server::Kernel if short => {
-            let _ = served.take_over(cache);
-        }
-        Server::Kernel => {}
-        Server::Engine => {
-            let may = match file.take_reached() {
-                Some(Reached::InOrder) => true,
-                Some(Reached::Far) => file.is_in_the_page_cache(),
-                None => false,
-            };
-            if may && !short {
-                let _ = served.show(cache, true);
+impl Looks<'_> {
+    /// Changes who serves a window, if that is to be; true if the kernel does then.
+    fn look_at(&mut self, cache: &PageCache, served: &Arc<Served>, short: bool) -> bool {
+        let Some(file) = served.file() else {
+            return false;
+        };
+        // What is refused is tried again at the next look.
+        match served.by() {
+            Server::Kernel if short => {
+                let _ = served.take_over(cache);
+            }
+            Server::Kernel => {}
+            Server::Engine => {
+                let may = match file.take_reached() {
+                    _ if short => false,
+                    Some(Reached::InOrder) => true,
+                    Some(Reached::Far) => self.is_there(file, served),
+                    None => false,
+                };
+                if (may || self.fill(file, served)) && served.show(cache, true) == Ok(true) {
+                    // What we read for it was no touch of the program.
+                    self.reads.forget();
+                }
             }
         }
+        served.by() == Server::Kernel
     }
-    served.by() == Server::Kernel
+
+    /// True if the page cache has the file. Otherwise it is filled, if that pays.
+    fn is_there(&mut self, file: &FileStore, served: &Arc<Served>) -> bool {
+        if file.is_in_the_page_cache() {
+            return true;
+        }
+        if !self.filling.iter().any(|filling| filling.is_of(served))
+            && let Some(fill) = file.begin_fill()
+        {
+            self.filling.push_back(Filling {
+                served: Arc::downgrade(served),
+                fill,
+            });
+        }
+        false
+    }
+
+    /// Goes on to fill a file, if it is its turn, until it is time for another look; true if it is all there now.
+    fn fill(&mut self, file: &FileStore, served: &Arc<Served>) -> bool {
+        let first = self.filling.front_mut();
+        let Some(filling) = first.filter(|filling| filling.is_of(served)) else {
+            return false;
+        };
+        let begun = Instant::now();
+        let mut filled = Filled::Some;
+        while filled == Filled::Some && begun.elapsed() < LOOK && !self.over.load(Ordering::Acquire)
+        {
+            filled = file.go_on(&mut filling.fill);
+        }
+        if filled != Filled::Some {
+            self.filling.pop_front();
+        }
+        filled == Filled::All && file.is_in_the_page_cache()
+    }
+
+    /// Ends the fill of files that nobody maps any more, or that the kernel serves; and all when memory is short.
+    fn give_up_fills(&mut self, windows: &[(Arc<PageCache>, Arc<Served>)], short: bool) {
+        self.filling.retain(|filling| {
+            let mut served = windows.iter().map(|(_, served)| served);
+            let found = served.find(|served| filling.is_of(served));
+            !short && found.is_some_and(|served| served.by() == Server::Engine)
+        });
+    }
+}
+
+impl Filling {
+    fn is_of(&self, served: &Arc<Served>) -> bool {
+        self.served.as_ptr() == Arc::as_ptr(served)
+    }
 }

@@ -113,6 +113,15 @@ impl Served {
         self.of.as_ref().map(|of| &of.file)
     }
 
+    /// Lets faults read ahead in it, unless the kernel serves it.
+    pub(crate) fn will_be_read(&self) {
+        if let Some(file) = self.file()
+            && self.by() == Server::Engine
+        {
+            file.will_be_read();
+        }
+    }
+
     /// Keeps it as it is for a call.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         let ended = self
@@ -178,7 +187,7 @@ impl Served {
     /// The engine serves the window again. False if it does already, or somebody holds it. Signals
     /// are masked, as in [`show`](Self::show).
     pub(crate) fn take_over(&self, cache: &PageCache) -> Result<bool, MmuError> {
-        let Some(Place { process, .. }) = &self.of else {
+        let Some(Place { process, file }) = &self.of else {
             return Ok(false);
         };
         if self.by() == Server::Engine {
@@ -190,6 +199,7 @@ impl Served {
         if state.by == Server::Engine {
             return Ok(false);
         }
+        file.will_be_read();
         // SAFETY: it was shown; and its VMA is there as long as anybody maps it.
         unsafe { process.mmu().take_over(cache.reservation()) }?;
         state.by = Server::Engine;

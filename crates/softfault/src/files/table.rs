@@ -26,7 +26,7 @@ pub(super) struct FileWindow {
     /// Maps of it that live. 0: an idle window.
     pub(super) users: usize,
     /// What it keeps open. `None`: a store of the caller's.
-    file: Option<Arc<FileStore>>,
+    pub(super) file: Option<Arc<FileStore>>,
     /// The file had a name when the window was made.
     had_name: bool,
     /// Its place among the idle windows, if it is one.

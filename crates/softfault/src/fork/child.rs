@@ -31,7 +31,7 @@ pub(super) fn begin(mut held: ForkLocks) {
     }
     let parents: Vec<_> = held.engines.iter().map(|engine| engine.leave()).collect();
     for parent in parents.iter().flatten() {
-        if let Some(rings) = &parent.rings {
+        if let Some(rings) = parent.rings.get() {
             rings.forget_in_child();
         }
     }

@@ -6,10 +6,10 @@
 //! was found in the page cache afterwards is counted:
 //!
 //! ```text
-//!             fewer finds than waits                      waits without
+//!             fewer finds than a quarter                  waits without
 //!   Around ───────────────────────────► Without, longer ─────────────────► Around, by 128 KiB
-//!      │ ▲                              each time
-//!      └─┘ as many: go on; three times as many: twice as far, up to 1 MiB
+//!      │ ▲   of the waits               each time
+//!      └─┘ as many: go on; three finds a wait: twice as far, up to 1 MiB
 //! ```
 //!
 //! The kernel reads the rest of a block by itself (`POSIX_FADV_WILLNEED`): only the page that is wanted is waited
@@ -27,9 +27,12 @@ const LARGEST: u32 = 3;
 const SINGLE: usize = 32 << 10;
 /// Waits after which it is judged.
 const TRIAL: u32 = 32;
+/// Waits for one find, at most: a block of 128 KiB costs a third more than a page alone, and more than a wait is saved
+/// by a find, which costs no device anything.
+const WORTH: u32 = 4;
 /// Waits without it, at first and at most: twice as many each time.
-const FIRST_PAUSE: u32 = 8 * TRIAL;
-const LONGEST_PAUSE: u32 = 512 * TRIAL;
+const FIRST_PAUSE: u32 = 2 * TRIAL;
+const LONGEST_PAUSE: u32 = 128 * TRIAL;
 
 /// What is known of one file. Relaxed: any mixture is a guess.
 #[derive(Debug, Default)]
@@ -77,7 +80,7 @@ impl Around {
         let (waits, finds) = (self.waits.load(Relaxed), self.finds.load(Relaxed));
         self.begin();
         let order = self.order.load(Relaxed);
-        if finds < waits {
+        if finds * WORTH < waits {
             let paused = self.paused.load(Relaxed);
             let pause = (paused * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             self.paused.store(pause, Relaxed);

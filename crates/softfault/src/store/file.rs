@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
@@ -15,7 +15,7 @@ use super::identity::{self, FileIdentity};
 use super::kept;
 use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
 use super::reads::{ReadPolicy, Reads};
-use super::ring::{Request, Ring, Rings};
+use super::ring::{Request, Ring, Rings, RingsOnDemand};
 use super::stream::Streams;
 use super::way::{How, Way};
 
@@ -42,8 +42,10 @@ pub struct FileStore {
     streams: Streams,
     /// Single pages, while what is read stays in the page cache.
     around: Around,
-    /// Immutable. The rings, and which of them is this store's.
-    rings: Option<(Arc<Rings>, usize)>,
+    /// The rings, and which of them is this store's, once faults are about to read it.
+    rings: OnceLock<(Arc<Rings>, usize)>,
+    /// Immutable. Where they come from then.
+    engines: Option<Arc<RingsOnDemand>>,
 }
 
 impl FileStore {
@@ -55,23 +57,33 @@ impl FileStore {
     /// Errors: directories, pipes, sockets, character devices; descriptors
     /// that are not open for reading.
     pub fn open(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::open_by(fd, rings, &Arc::new(ReadPolicy::alone(Reads::Direct)))
+        Self::open_alone(fd, rings, Reads::Direct)
     }
 
     /// As [`open`](Self::open), but through the page cache, which is dropped behind each read.
     pub fn open_buffered(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::from_opened(open(fd, Wanted::Buffered)?, rings, Way::always(How::Drop))
+        let opened = open(fd, Wanted::Buffered)?;
+        let store = Self::from_opened(opened, None, Way::always(How::Drop))?;
+        store.read_by(rings.as_ref());
+        Ok(store)
     }
 
     /// As [`open`](Self::open), but through the page cache, where what was read stays.
     pub fn open_cached(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::open_by(fd, rings, &Arc::new(ReadPolicy::alone(Reads::Cached)))
+        Self::open_alone(fd, rings, Reads::Cached)
     }
 
-    /// As [`open`](Self::open), by an engine's policy.
+    fn open_alone(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>, reads: Reads) -> io::Result<Self> {
+        let store = Self::open_by(fd, None, &Arc::new(ReadPolicy::alone(reads)))?;
+        store.read_by(rings.as_ref());
+        Ok(store)
+    }
+
+    /// As [`open`](Self::open), by an engine's policy; by its rings, once [`will_be_read`](Self::will_be_read) was
+    /// called.
     pub(crate) fn open_by(
         fd: BorrowedFd<'_>,
-        rings: Option<Arc<Rings>>,
+        engines: Option<&Arc<RingsOnDemand>>,
         policy: &Arc<ReadPolicy>,
     ) -> io::Result<Self> {
         let wanted = match policy.reads() {
@@ -85,10 +97,14 @@ impl FileStore {
             let set = opened.file.set_flags(libc::O_DIRECT);
             set.map_err(errno::of_call("fcntl"))?;
         }
-        Self::from_opened(opened, rings, way)
+        Self::from_opened(opened, engines.cloned(), way)
     }
 
-    fn from_opened(opened: OpenedFile, rings: Option<Arc<Rings>>, way: Way) -> io::Result<Self> {
+    fn from_opened(
+        opened: OpenedFile,
+        engines: Option<Arc<RingsOnDemand>>,
+        way: Way,
+    ) -> io::Result<Self> {
         kept::look();
         let OpenedFile {
             mut file,
@@ -98,13 +114,6 @@ impl FileStore {
             ours: _,
         } = opened;
         file.way = way;
-        let drops = file.how().drops_behind();
-        let rings = rings
-            .filter(|rings| !drops || rings.serves_buffered())
-            .map(|rings| {
-                let index = rings.assign();
-                (rings, index)
-            });
         let mut store = Self {
             file: Box::new(file),
             holes,
@@ -114,13 +123,28 @@ impl FileStore {
             last_data: LastData::default(),
             streams: Streams::default(),
             around: Around::default(),
-            rings,
+            rings: OnceLock::new(),
+            engines,
         };
         let len = store.opened_as()?.size;
         if device || bytes_allocated(store.file.opened()) >= len {
             store.dense = len;
         }
         Ok(store)
+    }
+
+    /// Faults are about to read it: ahead, too, from now on. Not for the fault handler.
+    pub(crate) fn will_be_read(&self) {
+        if self.rings.get().is_none() {
+            self.read_by(self.engines.as_ref().and_then(|engines| engines.make()));
+        }
+    }
+
+    fn read_by(&self, rings: Option<&Arc<Rings>>) {
+        let drops = self.file.how().drops_behind();
+        if let Some(rings) = rings.filter(|rings| !drops || rings.serves_buffered()) {
+            self.rings.get_or_init(|| (rings.clone(), rings.assign()));
+        }
     }
 
     /// How the file is read, now.
@@ -163,7 +187,7 @@ impl FileStore {
         !(self.file.stat()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    fn size(&self) -> Result<u64, i32> {
+    pub(super) fn size(&self) -> Result<u64, i32> {
         if self.device {
             return identity::device_bytes_of(&self.file);
         }
@@ -199,7 +223,7 @@ impl FileStore {
     }
 
     fn ring(&self) -> Option<&Ring> {
-        let (rings, index) = self.rings.as_ref()?;
+        let (rings, index) = self.rings.get()?;
         rings.get(*index)
     }
 }
@@ -257,7 +281,7 @@ impl Store for FileStore {
         let Some(ring) = self.ring() else { return 0 };
         let how = self.file.how();
         let serves = |(rings, _): &(Arc<Rings>, usize)| rings.serves_buffered();
-        if how.drops_behind() && !self.rings.as_ref().is_some_and(serves) {
+        if how.drops_behind() && !self.rings.get().is_some_and(serves) {
             return 0;
         }
         if !self.file.begin_ahead(how, reads.len()) {
@@ -290,7 +314,7 @@ impl Store for FileStore {
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        match (self.ring(), &self.rings) {
+        match (self.ring(), self.rings.get()) {
             (Some(_), Some((rings, _))) if cookie == NO_COOKIE => {
                 rings.poll(complete);
                 Reap::NotInFlight

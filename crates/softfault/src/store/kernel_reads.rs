@@ -6,8 +6,10 @@
 //!
 //! - touches that waited for the disk (`ru_majflt` of getrusage(2)), and pages of files that were
 //!   mapped for them: up to 16 neighbours come with each, so fewer than 64 a wait are no order;
-//! - bytes read from the disk (`ru_inblock`), against those pages.
+//! - bytes read from the disk (`ru_inblock`) but for those that our own reads have let come, against those
+//!   pages.
 
+use super::reads::ReadPolicy;
 use super::room;
 use crate::table::Guarded;
 use softfault_engine::PAGE_SIZE;
@@ -32,7 +34,7 @@ pub(crate) struct KernelReads {
 struct Counts {
     /// Touches for which the kernel had to read.
     waits: i64,
-    /// Bytes read from disks.
+    /// Bytes read from disks, less what our own reads have let come.
     read: i64,
     /// Pages of files that are mapped.
     mapped: i64,
@@ -48,6 +50,11 @@ impl KernelReads {
         };
         reads.before = reads.now();
         Some(reads)
+    }
+
+    /// From now on is since the last look.
+    pub(crate) fn forget(&mut self) {
+        self.before = self.now();
     }
 
     /// True if, since the last look, the kernel read for touches that were in no order.
@@ -71,7 +78,7 @@ impl KernelReads {
         };
         Counts {
             waits: usage.ru_majflt,
-            read: usage.ru_inblock * 512,
+            read: usage.ru_inblock * 512 - ReadPolicy::bytes_brought() as i64,
             mapped: shared.unwrap_or(0),
         }
     }

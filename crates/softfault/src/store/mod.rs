@@ -1,7 +1,7 @@
 //! Stores of files: where the pages of a file mapping come from.
 //!
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
-//!   policy has it ([`Reads`], `way`, `room`, `around`; opened in `open`), with what it holds at an offset (`extent`) and which version of
+//!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with what it holds at an offset (`extent`) and which version of
 //!   the file it is ([`FileIdentity`]).
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
 //!   (`ring`; read its header for the protocol).
@@ -18,6 +18,7 @@ mod descriptor;
 mod errno;
 mod extent;
 mod file;
+mod fill;
 mod follow;
 mod identity;
 mod kept;
@@ -36,6 +37,7 @@ mod way;
 pub(crate) use descriptor::{Descriptor, Source};
 pub(crate) use errno::check;
 pub use file::FileStore;
+pub(crate) use fill::{Fill, Filled};
 pub(crate) use identity::Alignment;
 pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;
@@ -45,6 +47,6 @@ pub(crate) use open::{may_be_mapped, why_not_direct};
 pub(crate) use reads::ReadPolicy;
 pub use reads::Reads;
 pub(crate) use refusals::Refusals;
-pub(crate) use ring::{Finish, Request, Ring, Then};
+pub(crate) use ring::{Finish, Make, Request, Ring, RingsOnDemand, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
 pub(crate) use way::{How, Reached};

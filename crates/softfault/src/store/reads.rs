@@ -51,6 +51,8 @@ impl fmt::Display for Reads {
 
 /// As in `bytes_of_process`.
 static OF_PROCESS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// As in `bytes_brought`.
+static BROUGHT: AtomicU64 = AtomicU64::new(0);
 
 /// The policy of one engine.
 #[derive(Debug)]
@@ -138,6 +140,16 @@ impl ReadPolicy {
     /// Bytes that all engines of the process have read past the page cache, and asked of it.
     pub(crate) fn bytes_of_process() -> [u64; 2] {
         OF_PROCESS.each_ref().map(|bytes| bytes.load(Relaxed))
+    }
+
+    /// So many bytes came from a device, or will.
+    pub(super) fn count_brought(&self, bytes: usize) {
+        BROUGHT.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that all engines of the process have let come from devices, as far as is known.
+    pub(super) fn bytes_brought() -> u64 {
+        BROUGHT.load(Relaxed)
     }
 
     /// Bytes that were asked of the page cache.

@@ -41,12 +41,16 @@ impl FileStore {
         !self.device && self.file.is_ours() && self.in_table().is_some()
     }
 
-    /// True if the page cache has all of the file but a little. False where the kernel does not say: to whom
-    /// neither owns the file nor may write it, and before Linux 6.5.
+    /// True if the page cache has all of the file but a little. False where the kernel does not say.
     pub(crate) fn is_in_the_page_cache(&self) -> bool {
-        let Ok(stat) = self.file.stat() else {
-            return false;
-        };
+        let is_there = |(there, bytes)| bytes > 0 && there >= bytes - bytes / MISSING;
+        self.cached_bytes().is_some_and(is_there)
+    }
+
+    /// How much of the file the page cache has, and how much there is. `None` where the kernel does not say: to whom
+    /// neither owns the file nor may write it, and before Linux 6.5.
+    pub(super) fn cached_bytes(&self) -> Option<(u64, u64)> {
+        let stat = self.file.stat().ok()?;
         let bytes = bytes_allocated(&stat).min(u64::try_from(stat.st_size).unwrap_or(0));
         let (all, mut pages) = (
             Part {
@@ -57,9 +61,8 @@ impl FileStore {
         );
         let args = [(&raw const all).addr(), (&raw mut pages).addr(), 0, 0, 0];
         // SAFETY: reads the one, and fills the other.
-        let asked = unsafe { self.file.call(CACHESTAT, args) };
-        let there = pages.cached * PAGE_SIZE as u64;
-        asked.is_ok() && bytes > 0 && there >= bytes - bytes / MISSING
+        unsafe { self.file.call(CACHESTAT, args) }.ok()?;
+        Some((pages.cached * PAGE_SIZE as u64, bytes))
     }
 
     /// How far it was read through the page cache since the last time.

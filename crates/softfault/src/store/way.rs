@@ -213,6 +213,9 @@ impl Way {
     fn after(&self, how: How, bytes: usize, was_there: bool) -> Option<How> {
         let policy = self.policy.as_ref()?;
         policy.count(how.is_cached(), bytes);
+        if !(was_there && how.is_cached()) {
+            policy.count_brought(bytes);
+        }
         let (turns, room) = (self.turns.as_ref()?, policy.room()?);
         let added = bytes as u64;
         if how.is_cached() {
@@ -289,11 +292,18 @@ impl Descriptor {
         self.way.turns.is_some()
     }
 
+    /// True if there is room in the page cache for so many bytes more.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let room = self.way.policy.as_ref().and_then(|policy| policy.room());
+        room.is_some_and(|room| room.fits(bytes))
+    }
+
     /// The kernel was told to bring so many bytes into the page cache.
     pub(super) fn was_brought(&self, bytes: usize) {
         let (Some(turns), Some(policy)) = (&self.way.turns, &self.way.policy) else {
             return;
         };
+        policy.count_brought(bytes);
         turns.went(bytes as u64, policy);
         if policy
             .room()

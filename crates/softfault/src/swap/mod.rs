@@ -43,7 +43,7 @@ pub use file::SwapFile;
 pub(crate) use lifeline::Lifeline;
 pub(crate) use swapped::Swapped;
 
-use crate::store::Rings;
+use crate::store::{Rings, RingsOnDemand};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::swap::SwapDevice;
 use std::io;
@@ -160,16 +160,12 @@ pub(crate) enum Swapping {
 
 impl Swapping {
     /// The device for an engine whose budget is `memory`.
-    pub(crate) fn open(
-        &self,
-        memory: usize,
-        rings: Option<&Arc<Rings>>,
-    ) -> io::Result<Option<Swapped>> {
+    pub(crate) fn open(&self, memory: usize, rings: &RingsOnDemand) -> io::Result<Option<Swapped>> {
         Ok(match self {
             Self::None => None,
             Self::Device(device) => Some(Swapped::Device(device.clone())),
             Self::File(swap) => {
-                let file = Arc::new(swap.open(memory, rings.cloned())?);
+                let file = Arc::new(swap.open(memory, rings.make().cloned())?);
                 Some(Swapped::File(file))
             }
         })

@@ -70,6 +70,7 @@ mod deadline;
 #[cfg(test)]
 mod held;
 mod idle;
+mod on_demand;
 mod park;
 mod queue;
 mod reap;
@@ -94,6 +95,7 @@ use super::descriptor::Source;
 use self::queue::Queue;
 use self::table::ReadTable;
 
+pub(crate) use self::on_demand::{Make, RingsOnDemand};
 pub(crate) use self::table::Request;
 pub(crate) use self::then::{Finish, Then};
 
