@@ -28,10 +28,10 @@ pub enum Advice {
     /// The same, for writing: the first write to each page does not have to wait. Of
     /// maps that may be written to.
     PopulateWrite,
-    /// A child of fork is not to have it. A file's map that the engine serves a child has not, anyway; private memory
-    /// of an engine it has, and this is an error.
+    /// A child of fork is not to have it. Of a file that the engine serves, all its maps; private memory
+    /// of an engine a child has, and this is an error.
     DontFork,
-    /// A child is to have it again: the other way round.
+    /// A child is to have it again.
     DoFork,
     /// Pages that are the same may be one (KSM). Of maps that the kernel serves, as the next three.
     Mergeable,
@@ -104,21 +104,15 @@ impl Advice {
         )
     }
 
-    /// What the engine makes of advice about a mapping as such, where a child has it or has not. All
-    /// that is only a hint it may pass over; what is a promise it must not.
-    pub(crate) fn about_mapping(self, child_has_it: bool) -> io::Result<()> {
-        let kept = match self {
-            Self::DontFork => !child_has_it,
-            Self::DoFork => child_has_it,
-            Self::DontDump | Self::HwPoison => false,
-            _ => true,
-        };
-        match kept {
-            true => Ok(()),
-            false => Err(io::Error::new(
+    /// What the engine makes of advice about a mapping as such. All that is only a hint it may pass over;
+    /// what is a promise it must not.
+    pub(crate) fn about_mapping(self) -> io::Result<()> {
+        match self {
+            Self::DontFork | Self::DontDump | Self::HwPoison => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!("{self:?} cannot be had of memory that an engine serves"),
             )),
+            _ => Ok(()),
         }
     }
 }

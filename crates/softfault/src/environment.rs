@@ -13,6 +13,7 @@
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
 //! read a file that they cannot map, and say nothing.
 
+use crate::generation::Done;
 use crate::store::Reads;
 use crate::swap::Swap;
 use crate::uffd::Faults;
@@ -23,7 +24,6 @@ use std::env::var_os;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
 
 const MEMORY: &str = "SOFTFAULT_MEMORY";
 const SWAP: &str = "SOFTFAULT_SWAP";
@@ -105,18 +105,21 @@ pub(crate) fn tell(error: io::Error) -> io::Error {
 
 /// True if what was served is to be printed at exit.
 pub(crate) fn wants_stats() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| match var_os(STATS) {
-        None => false,
-        Some(value) => match value.as_bytes() {
+    static LOOKED: Done = Done::new();
+    static WANTED: AtomicBool = AtomicBool::new(false);
+    LOOKED.once(|| {
+        let wanted = var_os(STATS).is_some_and(|value| match value.as_bytes() {
             b"" | b"0" => false,
             b"1" => true,
             _ => {
                 say(&format!("{}: it is 0 or 1", setting(STATS, &value)));
                 false
             }
-        },
-    })
+        });
+        WANTED.store(wanted, Relaxed);
+    });
+    // Relaxed: it was looked at before.
+    WANTED.load(Relaxed)
 }
 
 fn memory_of(value: &OsStr) -> Result<usize, String> {

@@ -15,6 +15,7 @@
 //! waits for a lock: a thread that exits may hold any.
 
 use crate::environment;
+use crate::generation::Done;
 use crate::kernel::KernelCount;
 use crate::store::ReadPolicy;
 use core::fmt::Write;
@@ -24,7 +25,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Node;
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 
 /// What is counted, in the order in which it is printed.
 #[derive(Clone, Copy)]
@@ -91,8 +92,8 @@ pub(crate) fn watch() -> bool {
     if !environment::wants_stats() {
         return false;
     }
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
+    static REGISTERED: Done = Done::new();
+    REGISTERED.once(|| {
         FIRST.store(std::process::id(), Relaxed);
         // SAFETY: a function that stays, and needs nothing that goes before it.
         unsafe { libc::atexit(at_exit) };

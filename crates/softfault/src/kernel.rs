@@ -122,14 +122,7 @@ impl KernelMap {
 
     /// Keeps it in memory, or not any more.
     pub(crate) fn lock(&self, locked: bool) -> io::Result<()> {
-        let (start, bytes) = self.all();
-        // SAFETY: a mapping of ours.
-        answered(unsafe {
-            match locked {
-                true => libc::mlock(start, bytes),
-                false => libc::munlock(start, bytes),
-            }
-        })
+        lock_by_kernel(&(self.start()..self.start() + self.len()), locked)
     }
 
     /// Lets it be used for this.
@@ -198,4 +191,16 @@ impl From<Protection> for KernelAccess {
             Protection::ReadWrite => Self::ReadWrite,
         }
     }
+}
+
+/// `mlock(2)` of pages that the kernel serves, or `munlock(2)`: both begin at the page's first byte.
+pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Result<()> {
+    let (start, bytes) = (addresses.start as *mut c_void, addresses.len());
+    // SAFETY: a mapping of ours; no byte changes.
+    answered(unsafe {
+        match locked {
+            true => libc::mlock(start, bytes),
+            false => libc::munlock(start, bytes),
+        }
+    })
 }

@@ -89,10 +89,13 @@
 //!   Pages locked or pinned are not, in the child. The parent's slots stay in use
 //!   until the child has ended or has called `exec`.
 //!
-//!   *Shared maps of files are not inherited*: a touch is a SIGSEGV, calls say
-//!   [`FaultError::Forked`]; the child maps the file over an engine that it
-//!   builds. So is a touch of any map in a child that ran no fork handlers (a
-//!   bare `clone` system call), never zeros; but what the child allocates may
+//!   *Maps of files* the child goes on reading, where they are: the kernel maps
+//!   them there, in no budget, and does what their handles are asked for. New ones
+//!   the child maps over its own default engine, or one that it builds; over the
+//!   parent's engine the answer is [`FaultError::Forked`].
+//!
+//!   In a child that ran no fork handlers (a bare `clone` system call) a touch of
+//!   any map is a SIGSEGV, never zeros; but what the child allocates may
 //!   come to lie there. `vfork`, `posix_spawn` and
 //!   [`Command`](std::process::Command) touch nothing and cost nothing.
 //!

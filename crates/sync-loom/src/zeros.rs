@@ -13,6 +13,13 @@ pub unsafe trait Zero {
 }
 
 // SAFETY: a number.
+unsafe impl Zero for u32 {
+    fn zero() -> Self {
+        0
+    }
+}
+
+// SAFETY: a number.
 unsafe impl Zero for AtomicU64 {
     fn zero() -> Self {
         Self::new(0)

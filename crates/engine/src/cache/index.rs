@@ -14,30 +14,9 @@ use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
 use crate::lock::{Mutex, MutexGuard};
 use crate::slab::Slab;
 use sync::atomic::Ordering;
-use sync::zeros::Zero;
 
-type Bucket = Mutex<Head>;
-
-/// The first folio of a bucket: its number and one, so that zero is none, and memory of zeros an index without
-/// folios.
-struct Head(u32);
-
-impl Head {
-    fn get(&self) -> u32 {
-        self.0.wrapping_sub(1)
-    }
-
-    fn set(&mut self, folio: u32) {
-        self.0 = folio.wrapping_add(1);
-    }
-}
-
-// SAFETY: of a number, of which zero stands for none.
-unsafe impl Zero for Head {
-    fn zero() -> Self {
-        Self(0)
-    }
-}
+/// The number of its first folio and one: zero is none, and memory of zeros an index without folios.
+type Bucket = Mutex<u32>;
 
 const _: () = assert!(NO_FOLIO == u32::MAX, "its successor is zero");
 
@@ -49,7 +28,7 @@ pub struct Index {
 
 /// A bucket, locked.
 pub struct LockedBucket<'a> {
-    head: MutexGuard<'a, Head>,
+    head: MutexGuard<'a, u32>,
     folios: &'a Slab<Folio>,
 }
 
@@ -80,6 +59,14 @@ impl Index {
 }
 
 impl<'a> LockedBucket<'a> {
+    fn first(&self) -> u32 {
+        self.head.wrapping_sub(1)
+    }
+
+    fn set_first(&mut self, folio: u32) {
+        *self.head = folio.wrapping_add(1);
+    }
+
     /// The folio that holds `addr`'s page.
     pub fn find(&self, addr: usize) -> Option<&'a Folio> {
         self.iter().find(|folio| folio.range().contains(&addr))
@@ -96,7 +83,7 @@ impl<'a> LockedBucket<'a> {
     /// The folios of all blocks that share the bucket.
     pub fn iter(&self) -> impl Iterator<Item = &'a Folio> + use<'a> {
         let folios = self.folios;
-        let mut next = self.head.get();
+        let mut next = self.first();
         core::iter::from_fn(move || {
             if next == NO_FOLIO {
                 return None;
@@ -116,8 +103,8 @@ impl<'a> LockedBucket<'a> {
     /// Adds a folio; its first reference becomes the index's.
     pub fn insert(&mut self, folio: &Folio) {
         debug_assert!(!self.overlaps(&folio.range()));
-        folio.bucket_next.store(self.head.get(), Ordering::Relaxed);
-        self.head.set(folio.id());
+        folio.bucket_next.store(self.first(), Ordering::Relaxed);
+        self.set_first(folio.id());
     }
 
     /// Locks the folio for eviction if the index alone refers to it.
@@ -129,8 +116,8 @@ impl<'a> LockedBucket<'a> {
     /// now owns the index's reference.
     pub fn remove(&mut self, folio: &Folio) {
         let after = folio.bucket_next.load(Ordering::Relaxed);
-        if self.head.get() == folio.id() {
-            self.head.set(after);
+        if self.first() == folio.id() {
+            self.set_first(after);
         } else {
             let before = self
                 .iter()

@@ -1,6 +1,7 @@
 //! What an engine's maps need, which is another in each process.
 
 use super::EngineInner;
+use crate::files::FileWindow;
 use crate::fork::AcrossFork;
 use crate::managed::Managed;
 use crate::process::{self, Process};
@@ -79,6 +80,10 @@ impl EngineInner {
 impl AcrossFork for EngineInner {
     fn managed(&self) -> Option<&Managed> {
         self.managed.get()
+    }
+
+    fn file_windows(&self) -> Vec<FileWindow> {
+        self.files.for_child()
     }
 
     fn leave(&self) -> Option<&'static Managed> {

@@ -21,13 +21,14 @@ pub(crate) use inner::EngineInner;
 pub(crate) use workers::{Answer, Work};
 
 use crate::error::{self, FaultError};
+use crate::generation::Own;
 use crate::{environment, faults, signal};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::NodeError;
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Maps under one memory budget. Cheap to clone; the engine lives as long as
 /// its last clone or map.
@@ -47,10 +48,18 @@ impl Engine {
     /// with K, M, G or T behind it), and with swap in the directory that
     /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon. Where
     /// these say something that cannot be, that is the error, and once a line on
-    /// the standard error.
+    /// the standard error. A child of fork has one of its own.
     pub fn process_default() -> io::Result<&'static Engine> {
-        static DEFAULT: OnceLock<Engine> = OnceLock::new();
-        if let Some(engine) = DEFAULT.get() {
+        #[derive(Default)]
+        struct Made {
+            engine: OnceLock<Engine>,
+            /// Locked while it is made: by one thread.
+            making: Mutex<()>,
+        }
+        static DEFAULT: Own<Made> = Own::new();
+        let made = DEFAULT.get();
+        let making = made.engine.get().is_none().then(|| made.making.lock());
+        if let Some(engine) = made.engine.get() {
             return Ok(engine);
         }
         let mut builder = Self::builder();
@@ -61,7 +70,9 @@ impl Engine {
             builder = builder.swap(swap);
         }
         let engine = builder.build().map_err(environment::tell)?;
-        Ok(DEFAULT.get_or_init(|| engine))
+        let engine = made.engine.get_or_init(|| engine);
+        drop(making);
+        Ok(engine)
     }
 
     /// Changes the budget, and reclaims down to it. Without swap, private memory that

@@ -38,7 +38,11 @@ impl FileMap {
             }
             Advice::PopulateRead => Ok(self.populate(managed, addresses)?),
             Advice::PopulateWrite => Err(FaultError::ReadOnly.into()),
-            about_mapping => about_mapping.about_mapping(false),
+            Advice::DontFork | Advice::DoFork => {
+                self.served.lend(advice == Advice::DoFork);
+                Ok(())
+            }
+            about_mapping => about_mapping.about_mapping(),
         }
     }
 }

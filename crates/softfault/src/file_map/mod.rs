@@ -59,6 +59,11 @@ impl FileMap {
         &self.cache
     }
 
+    /// True in a child of fork, of a parent's map, if the kernel maps the file in its place.
+    pub(crate) fn was_inherited(&self) -> bool {
+        self.served.was_inherited()
+    }
+
     /// Keeps it served as it is, by the engine or by the kernel.
     pub(crate) fn hold(&self) -> Hold {
         let _masked = self.reached.masked();

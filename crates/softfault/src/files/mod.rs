@@ -3,12 +3,14 @@
 //! for a while.
 
 mod idle;
+mod inherited;
 mod look;
 mod pressure;
 mod served;
 mod table;
 mod written;
 
+pub(crate) use inherited::FileWindow;
 pub(crate) use look::Look;
 pub(crate) use served::{Hold, Served};
 pub(crate) use written::WrittenFile;

@@ -20,6 +20,8 @@ use crate::kernel::KernelCount;
 use crate::process::Process;
 use crate::store::FileStore;
 use crate::uffd::Faults;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::cache::PageCache;
 use softfault_engine::mmu::MmuError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -46,6 +48,10 @@ pub(crate) struct Served {
     changed: Condvar,
     /// Immutable. `None`: the engine does, for ever.
     of: Option<Place>,
+    /// In a child of fork: the kernel maps the file there (`inherited.rs`). Relaxed: set while it has one thread.
+    inherited: AtomicBool,
+    /// A child of fork is not to have it. Relaxed: as of the moment of a fork.
+    kept_from_children: AtomicBool,
 }
 
 struct State {
@@ -96,6 +102,8 @@ impl Served {
             }),
             changed: Condvar::new(),
             of,
+            inherited: AtomicBool::new(false),
+            kept_from_children: AtomicBool::new(false),
         })
     }
 
@@ -111,6 +119,25 @@ impl Served {
     /// The file, if the kernel may serve it at times.
     pub(super) fn file(&self) -> Option<&Arc<FileStore>> {
         self.of.as_ref().map(|of| &of.file)
+    }
+
+    /// Whether children of fork are to have it; they are, if nobody says otherwise.
+    pub(crate) fn lend(&self, lent: bool) {
+        self.kept_from_children.store(!lent, Relaxed);
+    }
+
+    pub(super) fn is_for_children(&self) -> bool {
+        !self.kept_from_children.load(Relaxed)
+    }
+
+    /// In a child of fork: the kernel maps the file in the window's place.
+    pub(super) fn is_inherited(&self) {
+        self.inherited.store(true, Relaxed);
+    }
+
+    /// True in a child of fork, of a parent's window, if the kernel maps the file in its place.
+    pub(crate) fn was_inherited(&self) -> bool {
+        self.inherited.load(Relaxed)
     }
 
     /// Lets faults read ahead in it, unless the kernel serves it.

@@ -158,6 +158,15 @@ impl WindowTable {
         shown.collect()
     }
 
+    /// Those of files.
+    pub(super) fn stores_in_use(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<PageCache>, &Arc<FileStore>, &Arc<Served>)> {
+        let entries = self.files.values().flatten();
+        let used = entries.filter(|entry| entry.users > 0);
+        used.filter_map(|entry| Some((&entry.cache, entry.file.as_ref()?, &entry.served)))
+    }
+
     /// Counts a user in.
     pub(super) fn open(&mut self, identity: &FileIdentity) {
         let entry = self.find(identity).expect("the caller found it");

@@ -4,6 +4,7 @@ use super::AcrossFork;
 use super::held::{ForkLocks, LockedSpace};
 use super::memory::LentMemory;
 use crate::faults;
+use crate::files::FileWindow;
 use crate::process::{self, Process};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
@@ -27,7 +28,17 @@ pub(super) fn begin(mut held: ForkLocks) {
         let starts = held.memory().map(|memory| memory.get().addresses().start);
         let lent: BTreeSet<_> = starts.collect();
         let is_lent = |start| lent.contains(&start);
-        space.process.mmu().fork_child(&space.windows, is_lent);
+        let within = |file: &&FileWindow, window: &Range<usize>| {
+            let addresses = file.addresses();
+            window.start <= addresses.start && addresses.end <= window.end
+        };
+        let freed = |window: &Range<usize>| {
+            for file in held.files.iter().filter(|file| within(file, window)) {
+                // SAFETY: there was a window of ours, and nothing else since.
+                unsafe { file.map_in_child() };
+            }
+        };
+        (space.process.mmu()).fork_child(&space.windows, is_lent, freed);
     }
     let parents: Vec<_> = held.engines.iter().map(|engine| engine.leave()).collect();
     for parent in parents.iter().flatten() {

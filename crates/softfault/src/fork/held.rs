@@ -4,6 +4,7 @@ use super::AcrossFork;
 use super::memory::LentMemory;
 use super::registry::{self, Registry};
 use crate::faults;
+use crate::files::FileWindow;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
@@ -26,6 +27,8 @@ pub(super) struct ForkLocks {
     making: Option<MutexGuard<'static, ()>>,
     /// Those that live.
     pub(super) engines: Vec<Arc<dyn AcrossFork>>,
+    /// What their maps of files show.
+    pub(super) files: Vec<FileWindow>,
     masked: Option<Masked>,
 }
 
@@ -51,6 +54,8 @@ impl ForkLocks {
         let registry = registry::lock();
         let known = registry.iter().flat_map(|known| known.engines.values());
         let engines: Vec<_> = known.filter_map(|engine| engine.upgrade()).collect();
+        let files = engines.iter().flat_map(|engine| engine.file_windows());
+        let files: Vec<_> = files.inspect(|file| file.before_fork()).collect();
         let process = process::get();
         let memory = || registry.iter().flat_map(|known| known.memory.values());
         let windows = || memory().map(|memory| memory.get().addresses());
@@ -90,6 +95,7 @@ impl ForkLocks {
             registry: Some(registry),
             making: Some(making),
             engines,
+            files,
             masked: Some(masked),
         };
         held.lend(true);
@@ -122,7 +128,8 @@ impl ForkLocks {
     /// In the child: keeps what is locked for ever, and lets go of what is its own.
     pub(super) fn end_in_child(mut self) {
         let (stopped, engines) = (take(&mut self.stopped), take(&mut self.engines));
-        core::mem::forget((self.space.take(), stopped, engines));
+        let files = take(&mut self.files);
+        core::mem::forget((self.space.take(), stopped, engines, files));
     }
 }
 
@@ -140,6 +147,7 @@ impl Drop for ForkLocks {
         drop(take(&mut self.stopped));
         drop(self.registry.take());
         drop(self.making.take());
+        drop(take(&mut self.files));
         drop(take(&mut self.engines));
         drop(self.masked.take());
     }

@@ -1,12 +1,14 @@
-//! `fork(2)`: private memory goes on in the child, on an engine of its own.
+//! `fork(2)`: private memory goes on in the child, on an engine of its own; files the kernel maps there.
 //!
 //! ```text
 //!   prepare   what may not change is locked: who makes and drops engines and private
 //!             maps; VMAs of private memory, and its reclaim, where there is some   held
 //!             slots of swap that are in use are kept for the child      swap/lifeline
+//!             files that are mapped have descriptors that it inherits  files/inherited
 //!             windows of private memory are lent to it (MADV_DOFORK)
 //!   parent    all that is taken back, and unlocked
 //!   child     descriptors of the parent's closed
+//!             files mapped by the kernel, where their windows were     files/inherited
 //!             nodes, rings, swap of its own                             child
 //!             windows registered, their words taken over, mapped        child
 //!             maps that the parent made mean the child's memory         memory
@@ -29,19 +31,22 @@ mod registry;
 pub(crate) use memory::Memory;
 pub(crate) use registry::{forget_engine, know_engine};
 
-use crate::generation::ProcessGeneration;
+use crate::files::FileWindow;
+use crate::generation::{Done, ProcessGeneration};
 use crate::managed::Managed;
 use crate::process::Process;
 use crate::{huge_faults, table};
 use held::ForkLocks;
 use std::cell::Cell;
 use std::io;
-use std::sync::Once;
 
 /// An engine, by what becomes of it when the process forks.
 pub(crate) trait AcrossFork: Send + Sync + 'static {
     /// What its maps need, if it has that in this process.
     fn managed(&self) -> Option<&Managed>;
+
+    /// Windows of files that its maps show.
+    fn file_windows(&self) -> Vec<FileWindow>;
 
     /// In a child: what was, is the parent's.
     fn leave(&self) -> Option<&'static Managed>;
@@ -62,10 +67,12 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The handlers are registered.
+static WATCHED: Done = Done::new();
+
 /// From the first call on, forks are prepared for, and a child knows that it is one.
 pub fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
+    WATCHED.once(|| {
         // SAFETY: the handlers are plain functions that live as long as the
         // process.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
@@ -95,6 +102,8 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    // Also where the parent was just about to say so.
+    WATCHED.set();
     ProcessGeneration::another();
     table::fork_child();
     huge_faults::fork_child();

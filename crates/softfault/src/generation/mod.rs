@@ -1,8 +1,10 @@
 //! Which process made something: this one, or one that it was forked from; and what each process
 //! begins anew ([`Own`]).
 
+mod done;
 mod own;
 
+pub(crate) use done::Done;
 pub(crate) use own::Own;
 
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -23,8 +23,8 @@ impl Mmap {
             return map.advise_range(advice, offset, len);
         }
         let range = self.advised(offset, len)?;
-        match &self.kind {
-            MmapKind::Kernel(_) => advice.to_kernel(&range),
+        match self.kind() {
+            MmapKind::Kernel(_) | MmapKind::Inherited => advice.to_kernel(&range),
             MmapKind::Managed(file) if !range.is_empty() => {
                 file.advise(self.managed(), range, advice)
             }
@@ -57,8 +57,8 @@ impl Mmap {
             return unsafe { map.unchecked_advise_range(advice, offset, len) };
         }
         let range = self.advised(offset, len)?;
-        match (&self.kind, advice) {
-            (MmapKind::Kernel(_), advice) => advice.to_kernel(&range),
+        match (self.kind(), advice) {
+            (MmapKind::Kernel(_) | MmapKind::Inherited, advice) => advice.to_kernel(&range),
             (MmapKind::Managed(_), UncheckedAdvice::DontNeed) if self.is_locked() => {
                 Err(error::mm(MmError::Locked))
             }

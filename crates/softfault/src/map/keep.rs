@@ -2,6 +2,7 @@
 
 use super::{Mmap, MmapKind};
 use crate::file_map::FilePin;
+use crate::kernel::lock_by_kernel;
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ impl Mmap {
     /// half of the budget can be locked or pinned.
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(file) => {
                 let mut locked = self.locked();
                 if locked.is_none() {
@@ -20,6 +21,7 @@ impl Mmap {
             }
             MmapKind::Private(map) => map.lock(),
             MmapKind::Kernel(map) => map.lock(true),
+            MmapKind::Inherited => lock_by_kernel(&addresses, true),
             MmapKind::Empty => Ok(()),
         }
     }
@@ -27,7 +29,7 @@ impl Mmap {
     /// Lets it be evicted again.
     pub fn unlock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(file) => {
                 if let Some(pin) = self.locked().take() {
                     file.unpin(addresses, pin);
@@ -36,13 +38,14 @@ impl Mmap {
             }
             MmapKind::Private(map) => map.unlock(),
             MmapKind::Kernel(map) => map.lock(false),
+            MmapKind::Inherited => lock_by_kernel(&addresses, false),
             MmapKind::Empty => Ok(()),
         }
     }
 
-    /// True if it is a file that is locked.
+    /// True if it is a file that is locked, in this process.
     pub(super) fn is_locked(&self) -> bool {
-        self.locked().is_some()
+        matches!(self.kind(), MmapKind::Managed(_)) && self.locked().is_some()
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<FilePin>> {

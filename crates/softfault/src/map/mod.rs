@@ -58,6 +58,8 @@ enum MmapKind {
     /// Private memory that is only read.
     Private(MmapMut),
     Kernel(KernelMap),
+    /// In a child of fork, of a parent's map of a file: the kernel has mapped it in the window's place.
+    Inherited,
     Empty,
 }
 
@@ -86,10 +88,10 @@ impl Mmap {
     /// True if the engine serves this map, by the kernel's own mapping at times ([`Reads`](crate::Reads)); false
     /// if the kernel does: it is [small](crate::Builder::small_maps), or userfaultfd is closed.
     pub fn is_managed(&self) -> bool {
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(_) => true,
             MmapKind::Private(map) => map.is_managed(),
-            MmapKind::Kernel(_) | MmapKind::Empty => false,
+            MmapKind::Kernel(_) | MmapKind::Inherited | MmapKind::Empty => false,
         }
     }
 
@@ -101,10 +103,10 @@ impl Mmap {
     /// Starts to read a range, as far as spare memory goes; waits for nothing.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(file) => file.prefetch(addresses),
             MmapKind::Private(map) => map.will_need(addresses),
-            MmapKind::Kernel(_) | MmapKind::Empty => {}
+            MmapKind::Kernel(_) | MmapKind::Inherited | MmapKind::Empty => {}
         }
         Ok(())
     }
@@ -212,7 +214,7 @@ impl Mmap {
     /// What of a range is in memory, by pages.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        Ok(match &self.kind {
+        Ok(match self.kind() {
             MmapKind::Managed(file) => file.residency(addresses),
             MmapKind::Private(map) => map.residency_of(addresses),
             _ => Residency::default(),
@@ -225,7 +227,7 @@ impl Mmap {
     /// forgotten: what was written is nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
-        if let MmapKind::Managed(file) = &self.kind {
+        if let MmapKind::Managed(file) = self.kind() {
             file.invalidate(addresses);
         }
         Ok(())
@@ -255,9 +257,17 @@ impl Mmap {
         }
     }
 
+    /// What it is in this process.
+    fn kind(&self) -> &MmapKind {
+        match &self.kind {
+            MmapKind::Managed(file) if file.was_inherited() => &MmapKind::Inherited,
+            kind => kind,
+        }
+    }
+
     /// The file of a managed map.
     fn file(&self) -> Option<&FileMap> {
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(file) => Some(file),
             _ => None,
         }
@@ -278,8 +288,9 @@ impl Mmap {
 
     /// True if it belongs to a parent of this process.
     pub(crate) fn is_parents(&self) -> bool {
-        match &self.kind {
+        match self.kind() {
             MmapKind::Private(map) => map.is_lost(),
+            MmapKind::Inherited => false,
             _ => self.engine.inner.is_parents(),
         }
     }
@@ -309,7 +320,7 @@ impl Awaited for Mmap {
     }
 
     fn served(&self) -> Option<KeptServed> {
-        match &self.kind {
+        match self.kind() {
             MmapKind::Managed(file) => {
                 let hold = file.hold();
                 (!hold.is_kernels()).then_some(Some(hold))
@@ -358,7 +369,7 @@ impl core::fmt::Debug for Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        if self.is_parents() {
+        if self.is_parents() || matches!(self.kind(), MmapKind::Inherited) {
             // The parent's: the child has nothing to give back, and what is locked is so there.
             core::mem::forget(core::mem::take(&mut self.locked));
             if let MmapKind::Managed(file) = &self.kind {
@@ -374,7 +385,7 @@ impl Drop for Mmap {
                 self.engine.inner.small_maps.give(map.len());
             }
             // Private memory goes by itself.
-            MmapKind::Private(_) | MmapKind::Empty => {}
+            MmapKind::Private(_) | MmapKind::Inherited | MmapKind::Empty => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pages that stay.
 
-use super::Mmap;
+use super::{Mmap, MmapKind};
 use crate::error::FaultError;
 use crate::file_map::{FilePin, populate_by_kernel};
 use core::ops::{Deref, Range};
@@ -91,7 +91,7 @@ impl core::fmt::Debug for Pinned<'_> {
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         let held = core::mem::replace(&mut self.held, Held::Nothing);
-        if self.map.is_parents() {
+        if self.map.is_parents() || matches!(self.map.kind(), MmapKind::Inherited) {
             // The parent's locks are.
             return core::mem::forget(held);
         }

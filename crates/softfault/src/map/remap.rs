@@ -59,7 +59,7 @@ impl Mmap {
                 Ok(())
             }
             MmapKind::Empty if new_len == 0 => Ok(()),
-            MmapKind::Empty => Err(FaultError::OutOfRange.into()),
+            MmapKind::Inherited | MmapKind::Empty => Err(FaultError::OutOfRange.into()),
         }
     }
 }

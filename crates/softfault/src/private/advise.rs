@@ -34,7 +34,7 @@ impl Private {
             Advice::PageOut => space.page_out(pages),
             about_mapping => {
                 drop(masked);
-                return about_mapping.about_mapping(true);
+                return about_mapping.about_mapping();
             }
         };
         advised.map_err(error::mm)

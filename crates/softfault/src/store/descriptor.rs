@@ -389,13 +389,16 @@ impl Descriptor {
         self.lent.store(here.unwrap_or(NONE), Ordering::Relaxed);
     }
 
+    /// In a child of fork: the number that was lent to it.
+    pub(super) fn lent(&self) -> Option<RawFd> {
+        let fd = self.lent.load(Ordering::Relaxed);
+        (fd != NONE && self.is(fd)).then_some(fd)
+    }
+
     /// In a child of fork, which has one thread: what its parent has is not the child's,
     /// but for the number. It goes to the child's table.
     pub(crate) fn after_fork(&self) {
-        let fd = self.lent.load(Ordering::Relaxed);
-        if fd == NONE || !self.is(fd) {
-            return;
-        }
+        let Some(fd) = self.lent() else { return };
         let before = Number(self.number.load(Ordering::Relaxed));
         (self.number).store(Number::new(fd, before).0, Ordering::Release);
         // SAFETY: it was just looked at; whatever it is, the child's own has its identity.

@@ -1,7 +1,7 @@
 //! A file as a store.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
 use softfault_engine::PAGE_SIZE;
@@ -131,6 +131,16 @@ impl FileStore {
             store.dense = len;
         }
         Ok(store)
+    }
+
+    /// The process is about to fork: its child has a descriptor of the file.
+    pub(crate) fn lend(&self) {
+        self.file.before_fork();
+    }
+
+    /// In a child: that descriptor.
+    pub(crate) fn lent(&self) -> Option<RawFd> {
+        self.file.lent()
     }
 
     /// Faults are about to read it: ahead, too, from now on. Not for the fault handler.

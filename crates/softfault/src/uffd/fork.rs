@@ -41,7 +41,13 @@ impl UffdMmu {
     /// inherited, and every window that was not lent answers with SIGSEGV. The program
     /// may have asked the kernel to let children inherit others (MADV_DOFORK): what is
     /// missing there would be zeros.
-    pub fn fork_child(&self, lists: &WindowLists<'_>, is_lent: impl Fn(usize) -> bool) {
+    /// `freed` is told of each window in whose place there is nothing that was not ours.
+    pub fn fork_child(
+        &self,
+        lists: &WindowLists<'_>,
+        is_lent: impl Fn(usize) -> bool,
+        mut freed: impl FnMut(&Range<usize>),
+    ) {
         for opened in self.descriptors.iter().filter_map(|slot| slot.get()) {
             opened.close();
         }
@@ -52,8 +58,12 @@ impl UffdMmu {
             // NOREPLACE leaves alone what a handler of the program's has put there since the
             // fork. Where it is refused for another reason nothing is there: a touch is a
             // SIGSEGV all the same, until the child has something put there.
-            if !is_lent(start) && !nothing_at(&window, libc::MAP_FIXED_NOREPLACE) {
-                inherited_in(&window).for_each(|part| close_window(&part));
+            if is_lent(start) {
+                continue;
+            }
+            match nothing_at(&window, libc::MAP_FIXED_NOREPLACE) {
+                true => freed(&window),
+                false => inherited_in(&window).for_each(|part| close_window(&part)),
             }
         }
     }

@@ -67,7 +67,7 @@ fn a_child_adopts_what_it_inherits() {
     };
     let windows = mmu.fork_prepare();
     forked(|| {
-        mmu.fork_child(&windows, |start| start == window.addr);
+        mmu.fork_child(&windows, |start| start == window.addr, |_| {});
         let Ok(own) = UffdMmu::new(crate::Faults::Signals) else {
             return 1;
         };
