@@ -215,6 +215,9 @@ fn system_calls_on_what_is_in_swap() {
     // An end before the range's is no error.
     assert_eq!(map.read_from(10..20, &mut &source).unwrap(), 0);
     assert_eq!(map.write_to(.., &mut sink).unwrap(), bytes as u64);
+    let same: Vec<u8> = (7..bytes).map(byte_at).collect();
+    assert_eq!(map.write_at(&same, 7), Ok(bytes - 7));
+    assert_eq!(map.write_at(&same, bytes), Ok(0));
     let map = map.make_read_only().unwrap();
     assert_eq!(map.write_to(5..bytes, &mut sink).unwrap(), bytes as u64 - 5);
     let mut written = Vec::new();

@@ -281,6 +281,12 @@ fn behind_the_end_is_an_error() {
     map[PAGES * PAGE - 1] = 4;
     map.populate(..PAGES * PAGE).unwrap();
     assert!(map.populate(..).is_err());
+    let mut bytes = [9; 2 * PAGE];
+    assert_eq!(map.write_at(&bytes, (PAGES - 2) * PAGE), Ok(2 * PAGE));
+    assert!(map.write_at(&bytes, (PAGES - 1) * PAGE).is_err());
+    assert!(map.read_at(&mut bytes, (PAGES - 1) * PAGE).is_err());
+    assert_eq!(map.read_at(&mut bytes, (PAGES - 2) * PAGE), Ok(2 * PAGE));
+    assert_eq!(bytes, [9; 2 * PAGE]);
     let status = forked(|| i32::from(map[PAGES * PAGE]));
     assert!(
         libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS,
@@ -294,6 +300,41 @@ fn behind_the_end_is_an_error() {
         refused.unwrap_err().kind(),
         std::io::ErrorKind::PermissionDenied
     );
+}
+
+/// A store into a hole for which the disk has no block is SIGBUS; by a call it is an error.
+#[test]
+fn a_full_disk_is_an_error() {
+    let _alone = alone();
+    let dir = std::env::temp_dir().join(format!("softfault-full-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let path = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
+    let (kind, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr().cast());
+    // SAFETY: names that end in zero.
+    let mounted = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, size) };
+    let _gone = softfault_oracle::Finally(|| {
+        // SAFETY: as above; nobody has files there.
+        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+        let _ = std::fs::remove_dir(&dir);
+    });
+    if mounted != 0 {
+        return println!("skipped: a small file system can be mounted by root only");
+    }
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true);
+    let file = file.truncate(true).open(dir.join("file")).unwrap();
+    file.set_len(4 << 20).unwrap();
+    // SAFETY: nobody else has the file.
+    let mut map = unsafe { engine().map_mut(&file) }.unwrap();
+    assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
+    assert!(map.write_at(&vec![2; 4 << 20], 0).is_err());
+    assert!(map.populate(..).is_err());
+    assert_eq!(map[0], 2, "what there was room for is written");
+    let status = forked(|| {
+        map[(4 << 20) - 1] = 3;
+        0
+    });
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
 }
 
 /// Drawn: maps of both kinds come and go, over one engine, beside calls; each byte is what was written last.

@@ -28,12 +28,11 @@ pub(super) fn begin(mut held: ForkLocks) {
         let starts = held.memory().map(|memory| memory.get().addresses().start);
         let lent: BTreeSet<_> = starts.collect();
         let is_lent = |start| lent.contains(&start);
-        let within = |file: &&FileWindow, window: &Range<usize>| {
-            let addresses = file.addresses();
-            window.start <= addresses.start && addresses.end <= window.end
-        };
         let freed = |window: &Range<usize>| {
-            for file in held.files.iter().filter(|file| within(file, window)) {
+            let is_before = |file: &FileWindow| file.addresses().start < window.start;
+            let first = held.files.partition_point(is_before);
+            let files = held.files[first..].iter();
+            for file in files.take_while(|file| file.addresses().end <= window.end) {
                 // SAFETY: there was a window of ours, and nothing else since.
                 unsafe { file.map_in_child() };
             }

@@ -27,7 +27,7 @@ pub(super) struct ForkLocks {
     making: Option<MutexGuard<'static, ()>>,
     /// Those that live.
     pub(super) engines: Vec<Arc<dyn AcrossFork>>,
-    /// What their maps of files show.
+    /// What their maps of files show, by address.
     pub(super) files: Vec<FileWindow>,
     masked: Option<Masked>,
 }
@@ -55,7 +55,8 @@ impl ForkLocks {
         let known = registry.iter().flat_map(|known| known.engines.values());
         let engines: Vec<_> = known.filter_map(|engine| engine.upgrade()).collect();
         let files = engines.iter().flat_map(|engine| engine.file_windows());
-        let files: Vec<_> = files.inspect(|file| file.before_fork()).collect();
+        let mut files: Vec<_> = files.inspect(|file| file.before_fork()).collect();
+        files.sort_unstable_by_key(|file| file.addresses().start);
         let process = process::get();
         let memory = || registry.iter().flat_map(|known| known.memory.values());
         let windows = || memory().map(|memory| memory.get().addresses());

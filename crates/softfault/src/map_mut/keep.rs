@@ -3,7 +3,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::range::offsets;
 use crate::{Advice, FaultError};
-use core::ops::RangeBounds;
+use core::ops::{Range, RangeBounds};
 use std::io;
 
 impl MmapMut {
@@ -14,16 +14,8 @@ impl MmapMut {
         let addresses = self.addresses(offsets(range, self.len))?;
         match &self.kind {
             MmapMutKind::Managed(private) => private.populate(self.managed(), addresses, true),
-            MmapMutKind::Kernel(_) if !addresses.is_empty() => {
-                match Advice::PopulateWrite.to_kernel(&addresses) {
-                    // Not before Linux 5.14.
-                    Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                        Err(FaultError::Io(libc::EIO))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, true),
+            MmapMutKind::Empty => Ok(()),
         }
     }
 
@@ -49,5 +41,21 @@ impl MmapMut {
             MmapMutKind::Kernel(map) => map.lock(false),
             MmapMutKind::Empty => Ok(()),
         }
+    }
+}
+
+/// Brings pages of a mapping of the kernel's in, for reading or for writing.
+pub(super) fn populate_by_kernel(addresses: &Range<usize>, write: bool) -> Result<(), FaultError> {
+    let advice = match write {
+        true => Advice::PopulateWrite,
+        false => Advice::PopulateRead,
+    };
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    match advice.to_kernel(addresses) {
+        // Not before Linux 5.14.
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(FaultError::Io(libc::EIO)),
+        _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! System calls on memory that may be elsewhere: it is kept for each of them.
 
+use super::keep::populate_by_kernel;
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
 use crate::range::offsets;
@@ -72,6 +73,23 @@ impl MmapMut {
         }
         Ok(count)
     }
+
+    /// Copies bytes in, starting at `offset`; returns how many there was room for. Where a store would raise
+    /// SIGBUS (behind the end of the file, into a hole of a full disk, without memory), that is an error
+    /// here, and what was written up to there stays.
+    pub fn write_at(&mut self, bytes: &[u8], offset: usize) -> Result<usize, FaultError> {
+        let count = bytes.len().min(self.len.saturating_sub(offset));
+        let mut done = 0;
+        while done < count {
+            let kept = KeptPart::new(self, offset + done..offset + count, true)?;
+            let part = kept.0.clone();
+            let into = (self.start + part.start) as *mut u8;
+            // SAFETY: within the map, which is borrowed for writing; the guard has it only to let its pages go.
+            unsafe { into.copy_from(bytes[done..].as_ptr(), part.len()) };
+            done += part.len();
+        }
+        Ok(count)
+    }
 }
 
 /// The first offsets of a range, whose pages stay while it lives.
@@ -97,8 +115,10 @@ impl<'a> KeptPart<'a> {
         let step = step - (map.start + range.start) % step;
         let part = range.start..range.end.min(range.start + step);
         let addresses = map.addresses(part.clone())?;
-        if let MmapMutKind::Managed(private) = &map.kind {
-            private.hold(map.managed(), addresses, write)?;
+        match &map.kind {
+            MmapMutKind::Managed(private) => private.hold(map.managed(), addresses, write)?,
+            MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, write)?,
+            MmapMutKind::Empty => {}
         }
         Ok(Self(part, map))
     }
