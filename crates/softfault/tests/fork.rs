@@ -162,6 +162,29 @@ fn a_child_has_all_maps_that_its_parent_has() {
     }
 }
 
+/// The program has closed all that it does not know, and the numbers mean other files.
+#[test]
+fn a_child_has_maps_of_files_whose_numbers_were_taken() {
+    let test = "a_child_has_maps_of_files_whose_numbers_were_taken";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "taken");
+    }
+    let (_engine, map) = scene("taken");
+    (0..LEN).step_by(4096).for_each(|at| check(&map, at));
+    // SAFETY: nothing of the program's own is needed.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    let others: Vec<_> = (0..20).map(|_| made_file("other", 1 << 20)).collect();
+    for _ in 0..3 {
+        let status = forked(|| {
+            (0..LEN).step_by(4096).for_each(|at| check(&map, at));
+            0
+        });
+        assert_exit(status, 0);
+        (0..LEN).step_by(4096).for_each(|at| check(&map, at));
+    }
+    drop(others);
+}
+
 /// madvise(MADV_DONTFORK), and the way back.
 #[test]
 fn a_child_has_not_what_it_is_not_to_have() {

@@ -1,13 +1,17 @@
 //! Maps of files in a child of fork: the kernel's own, where the parent's windows were.
 //!
 //! The engine that serves a window is the parent's, with its threads, locks and budget: nothing of it can be
-//! used in the child. But the file is there, and the child has inherited a descriptor of it. So the kernel maps it
-//! in the window's place, and the bytes are where they were. They are in no budget; what the kernel keeps of them is
-//! page cache, which it takes back when memory is short. What the program asks of such a map the kernel does.
+//! used in the child. But the file is there, and the kernel maps it in the window's place: by the descriptor that the child
+//! inherits, if there is one in the program's table; else the parent maps it elsewhere while it forks, and the child
+//! moves that. No descriptor is made for it: the program's POSIX locks on the file would go with its close at exec.
+//!
+//! The bytes are in no budget; what the kernel keeps of them is page cache, which it takes back when memory is
+//! short. What the program asks of such a map the kernel does.
 
 use super::Files;
 use super::served::Served;
 use crate::store::FileStore;
+use crate::uffd::map_aside;
 use core::ops::Range;
 use libc::c_void;
 use std::sync::Arc;
@@ -17,6 +21,8 @@ pub(crate) struct FileWindow {
     addresses: Range<usize>,
     store: Arc<FileStore>,
     served: Arc<Served>,
+    /// Where the parent has mapped it, while it forks.
+    aside: Option<usize>,
 }
 
 impl Files {
@@ -29,10 +35,19 @@ impl Files {
         let table = self.table();
         let windows = table.stores_in_use();
         let windows = windows.filter(|(_, _, served)| served.is_for_children());
-        let windows = windows.map(|(cache, store, served)| FileWindow {
-            addresses: cache.addresses(),
-            store: store.clone(),
-            served: served.clone(),
+        let windows = windows.map(|(cache, store, served)| {
+            let addresses = cache.addresses();
+            let aside = match store.lend() {
+                true => None,
+                // Without, a touch is a SIGSEGV in the child.
+                false => (store.in_table()).and_then(|file| map_aside(file, addresses.len()).ok()),
+            };
+            FileWindow {
+                addresses,
+                store: store.clone(),
+                served: served.clone(),
+                aside,
+            }
         });
         windows.collect()
     }
@@ -43,28 +58,37 @@ impl FileWindow {
         &self.addresses
     }
 
-    /// Sees to it that a child has a descriptor of the file.
-    pub(crate) fn before_fork(&self) {
-        self.store.lend();
-    }
-
-    /// In the child: maps the file. False: a touch is a SIGSEGV, as it is without.
+    /// In the child: maps the file. False: a touch is a SIGSEGV.
     ///
     /// # Safety
     /// Nothing is there that anybody else has put there.
     pub(crate) unsafe fn map_in_child(&self) -> bool {
-        let Some(fd) = self.store.lent() else {
-            return false;
+        let (start, bytes) = (self.addresses.start as *mut c_void, self.addresses.len());
+        let mapped = match (self.aside, self.store.lent()) {
+            (Some(aside), _) => {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                // SAFETY: a mapping of ours, to the place of a window, of which the caller vouches that it is free.
+                unsafe { libc::mremap(aside as *mut c_void, bytes, bytes, flags, start) }
+            }
+            (None, Some(fd)) => {
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+                // SAFETY: to such a place, as above.
+                unsafe { libc::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
+            }
+            (None, None) => libc::MAP_FAILED,
         };
-        let (start, bytes) = (self.addresses.start, self.addresses.len());
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the place of a window, of which the caller vouches that it is free.
-        let mapped =
-            unsafe { libc::mmap(start as *mut c_void, bytes, libc::PROT_READ, flags, fd, 0) };
         let is_mapped = mapped != libc::MAP_FAILED;
         if is_mapped {
             self.served.is_inherited();
         }
         is_mapped
+    }
+
+    /// In the parent: the child has it.
+    pub(crate) fn after_fork(self) {
+        if let Some(aside) = self.aside {
+            // SAFETY: mapped above, and nobody's.
+            unsafe { libc::munmap(aside as *mut c_void, self.addresses.len()) };
+        }
     }
 }

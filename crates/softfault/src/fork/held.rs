@@ -55,7 +55,7 @@ impl ForkLocks {
         let known = registry.iter().flat_map(|known| known.engines.values());
         let engines: Vec<_> = known.filter_map(|engine| engine.upgrade()).collect();
         let files = engines.iter().flat_map(|engine| engine.file_windows());
-        let mut files: Vec<_> = files.inspect(|file| file.before_fork()).collect();
+        let mut files: Vec<_> = files.collect();
         files.sort_unstable_by_key(|file| file.addresses().start);
         let process = process::get();
         let memory = || registry.iter().flat_map(|known| known.memory.values());
@@ -121,6 +121,7 @@ impl ForkLocks {
     /// In the parent: everything goes on.
     pub(super) fn let_go(mut self) {
         self.lend(false);
+        (self.files.drain(..)).for_each(|file| file.after_fork());
         if let Some(lifeline) = self.lifeline.take() {
             lifeline.cut();
         }

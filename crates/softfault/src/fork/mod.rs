@@ -4,7 +4,7 @@
 //!   prepare   what may not change is locked: who makes and drops engines and private
 //!             maps; VMAs of private memory, and its reclaim, where there is some   held
 //!             slots of swap that are in use are kept for the child      swap/lifeline
-//!             files that are mapped have descriptors that it inherits  files/inherited
+//!             files that are mapped can be mapped there, too           files/inherited
 //!             windows of private memory are lent to it (MADV_DOFORK)
 //!   parent    all that is taken back, and unlocked
 //!   child     descriptors of the parent's closed

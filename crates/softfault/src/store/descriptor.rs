@@ -376,17 +376,21 @@ impl Descriptor {
 
     /// The process is about to fork: its child will have the number.
     pub(crate) fn before_fork(&self) {
-        let mut here = None;
         // Another thread may have taken one meanwhile, in another table.
         for _ in 0..4 {
-            here = self.known().filter(|&fd| self.is(fd));
-            if here.is_some() {
+            if self.lend() {
                 break;
             }
             self.forget(Number(self.number.load(Ordering::Acquire)));
             self.take(true);
         }
+    }
+
+    /// The same if there is a number already; false if not.
+    pub(super) fn lend(&self) -> bool {
+        let here = self.known().filter(|&fd| self.is(fd));
         self.lent.store(here.unwrap_or(NONE), Ordering::Relaxed);
+        here.is_some()
     }
 
     /// In a child of fork: the number that was lent to it.

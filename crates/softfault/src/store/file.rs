@@ -133,9 +133,9 @@ impl FileStore {
         Ok(store)
     }
 
-    /// The process is about to fork: its child has a descriptor of the file.
-    pub(crate) fn lend(&self) {
-        self.file.before_fork();
+    /// The process is about to fork: true if its child inherits a descriptor of the file as it is.
+    pub(crate) fn lend(&self) -> bool {
+        self.file.lend()
     }
 
     /// In a child: that descriptor.

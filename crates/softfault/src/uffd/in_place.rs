@@ -161,6 +161,11 @@ fn map(file: &Guarded, addr: usize, bytes: usize, flags: i32) -> Result<usize, M
     unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
 }
 
+/// A file's own mapping, at an address of the kernel's choice: where it is.
+pub(crate) fn map_aside(file: &Guarded, bytes: usize) -> Result<usize, MmuError> {
+    map(file, 0, bytes, libc::MAP_SHARED | libc::MAP_NORESERVE)
+}
+
 /// An empty file that is memory.
 fn memfd() -> Result<Guarded, i32> {
     const NAME_AND_ZERO: &core::ffi::CStr = c"softfault-window";

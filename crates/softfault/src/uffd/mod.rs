@@ -33,5 +33,6 @@ mod zap;
 pub use abi::{Message, Offers, open, register};
 pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
+pub(crate) use in_place::map_aside;
 pub use mmu::UffdMmu;
 pub use present::is_missing;
