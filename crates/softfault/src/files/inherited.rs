@@ -66,9 +66,14 @@ impl FileWindow {
         let (start, bytes) = (self.addresses.start as *mut c_void, self.addresses.len());
         let mapped = match (self.aside, self.store.lent()) {
             (Some(aside), _) => {
+                let aside = aside as *mut c_void;
+                // SAFETY: a mapping of ours, of which nobody knows.
+                if unsafe { libc::mprotect(aside, bytes, libc::PROT_READ) } < 0 {
+                    return false;
+                }
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-                // SAFETY: a mapping of ours, to the place of a window, of which the caller vouches that it is free.
-                unsafe { libc::mremap(aside as *mut c_void, bytes, bytes, flags, start) }
+                // SAFETY: the same, to the place of a window, of which the caller vouches that it is free.
+                unsafe { libc::mremap(aside, bytes, bytes, flags, start) }
             }
             (None, Some(fd)) => {
                 let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;

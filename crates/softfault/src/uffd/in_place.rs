@@ -65,7 +65,7 @@ impl UffdMmu {
         let range = part.range();
         self.change(&range, |shown| {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            map(file, range.start, range.len(), flags)?;
+            map(file, range.start, range.len(), libc::PROT_READ, flags)?;
             // As any window: a child of fork has it not.
             // SAFETY: advice about a mapping that was just made.
             unsafe { libc::madvise(range.start as *mut c_void, range.len(), libc::MADV_DONTFORK) };
@@ -84,12 +84,8 @@ impl UffdMmu {
         let range = part.range();
         // Nobody but this has it, and the mapping keeps it.
         let memory = memfd().map_err(system)?;
-        let place = map(
-            &memory,
-            0,
-            range.len(),
-            libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-        )?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+        let place = map(&memory, 0, range.len(), libc::PROT_READ, flags)?;
         let undo = |errno| {
             // SAFETY: just made, and nobody's.
             unsafe { libc::munmap(place as *mut c_void, range.len()) };
@@ -151,19 +147,26 @@ impl UffdMmu {
     }
 }
 
-/// Maps a file of the table's, to be read; at an address of the kernel's choice, if that is 0 and
-/// not fixed.
-fn map(file: &Guarded, addr: usize, bytes: usize, flags: i32) -> Result<usize, MmuError> {
-    let protection = libc::PROT_READ as usize;
+/// Maps a file of the table's; at an address of the kernel's choice, if that is 0 and not fixed.
+fn map(
+    file: &Guarded,
+    addr: usize,
+    bytes: usize,
+    protection: i32,
+    flags: i32,
+) -> Result<usize, MmuError> {
     let number = file.number() as usize;
-    let args = [addr, bytes, protection, flags as usize, number, 0];
+    let (protection, flags) = (protection as usize, flags as usize);
+    let args = [addr, bytes, protection, flags, number, 0];
     // SAFETY: a new mapping, or one in the place of a window that the caller has for itself.
     unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
 }
 
-/// A file's own mapping, at an address of the kernel's choice: where it is.
+/// A file's own mapping, at an address of the kernel's choice: where it is. Not to be read there: mlockall(2) with
+/// `MCL_FUTURE` would bring all of it in.
 pub(crate) fn map_aside(file: &Guarded, bytes: usize) -> Result<usize, MmuError> {
-    map(file, 0, bytes, libc::MAP_SHARED | libc::MAP_NORESERVE)
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    map(file, 0, bytes, libc::PROT_NONE, flags)
 }
 
 /// An empty file that is memory.
