@@ -22,7 +22,7 @@ pub(crate) use workers::{Answer, Work};
 
 use crate::error::{self, FaultError};
 use crate::generation::Own;
-use crate::{environment, faults, signal};
+use crate::{environment, faults, fork, signal};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::NodeError;
 use std::fs::File;
@@ -57,6 +57,8 @@ impl Engine {
             making: Mutex<()>,
         }
         static DEFAULT: Own<Made> = Own::new();
+        // Before anything is locked: a child of a fork that was not watched would find it locked for ever.
+        fork::watch();
         let made = DEFAULT.get();
         let making = made.engine.get().is_none().then(|| made.making.lock());
         if let Some(engine) = made.engine.get() {

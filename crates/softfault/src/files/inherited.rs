@@ -84,7 +84,7 @@ impl FileWindow {
         };
         let is_mapped = mapped != libc::MAP_FAILED;
         if is_mapped {
-            self.served.is_inherited();
+            self.served.inherit();
         }
         is_mapped
     }

@@ -131,7 +131,7 @@ impl Served {
     }
 
     /// In a child of fork: the kernel maps the file in the window's place.
-    pub(super) fn is_inherited(&self) {
+    pub(super) fn inherit(&self) {
         self.inherited.store(true, Relaxed);
     }
 

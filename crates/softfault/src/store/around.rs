@@ -27,8 +27,8 @@ const LARGEST: u32 = 3;
 const SINGLE: usize = 32 << 10;
 /// Waits after which it is judged.
 const TRIAL: u32 = 32;
-/// Waits for one find, at most: a block of 128 KiB costs a third more than a page alone, and more than a wait is saved
-/// by a find, which costs no device anything.
+/// Waits for one find, at most. A block of 128 KiB took a third longer than a page alone, and a find saves a wait: three
+/// waits for one find are even. A little less is borne, since finds become more as more of the file is there.
 const WORTH: u32 = 4;
 /// Waits without it, at first and at most: twice as many each time.
 const FIRST_PAUSE: u32 = 2 * TRIAL;
