@@ -267,6 +267,41 @@ fn maps_by_calls() {
     assert_eq!(anon.fault_in_many(&ranges[..9], None), vec![Ok(()); 9]);
 }
 
+/// A timer whose signals go to one thread. Those of `setitimer(2)` go to the
+/// process: any thread could be in the handler when another one counts.
+struct Timer(libc::timer_t);
+
+impl Timer {
+    fn of_this_thread(signal: libc::c_int) -> Timer {
+        let mut timer = core::ptr::null_mut();
+        // SAFETY: zeros are a valid rest, and both live for the call.
+        let rc = unsafe {
+            let mut event: libc::sigevent = core::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer)
+        };
+        assert_eq!(rc, 0);
+        Timer(timer)
+    }
+
+    /// A signal every so many nanoseconds; none from now on by zero.
+    fn every(&self, nanoseconds: i64) {
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: nanoseconds,
+        };
+        let both = libc::itimerspec {
+            it_interval: time,
+            it_value: time,
+        };
+        // SAFETY: a timer of ours, and a valid time.
+        let rc = unsafe { libc::timer_settime(self.0, 0, &both, core::ptr::null_mut()) };
+        assert_eq!(rc, 0);
+    }
+}
+
 /// Signals are delivered while it waits, and their handlers touch the map.
 #[test]
 fn signals_are_served_meanwhile() {
@@ -295,25 +330,15 @@ fn signals_are_served_meanwhile() {
             0
         );
     }
-    let every = |microseconds| libc::itimerval {
-        it_interval: libc::timeval {
-            tv_sec: 0,
-            tv_usec: microseconds,
-        },
-        it_value: libc::timeval {
-            tv_sec: 0,
-            tv_usec: microseconds,
-        },
-    };
-    // SAFETY: a valid timer.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &every(700), core::ptr::null_mut()) };
+    let timer = Timer::of_this_thread(libc::SIGALRM);
+    timer.every(700_000);
     let ranges = scattered(PAGES);
     let end = Instant::now() + Duration::from_secs(60);
     while SERVED.load(SeqCst) < 50 && Instant::now() < end {
         assert_eq!(map.fault_in_many(&ranges).wait(), vec![Ok(()); PAGES]);
     }
-    // SAFETY: as above.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &every(0), core::ptr::null_mut()) };
+    // What was pending is delivered here before the call returns.
+    timer.every(0);
     assert!(SERVED.load(SeqCst) >= 50, "{}", SERVED.load(SeqCst));
     assert_eq!(SERVED.load(SeqCst), TOUCHED.load(SeqCst));
     drop((engine, map));
