@@ -14,8 +14,8 @@ const BLOCK: u64 = super::FOLIO;
 const _: () = assert!(BLOCK == 16 && AREA / BLOCK == 32);
 /// Areas of a set.
 const WAYS: usize = 4;
-/// Areas that are remembered of a large file: 128 MiB of it.
-const MOST: usize = 64;
+/// Areas that are remembered of a large file: 256 MiB of it.
+const MOST: usize = 128;
 /// The number of no area.
 const NONE: u64 = u64::MAX;
 
@@ -56,6 +56,18 @@ impl Pages {
         (self.0.iter())
             .map(|word| u64::from(word.count_ones()))
             .sum()
+    }
+
+    /// From the first to the last.
+    pub(super) fn span(&self) -> Range<u64> {
+        let (mut start, mut end) = (AREA, 0);
+        for (at, word) in (0..).zip(self.0) {
+            if word != 0 {
+                start = start.min(at * 64 + u64::from(word.trailing_zeros()));
+                end = at * 64 + 64 - u64::from(word.leading_zeros());
+            }
+        }
+        start.min(end)..end
     }
 
     pub(super) fn is_empty(&self) -> bool {

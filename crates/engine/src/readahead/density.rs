@@ -13,10 +13,12 @@
 //! regions, and of regions in any direction, finds its pages read.
 //!
 //! **What it may cost.** A page that was read for this reason and is not used yet is a loan:
-//! loans are at most 64 pages, or a part of what was lent and used before: a half in regions of a
-//! size that has proven itself, a quarter in others, a sixteenth where there are gaps. Each reading
+//! loans are at most 512 pages, or a part of what was lent and used before: a half in regions of a
+//! size that has proven itself, a quarter in others, a sixteenth where there are gaps; a page
+//! that was lent in vain undoes eight that were used. Each reading
 //! is a guess that is judged later by the touches in it; regions of a size whose guesses come out
-//! below four fifths are not read any more, only guessed, until guesses are right again.
+//! below four fifths are not read any more, only guessed, until guesses are right again; those
+//! around a reader and those in front of him are trusted apart.
 //! So that touches are seen, regions of a size that has not proven itself are read page by
 //! page, and afterwards two blocks of an area.
 //!
@@ -24,8 +26,9 @@
 //! memory (Ganguly et al., ISCA 2019, <https://doi.org/10.1145/3307650.3322224>); regions
 //! beside, guesses and loans are ours.
 
-use super::areas::{AREA, Areas, Blocks, Pages, samples};
-use super::guess::{Guess, Guesses};
+use super::areas::{AREA, Area, Areas, Blocks, Pages, samples};
+use super::guess::Guesses;
+use super::loans::Loans;
 use super::texture::Texture;
 use super::{Ahead, Event, FOLIO, Plan, Touch};
 use core::ops::Range;
@@ -36,8 +39,6 @@ const LEAST: u64 = 8;
 pub(super) const LEVELS: usize = 7;
 const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 
-/// Loans that need no use before.
-const CREDIT: u64 = 64;
 /// Touched pages of an area at which gaps are looked for again, if it has none yet.
 const LOOKS: [u64; 4] = [8, 24, 48, 96];
 /// Blocks of an area that were evicted, until it is taken for evicted as a whole.
@@ -51,10 +52,8 @@ const FRONT: u64 = 4;
 pub(super) struct Density {
     areas: Areas,
     guesses: Guesses,
-    /// Pages lent and used, halved when a guess was wrong.
-    used: u64,
-    /// Pages lent and not used yet.
-    lent: u64,
+    /// What areas have ahead.
+    loans: Loans,
     /// The area of the last reading.
     last: u64,
     /// Touches until the next reading, after one for which there was no room.
@@ -81,6 +80,8 @@ struct Region {
     level: u8,
     /// Its area has regular gaps.
     has_gaps: bool,
+    /// It is in front of a reader, who was not seen in it yet.
+    is_front: bool,
 }
 
 impl Region {
@@ -98,12 +99,10 @@ impl Region {
         u64::from(self.count)
     }
 
-    /// What it is trusted for: its size, with gaps or without.
+    /// What it is trusted for: its size, with gaps or without, around a reader or in front.
     fn rank(&self) -> usize {
-        match self.has_gaps {
-            true => LEVELS + usize::from(self.level),
-            false => usize::from(self.level),
-        }
+        let kind = 2 * usize::from(self.is_front) + usize::from(self.has_gaps);
+        kind * LEVELS + usize::from(self.level)
     }
 
     /// Where the region of this size is some places further.
@@ -119,8 +118,7 @@ impl Density {
         Density {
             guesses: Guesses::new(areas.len()),
             areas,
-            used: 0,
-            lent: 0,
+            loans: Loans::NONE,
             last: 0,
             pause: 0,
         }
@@ -137,6 +135,7 @@ impl Density {
             count: len as u16,
             level: level as u8,
             has_gaps: false,
+            is_front: false,
         };
         if let Some(area) = self.areas.find(start / AREA)
             && area.texture.is_some()
@@ -158,27 +157,48 @@ impl Density {
     #[inline(never)]
     fn enter(&mut self, number: u64, clock: u32) {
         if let Some(gone) = self.areas.last_of(number, clock) {
-            self.judge(|guess| guess.area == gone);
+            self.judge_all(gone);
+            let unused = self.areas.find(gone).map_or(0, |area| area.ahead.count());
+            self.loans.lose(unused);
         }
         if self.areas.find(number).is_none() {
             self.areas.touch(number, clock);
-            self.look_for_gaps(number);
+            self.look_for_gaps(number, [number.wrapping_sub(1), number + 1]);
         }
     }
 
-    /// Expects the regular gaps of the areas beside one.
+    /// Makes room for an area in front of a reader, who is in another one.
     #[inline(never)]
-    fn look_for_gaps(&mut self, number: u64) {
-        for beside in [number.wrapping_sub(1), number + 1] {
-            let Some(area) = self.areas.find(beside) else {
+    fn enter_front(&mut self, number: u64, reader: u64, clock: u32) {
+        let is_new = self.areas.find(number).is_none();
+        self.enter(number, clock);
+        if is_new && (self.areas.find(number)).is_some_and(|area| area.texture.is_none()) {
+            self.look_for_gaps(number, [reader]);
+        }
+    }
+
+    /// Expects in an area the regular gaps of others.
+    #[inline(never)]
+    fn look_for_gaps<const N: usize>(&mut self, number: u64, others: [u64; N]) {
+        for other in others {
+            let Some(area) = self.areas.find(other) else {
                 continue;
             };
-            let texture = (area.texture).or_else(|| Texture::of(beside, &area.touched));
+            let texture = (area.texture).or_else(|| Texture::of(other, &area.touched));
             if let (Some(_), Some(area)) = (texture, self.areas.find_mut(number)) {
                 area.expect(texture);
+                // Read before the gaps were known.
+                let lost = area.ahead.without(&area.expected);
+                area.ahead = area.ahead.without(&lost);
+                self.loans.lose(lost.count());
                 return;
             }
         }
+    }
+
+    /// What is known of the area that a page is in.
+    pub(super) fn area_of(&self, page: u64) -> Option<&Area> {
+        self.areas.find(page / AREA)
     }
 
     /// True if a stride is all that was touched beside a page.
@@ -199,7 +219,7 @@ impl Density {
             // another pass.
             area.lost += 1;
             if area.lost > LOST {
-                self.judge(|guess| guess.area == number);
+                self.judge_all(number);
                 self.areas.touch(number, clock).forget();
             } else {
                 area.clear(&Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO));
@@ -209,8 +229,7 @@ impl Density {
             let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
             let lost = area.ahead.and(&block);
             area.ahead = area.ahead.without(&block);
-            self.lent = self.lent.saturating_sub(lost.count());
-            self.used /= 2;
+            self.loans.lose(lost.count());
         }
         let area = self.areas.touch(number, clock);
         area.touched.add(bit);
@@ -220,9 +239,9 @@ impl Density {
             if strange > 2 + count / 8 {
                 area.expect(None);
             }
-        } else if LOOKS.contains(&count) && event.touch == Touch::Miss {
+        } else if LOOKS.contains(&count) {
             // The area beside it may not have been complete when this one was entered.
-            self.look_for_gaps(number);
+            self.look_for_gaps(number, [number.wrapping_sub(1), number + 1]);
         }
         match event.touch {
             Touch::FirstUse => self.mapped(event.folio.clone(), clock),
@@ -262,8 +281,7 @@ impl Density {
             let used = lent.count();
             area.ahead = area.ahead.without(&pages);
             area.mapped = area.mapped.or(&pages);
-            self.lent = self.lent.saturating_sub(used);
-            self.used += used;
+            self.loans.use_up(used);
             start = end;
         }
     }
@@ -279,8 +297,12 @@ impl Density {
         let Some(front) = self.frontier(event, room) else {
             return Some(around);
         };
-        self.enter(front.area(), room.clock);
-        Some(self.region(front.start, usize::from(front.level), event.file_pages))
+        self.enter_front(front.area(), event.page / AREA, room.clock);
+        let level = usize::from(front.level);
+        Some(Region {
+            is_front: true,
+            ..self.region(front.start, level, event.file_pages)
+        })
     }
 
     /// What is to be read for a touch that no stream expected. None if it is not in a dense
@@ -303,7 +325,7 @@ impl Density {
             (false, true) => 2,
             (false, false) => 4,
         };
-        let credit = (CREDIT.max(self.used / share)).saturating_sub(self.lent);
+        let credit = self.loans.credit(share);
         let most = (room.pages.saturating_sub(extra)).min(credit);
         let ahead = self.ahead(event, &region, &demand, most.min(room.window), room.clock);
         Some(Plan { demand, ahead })
@@ -337,7 +359,7 @@ impl Density {
             return Ahead::None;
         }
         area.ahead = area.ahead.or(&pages);
-        self.lent += count;
+        self.loans.lend(count);
         self.last = region.area();
         let single = match is_sure {
             true => samples(region.area()),
@@ -370,7 +392,7 @@ impl Density {
         {
             let lent = area.ahead.and(&pages);
             area.ahead = area.ahead.without(&lent);
-            self.lent = self.lent.saturating_sub(lent.count());
+            self.loans.take_back(lent.count());
             self.guesses.forget(self.last, &pages);
         }
     }
@@ -438,7 +460,6 @@ impl Density {
         let (area, rank) = (region.area(), region.rank());
         let (at, is_new) = self.guesses.place(area, rank);
         if is_new {
-            self.take_back(at);
             self.guesses.drop(at);
             self.guesses.begin(at, area, rank, clock);
         }
@@ -492,13 +513,11 @@ impl Density {
 
     /// The region in front of a reader that has used half of the one it is in.
     #[inline(never)]
-    fn frontier(&self, event: &Event, room: &Room) -> Option<Region> {
+    fn frontier(&mut self, event: &Event, room: &Room) -> Option<Region> {
         let file_pages = event.file_pages;
+        let mut guessed = false;
         for level in (0..LEVELS).rev() {
             let region = self.region(event.page, level, file_pages);
-            if !self.guesses.is_trusted(region.rank()) {
-                continue;
-            }
             if self.used_of(&region) * 2 < region.count() {
                 continue;
             }
@@ -514,59 +533,60 @@ impl Density {
                 (false, false) => continue,
             };
             let most = match level + 1 == LEVELS && !region.has_gaps {
-                true => (room.window / AREA).clamp(1, FRONT),
+                true => (room.pages.min(4 * room.window) / 4 / AREA).clamp(1, FRONT),
                 false => 1,
             };
-            return (1..=most as i64).find_map(|places| {
+            let absent = |places| {
                 let front = self.beside(&region, places * forwards, file_pages)?;
+                let front = Region {
+                    is_front: true,
+                    ..front
+                };
                 (self.absent_in(&front) > 0).then_some(front)
-            });
+            };
+            let front = (1..=most as i64).find_map(absent);
+            match front {
+                Some(front) if !self.guesses.is_trusted(front.rank()) => {
+                    if !guessed {
+                        self.enter_front(front.area(), event.page / AREA, room.clock);
+                        self.only_guess(&front, room.clock);
+                        guessed = true;
+                    }
+                }
+                front => return front,
+            }
         }
         None
     }
 
-    /// Judges the guesses that came true in an area, and those that had their time.
+    /// Judges the guesses that came true in an area, and any other that had its time.
     #[inline(never)]
     fn judge_over(&mut self, number: u64, clock: u32) {
-        for at in 0..self.guesses.len() {
-            if self.guesses.is_over(at, number, clock, &self.areas) {
+        let other = self.guesses.next_to_look_at();
+        for at in self.guesses.about(number).chain([other]) {
+            if self.guesses.is_over(at, clock, &self.areas) {
                 self.judge_one(at);
             }
         }
     }
 
-    /// Judges some guesses.
+    /// Judges the guesses about an area that will be forgotten.
     #[inline(never)]
-    fn judge(&mut self, which: impl Fn(&Guess) -> bool) {
-        for at in 0..self.guesses.len() {
-            if which(self.guesses.get(at)) {
-                self.judge_one(at);
-            }
+    fn judge_all(&mut self, number: u64) {
+        for at in self.guesses.about(number) {
+            self.judge_one(at);
         }
     }
 
     fn judge_one(&mut self, at: usize) {
-        let guess = self.guesses.get(at);
-        if let Some(area) = self.areas.find_mut(guess.area) {
+        let (area, guess) = self.guesses.get(at);
+        if let Some(area) = self.areas.find_mut(area) {
             let unused = guess.pages.and(&area.ahead);
             area.ahead = area.ahead.without(&unused);
-            self.lent = self.lent.saturating_sub(unused.count());
-            if unused.count() * 4 > guess.pages.count() {
-                self.used /= 2;
-            }
             self.guesses.sample(at, &area.touched);
+            self.loans.lose(unused.count());
         }
         self.guesses.drop(at);
-    }
-
-    /// What was lent for a guess that had to make room for another is given back.
-    fn take_back(&mut self, at: usize) {
-        let guess = self.guesses.get(at);
-        if let Some(area) = self.areas.find_mut(guess.area) {
-            let unused = guess.pages.and(&area.ahead);
-            area.ahead = area.ahead.without(&unused);
-            self.lent = self.lent.saturating_sub(unused.count());
-        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! Guesses that a region is dense, and how they come out.
 
-use super::areas::{Area, Areas, Pages};
+use super::areas::{Areas, Pages};
 use super::density::LEVELS;
 
 /// Guesses remembered, at most; and of each area.
-const MOST: usize = 16;
+const MOST: usize = 48;
 const AN_AREA: usize = 4;
-/// Touches without one in its area after which a guess has had its time.
+/// Touches without one in its area after which a guess has had its time; and, of one in front of
+/// a reader, until he comes.
 const QUIET: u32 = 512;
-/// Touches after which it has had its time however that is, beside 64 for each page.
-const TIME: u32 = 4096;
+const QUIET_IN_FRONT: u32 = 4096;
+
+/// The number of no area.
+const NONE: u64 = u64::MAX;
+// They are found as bits of a word.
+const _: () = assert!(MOST <= 64);
 
 /// Trust before anything is known, of 255: one wrong guess ends it.
 const START: u8 = 208;
@@ -21,7 +26,6 @@ const SURE: u8 = 230;
 /// A guess, until it is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Guess {
-    pub(super) area: u64,
     /// What is trusted if it is right.
     rank: u8,
     /// Clock when it was made.
@@ -34,26 +38,25 @@ pub(super) struct Guess {
 
 impl Guess {
     const NONE: Guess = Guess {
-        area: u64::MAX,
         rank: 0,
         stamp: 0,
         pages: Pages::NONE,
         visible: Pages::NONE,
     };
-
-    fn is_none(&self) -> bool {
-        self.area == u64::MAX
-    }
 }
 
 /// The last guesses, and what became of those before. Protected by the lock of the page cache.
 pub(super) struct Guesses {
+    /// The area of each, or [`NONE`]: apart, as each touch goes through them.
+    areas: Box<[u64]>,
     last: Box<[Guess]>,
+    /// The next whose time is looked at.
+    looked: u8,
     /// The next to be replaced.
     next: u8,
-    /// Moving share of what was guessed right, of 255, by size of the
-    /// region; with gaps, after all that are without.
-    trust: [u8; 2 * LEVELS],
+    /// Moving share of what was guessed right, of 255, by rank: the size of the
+    /// region, with gaps or without, around a reader or in front.
+    trust: [u8; 4 * LEVELS],
 }
 
 impl Guesses {
@@ -61,9 +64,11 @@ impl Guesses {
     pub(super) fn new(areas: usize) -> Self {
         let most = (areas * AN_AREA).min(MOST);
         Self {
+            areas: vec![NONE; most].into_boxed_slice(),
+            looked: 0,
             last: vec![Guess::NONE; most].into_boxed_slice(),
             next: 0,
-            trust: [START; 2 * LEVELS],
+            trust: [START; 4 * LEVELS],
         }
     }
 
@@ -75,29 +80,44 @@ impl Guesses {
         self.trust[rank] >= SURE
     }
 
-    /// How many there may be.
-    pub(super) fn len(&self) -> usize {
-        self.last.len()
+    /// The guesses about an area.
+    pub(super) fn about(&self, area: u64) -> impl Iterator<Item = usize> + use<> {
+        let mut found = 0_u64;
+        for (at, other) in self.areas.iter().enumerate() {
+            found |= u64::from(*other == area) << at;
+        }
+        core::iter::from_fn(move || {
+            let at = found.trailing_zeros() as usize;
+            found &= found.wrapping_sub(1);
+            (at < MOST).then_some(at)
+        })
     }
 
-    pub(super) fn get(&self, at: usize) -> &Guess {
-        &self.last[at]
+    /// A guess whose time is to be looked at: each in its turn.
+    pub(super) fn next_to_look_at(&mut self) -> usize {
+        let at = usize::from(self.looked);
+        self.looked = ((at + 1) % self.last.len()) as u8;
+        at
+    }
+
+    /// A guess, and the area that it is about.
+    pub(super) fn get(&self, at: usize) -> (u64, &Guess) {
+        (self.areas[at], &self.last[at])
     }
 
     pub(super) fn drop(&mut self, at: usize) {
-        let guess = &mut self.last[at];
-        guess.area = u64::MAX;
-        (guess.pages, guess.visible) = (Pages::NONE, Pages::NONE);
+        self.areas[at] = NONE;
+        self.last[at] = Guess::NONE;
     }
 
     /// Where a guess is to be remembered, and whether it is new there: with one about the same
     /// area and kind of region, or in a place whose guess, if it has one, goes before its time.
     pub(super) fn place(&mut self, area: u64, rank: usize) -> (usize, bool) {
-        let same = |other: &Guess| other.area == area && usize::from(other.rank) == rank;
-        if let Some(at) = self.last.iter().position(same) {
+        let same = |at: &usize| usize::from(self.last[*at].rank) == rank;
+        if let Some(at) = self.about(area).find(same) {
             return (at, false);
         }
-        let free = self.last.iter().position(Guess::is_none);
+        let free = self.about(NONE).next();
         let at = free.unwrap_or(usize::from(self.next));
         self.next = ((at + 1) % self.last.len()) as u8;
         (at, true)
@@ -105,8 +125,8 @@ impl Guesses {
 
     /// Begins a guess in a place that has none.
     pub(super) fn begin(&mut self, at: usize, area: u64, rank: usize, clock: u32) {
+        self.areas[at] = area;
         let guess = &mut self.last[at];
-        guess.area = area;
         guess.rank = rank as u8;
         guess.stamp = clock;
     }
@@ -121,29 +141,29 @@ impl Guesses {
 
     /// Pages of an area were not read after all.
     pub(super) fn forget(&mut self, area: u64, pages: &Pages) {
-        for guess in self.last.iter_mut().filter(|guess| guess.area == area) {
+        for at in self.about(area) {
+            let guess = &mut self.last[at];
             guess.pages = guess.pages.without(pages);
             guess.visible = guess.visible.without(pages);
         }
     }
 
-    /// True of a guess about an area if it came true, and of any that had its time.
-    pub(super) fn is_over(&self, at: usize, area: u64, clock: u32, areas: &Areas) -> bool {
+    /// True of a guess that came true, and of one that had its time.
+    pub(super) fn is_over(&self, at: usize, clock: u32, areas: &Areas) -> bool {
         let guess = &self.last[at];
-        if guess.is_none() {
-            return false;
-        }
-        let age = clock.wrapping_sub(guess.stamp);
-        let known = areas.find(guess.area);
-        let quiet = known.map_or(age, |area| area.age(clock));
-        let time = TIME + 64 * guess.visible.count() as u32;
-        let left = |area: &Area| match guess.pages.is_empty() {
+        let Some(area) = areas.find(self.areas[at]) else {
+            return self.areas[at] != NONE;
+        };
+        let left = match guess.pages.is_empty() {
             true => guess.visible.without(&area.touched),
             false => guess.pages.and(&area.ahead),
         };
-        age.min(quiet) > QUIET
-            || age > time
-            || guess.area == area && known.is_none_or(|area| left(area).is_empty())
+        let quiet = clock.wrapping_sub(guess.stamp).min(area.age(clock));
+        let most = match usize::from(guess.rank) < 2 * LEVELS {
+            true => QUIET,
+            false => QUIET_IN_FRONT,
+        };
+        left.is_empty() || quiet > most
     }
 
     /// Learns from a guess.

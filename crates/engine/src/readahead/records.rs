@@ -4,12 +4,13 @@
 //! place that nobody could foresee. What is touched within 64 pages of it afterwards is learned
 //! in two ways: by distance from the first touch, and by aligned regions of 8 to 64 pages. What
 //! was touched in four of five of the last records is read with the first touch of the next.
+//! Aligned regions of 128 to 512 pages are learned from what density remembers of them.
 //! (Footprints by the page that is touched first are from Somogyi et al., "Spatial Memory
 //! Streaming", ISCA 2006, <https://doi.org/10.1109/ISCA.2006.38>.)
 //!
 //! Of eight records one is read page by page, so that what is no longer touched is seen.
 
-use super::areas::{AREA, Pages};
+use super::areas::{AREA, Area, Blocks, Pages, samples};
 use super::{Event, Touch};
 use core::ops::Range;
 
@@ -23,6 +24,9 @@ const SAMPLE: u32 = 8;
 const LIKELY: u8 = 204;
 /// Sizes of aligned regions: 8, 16, 32, 64 pages.
 const SIZES: usize = 4;
+
+/// Sizes of wide ones.
+const WIDE: [u64; 3] = [128, 256, 512];
 
 /// A set of distances from a page, from -64 to 63: a bit each.
 type Distances = u128;
@@ -66,6 +70,7 @@ pub(super) struct Records {
     by_distance: [u8; 2 * REACH as usize],
     /// How much of an aligned region was touched.
     by_region: [u8; SIZES],
+    by_wide_region: [u8; WIDE.len()],
     /// Records seen, wrapping.
     count: u32,
 }
@@ -76,8 +81,8 @@ pub(super) struct Reading {
     pub(super) demand: Range<u64>,
     /// The other pages, of its area.
     pub(super) pages: Pages,
-    /// Page by page.
-    pub(super) single: bool,
+    /// Blocks of them that are read page by page.
+    pub(super) single: Blocks,
 }
 
 impl Records {
@@ -87,13 +92,19 @@ impl Records {
             next: 0,
             by_distance: [0; 2 * REACH as usize],
             by_region: [0; SIZES],
+            by_wide_region: [0; WIDE.len()],
             count: 0,
         }
     }
 
-    /// Takes note of a touch; true if a record begins with it.
+    /// Takes note of a touch; true if a record begins with it. `known` is what is known of the
+    /// area that a page is in.
     #[inline(never)]
-    pub(super) fn note(&mut self, event: &Event) -> bool {
+    pub(super) fn note<'a>(
+        &mut self,
+        event: &Event,
+        known: impl FnOnce(u64) -> Option<&'a Area>,
+    ) -> bool {
         let mut is_near = false;
         for record in &mut self.open {
             if let Some(bit) = record.bit(event.page) {
@@ -117,6 +128,9 @@ impl Records {
             let old = core::mem::replace(&mut self.open[at], fresh);
             if old.first != u64::MAX {
                 self.learn(&old);
+                if let Some(area) = known(old.first) {
+                    self.learn_wide(old.first, area);
+                }
             }
             self.count = self.count.wrapping_add(1);
         }
@@ -147,6 +161,20 @@ impl Records {
         }
     }
 
+    #[inline(never)]
+    fn learn_wide(&mut self, first: u64, area: &Area) {
+        // What was mapped with a touch of something else: nothing is known of it.
+        let hidden = area.mapped.without(&area.touched);
+        for (share, size) in self.by_wide_region.iter_mut().zip(WIDE) {
+            let pages = wide(first, size);
+            let touched = pages.and(&area.touched).count();
+            let of = pages.without(&hidden).count();
+            if of * 16 >= size {
+                *share = moved(*share, (touched * 255 / of) as u8);
+            }
+        }
+    }
+
     /// What is to be read with the record that has just begun, `most` pages at most. None if
     /// it is the page alone.
     #[inline(never)]
@@ -166,6 +194,10 @@ impl Records {
             if share >= LIKELY {
                 likely |= record.region(size);
             }
+        }
+        let wide = self.wide(event, most);
+        if wide.is_some() {
+            return wide;
         }
         likely |= 1 << REACH;
         if u64::from(likely.count_ones()) > most || likely.count_ones() == 1 {
@@ -189,12 +221,40 @@ impl Records {
         (near.start..near.end.min(event.file_pages))
             .filter(|page| is_likely(*page) && !demand.contains(page))
             .for_each(|page| pages.add(page - area));
+        let single = if single { Blocks::ALL } else { Blocks::NONE };
         Some(Reading {
             demand,
             pages,
             single,
         })
     }
+
+    /// The largest wide region that is likely, if there is one.
+    fn wide(&self, event: &Event, most: u64) -> Option<Reading> {
+        let mut sizes = self.by_wide_region.iter().zip(WIDE).rev();
+        let (_, size) = sizes.find(|(share, size)| **share >= LIKELY && *size <= most)?;
+        let area = event.page / AREA;
+        let single = samples(area);
+        let demand = match single.have(event.page % AREA) {
+            true => event.page..event.page + 1,
+            false => event.folio.clone(),
+        };
+        let first = area * AREA;
+        let in_file = Pages::range(0..event.file_pages.saturating_sub(first).min(AREA));
+        let pages = wide(event.page, size).and(&in_file);
+        let demanded = Pages::range(demand.start - first..demand.end - first);
+        Some(Reading {
+            demand,
+            pages: pages.without(&demanded),
+            single,
+        })
+    }
+}
+
+/// The pages of its area that are in the aligned region of so many around a page.
+fn wide(page: u64, size: u64) -> Pages {
+    let start = page % AREA / size * size;
+    Pages::range(start..start + size)
 }
 
 fn hide(record: &mut Record, pages: Range<u64>) {
@@ -234,14 +294,14 @@ mod tests {
         for number in 0..40 {
             let first = 1000 + number * 10_007;
             for page in first..first + 8 {
-                let begins = records.note(&miss(page));
+                let begins = records.note(&miss(page), |_| None);
                 assert_eq!(begins, page == first);
             }
         }
         let event = miss(500_003);
-        assert!(records.note(&event));
+        assert!(records.note(&event, |_| None));
         let reading = records.plan(&event, 100).expect("learned");
-        let wanted = match reading.single {
+        let wanted = match reading.single == Blocks::ALL {
             true => (500_003..500_004, 7),
             false => (500_003..500_011, 0),
         };
@@ -253,7 +313,7 @@ mod tests {
     fn single_pages_teach_nothing_to_be_read() {
         let mut records = Records::new();
         for number in 0..100 {
-            assert!(records.note(&miss(number * 1021)));
+            assert!(records.note(&miss(number * 1021), |_| None));
         }
         assert!(records.plan(&miss(500_000), 100).is_none());
     }
@@ -264,7 +324,7 @@ mod tests {
         for number in 0..60 {
             let start = number * 1600;
             for at in 0..32 {
-                records.note(&miss(start + (at * 13 + number * 7) % 32));
+                records.note(&miss(start + (at * 13 + number * 7) % 32), |_| None);
             }
         }
         let event = miss(500_000 / 32 * 32 + 20);

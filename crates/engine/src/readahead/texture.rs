@@ -19,11 +19,13 @@ pub(super) struct Texture {
 }
 
 impl Texture {
-    /// The shortest period of what was touched in an area; none if all of it was.
+    /// The shortest period of what was touched in an area, from the first such page to the last:
+    /// a reader may be in the middle of it. None if all of that was touched.
     #[inline(never)]
     pub(super) fn of(number: u64, touched: &Pages) -> Option<Texture> {
         let count = touched.count();
-        if count < ENOUGH || count * 8 > AREA * 7 {
+        let span = touched.span();
+        if count < ENOUGH || (count - 1) * 8 > (span.end - span.start) * 7 {
             return None;
         }
         // How many pages have no page a period further, or the other way round; of how many.
@@ -44,6 +46,7 @@ impl Texture {
         for page in 0..period {
             // Most periods have it: one page out of place is no gap, and none between them.
             let periods = (page..AREA).step_by(period as usize);
+            let periods = periods.filter(|at| span.contains(at));
             let having = periods.clone().filter(|&at| touched.has(at)).count();
             if having * 2 > periods.count() {
                 phases.add((number * AREA + page) % period);
@@ -59,7 +62,10 @@ impl Texture {
         let phases = phases.and(&Pages::range(0..part));
         let has_gaps = part > 1 && !phases.is_empty();
         let period = part as u16;
-        has_gaps.then_some(Texture { period, phases })
+        let texture = has_gaps.then_some(Texture { period, phases })?;
+        // Two runs with one gap between them have no period that explains both.
+        let expected = texture.pages(number).and(&Pages::range(span));
+        (expected.and(touched).count() * 8 >= expected.count() * 7).then_some(texture)
     }
 
     /// True if it is a stride.
@@ -142,6 +148,11 @@ mod tests {
         }
         assert_eq!(Texture::of(0, &pages), None);
         assert_eq!(Texture::of(0, &Pages::range(0..AREA)), None);
-        assert_eq!(Texture::of(0, &Pages::range(0..AREA / 2)), None);
+        for pages in [1, AREA / 4, AREA / 2, AREA / 2 + 1, AREA / 4 * 3] {
+            assert_eq!(Texture::of(0, &Pages::range(0..pages)), None, "{pages}");
+        }
+        let mut backwards = Pages::range(0..AREA / 2);
+        backwards.add(AREA - 1);
+        assert_eq!(Texture::of(0, &backwards), None);
     }
 }

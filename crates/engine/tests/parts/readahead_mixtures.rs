@@ -68,7 +68,10 @@ fn eight_strides_at_once() {
     let mut readers = readers(&[1021, 2053, 4099, -1021, 17, -5, 3, 33]);
     let late = mix(&mut model, &mut readers, 0, 16_000, 2000);
     assert!(late <= 8 * 2, "{late}");
-    assert!(model.ratio() <= 1.05, "{}", model.ratio());
+    // Two of them are dense enough that the region in front is read for them: by the loans that
+    // need no use before, once.
+    let most = model.distinct + model.distinct / 20 + 512;
+    assert!(model.read <= most, "{} of {most}", model.read);
 }
 
 #[test]

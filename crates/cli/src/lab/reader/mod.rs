@@ -55,6 +55,11 @@ impl Source {
         self.map = None;
     }
 
+    /// True if loads or calls of a mapping reach the file; otherwise it is read.
+    pub fn is_mapped(&self) -> bool {
+        self.map.is_some()
+    }
+
     /// Brings pages into memory by one call of what is mapped; `false` if nothing is.
     pub fn bring_in(&self, pages: &[u64]) -> Result<bool, String> {
         let Some(map) = &self.map else {

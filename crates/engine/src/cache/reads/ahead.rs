@@ -26,20 +26,19 @@ pub(crate) fn plan(
 ) -> Plan {
     let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let room = (node.readahead_frames() / 8 * 7).saturating_sub(node.frames.counts().used);
+    let room = (node.readahead_frames() / 4 * 3).saturating_sub(node.frames.counts().used);
     let mapped = cache.mapped_beside(addr, &folio);
     let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
+    let mut readahead = cache.readahead.lock();
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
-        max_ahead: (room / 2) as u32,
+        // Half of what is left is for others.
+        max_ahead: readahead.outstanding() + (room / 2) as u32,
         // The file may be truncated at this moment, the page not.
         file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
         queue_depth: QUEUE_DEPTH,
     };
-    cache
-        .readahead
-        .lock()
-        .touch(addr, folio, touch, mapped, advice, &limits)
+    readahead.touch(addr, folio, touch, mapped, advice, &limits)
 }
 
 /// Of the last plan's demand only `read` is read.

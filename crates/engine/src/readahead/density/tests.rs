@@ -21,8 +21,8 @@ fn loans_are_the_pages_ahead() {
             clock += 1;
             touch(&mut density, kind, page..page + 1, clock);
         }
-        lent += u32::from(density.lent > 0);
-        assert_eq!(density.lent, density.areas.ahead(), "round {round}");
+        lent += u32::from(density.loans.lent() > 0);
+        assert_eq!(density.loans.lent(), density.areas.ahead(), "round {round}");
         // As many areas as are remembered, and none of them known: every second is entered by the
         // end of a folio.
         for number in 0..64 {
@@ -30,7 +30,7 @@ fn loans_are_the_pages_ahead() {
             clock += 1;
             touch(&mut density, Touch::FirstUse, end - 1..end + 1, clock);
             assert_eq!(
-                density.lent,
+                density.loans.lent(),
                 density.areas.ahead(),
                 "{number} of round {round}"
             );

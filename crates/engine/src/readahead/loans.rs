@@ -1,0 +1,53 @@
+//! What read-ahead by density may have read and not seen used.
+
+/// Pages that need no use before.
+const CREDIT: u64 = 512;
+/// Pages taken for used at the start.
+const USED: u64 = 4096;
+/// Used pages that a page read in vain undoes.
+const UNDONE: u64 = 8;
+
+/// Protected by the lock of the page cache.
+pub(super) struct Loans {
+    /// Pages lent and used, less what was lost.
+    used: u64,
+    /// Pages lent and not used yet.
+    lent: u64,
+}
+
+impl Loans {
+    pub(super) const NONE: Loans = Loans {
+        used: USED,
+        lent: 0,
+    };
+
+    /// Pages that may be lent now, where all loans together are one of `share` used pages.
+    pub(super) fn credit(&self, share: u64) -> u64 {
+        CREDIT.max(self.used / share).saturating_sub(self.lent)
+    }
+
+    pub(super) fn lend(&mut self, pages: u64) {
+        self.lent += pages;
+    }
+
+    /// Lent pages were not read after all.
+    pub(super) fn take_back(&mut self, pages: u64) {
+        self.lent = self.lent.saturating_sub(pages);
+    }
+
+    pub(super) fn use_up(&mut self, pages: u64) {
+        self.take_back(pages);
+        self.used += pages;
+    }
+
+    /// Pages were lent in vain.
+    pub(super) fn lose(&mut self, pages: u64) {
+        self.take_back(pages);
+        self.used = self.used.saturating_sub(pages * UNDONE);
+    }
+
+    #[cfg(test)]
+    pub(super) fn lent(&self) -> u64 {
+        self.lent
+    }
+}
