@@ -179,6 +179,52 @@ fn what_is_read_here_and_there_is_brought_in_as_a_whole() {
     println!("shown after {touched} touches of {PAGES} pages");
 }
 
+/// Pages of a file that are in the page cache.
+fn cached(file: &File, pages: usize) -> usize {
+    // SAFETY: a fresh mapping, asked for and dropped here.
+    unsafe {
+        let start = libc::mmap(
+            core::ptr::null_mut(),
+            pages * PAGE,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
+        assert_ne!(start, libc::MAP_FAILED);
+        let mut there = vec![0_u8; pages];
+        assert_eq!(libc::mincore(start, pages * PAGE, there.as_mut_ptr()), 0);
+        assert_eq!(libc::munmap(start, pages * PAGE), 0);
+        there.iter().filter(|page| **page & 1 != 0).count()
+    }
+}
+
+/// Who says that no page tells of another one gets what he touches, and no page more.
+#[test]
+fn random_is_random() {
+    let _alone = alone();
+    const PAGES: usize = 16 << 10;
+    const TOUCHED: usize = 200;
+    let scratch = Scratch::new("advised", PAGES);
+    let file = scratch.cold();
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    if engine.stats().kernel.shown > 0 || !is_asked() || cached(&file, PAGES) > 0 {
+        return println!("the temporary directory is in memory, or cachestat(2) is not known");
+    }
+    map.advise(softfault::Advice::Random).unwrap();
+    (0..TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
+    assert!(cached(&file, PAGES) <= TOUCHED, "{}", cached(&file, PAGES));
+    // And who takes it back, more again.
+    map.advise(softfault::Advice::Normal).unwrap();
+    (TOUCHED..2 * TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while cached(&file, PAGES) <= 2 * TOUCHED && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(cached(&file, PAGES) > 2 * TOUCHED);
+}
+
 /// Ten thousand changes with `SOFTFAULT_SWITCHES=10000`.
 #[test]
 fn it_changes_under_readers() {

@@ -8,7 +8,7 @@
 use super::huge_counts::HugeSlot;
 use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
-use crate::results::row::WAITED;
+use crate::results::row::{FINE_RANGES, WAITED};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io;
@@ -71,6 +71,8 @@ pub struct Slot {
     pub longest_ns: [AtomicU64; WAITED],
     /// How many of each kind waited how long, likewise.
     pub waits: [[AtomicU64; RANGES]; WAITED],
+    /// How many touches waited how long, finer.
+    pub touches: [AtomicU64; FINE_RANGES],
     /// Of huge memory.
     pub huge: HugeSlot,
 }

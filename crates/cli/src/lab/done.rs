@@ -3,7 +3,7 @@
 
 use super::counters::Counters;
 use super::huge_counts::HugeCounts;
-use crate::results::row::{WAITED, WaitRanges};
+use crate::results::row::{FINE_RANGES, WAITED, WaitRanges, longest_of_thousand};
 use crate::results::stats::median;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +28,8 @@ pub struct Done {
     pub longest_ns: [u64; WAITED],
     /// How many of each kind waited how long.
     pub waits: WaitRanges,
+    /// The longest touch but for one of a thousand, in nanoseconds; 0 if none was timed.
+    pub touch_p999_ns: u64,
     /// Of huge memory, by all processes.
     pub huge: HugeCounts,
 }
@@ -56,6 +58,10 @@ impl Done {
                 let longest = slots.iter().map(|slot| value(&slot.longest_ns[what]));
                 longest.max().unwrap_or(0)
             }),
+            touch_p999_ns: longest_of_thousand((0..FINE_RANGES).map(|range| {
+                let touches = slots.iter().map(|slot| value(&slot.touches[range]));
+                touches.sum()
+            })),
             huge: (slots.iter()).fold(HugeCounts::default(), |sum, slot| sum.and(&slot.huge)),
             waits: std::array::from_fn(|what| {
                 std::array::from_fn(|range| {

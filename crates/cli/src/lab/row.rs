@@ -110,6 +110,7 @@ pub fn row(
         faults_per_cpu: faults_per(cpu_s),
         maps_per_s: rate(done.maps).filter(|_| plan.workload.has_maps()),
         longest_waits: LongestWaits::of(done.longest_ns),
+        touch_p999_us: Some(done.touch_p999_ns as f64 / 1e3).filter(|us| *us > 0.0),
         bytes_read: usage.and_then(|usage| usage.bytes_read),
         bytes_written: usage
             .and_then(|usage| usage.bytes_written)

@@ -3,7 +3,7 @@
 //! A *region* is aligned, of 8 to 512 pages; each is a half of the next larger one. A touch
 //! that no stream expected asks for the largest region around it that is *dense*:
 //!
-//! - more than half of it is touched; or
+//! - more than half of it is touched (a quarter would find shuffles sooner, and take strides for them); or
 //! - three quarters of a region of its size beside it are, and some touches were in this one.
 //!
 //! Where an area has regular gaps (texture.rs), all of this is about what lies between them.

@@ -51,3 +51,33 @@ impl Loans {
         self.lent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lent_is_not_lent_again_until_it_is_used() {
+        let mut loans = Loans::NONE;
+        assert_eq!(loans.credit(4), USED / 4);
+        loans.lend(1000);
+        assert_eq!(loans.credit(4), USED / 4 - 1000);
+        loans.use_up(400);
+        assert_eq!(loans.credit(4), (USED + 400) / 4 - 600);
+        loans.take_back(600);
+        assert_eq!((loans.lent(), loans.credit(4)), (0, (USED + 400) / 4));
+    }
+
+    #[test]
+    fn pages_lent_in_vain_undo_eight_each_and_leave_the_least() {
+        let mut loans = Loans::NONE;
+        loans.lend(100);
+        loans.lose(100);
+        assert_eq!(loans.credit(2), (USED - 800) / 2);
+        loans.lend(1000);
+        loans.lose(1000);
+        assert_eq!((loans.credit(2), loans.credit(16)), (CREDIT, CREDIT));
+        loans.lend(CREDIT);
+        assert_eq!(loans.credit(2), 0);
+    }
+}

@@ -34,7 +34,10 @@
 //!   with gaps.
 //! - Density asks which pages of a region are touched, not in which order: areas.rs
 //!   remembers them for the areas that were touched last, texture.rs finds regular gaps,
-//!   and guess.rs learns whether expecting a region of some size came out right.
+//!   guess.rs learns whether expecting a region of some size came out right, and loans.rs
+//!   has what may be read and not be used yet.
+//! - Records (records.rs) are what lies around a touch out of the blue: it is read with that
+//!   touch where it was touched around the last ones.
 //! - Proof costs no I/O: where read-ahead was in vain, a progression has to be
 //!   longer before it is believed (accuracy.rs), up to eight touches. So it is
 //!   never off for good, and random access reads what it touches.

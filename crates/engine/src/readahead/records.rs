@@ -275,6 +275,7 @@ fn moved(share: u8, sample: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::areas::Areas;
     use super::*;
     use crate::readahead::Mapped;
 
@@ -316,6 +317,35 @@ mod tests {
             assert!(records.note(&miss(number * 1021), |_| None));
         }
         assert!(records.plan(&miss(500_000), 100).is_none());
+    }
+
+    /// An area of which some pages were touched, each alone.
+    fn area(areas: &mut Areas, number: u64, pages: Range<u64>) {
+        let area = areas.touch(number, 1);
+        area.touched = Pages::range(pages);
+        area.mapped = area.touched;
+    }
+
+    #[test]
+    fn wide_regions_are_learned_from_what_was_touched_of_their_area() {
+        for (used, likely) in [(256, Some(255)), (200, Some(127)), (100, None)] {
+            let mut records = Records::new();
+            let mut areas = Areas::new(1 << 20);
+            for number in 0..60 {
+                area(&mut areas, number * 3, 0..used);
+                let first = miss(number * 3 * AREA + 17);
+                assert!(records.note(&first, |page| areas.find(page / AREA)));
+            }
+            let event = miss(999 * AREA + 300);
+            let reading = records.plan(&event, 400);
+            let pages = |reading: Reading| {
+                let demand = reading.demand.end - reading.demand.start;
+                assert!(reading.pages.without(&Pages::range(256..512)).is_empty());
+                reading.pages.count() + demand - 1
+            };
+            assert_eq!(reading.map(pages), likely, "{used} of each 256");
+            assert!(records.plan(&event, 100).is_none(), "no room for it");
+        }
     }
 
     #[test]

@@ -23,6 +23,9 @@ impl FileMap {
                     // For now; the engine knows it for later.
                     advice.to_kernel(&addresses)?;
                 }
+                if addresses.len() >= self.cache.addresses().len() / 2 {
+                    self.served.advise(matches!(advice, Advice::Random));
+                }
                 let advice = advice.lasting().expect("it lasts");
                 let advised = managed.space.madvise(whole_pages(&addresses), advice);
                 advised.map_err(error::mm)

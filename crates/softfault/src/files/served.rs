@@ -149,6 +149,13 @@ impl Served {
         }
     }
 
+    /// Somebody knows how most of it will be read.
+    pub(crate) fn advise(&self, random: bool) {
+        if let Some(file) = self.file() {
+            file.advise(random);
+        }
+    }
+
     /// Keeps it as it is for a call.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         let ended = self

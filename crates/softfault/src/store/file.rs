@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use softfault_engine::PAGE_SIZE;
@@ -42,6 +44,9 @@ pub struct FileStore {
     streams: Streams,
     /// Single pages, while what is read stays in the page cache.
     around: Around,
+    /// No page tells of another one, somebody said: what is touched is read, and nothing else. Relaxed: nothing
+    /// depends on who sees it when.
+    random: AtomicBool,
     /// The rings, and which of them is this store's, once faults are about to read it.
     rings: OnceLock<(Arc<Rings>, usize)>,
     /// Immutable. Where they come from then.
@@ -123,6 +128,7 @@ impl FileStore {
             last_data: LastData::default(),
             streams: Streams::default(),
             around: Around::default(),
+            random: AtomicBool::new(false),
             rings: OnceLock::new(),
             engines,
         };
@@ -148,6 +154,16 @@ impl FileStore {
         if self.rings.get().is_none() {
             self.read_by(self.engines.as_ref().and_then(|engines| engines.make()));
         }
+    }
+
+    /// Somebody knows how most of it will be read.
+    pub(crate) fn advise(&self, random: bool) {
+        self.random.store(random, Relaxed);
+    }
+
+    /// True if nothing is to be read that was not touched.
+    pub(super) fn is_random(&self) -> bool {
+        self.random.load(Relaxed)
     }
 
     fn read_by(&self, rings: Option<&Arc<Rings>>) {
@@ -268,7 +284,8 @@ impl Store for FileStore {
         let how = self.file.how();
         self.will_read(how, offset, bytes);
         // Only where it matters: it costs a call.
-        let is_single = how == How::Keep && self.file.fits() && around::is_single(bytes);
+        let is_single =
+            how == How::Keep && self.file.fits() && around::is_single(bytes) && !self.is_random();
         let there = match how == How::Take || is_single {
             // SAFETY: the caller's promise.
             true => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },

@@ -46,7 +46,7 @@ impl FileStore {
         let rest = bytes.saturating_sub(there);
         // A hole would be filled with zeros.
         let is_whole = self.size().is_ok_and(|size| bytes == size);
-        let is_worth_it = there >= bytes / THERE && rest <= MOST;
+        let is_worth_it = there >= bytes / THERE && rest <= MOST && !self.is_random();
         let goes = is_whole && is_worth_it && self.file.keeps(rest);
         goes.then_some(Fill {
             next: 0,

@@ -1,5 +1,6 @@
 //! The table of the workloads that time single operations: what each waited at most in any of
-//! the repeats, and how many mappings were made meanwhile.
+//! the repeats, what of a thousand touches all but one did not exceed (the median of the repeats), and how many
+//! mappings were made meanwhile.
 
 use super::pattern;
 use crate::results::group::Group;
@@ -17,9 +18,12 @@ pub fn table(all: &[Group]) -> Option<Table> {
     let columns = LONGEST_WAITS.into_iter().filter(|(_, of)| used(*of));
     let columns: Vec<(&str, LongestWait)> = columns.collect();
     let maps = |group: &Group| group.median(|row| row.maps_per_s);
+    let p999 = |group: &Group| group.median(|row| row.touch_p999_us);
+    let has_p999 = all.iter().any(|group| p999(group).is_some());
     let has_maps = all.iter().any(|group| maps(group).is_some());
     let mut header = ["longest wait", "pattern", "on"].map(String::from).to_vec();
     header.extend(columns.iter().map(|(name, _)| name.to_lowercase()));
+    header.extend(has_p999.then(|| "touch, p99.9".into()));
     header.extend(has_maps.then(|| "maps".into()));
     let mut table = Table::ruled(&header, 3..header.len());
     for group in all {
@@ -37,6 +41,9 @@ pub fn table(all: &[Group]) -> Option<Table> {
                 .into_iter()
                 .map(|us| or_none(us, |us| seconds(us / 1e6))),
         );
+        if has_p999 {
+            cells.push(or_none(p999(group), |us| seconds(us / 1e6)));
+        }
         if has_maps {
             cells.push(or_none(maps(group), |maps| {
                 format!("{} maps/s", show(maps))

@@ -5,7 +5,7 @@ use super::super::counters::{Slot, now_ns};
 use super::super::stats::EngineStats;
 use super::super::usage::Usage;
 use super::Bench;
-use crate::results::row::{Waited, range_of};
+use crate::results::row::{Waited, fine_range_of, range_of};
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -89,6 +89,9 @@ impl<'a> Member<'a> {
             longest.store(ns, Ordering::Relaxed);
         }
         add(&self.slot.waits[what as usize][range_of(ns)], 1);
+        if what == Waited::Touch {
+            add(&self.slot.touches[fine_range_of(ns)], 1);
+        }
     }
 }
 

@@ -13,8 +13,8 @@ pub use huge::{Huge, MeasuredHuge, SimulatedHuge};
 pub use simulated::Simulated;
 pub use swap::Swap;
 pub use waits::{
-    LONGEST_WAITS, Lock, LongestWait, LongestWaits, RANGES, WAITED, WaitRanges, Waited, by_name,
-    range_of,
+    FINE_RANGES, LONGEST_WAITS, Lock, LongestWait, LongestWaits, RANGES, WAITED, WaitRanges,
+    Waited, by_name, fine_range_of, longest_of_thousand, range_of,
 };
 
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,9 @@ pub struct Row {
     pub maps_per_s: Option<f64>,
     /// The longest single operations, where they are timed.
     pub longest_waits: Option<LongestWaits>,
+    /// What all touches but one of a thousand did not exceed, where they are timed: to an eighth.
+    #[serde(default)]
+    pub touch_p999_us: Option<f64>,
     /// Bytes read from storage, by /proc/self/io.
     pub bytes_read: Option<u64>,
     /// Bytes written to storage: by /proc/self/io, and of the kernel's swap by /proc/vmstat.

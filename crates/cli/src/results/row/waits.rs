@@ -90,6 +90,31 @@ pub fn range_of(ns: u64) -> usize {
     ranges.take_while(|&end| ns >= end).count()
 }
 
+/// Ranges of touches, finer: eight for each power of two of nanoseconds.
+pub const FINE_RANGES: usize = 41 * 8;
+
+/// The fine range that a wait is in; the last one has all that is longer.
+pub fn fine_range_of(ns: u64) -> usize {
+    let octave = ns.max(8).ilog2() as usize;
+    let eighth = (ns.max(8) >> (octave - 3)) as usize & 7;
+    ((octave - 3) * 8 + eighth).min(FINE_RANGES - 1)
+}
+
+/// The wait that of a thousand touches all but one do not exceed, of so many in each fine range: where the range
+/// that it is in ends. 0 if there was none.
+pub fn longest_of_thousand(ranges: impl IntoIterator<Item = u64> + Clone) -> u64 {
+    let all: u64 = ranges.clone().into_iter().sum();
+    let mut left = all - all / 1000;
+    let at = ranges.into_iter().position(|count| {
+        left = left.saturating_sub(count);
+        left == 0
+    });
+    match at.filter(|_| all > 0) {
+        Some(at) => (9 + at as u64 % 8) << (at / 8),
+        None => 0,
+    }
+}
+
 /// The ranges of the kinds that were timed, by name.
 pub fn by_name(ranges: &WaitRanges) -> Option<BTreeMap<String, [u64; RANGES.len()]>> {
     let named = NAMES.map(|(what, name)| (name.to_owned(), ranges[what as usize]));
@@ -179,6 +204,32 @@ mod tests {
         ]
         .map(range_of);
         assert_eq!(ranges, [0, 0, 1, 1, 2, 6, 7, 7]);
+    }
+
+    #[test]
+    fn fine_ranges_are_an_eighth_wide() {
+        assert_eq!(
+            [0, 7, 8, 9, 15, 16, 17, 18].map(fine_range_of),
+            [0, 0, 0, 1, 7, 8, 8, 9]
+        );
+        assert_eq!(fine_range_of(u64::MAX), FINE_RANGES - 1);
+        for ns in [8, 100, 1000, 123_456, 1 << 40] {
+            let mut ranges = [0; FINE_RANGES];
+            ranges[fine_range_of(ns)] = 1;
+            let end = longest_of_thousand(ranges);
+            assert!(ns < end && end <= ns + ns / 7, "{ns}: {end}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_thousand_may_wait_longer() {
+        let mut ranges = [0; FINE_RANGES];
+        assert_eq!(longest_of_thousand(ranges), 0);
+        ranges[fine_range_of(1000)] = 999;
+        ranges[fine_range_of(1_000_000)] = 1;
+        assert_eq!(longest_of_thousand(ranges), 1024);
+        ranges[fine_range_of(1_000_000)] = 2;
+        assert_eq!(longest_of_thousand(ranges), 1 << 20);
     }
 
     #[test]
