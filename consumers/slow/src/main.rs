@@ -8,8 +8,8 @@
 use clap::Parser;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry,
-    ReplyOpen, Request,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEntry, ReplyOpen, Request,
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -91,7 +91,10 @@ impl Filesystem for Slow {
         let refused = |_| io::Error::other("the kernel has no asynchronous reads here");
         config.add_capabilities(wanted).map_err(refused)?;
         // What is in flight is for who reads to say, and how far the page cache reads ahead for bdi/read_ahead_kb.
-        for most in [config.set_max_background(4096), config.set_congestion_threshold(4096)] {
+        for most in [
+            config.set_max_background(4096),
+            config.set_congestion_threshold(4096),
+        ] {
             most.map_err(|most| io::Error::other(format!("{most} requests at most")))?;
         }
         if let Err(most) = config.set_max_readahead(8 << 20) {
@@ -116,6 +119,27 @@ impl Filesystem for Slow {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let names = [
+            (INodeNo::ROOT, FileType::Directory, OsStr::new(".")),
+            (INodeNo::ROOT, FileType::Directory, OsStr::new("..")),
+            (FILE, FileType::RegularFile, &self.name),
+        ];
+        for (next, (inode, kind, name)) in (1..).zip(names).skip(offset as usize) {
+            if reply.add(inode, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
     fn read(
         &self,
         _: &Request,
@@ -128,7 +152,12 @@ impl Filesystem for Slow {
         reply: ReplyData,
     ) {
         let due = Instant::now() + self.latency;
-        let waiting = Waiting { due, offset, bytes, reply };
+        let waiting = Waiting {
+            due,
+            offset,
+            bytes,
+            reply,
+        };
         // Nobody answers any more only when the filesystem goes.
         self.waiting.send(waiting).ok();
     }
@@ -147,10 +176,26 @@ fn answer(waiting: &Mutex<Receiver<Waiting>>, contents: &[u8]) {
     }
 }
 
+/// Ctrl-C and the like are the command's; once it has ended the filesystem goes. A handler, unlike what is ignored,
+/// is not inherited by what is executed.
+fn leave_signals_to_the_command() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: a handler that does nothing.
+        unsafe { libc::signal(signal, nothing as *const () as libc::sighandler_t) };
+    }
+}
+
 fn run(args: &Args) -> Result<ExitCode, String> {
     let named = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
-    let contents: Arc<[u8]> = std::fs::read(&args.file).map_err(|e| named(&args.file, e))?.into();
-    let name = args.file.file_name().ok_or("the file has no name")?.to_owned();
+    let contents: Arc<[u8]> = std::fs::read(&args.file)
+        .map_err(|e| named(&args.file, e))?
+        .into();
+    let name = args
+        .file
+        .file_name()
+        .ok_or("the file has no name")?
+        .to_owned();
     let (sender, receiver) = channel();
     let slow = Slow {
         name,
@@ -164,12 +209,19 @@ fn run(args: &Args) -> Result<ExitCode, String> {
         let (receiver, contents) = (Arc::clone(&receiver), Arc::clone(&contents));
         thread::spawn(move || answer(&receiver, &contents));
     }
+    leave_signals_to_the_command();
     let mut config = Config::default();
-    config.mount_options = vec![MountOption::RO, MountOption::FSName("softfault-slow".into())];
-    let mounted = fuser::spawn_mount(slow, &args.mount, &config).map_err(|e| named(&args.mount, e))?;
+    config.mount_options = vec![
+        MountOption::RO,
+        MountOption::FSName("softfault-slow".into()),
+    ];
+    let mounted =
+        fuser::spawn_mount(slow, &args.mount, &config).map_err(|e| named(&args.mount, e))?;
     let mut command = Command::new(&args.command[0]);
     let status = command.args(&args.command[1..]).status();
-    mounted.umount_and_join().map_err(|e| named(&args.mount, e))?;
+    mounted
+        .umount_and_join()
+        .map_err(|e| named(&args.mount, e))?;
     let status = status.map_err(|e| named(Path::new(&args.command[0]), e))?;
     Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
 }
