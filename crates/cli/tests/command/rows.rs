@@ -32,6 +32,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("faults_per_cpu", true),
     ("maps_per_s", true),
     ("longest_waits", true),
+    ("touch_p999_us", true),
     ("bytes_read", true),
     ("bytes_written", true),
     ("hit_rate", true),
