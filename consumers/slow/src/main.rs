@@ -90,7 +90,8 @@ impl Filesystem for Slow {
         let wanted = InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_ASYNC_DIO;
         let refused = |_| io::Error::other("the kernel has no asynchronous reads here");
         config.add_capabilities(wanted).map_err(refused)?;
-        // What is in flight is for who reads to say, and how far the page cache reads ahead for bdi/read_ahead_kb.
+        // The reader decides how many requests are in flight, and bdi/read_ahead_kb how far the page cache reads
+        // ahead: no limit of ours comes first.
         for most in [
             config.set_max_background(4096),
             config.set_congestion_threshold(4096),
@@ -115,7 +116,7 @@ impl Filesystem for Slow {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Who opens it anew finds it as cold as the page cache was told to be.
+        // The page cache outlives an open file, as on a disk.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 

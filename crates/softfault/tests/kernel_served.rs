@@ -215,7 +215,7 @@ fn random_is_random() {
     map.advise(softfault::Advice::Random).unwrap();
     (0..TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
     assert!(cached(&file, PAGES) <= TOUCHED, "{}", cached(&file, PAGES));
-    // And who takes it back, more again.
+    // `Normal` takes the advice back: neighbours are read again.
     map.advise(softfault::Advice::Normal).unwrap();
     (TOUCHED..2 * TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
     let deadline = Instant::now() + Duration::from_secs(60);

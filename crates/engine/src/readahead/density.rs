@@ -80,7 +80,7 @@ struct Region {
     level: u8,
     /// Its area has regular gaps.
     has_gaps: bool,
-    /// It is in front of a reader, who was not seen in it yet.
+    /// A reader is expected in it, and was not seen there yet.
     is_front: bool,
 }
 
@@ -157,9 +157,7 @@ impl Density {
     #[inline(never)]
     fn enter(&mut self, number: u64, clock: u32) {
         if let Some(gone) = self.areas.last_of(number, clock) {
-            self.judge_all(gone);
-            let unused = self.areas.find(gone).map_or(0, |area| area.ahead.count());
-            self.loans.lose(unused);
+            self.settle(gone);
         }
         if self.areas.find(number).is_none() {
             self.areas.touch(number, clock);
@@ -167,7 +165,7 @@ impl Density {
         }
     }
 
-    /// Makes room for an area in front of a reader, who is in another one.
+    /// Makes room for an area that a reader in another one is expected in.
     #[inline(never)]
     fn enter_front(&mut self, number: u64, reader: u64, clock: u32) {
         let is_new = self.areas.find(number).is_none();
@@ -219,7 +217,7 @@ impl Density {
             // another pass.
             area.lost += 1;
             if area.lost > LOST {
-                self.judge_all(number);
+                self.settle(number);
                 self.areas.touch(number, clock).forget();
             } else {
                 area.clear(&Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO));
@@ -570,11 +568,16 @@ impl Density {
         }
     }
 
-    /// Judges the guesses about an area that will be forgotten.
+    /// An area will be forgotten: its guesses are judged, and what is still ahead in it was
+    /// lent in vain, by guesses that have made room for others.
     #[inline(never)]
-    fn judge_all(&mut self, number: u64) {
+    fn settle(&mut self, number: u64) {
         for at in self.guesses.about(number) {
             self.judge_one(at);
+        }
+        if let Some(area) = self.areas.find_mut(number) {
+            let unused = core::mem::take(&mut area.ahead);
+            self.loans.lose(unused.count());
         }
     }
 

@@ -55,3 +55,35 @@ fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
     };
     density.plan(&event, &room);
 }
+
+/// Nor does an area that is forgotten, as it was evicted, keep what was lent in it: its guess may have made room for
+/// others long ago.
+#[test]
+fn what_is_evicted_owes_nothing() {
+    let mut density = Density::new(1 << 22);
+    let mut clock = 0;
+    for number in 0..100 {
+        for page in 0..5 {
+            let page = number * 3 * AREA + page;
+            clock += 1;
+            touch(&mut density, Touch::Miss, page..page + 1, clock);
+        }
+    }
+    assert_eq!(density.loans.lent(), density.areas.ahead());
+    let mut owed = 0;
+    for number in 0..100 {
+        let Some(area) = density.area_of(number * 3 * AREA) else {
+            continue;
+        };
+        owed += u64::from(area.ahead.count() > 0);
+        for block in 0..=u64::from(LOST) {
+            // Mapped, and missed all the same.
+            let page = number * 3 * AREA + block * FOLIO;
+            density.mapped(page..page + 1, clock);
+            clock += 1;
+            touch(&mut density, Touch::Miss, page..page + 1, clock);
+        }
+        assert_eq!(density.loans.lent(), density.areas.ahead(), "area {number}");
+    }
+    assert!(owed > 10, "{owed} areas had something ahead");
+}
