@@ -37,6 +37,8 @@ pub enum Need {
     Frame,
     /// A folio.
     Folio,
+    /// Fewer pages that files have not got yet.
+    Clean,
 }
 
 /// How long a thread sleeps before it looks again.

@@ -43,6 +43,10 @@ pub struct NodeStats {
     pub evicted: Counter,
     /// Evicted pages that came back while remembered.
     pub refaults: Counter,
+    /// Pages of files written back.
+    pub written_back: Counter,
+    /// Pages that could not be, each time.
+    pub write_errors: Counter,
     /// Batches of reclaim.
     pub reclaim_batches: Counter,
     /// Waits for a read by the thread that needs it.

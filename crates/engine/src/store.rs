@@ -111,6 +111,43 @@ pub trait Store: Send + Sync {
     fn after_fork(&self) {}
 }
 
+/// One page to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct PageWrite {
+    /// Byte offset in the store, a multiple of the page size.
+    pub offset: u64,
+    /// Its bytes, a page of them.
+    pub page: *const u8,
+    /// What it came to.
+    pub result: Result<(), StoreError>,
+}
+
+// SAFETY: an address, which is looked at by who has been given it for a write.
+unsafe impl Send for PageWrite {}
+
+/// A store that pages go back to. As for all of [`Store`], nothing here may use the heap
+/// or a lazily made thread-local.
+pub trait WriteBack: Send + Sync {
+    /// Writes pages, and returns when the store has them: whoever reads them from it finds
+    /// what was written, but a crash may still lose it ([`sync`](Self::sync)). They are sorted by
+    /// offset. The store never becomes longer, and nothing is written from byte `end` on: what lies
+    /// behind goes nowhere.
+    ///
+    /// # Safety
+    /// The pages are readable. If somebody writes to one meanwhile, the store may have any mixture
+    /// of before and after.
+    unsafe fn write(&self, pages: &mut [PageWrite], end: u64);
+
+    /// What was written survives a crash from now on, and so does the length.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// True if a page can be written for certain, whatever else fills the device.
+    fn is_reserved(&self, offset: u64) -> bool;
+
+    /// Sees to that.
+    fn reserve(&self, offset: u64) -> Result<(), StoreError>;
+}
+
 impl From<StoreError> for FaultError {
     fn from(error: StoreError) -> Self {
         match error {

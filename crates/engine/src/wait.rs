@@ -57,6 +57,8 @@ enum Reason {
     Memory(Need),
     /// The page table at this address is being zapped.
     Table(usize),
+    /// The store is to see to it that the page at this address can be written.
+    Reserve(usize),
     /// Another fault fills this page of anonymous memory.
     Page(usize),
     /// Nothing: this window is to be begun, with no lock in hand.
@@ -74,6 +76,8 @@ pub enum Waited {
     Standstill,
     /// Something else wants the thread.
     Interrupted,
+    /// What is waited for will not come.
+    Failed(FaultError),
 }
 
 impl Wait {
@@ -117,6 +121,11 @@ impl Wait {
     /// A page table is being zapped.
     pub(crate) fn table(cache: &Arc<PageCache>, addr: usize) -> Self {
         Self::new(cache, Reason::Table(addr))
+    }
+
+    /// The store may have no room for the page at `addr`.
+    pub(crate) fn reserve(cache: &Arc<PageCache>, addr: usize) -> Self {
+        Self::new(cache, Reason::Reserve(addr))
     }
 
     /// There is no memory for a page of anonymous memory.
@@ -201,7 +210,7 @@ impl Wait {
     /// anybody. That no folio is there for a moment proves nothing: whoever has yet to
     /// take one has paid for it.
     ///
-    /// *Private memory* may fill the budget with what cannot be evicted: without swap,
+    /// *Private memory*, and what was written to a file and cannot be written back, may fill the budget with what cannot be evicted: without swap,
     /// or where it is full or fails. So a fault on it ends, and does not hang, also where
     /// others go on.
     ///
@@ -217,7 +226,7 @@ impl Wait {
             Owner::Anonymous(_) => true,
             Owner::File(cache) => cache.is_private(),
         };
-        match is_private {
+        match is_private || self.reason == Reason::Memory(Need::Clean) {
             true => standstill >= STANDSTILL || short_ns >= LONGEST_NS,
             false => standstill >= STANDSTILL && node.frames_in_use() == 0,
         }
@@ -293,6 +302,14 @@ impl Wait {
                 };
                 window.wait_zapped(addr, SLICE_NS);
                 ready_unless(interrupt)
+            }
+            Reason::Reserve(addr) => {
+                let cache = self.cache();
+                let writes = cache.writes.as_ref().expect("it is written to");
+                match writes.to().reserve(cache.offset(addr)) {
+                    Ok(()) => ready_unless(interrupt),
+                    Err(error) => Waited::Failed(error.into()),
+                }
             }
             Reason::Page(page) => {
                 if let Owner::Anonymous(anon) = &self.owner {

@@ -1,5 +1,6 @@
 //! The engine over the soft page tables.
 
+use crate::store::TestStore;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
@@ -7,6 +8,7 @@ use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
+use softfault_engine::store::WriteBack;
 use softfault_engine::swap::{Swap, SwapDevice};
 use softfault_engine::{Clock, PAGE_SIZE, Store};
 use std::mem::ManuallyDrop;
@@ -234,11 +236,24 @@ impl Rig {
         cache
     }
 
+    /// Maps the whole of a store, to be written to.
+    pub fn map_writable(&self, store: &Arc<TestStore>) -> Arc<PageCache> {
+        let bytes = store.len().expect("the store has a length");
+        let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (store.clone(), store.clone());
+        let cache = PageCache::new_writable(self.node.clone(), stores, bytes);
+        let cache = cache.expect("room for a window");
+        self.map_window(&cache);
+        cache
+    }
+
     /// Enters a mapping of a cache's whole window.
     pub fn map_window(&self, cache: &Arc<PageCache>) {
         let attributes = Attributes {
             backing: Backing::from(cache.clone()),
-            protection: Protection::Read,
+            protection: match cache.is_writable() {
+                true => Protection::ReadWrite,
+                false => Protection::Read,
+            },
             ..Attributes::default()
         };
         let mapped = self.space.mmap(cache.addresses(), attributes);

@@ -2,7 +2,9 @@
 
 use crate::gate::Gate;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{
+    Complete, Extent, PageWrite, Read, Reap, Store, StoreError, WriteBack,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use sync::Arc;
@@ -37,6 +39,12 @@ struct File {
     holes: Vec<Range<u64>>,
     /// Pages whose read fails, with which errno.
     fails: BTreeMap<u64, i32>,
+    /// Pages that were written to, and the bytes that each has.
+    written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
+    /// Pages whose write fails, with which errno.
+    write_fails: BTreeMap<u64, i32>,
+    /// Pages of all writes that were begun, in order.
+    written_pages: Vec<u64>,
     /// Pages of all reads that were begun.
     read_pages: Vec<Range<u64>>,
 }
@@ -55,6 +63,9 @@ impl TestStore {
             data_end: len,
             holes: Vec::new(),
             fails: BTreeMap::new(),
+            written: BTreeMap::new(),
+            write_fails: BTreeMap::new(),
+            written_pages: Vec::new(),
             read_pages: Vec::new(),
         };
         Arc::new(Self {
@@ -73,6 +84,19 @@ impl TestStore {
             Some(errno) => inner.fails.insert(page, errno),
             None => inner.fails.remove(&page),
         });
+    }
+
+    /// Writes of this page fail from now on, or no longer.
+    pub fn fail_writes(&self, page: u64, errno: Option<i32>) {
+        self.gate.change(|inner| match errno {
+            Some(errno) => inner.write_fails.insert(page, errno),
+            None => inner.write_fails.remove(&page),
+        });
+    }
+
+    /// Pages that were written so far, in order.
+    pub fn writes(&self) -> Vec<u64> {
+        self.gate.lock().written_pages.clone()
     }
 
     /// Holds back all reads that have not ended.
@@ -96,6 +120,11 @@ impl TestStore {
         self.gate.change(|inner| {
             inner.len = len;
             inner.data_end = inner.data_end.min(len);
+            let page = PAGE_SIZE as u64;
+            inner.written.retain(|&at, _| at < len.div_ceil(page));
+            if let Some(last) = inner.written.get_mut(&(len / page)) {
+                last[(len % page) as usize..].fill(0);
+            }
         });
     }
 
@@ -134,6 +163,9 @@ impl TestStore {
 impl File {
     fn byte(&self, offset: u64) -> u8 {
         let page = offset / PAGE_SIZE as u64;
+        if let Some(written) = self.written.get(&page) {
+            return written[(offset % PAGE_SIZE as u64) as usize];
+        }
         let hole = self.holes.iter().any(|hole| hole.contains(&page));
         if hole || offset >= self.data_end {
             return 0;
@@ -143,7 +175,8 @@ impl File {
 
     /// The bytes from `offset` on, a multiple of 8.
     fn word(&self, offset: u64) -> [u8; 8] {
-        if offset + 8 > self.data_end {
+        let is_written = self.written.contains_key(&(offset / PAGE_SIZE as u64));
+        if offset + 8 > self.data_end || is_written {
             return core::array::from_fn(|place| self.byte(offset + place as u64));
         }
         match self.is_hole(offset / PAGE_SIZE as u64) {
@@ -226,5 +259,50 @@ impl Store for TestStore {
             // SAFETY: lent until the completion, which is next.
             unsafe { file.fill(read.offset, read.buffer, read.bytes) }
         })
+    }
+}
+
+impl WriteBack for TestStore {
+    unsafe fn write(&self, pages: &mut [PageWrite], end: u64) {
+        let page_size = PAGE_SIZE as u64;
+        for write in pages {
+            self.gate.change(|file| {
+                let page = write.offset / page_size;
+                file.written_pages.push(page);
+                if let Some(&errno) = file.write_fails.get(&page) {
+                    write.result = Err(StoreError::Io(errno));
+                    return;
+                }
+                let end = end.min(file.len);
+                let count = end.saturating_sub(write.offset).min(page_size) as usize;
+                if count == 0 {
+                    return;
+                }
+                let mut bytes = Box::new([0; PAGE_SIZE]);
+                for (at, byte) in bytes.iter_mut().enumerate() {
+                    *byte = match at < count {
+                        // SAFETY: readable, as the caller has promised.
+                        true => unsafe { write.page.add(at).read() },
+                        false if write.offset + (at as u64) < file.len => {
+                            file.byte(write.offset + at as u64)
+                        }
+                        false => 0,
+                    };
+                }
+                file.written.insert(page, bytes);
+            });
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn is_reserved(&self, _offset: u64) -> bool {
+        true
+    }
+
+    fn reserve(&self, _offset: u64) -> Result<(), StoreError> {
+        Ok(())
     }
 }

@@ -181,7 +181,8 @@ impl Node {
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let Some(class) = class_of(bytes) else {
             let whole = bytes.checked_next_multiple_of(TABLE_SPAN);
-            let (reservation, spans) = self.reserve(whole.ok_or(MmuError::NoMemory)?)?;
+            let (reservation, spans) =
+                self.reserve(whole.ok_or(MmuError::NoMemory)?, Protection::Read)?;
             return Ok(window(reservation, bytes, spans));
         };
         let part_bytes = part_bytes(class);
@@ -193,7 +194,7 @@ impl Node {
             }
             class.next_bytes()
         };
-        let (reservation, spans) = self.reserve(next_bytes)?;
+        let (reservation, spans) = self.reserve(next_bytes, Protection::Read)?;
         let mut arena = Arena::new(reservation, spans, part_bytes);
         let (part, spans) = arena.take(part_bytes);
         class.lock().add(arena, part_bytes);
@@ -219,11 +220,30 @@ impl Node {
         }
     }
 
+    /// A window of its own that may be written to, of `bytes` bytes, without a page. What it holds is
+    /// charged.
+    pub(crate) fn make_writable_window(&self, bytes: u64) -> Result<Window, MapError> {
+        let bytes = usize::try_from(bytes).ok();
+        let whole = bytes.and_then(|bytes| bytes.max(1).checked_next_multiple_of(TABLE_SPAN));
+        let whole = whole.ok_or(MmuError::NoMemory)?;
+        let (reservation, spans) = self.reserve(whole, Protection::ReadWrite)?;
+        Ok(Window::part(reservation, spans))
+    }
+
+    /// Takes it back; it has no page.
+    pub(crate) fn give_writable_window(&self, window: &Window) {
+        self.release(window.whole());
+    }
+
     /// Address space whose residents are counted; what that holds is charged.
-    fn reserve(&self, bytes: usize) -> Result<(Reservation, Arc<Spans>), MapError> {
+    fn reserve(
+        &self,
+        bytes: usize,
+        protection: Protection,
+    ) -> Result<(Reservation, Arc<Spans>), MapError> {
         let tables = Spans::table_pages(bytes);
         self.hold(tables)?;
-        let reserved = self.mmu.reserve(bytes, Protection::Read);
+        let reserved = self.mmu.reserve(bytes, protection);
         let counted = reserved.and_then(|reservation| match Spans::new(&reservation) {
             Some(spans) => Ok((reservation, spans)),
             None => {

@@ -68,6 +68,9 @@ pub mod flag {
     /// A fault on it begins the next window: Linux's PG_readahead. Cleared by
     /// the first such fault, whoever holds the folio lock.
     pub const MARKER: u32 = 1 << 11;
+    /// Pages of it were written to, and the store has not got them: [`Folio::dirty_pages`](super::Folio)
+    /// says which. Only of what is mapped.
+    pub const DIRTY: u32 = 1 << 12;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an
@@ -94,7 +97,8 @@ pub struct Folio {
     pub(crate) list: AtomicU8,
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
-    /// Why the last read failed: an errno, or an `ERROR_` above all of them. Protected by the folio lock.
+    /// Why the last read failed: an errno, or an `ERROR_` above all of them. Of what is mapped, whose read
+    /// did not fail: which pages are dirty, a bit each. Protected by the folio lock.
     pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
@@ -218,6 +222,29 @@ impl Folio {
             _ => ERROR_SHORT,
         };
         self.error.store(error, Ordering::Relaxed);
+    }
+
+    /// Which pages are dirty: a bit each.
+    pub(crate) fn dirty_pages(&self) -> u32 {
+        match self.is(flag::DIRTY) {
+            true => self.error.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
+    /// Says which are. The caller holds the folio lock, and the folio is mapped, or about to be.
+    pub(crate) fn set_dirty_pages(&self, pages: u32) {
+        debug_assert!(self.is(flag::UPTODATE) && pages >> self.pages() == 0);
+        self.error.store(pages, Ordering::Relaxed);
+        match pages {
+            0 => self.change(0, flag::DIRTY),
+            _ => self.change(flag::DIRTY, 0),
+        }
+    }
+
+    /// The bit of the page at `addr`, which is one of it.
+    pub(crate) fn bit_of(&self, addr: usize) -> u32 {
+        1 << ((addr - self.range().start) / PAGE_SIZE)
     }
 
     /// The backing ends within the folio: only `pages` pages are left of it.

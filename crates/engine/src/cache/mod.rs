@@ -28,7 +28,7 @@ use crate::anon::View;
 use crate::lock::Mutex;
 use crate::mmu::{MmuError, Reservation};
 use crate::readahead::{MmapMiss, ReadAhead};
-use crate::store::Store;
+use crate::store::{Store, WriteBack};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -36,6 +36,7 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) mod arena;
 pub(crate) mod believed;
 mod contents;
+mod dirty;
 pub mod folio;
 pub mod folio_ref;
 pub mod frames;
@@ -47,8 +48,10 @@ pub mod reads;
 pub mod residency;
 pub mod truncate;
 pub mod window;
+mod write_back;
 
 use contents::Contents;
+pub(crate) use dirty::{DirtyPages, Writes};
 use folio::Folio;
 pub use folio_ref::FolioRef;
 pub use frames::FrameMemory;
@@ -56,6 +59,7 @@ pub use hold::Shortage;
 pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
 use window::Window;
+pub use write_back::WriteBackCursor;
 
 /// What a touch past the end of a truncated file gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,6 +96,8 @@ pub struct PageCache {
     pub(crate) window: Arc<Window>,
     /// Whose pages they are. Immutable.
     contents: Contents,
+    /// Where what is written to it goes; `None`: it is only read. Immutable.
+    pub(crate) writes: Option<Writes>,
     /// Bytes of the backing that may be shown. Changed by `truncate`, and by
     /// a read that finds the backing shorter.
     pub(crate) end: AtomicU64,
@@ -128,6 +134,21 @@ impl PageCache {
         )))
     }
 
+    /// The cache of `store`'s first `bytes` bytes, in a window of its own that may be written to: what is
+    /// written goes to `to`, which is the same store. Only where pages can be protected. A touch past the end is an
+    /// error.
+    pub fn new_writable(
+        node: Arc<Node>,
+        (store, to): (Arc<dyn Store>, Arc<dyn WriteBack>),
+        bytes: u64,
+    ) -> Result<Arc<Self>, MapError> {
+        assert!(node.mmu.can_protect(), "a write would not be seen");
+        let window = Arc::new(node.make_writable_window(bytes)?);
+        let mut cache = Self::over(node, store, window, bytes, OnTruncate::Error);
+        cache.writes = Some(Writes::new(to));
+        Ok(Arc::new(cache))
+    }
+
     /// The cache of private memory, in the memory's window.
     pub(crate) fn private_of(
         node: Arc<Node>,
@@ -153,6 +174,7 @@ impl PageCache {
             store,
             window,
             contents: Contents::File,
+            writes: None,
             end: AtomicU64::new(bytes),
             on_truncate,
             pinned: AtomicU64::new(0),
@@ -180,7 +202,7 @@ impl PageCache {
 
     /// True if nothing else is in the reservation: not of small windows, which share one.
     pub fn has_own_reservation(&self) -> bool {
-        arena::is_alone(self.window.reservation().bytes)
+        self.is_writable() || arena::is_alone(self.window.reservation().bytes)
     }
 
     /// The addresses that show the backing.
@@ -284,8 +306,10 @@ impl Drop for PageCache {
         self.forget_pins();
         self.evict_all();
         // That of private memory is the memory's.
-        if !self.is_private() {
-            self.node.give_window(&self.window);
+        match self.is_writable() {
+            true => self.node.give_writable_window(&self.window),
+            false if !self.is_private() => self.node.give_window(&self.window),
+            false => {}
         }
     }
 }

@@ -19,12 +19,13 @@ pub struct Residency {
 }
 
 impl PageCache {
-    /// Bytes at the front of `range`, which is whole pages, that are mapped.
-    pub(crate) fn mapped_bytes(&self, range: Range<usize>) -> usize {
+    /// Bytes at the front of `range`, which is whole pages, that are mapped; if they are for a `write`, so that
+    /// they may be written to.
+    pub(crate) fn mapped_bytes(&self, range: Range<usize>, write: bool) -> usize {
         let mut at = range.start;
         while at < range.end {
             let first = at % BLOCK_BYTES / PAGE_SIZE;
-            let run = (self.mapped_pages_of_block(at) >> first).trailing_ones() as usize;
+            let run = (self.mapped_pages_of_block(at, write) >> first).trailing_ones() as usize;
             at += run * PAGE_SIZE;
             if first + run < BLOCK_PAGES {
                 break;
@@ -33,8 +34,8 @@ impl PageCache {
         at.min(range.end) - range.start
     }
 
-    /// Which pages of the block at `addr` are mapped: a bit each.
-    fn mapped_pages_of_block(&self, addr: usize) -> u16 {
+    /// Which pages of the block at `addr` are mapped, or may be written to: a bit each.
+    fn mapped_pages_of_block(&self, addr: usize, write: bool) -> u16 {
         let block = addr & !(BLOCK_BYTES - 1);
         let bucket = self.node.index.lock(addr, &self.node.folios);
         let mut mapped = 0;
@@ -43,7 +44,11 @@ impl PageCache {
             if pages.start & !(BLOCK_BYTES - 1) == block && folio.is(flag::MAPPED) {
                 let first = (pages.start - block) / PAGE_SIZE;
                 let count = (pages.end - pages.start) / PAGE_SIZE;
-                mapped |= (((1_u32 << count) - 1) << first) as u16;
+                let pages = match write {
+                    true => folio.dirty_pages(),
+                    false => (1 << count) - 1,
+                };
+                mapped |= (pages << first) as u16;
             }
         }
         mapped

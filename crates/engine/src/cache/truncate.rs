@@ -7,7 +7,7 @@ use super::{FolioRef, PageCache};
 use crate::PAGE_SIZE;
 use crate::cache::reads::unlocked;
 use crate::page::NeverInterrupted;
-use crate::reclaim::Sweep;
+use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
 use sync::atomic::Ordering;
 
@@ -24,37 +24,39 @@ impl PageCache {
         // has no folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
-        self.evict_range(self.address(first)..window.end);
+        // What is behind the end goes nowhere: the store knows it.
+        self.evict_range(self.address(first)..window.end, Dirty::Written);
     }
 
-    /// Forgets the pages of `range`: the next touch reads them again.
+    /// Forgets the pages of `range`: the next touch reads them again. What is dirty is written before; what cannot be
+    /// written stays.
     pub fn invalidate(&self, range: Range<usize>) {
         let window = self.addresses();
         let start = range.start.max(window.start) & !(PAGE_SIZE - 1);
-        self.evict_range(start..range.end.min(window.end));
+        self.evict_range(start..range.end.min(window.end), Dirty::Written);
     }
 
-    /// Forgets everything. No fault is under way and none begins; others may
+    /// Forgets everything, what is dirty too. No fault is under way and none begins; others may
     /// still be evicting, and are waited for.
     pub(crate) fn evict_all(&self) {
         while self.folio_count() > 0 {
-            self.evict_range(self.addresses());
+            self.evict_range(self.addresses(), Dirty::Dropped);
             sync::thread::yield_now();
         }
     }
 
-    fn evict_range(&self, range: Range<usize>) {
+    fn evict_range(&self, range: Range<usize>, dirty: Dirty) {
         // AcqRel pairs with the count in `insert`: whoever comes to it later
         // sees the end that `truncate` has set.
         if self.folios.fetch_add(0, Ordering::AcqRel) == 0 || range.is_empty() {
             return;
         }
-        let mut sweep = Some(self.node.sweep());
+        let mut sweep = Some(self.node.sweep(dirty));
         let blocks = (range.end - range.start).div_ceil(BLOCK_BYTES);
         if blocks <= self.node.folios.len() as usize {
             let mut block = range.start & !(BLOCK_BYTES - 1);
             while block < range.end {
-                self.evict_block(block, &range, &mut sweep);
+                self.evict_block(block, &range, dirty, &mut sweep);
                 block += BLOCK_BYTES;
             }
         } else {
@@ -62,7 +64,7 @@ impl PageCache {
             for id in 0..self.node.folios.len() {
                 let block = self.node.folios.get(id).range().start & !(BLOCK_BYTES - 1);
                 if range.start < block + BLOCK_BYTES && block < range.end {
-                    self.evict_block(block, &range, &mut sweep);
+                    self.evict_block(block, &range, dirty, &mut sweep);
                 }
             }
         }
@@ -75,6 +77,7 @@ impl PageCache {
         &'a self,
         block: usize,
         range: &Range<usize>,
+        dirty: Dirty,
         sweep: &mut Option<Sweep<'a>>,
     ) {
         let mut from = block;
@@ -93,7 +96,9 @@ impl PageCache {
                 folio.change(flag::DOOMED, 0);
                 folio.unlock();
             } else {
-                sweep.get_or_insert_with(|| self.node.sweep()).push(&folio);
+                sweep
+                    .get_or_insert_with(|| self.node.sweep(dirty))
+                    .push(&folio);
             }
         }
     }

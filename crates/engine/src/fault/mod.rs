@@ -97,8 +97,8 @@ pub(crate) fn serve(
             }
             Fault::Retry(wait) => {
                 flags.tried |= wait.is_io();
-                if !retry.wait(vma, wait, interrupt) {
-                    return Outcome::Interrupted;
+                if let Err(outcome) = retry.wait(vma, wait, interrupt) {
+                    return outcome;
                 }
             }
         }

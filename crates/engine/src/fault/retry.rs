@@ -33,7 +33,7 @@
 //! lock for writing. One case is the caller's: a thread that unmaps before it
 //! unpins, where pins hold all memory, waits for a fault that waits for it.
 
-use super::{FaultAddress, Interrupt, Wait, Waited};
+use super::{FaultAddress, Interrupt, Outcome, Wait, Waited};
 use crate::mm::{AddressSpace, MmapReadGuard, NotMapped, VmaRead};
 use crate::policy::{RetryLock, RetryPin};
 
@@ -99,14 +99,14 @@ impl<'a> Retry<'a> {
         wait.is_hopeless(self.standstill, short_ns)
     }
 
-    /// Waits, with or without the lock. `false` if interrupted: then nothing is
+    /// Waits, with or without the lock. If that is how the fault ends, nothing is
     /// kept that the caller does not drop with this.
     pub(super) fn wait(
         &mut self,
         vma: VmaRead<'a>,
         mut wait: Wait,
         interrupt: &dyn Interrupt,
-    ) -> bool {
+    ) -> Result<(), Outcome> {
         let io = wait.is_io();
         let retry_lock = wait.node().policies.retry_lock;
         let keeps = match retry_lock {
@@ -140,10 +140,14 @@ impl<'a> Retry<'a> {
         (self.futile, self.standstill) = match waited {
             Waited::NoRoom => (self.futile + 1, 0),
             Waited::Standstill => (self.futile + 1, self.standstill + 1),
-            Waited::Ready | Waited::Interrupted => (0, 0),
+            Waited::Ready | Waited::Interrupted | Waited::Failed(_) => (0, 0),
         };
         let drops = io && wait.node().policies.retry_pin == RetryPin::No;
         self.waited = (!drops).then_some(wait);
-        waited != Waited::Interrupted
+        match waited {
+            Waited::Interrupted => Err(Outcome::Interrupted),
+            Waited::Failed(error) => Err(Outcome::Error(error)),
+            Waited::Ready | Waited::NoRoom | Waited::Standstill => Ok(()),
+        }
     }
 }

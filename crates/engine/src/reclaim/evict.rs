@@ -1,8 +1,9 @@
 //! Evicting a batch of folios.
 
 use super::Want;
-use crate::cache::Node;
+use super::write_back::{Dirty, WriteSheet};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
+use crate::cache::{FolioRef, Node};
 use crate::lock::{Mutex, MutexGuard};
 use core::ops::Range;
 
@@ -19,6 +20,7 @@ struct FolioBatch {
     /// True where the folio was the last resident of a page table, which is
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
+    sheet: WriteSheet,
 }
 
 /// What one batch came to.
@@ -51,6 +53,7 @@ impl Batches {
                 folios: [0; BATCH],
                 ranges: [const { 0..0 }; BATCH],
                 last_of_table: [false; BATCH],
+                sheet: WriteSheet::new(),
             })
         };
         Self {
@@ -102,6 +105,7 @@ impl Node {
                 claimed += 1;
             }
         }
+        let claimed = self.settle_dirty(&mut batch, claimed, Dirty::Written);
         let pages = self.evict_claimed(&mut batch, claimed);
         // Folios and frames are waited for too, and may cost no page. A batch
         // of none is no news: who waits would take it for memory.
@@ -138,7 +142,34 @@ impl Node {
         false
     }
 
-    /// Evicts the first `count` folios of the batch, which the caller has
+    /// Has what is dirty of the batch written, or dropped; answers how many of its folios are left to be
+    /// evicted. The others stay.
+    fn settle_dirty(&self, batch: &mut FolioBatch, count: usize, dirty: Dirty) -> usize {
+        let is_dirty = |&id: &u32| self.folios.get(id).is(flag::DIRTY);
+        if !batch.folios[..count].iter().any(is_dirty) {
+            return count;
+        }
+        if dirty == Dirty::Written {
+            self.write_back(&batch.folios[..count], &mut batch.sheet);
+        }
+        let mut left = 0;
+        for place in 0..count {
+            let folio = self.folios.get(batch.folios[place]);
+            if folio.is(flag::DIRTY) {
+                if dirty == Dirty::Written {
+                    self.lru.lists.add(&self.folios, folio);
+                    folio.unlock();
+                    continue;
+                }
+                folio.cache().end_dirty(folio, 0);
+            }
+            batch.folios[left] = folio.id();
+            left += 1;
+        }
+        left
+    }
+
+    /// Evicts the first `count` folios of the batch, none of them dirty, which the caller has
     /// locked; returns how many pages the budget got back.
     fn evict_claimed(&self, batch: &mut FolioBatch, count: usize) -> usize {
         let (mut ranges, mut tables) = (0, 0);
@@ -206,8 +237,18 @@ impl Node {
     }
 
     /// Starts to evict folios of the caller's choice.
-    pub(crate) fn sweep(&self) -> Sweep<'_> {
+    pub(crate) fn sweep(&self, dirty: Dirty) -> Sweep<'_> {
         Sweep {
+            node: self,
+            batch: self.lru.batches.take(),
+            count: 0,
+            dirty,
+        }
+    }
+
+    /// Starts to write folios of the caller's choice back.
+    pub(crate) fn cleaner(&self) -> Cleaner<'_> {
+        Cleaner {
             node: self,
             batch: self.lru.batches.take(),
             count: 0,
@@ -221,6 +262,8 @@ pub(crate) struct Sweep<'a> {
     node: &'a Node,
     batch: MutexGuard<'a, Box<FolioBatch>>,
     count: usize,
+    /// What becomes of dirty pages.
+    dirty: Dirty,
 }
 
 impl Sweep<'_> {
@@ -234,7 +277,8 @@ impl Sweep<'_> {
     }
 
     fn flush(&mut self) {
-        self.node.evict_claimed(&mut self.batch, self.count);
+        let count = (self.node).settle_dirty(&mut self.batch, self.count, self.dirty);
+        self.node.evict_claimed(&mut self.batch, count);
         self.count = 0;
     }
 }
@@ -242,5 +286,38 @@ impl Sweep<'_> {
 impl Drop for Sweep<'_> {
     fn drop(&mut self) {
         self.flush();
+    }
+}
+
+/// Writes folios back that its owner has locked, all of them at once when it is dropped. They stay. Wait for no folio while it
+/// lives, as of a [`Sweep`].
+pub(crate) struct Cleaner<'a> {
+    node: &'a Node,
+    batch: MutexGuard<'a, Box<FolioBatch>>,
+    count: usize,
+}
+
+impl Cleaner<'_> {
+    /// Takes a folio, whose lock the caller has taken, and the reference to it.
+    pub(crate) fn push(&mut self, folio: FolioRef<'_>) {
+        self.batch.folios[self.count] = folio.leak().id();
+        self.count += 1;
+    }
+
+    /// True if a block's folios may be too many more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.count + BLOCK_PAGES > BATCH
+    }
+}
+
+impl Drop for Cleaner<'_> {
+    fn drop(&mut self) {
+        let FolioBatch { folios, sheet, .. } = &mut **self.batch;
+        self.node.write_back(&folios[..self.count], sheet);
+        for &id in &folios[..self.count] {
+            let folio = self.node.folios.get(id);
+            folio.unlock();
+            self.node.put(folio);
+        }
     }
 }

@@ -21,12 +21,14 @@ pub(crate) mod heat;
 pub mod lists;
 pub(crate) mod patience;
 pub(crate) mod windows;
+mod write_back;
 
 pub use anonymous::Stopped;
 pub use evict::Batches;
-pub(crate) use evict::Sweep;
+pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;
 pub use lists::{ListPages, Lists, Want};
+pub(crate) use write_back::Dirty;
 
 use crate::budget::Need;
 use crate::cache::Node;
@@ -74,7 +76,7 @@ impl Node {
         let pages = match need {
             Need::Pages(pages) => pages,
             Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
-            Need::Frame | Need::Folio => 0,
+            Need::Frame | Need::Folio | Need::Clean => 0,
         };
         if self.squeeze(pages) > 0 && self.has_room(need) {
             return true;
@@ -90,6 +92,11 @@ impl Node {
             }
             Need::Frame => self.evict_read(|_| self.has_room(need)) > 0,
             Need::Folio => self.evict_until(0, |_| self.has_room(need)) > 0,
+            Need::Clean => {
+                self.evict_until(0, |_| self.has_room(need));
+                // What else was evicted is of no use.
+                false
+            }
         };
         freed || self.has_room(need)
     }
@@ -104,6 +111,7 @@ impl Node {
                     || (self.pool_may_grow() && self.budget.free() >= growth)
             }
             Need::Folio => self.folios.used() < self.budget.limit() as usize,
+            Need::Clean => self.may_dirty(),
         }
     }
 

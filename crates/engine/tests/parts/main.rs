@@ -42,3 +42,4 @@ mod vma_split_merge;
 mod vma_stress;
 mod vma_tree;
 mod window;
+mod writable;

@@ -1,6 +1,7 @@
 //! A node: the frames, folios, lists and ghosts under one budget, as Linux's
 //! `pglist_data` is the memory that one allocator and one reclaim serve.
 
+use super::DirtyPages;
 use super::arena::Arenas;
 use super::believed::Believed;
 use super::frames::{FrameMemory, Frames};
@@ -86,6 +87,8 @@ pub struct Node {
     /// What its faults took for mapped a moment ago.
     pub(crate) believed: Believed,
     pub(crate) pins: Pins,
+    /// Of files that are written to.
+    pub(crate) dirty: DirtyPages,
     size: Size,
 }
 
@@ -134,6 +137,7 @@ impl Node {
             believed: Believed::default(),
             stats: NodeStats::default(),
             pins: Pins::default(),
+            dirty: DirtyPages::default(),
             policies,
             size,
             budget,

@@ -27,6 +27,8 @@ pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         cache.address(range.start.min(offset))..cache.address(end)
     };
     Ok(match cache.store.extent(offset)? {
+        // Zeros that cost nothing would be replaced at a write that nobody sees.
+        Extent::Hole(range) if cache.is_writable() => Part::Data(clip(range)),
         Extent::Data(range) => Part::Data(clip(range)),
         // What is past the end of the store is no hole of it.
         Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),

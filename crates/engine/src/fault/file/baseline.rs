@@ -14,7 +14,7 @@
 //! Each time, what is cached of the fault's 64 KiB is mapped, read ahead or not,
 //! but for the marker; in Linux too that comes before anything else.
 
-use super::{Fault, FaultError, FaultFlags, Wait, around, map, miss, vanished};
+use super::{Fault, FaultError, FaultFlags, Wait, around, map, miss};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, flag};
 use crate::cache::reads::baseline as read_around;
@@ -41,9 +41,8 @@ pub(super) fn fault(
         return missing(cache, addr, advice, flags);
     };
     let state = folio.state();
-    if state & flag::MAPPED != 0 {
-        // Somebody else's fault was faster, as a rule.
-        return vanished::fault(cache, folio, addr);
+    if state & flag::MAPPED != 0 && (!flags.write || state & flag::LOCKED == 0) {
+        return super::present(cache, folio, addr, flags);
     }
     if state & flag::MARKER != 0
         && !flags.tried

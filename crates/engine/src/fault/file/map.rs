@@ -8,7 +8,7 @@ use crate::cache::reads::{ahead, read};
 use crate::cache::window::{Enter, TABLE_PAGES};
 use crate::cache::{FolioRef, PageCache};
 use crate::fault::anon::install as private;
-use crate::mmu::{Access, MmuError};
+use crate::mmu::MmuError;
 use crate::page::Advice;
 use crate::readahead::Touch;
 use core::ops::Range;
@@ -130,21 +130,33 @@ pub(super) fn install(
             read::discard(&cache.node, cache, folio);
         }
         None => {
-            install_folio(cache, folio, reserve)?;
+            install_folio(cache, folio, reserve, touched)?;
             folio.unlock();
         }
     }
     Ok(())
 }
 
-fn install_folio(cache: &PageCache, folio: &Folio, reserve: u64) -> Result<(), Refused> {
+fn install_folio(
+    cache: &PageCache,
+    folio: &Folio,
+    reserve: u64,
+    touched: Option<Touched>,
+) -> Result<(), Refused> {
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
     cache.enter(addr, pages, reserve)?;
-    let to = (cache.window.reservation(), addr);
-    // SAFETY: the frames hold the folio's bytes; its range lies in the window.
-    let copied = unsafe { node.mmu.copy(to, node.bytes_of(folio), Access::ReadOnly) };
-    if let Err(error) = copied {
+    // If it cannot be written to at once, the next fault says why.
+    let written = touched.filter(|touched| touched.write && cache.is_ready_for_write(touched.addr));
+    let written = written.map(|touched| touched.addr);
+    if let Some(addr) = written {
+        // Before anybody can write to it.
+        cache.begin_dirty(folio, addr);
+    }
+    if let Err(error) = cache.copy_in(folio, written) {
+        if written.is_some() {
+            cache.end_dirty(folio, 0);
+        }
         cache.leave(addr, pages);
         node.budget.uncharge(pages as u64);
         return Err(Refused::Mmu(error));

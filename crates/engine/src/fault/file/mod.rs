@@ -21,6 +21,7 @@ pub(super) mod map;
 mod miss;
 mod pin;
 mod vanished;
+mod write;
 
 pub use pin::{Pin, pin, unpin};
 
@@ -47,13 +48,17 @@ impl VmOps for FileVmOps {
         }
     }
 
-    fn is_present(&self, pgoff: u64, distance: usize, _write: bool) -> bool {
-        self.0.is_mapped(self.address(pgoff, distance))
+    fn is_present(&self, pgoff: u64, distance: usize, write: bool) -> bool {
+        let addr = self.address(pgoff, distance);
+        match write {
+            true => self.0.is_writable_at(addr),
+            false => self.0.is_mapped(addr),
+        }
     }
 
-    fn present(&self, pgoff: u64, distance: usize, bytes: usize, _write: bool) -> usize {
+    fn present(&self, pgoff: u64, distance: usize, bytes: usize, write: bool) -> usize {
         let start = self.address(pgoff, distance);
-        self.0.mapped_bytes(start..start + bytes)
+        self.0.mapped_bytes(start..start + bytes, write)
     }
 
     fn soft_page(&self, pgoff: u64, distance: usize) -> SoftPage {
@@ -72,7 +77,7 @@ impl VmOps for FileVmOps {
     }
 
     fn is_writable(&self) -> bool {
-        false
+        self.0.is_writable()
     }
 }
 
@@ -123,10 +128,18 @@ pub(super) fn fault(
         return failed(cache, &folio);
     }
     if state & flag::MAPPED != 0 {
-        // Somebody else's fault was faster, as a rule.
-        return vanished::fault(cache, folio, addr);
+        return present(cache, folio, addr, flags);
     }
     map::folio(cache, folio, addr, advice, flags)
+}
+
+/// A fault on a page that is in the window.
+fn present(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize, flags: FaultFlags) -> Fault {
+    match flags.write {
+        true => write::fault(cache, folio, addr),
+        // Somebody else's fault was faster, as a rule.
+        false => vanished::fault(cache, folio, addr),
+    }
 }
 
 fn is_beyond_end(cache: &PageCache, addr: usize) -> bool {

@@ -8,6 +8,7 @@ use crate::cache::reads::unlocked;
 use crate::fault::{FaultIn, Outcome, handle};
 use crate::mm::AddressSpace;
 use crate::page::{Interrupt, NeverInterrupted};
+use crate::reclaim::Dirty;
 use core::ops::Range;
 use core::slice;
 use sync::Arc;
@@ -82,7 +83,7 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
         // The pin's reference; ours is left.
         cache.node.put(&folio);
         if last && folio.is(flag::DOOMED) {
-            cache.node.sweep().push(&folio);
+            cache.node.sweep(Dirty::Written).push(&folio);
         } else {
             folio.unlock();
         }

@@ -21,7 +21,13 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     }
     // Nobody maps it or takes it out while it is locked.
     let is_mapped = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
-    let fault = match is_mapped && node.mmu.is_missing(addr) {
+    let is_gone = is_mapped && node.mmu.is_missing(addr);
+    let dirty = folio.dirty_pages();
+    if is_gone && dirty & folio.bit_of(addr) != 0 {
+        // What was written to it is gone; it comes back protected.
+        cache.end_dirty(&folio, dirty & !folio.bit_of(addr));
+    }
+    let fault = match is_gone {
         true if folio.is(flag::HOLE) => fill_hole(cache, addr),
         true => read_again(cache, addr),
         false => Fault::Mapped,

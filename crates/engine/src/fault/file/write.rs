@@ -1,0 +1,81 @@
+//! A write to a page of a file that is in the window: Linux's `page_mkwrite`.
+
+use super::{Fault, Wait, mmu_error, vanished};
+use crate::PAGE_SIZE;
+use crate::budget::Need;
+use crate::cache::folio::{Folio, flag};
+use crate::cache::{FolioRef, PageCache, Writes};
+use crate::mmu::{Access, MmuError};
+use core::ops::Range;
+use sync::Arc;
+
+/// A write fault at `addr`, a page of a mapped folio of a file that may be written to.
+pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) -> Fault {
+    if let Err(wait) = may_begin(cache, addr) {
+        return Fault::Retry(wait);
+    }
+    if !folio.try_lock() {
+        return Fault::Retry(Wait::folio(cache, folio));
+    }
+    if folio.state() & (flag::MAPPED | flag::DEAD) != flag::MAPPED {
+        folio.unlock();
+        return Fault::Again;
+    }
+    if folio.dirty_pages() & folio.bit_of(addr) != 0 {
+        // Somebody else's fault was faster.
+        folio.unlock();
+        return vanished::fault(cache, folio, addr);
+    }
+    cache.begin_dirty(&folio, addr);
+    let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
+    if let Err(error) = writable {
+        cache.end_dirty(&folio, folio.dirty_pages() & !folio.bit_of(addr));
+        folio.unlock();
+        return Fault::Error(mmu_error(error));
+    }
+    folio.unlock();
+    Fault::Mapped
+}
+
+/// Whether the page at `addr` may become dirty now; if not, what to wait for.
+fn may_begin(cache: &Arc<PageCache>, addr: usize) -> Result<(), Wait> {
+    let Some(writes) = &cache.writes else {
+        unreachable!("a VMA that may be written to shows what can be")
+    };
+    if !writes.to().is_reserved(cache.offset(addr)) {
+        return Err(Wait::reserve(cache, addr));
+    }
+    match cache.node.may_dirty() {
+        true => Ok(()),
+        false => Err(Wait::memory(cache, Need::Clean)),
+    }
+}
+
+impl PageCache {
+    /// True if the page at `addr`, which a write has touched, can be mapped for it at once.
+    pub(super) fn is_ready_for_write(&self, addr: usize) -> bool {
+        let is_reserved = |writes: &Writes| writes.to().is_reserved(self.offset(addr));
+        self.writes.as_ref().is_some_and(is_reserved) && self.node.may_dirty()
+    }
+
+    /// Copies a folio into the window, the page at `written`, if there is one, to be written to, and
+    /// all others protected. The caller holds the folio lock.
+    pub(super) fn copy_in(&self, folio: &Folio, written: Option<usize>) -> Result<(), MmuError> {
+        let (range, bytes) = (folio.range(), self.node.bytes_of(folio).cast::<u8>());
+        let copy = |part: Range<usize>, access| {
+            if part.is_empty() {
+                return Ok(());
+            }
+            let from = bytes.wrapping_add(part.start - range.start);
+            let of = core::ptr::slice_from_raw_parts(from, part.len());
+            // SAFETY: the frames hold the folio's bytes; its range lies in the window.
+            unsafe { (self.node.mmu).copy((self.window.reservation(), part.start), of, access) }
+        };
+        let Some(page) = written else {
+            return copy(range.clone(), Access::ReadOnly);
+        };
+        copy(range.start..page, Access::ReadOnly)?;
+        copy(page + PAGE_SIZE..range.end, Access::ReadOnly)?;
+        copy(page..page + PAGE_SIZE, Access::Writable)
+    }
+}
