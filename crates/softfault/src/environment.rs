@@ -7,13 +7,16 @@
 //! | `SOFTFAULT_FAULTS` | `signals` or `threads`: how faults are served, of all engines that do not say it |
 //! | `SOFTFAULT_READS` | `direct`, `cached` or `auto`: whether files are read through the kernel's page cache, of all engines that do not say it |
 //! | `SOFTFAULT_BY_KERNEL` | `0` or `1`: whether the kernel may serve files by mappings of its own, of all engines that do not say it |
+//! | `SOFTFAULT_COHERENCE` | `kernel` or `engine`: who serves maps that write to their file, of all engines that do not say it |
 //! | `SOFTFAULT_SMALL_MAPS` | bytes of the largest file that the kernel maps by itself, of all engines that do not say it |
 //! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
 //!
 //! A value that cannot be used fails the map, and is told once on the standard error: many programs
 //! read a file that they cannot map, and say nothing.
 
+use crate::error;
 use crate::generation::Done;
+use crate::options::Coherence;
 use crate::store::Reads;
 use crate::swap::Swap;
 use crate::uffd::Faults;
@@ -22,7 +25,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault_engine::cache::node::LEAST_BYTES;
 use std::env::var_os;
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 const MEMORY: &str = "SOFTFAULT_MEMORY";
@@ -30,6 +33,7 @@ const SWAP: &str = "SOFTFAULT_SWAP";
 const FAULTS: &str = "SOFTFAULT_FAULTS";
 const READS: &str = "SOFTFAULT_READS";
 const BY_KERNEL: &str = "SOFTFAULT_BY_KERNEL";
+const COHERENCE: &str = "SOFTFAULT_COHERENCE";
 const SMALL_MAPS: &str = "SOFTFAULT_SMALL_MAPS";
 const STATS: &str = "SOFTFAULT_STATS";
 
@@ -83,6 +87,15 @@ pub(crate) fn by_kernel() -> io::Result<Option<bool>> {
     })
 }
 
+/// Who serves maps that write to their file.
+pub(crate) fn coherence() -> io::Result<Option<Coherence>> {
+    value_of(COHERENCE, |value| match value.as_bytes() {
+        b"kernel" => Ok(Coherence::Kernel),
+        b"engine" => Ok(Coherence::Engine),
+        _ => Err("it is kernel or engine".to_owned()),
+    })
+}
+
 /// Bytes of the largest file that the kernel is to map by itself.
 pub(crate) fn small_maps() -> io::Result<Option<usize>> {
     value_of(SMALL_MAPS, |value| {
@@ -112,7 +125,7 @@ pub(crate) fn wants_stats() -> bool {
             b"" | b"0" => false,
             b"1" => true,
             _ => {
-                say(&format!("{}: it is 0 or 1", setting(STATS, &value)));
+                error::say(&format!("{}: it is 0 or 1", setting(STATS, &value)));
                 false
             }
         });
@@ -175,15 +188,9 @@ fn setting(name: &str, value: &OsStr) -> String {
 fn told(kind: io::ErrorKind, message: String) -> io::Error {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Relaxed) {
-        say(&message);
+        error::say(&message);
     }
     io::Error::new(kind, message)
-}
-
-/// One line, in one write. Where the standard error is closed, nobody wants it.
-fn say(message: &str) {
-    let line = format!("softfault: {}\n", message.replace('\n', " "));
-    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

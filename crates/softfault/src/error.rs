@@ -6,7 +6,7 @@ use softfault_engine::cache::{MapError, NodeError};
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::store::StoreError;
-use std::io;
+use std::io::{self, Write};
 
 pub use softfault_engine::fault::FaultError as EngineFaultError;
 
@@ -203,6 +203,12 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
             "maps, pins and private memory hold more than so small a budget leaves to faults",
         ),
     }
+}
+
+/// Says what no caller can be told: one line, in one write. Where the standard error is closed, nobody wants it.
+pub(crate) fn say(message: &str) {
+    let line = format!("softfault: {}\n", message.replace('\n', " "));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// What the system answered: nothing, or that errno says why not.

@@ -132,14 +132,6 @@ impl KernelMap {
         answered(unsafe { libc::mprotect(start, bytes, access.flags()) })
     }
 
-    /// Has what was written to some addresses of it reach the file: `MS_SYNC`, on its device by then; or
-    /// `MS_ASYNC`.
-    pub(crate) fn flush(&self, addresses: &Range<usize>, how: c_int) -> io::Result<()> {
-        let start = addresses.start & !(PAGE_SIZE - 1);
-        // SAFETY: a part of a mapping of ours, as the caller has looked.
-        answered(unsafe { libc::msync(start as *mut c_void, addresses.end - start, how) })
-    }
-
     /// Makes it shorter or longer.
     pub(crate) fn remap(&mut self, new_len: usize, may_move: bool) -> io::Result<()> {
         let (start, bytes) = self.all();
@@ -203,4 +195,13 @@ pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Resu
             false => libc::munlock(start, bytes),
         }
     })
+}
+
+/// Has what was written to some addresses of a mapping of the kernel's reach its file: `MS_SYNC`, on the device by
+/// then; or `MS_ASYNC`.
+pub(crate) fn msync(addresses: &Range<usize>, how: c_int) -> io::Result<()> {
+    let start = addresses.start & !(PAGE_SIZE - 1);
+    let bytes = addresses.end - start;
+    // SAFETY: a part of a mapping of ours, as the caller has looked; no byte changes.
+    answered(unsafe { libc::msync(start as *mut c_void, bytes, how) })
 }

@@ -183,6 +183,7 @@ mod fork;
 
 mod file_map;
 mod private;
+mod writable;
 
 mod engine;
 
@@ -205,7 +206,7 @@ pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 pub use map::{MapIfSafeError, Mmap, Pinned};
 pub use map_mut::MmapMut;
 pub use map_raw::MmapRaw;
-pub use options::{MmapAsRawDesc, MmapOptions, MmapRawDescriptor, RemapOptions};
+pub use options::{Coherence, MmapAsRawDesc, MmapOptions, MmapRawDescriptor, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;

@@ -53,6 +53,11 @@ impl MmapOptions {
             // SAFETY: there are no bytes.
             return Ok(unsafe { self.map(file) }?.into());
         }
+        if engine.inner.files.is_writable(&looked.identity) {
+            // It shows the window that others write to.
+            // SAFETY: it is read through a pointer.
+            return Ok(unsafe { self.map(file) }?.into());
+        }
         let of = Of::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::Read)?;
         KernelCount::Shared.add(1);

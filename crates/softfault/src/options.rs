@@ -158,3 +158,18 @@ impl RemapOptions {
         self.may_move
     }
 }
+
+/// Who serves a map that writes to its file, and so who sees what is written, and what survives; `docs/contract.md` has
+/// both in full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Coherence {
+    /// The kernel, by a mapping of its own: in no budget. All who have the file see at once what is
+    /// written, and nothing that was written is lost but by a crash of the machine.
+    #[default]
+    Kernel,
+    /// The engine, under its budget. Its own maps of the file see at once what is written; others once it is written back, which
+    /// is at most 5 seconds later. What was not is lost if the process is killed, or becomes another program
+    /// by `exec` without a fork.
+    Engine,
+}

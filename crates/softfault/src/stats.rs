@@ -55,6 +55,12 @@ pub struct Stats {
     pub read_direct_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
+    /// Bytes of files that maps have written to over the engine, and that the files have not got yet.
+    pub dirty_bytes: u64,
+    /// Bytes written back to files.
+    pub written_back_bytes: u64,
+    /// Pages that could not be written back, each time.
+    pub write_errors: u64,
     /// Mapped pages evicted.
     pub evicted: u64,
     /// Evicted pages that came back soon.
@@ -273,6 +279,9 @@ impl Stats {
             read_cached_bytes: managed.reads.cached_bytes(),
             read_direct_bytes: managed.reads.direct_bytes(),
             read_errors: counted.read_errors.get(),
+            dirty_bytes: managed.node.dirty_pages() * PAGE_SIZE as u64,
+            written_back_bytes: counted.written_back.get() * PAGE_SIZE as u64,
+            write_errors: counted.write_errors.get(),
             evicted: counted.evicted.get(),
             refaults: counted.refaults.get(),
             reclaim_batches: counted.reclaim_batches.get(),

@@ -18,6 +18,11 @@ impl PageCache {
         let window = self.addresses();
         let before = self.end();
         let end = end.min((window.end - window.start) as u64);
+        if end > before && before < window.len() as u64 {
+            // What was written past the end, in its page, is nobody's: it must not come to be the file's.
+            let last = self.address(before / PAGE_SIZE as u64 * PAGE_SIZE as u64);
+            self.evict_range(last..last + PAGE_SIZE, Dirty::Written);
+        }
         // Release pairs with the Acquire in `PageCache::end`, and a fault that
         // read the old end and inserts a folio afterwards is refused under
         // the bucket's lock, or found by the walk below. The walk skips what

@@ -99,13 +99,14 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mmu/soft/map.rs",
     "crates/engine/src/store.rs",
     "crates/engine/src/cache/reads/batch.rs",
-    "crates/engine/src/fault/file/map.rs",
+    "crates/engine/src/fault/file/write.rs",
     "crates/engine/src/cache/reads/read.rs",
     "crates/engine/src/cache/contents.rs",
     "crates/engine/src/fault/anon/install.rs",
     "crates/engine/src/swap/mod.rs",
     "crates/engine/src/anon/view.rs",
     "crates/engine/src/reclaim/anonymous/write.rs",
+    "crates/engine/src/reclaim/write_back.rs",
     // The private memory that reclaim goes over, which its owners take out first.
     "crates/engine/src/reclaim/windows.rs",
 ];

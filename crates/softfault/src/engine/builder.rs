@@ -9,6 +9,7 @@ use crate::fork;
 use crate::frames::AnonymousFrames;
 use crate::managed::Managed;
 use crate::needed;
+use crate::options::Coherence;
 use crate::process::Process;
 use crate::signal;
 use crate::store::{Make, QueueKind, ReadPolicy, Reads, Rings, RingsOnDemand};
@@ -86,6 +87,8 @@ pub struct Builder {
     small_maps: Option<usize>,
     /// The same.
     by_kernel: Option<bool>,
+    /// The same.
+    coherence: Option<Coherence>,
 }
 
 impl Builder {
@@ -105,6 +108,7 @@ impl Builder {
             reads: None,
             small_maps: None,
             by_kernel: None,
+            coherence: None,
         }
     }
 
@@ -184,6 +188,13 @@ impl Builder {
         self
     }
 
+    /// Who serves maps that write to their file. Without it: as `SOFTFAULT_COHERENCE` says, `kernel` or `engine`, or
+    /// [`Coherence::Kernel`].
+    pub fn coherence(mut self, coherence: Coherence) -> Self {
+        self.coherence = Some(coherence);
+        self
+    }
+
     /// Bytes of the largest file that is small: mapping, touching and dropping it is cheaper
     /// by the kernel. At most an eighth of the budget is mapped so at a time. 0: none. Without it:
     /// as `SOFTFAULT_SMALL_MAPS` says, or 1 MiB.
@@ -250,6 +261,11 @@ impl Builder {
             None => environment::by_kernel()?.unwrap_or(true),
         };
         self.by_kernel = Some(by_kernel);
+        let coherence = match self.coherence {
+            Some(coherence) => coherence,
+            None => environment::coherence()?.unwrap_or_default(),
+        };
+        self.coherence = Some(coherence);
         let small = match self.small_maps {
             Some(bytes) => bytes,
             None => environment::small_maps()?.unwrap_or(SMALL_MAPS),
@@ -296,6 +312,11 @@ impl Builder {
     /// True if the kernel may serve files, of an engine that is built.
     pub(crate) fn may_be_kernels(&self) -> bool {
         self.by_kernel.unwrap_or(false)
+    }
+
+    /// Who serves maps that write to their file, of an engine that is built.
+    pub(crate) fn resolved_coherence(&self) -> Coherence {
+        self.coherence.unwrap_or_default()
     }
 
     /// True if another engine's budget is to pay too.

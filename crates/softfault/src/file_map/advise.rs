@@ -39,7 +39,10 @@ impl FileMap {
                 self.invalidate(addresses);
                 Ok(())
             }
-            Advice::PopulateRead => Ok(self.populate(managed, addresses)?),
+            Advice::PopulateRead => Ok(self.populate(managed, addresses, false)?),
+            Advice::PopulateWrite if self.cache.is_writable() => {
+                Ok(self.populate(managed, addresses, true)?)
+            }
             Advice::PopulateWrite => Err(FaultError::ReadOnly.into()),
             Advice::DontFork | Advice::DoFork => {
                 self.served.lend(advice == Advice::DoFork);

@@ -28,7 +28,7 @@ impl FileMap {
         let mut hold = self.hold();
         hold.keep();
         if hold.is_kernels() {
-            populate_by_kernel(&addresses)?;
+            populate_by_kernel(&addresses, false)?;
             return Ok(FilePin { pages: 0, hold });
         }
         let pages = self.cache.admit_pin(&addresses);
@@ -62,7 +62,7 @@ impl FileMap {
     ) -> Result<FilePin, FaultError> {
         let hold = self.hold();
         match hold.is_kernels() {
-            true => populate_by_kernel(&addresses)?,
+            true => populate_by_kernel(&addresses, false)?,
             false => self.pin_by_engine(managed, addresses)?,
         }
         Ok(FilePin { pages: 0, hold })
@@ -92,13 +92,17 @@ impl FileMap {
     }
 }
 
-/// Has the kernel read the pages of a mapping of its own: what it cannot read is an error here, and no
-/// signal. Before Linux 5.14 it cannot be asked, and a later touch finds out.
-pub(crate) fn populate_by_kernel(addresses: &Range<usize>) -> Result<(), FaultError> {
+/// Has the kernel bring in pages of a mapping of its own, as reads would, or writes: what it cannot is an error here, and
+/// no signal. Before Linux 5.14 it cannot be asked, and a later touch finds out.
+pub(crate) fn populate_by_kernel(addresses: &Range<usize>, write: bool) -> Result<(), FaultError> {
     if addresses.is_empty() {
         return Ok(());
     }
-    match Advice::PopulateRead.to_kernel(addresses) {
+    let advice = match write {
+        true => Advice::PopulateWrite,
+        false => Advice::PopulateRead,
+    };
+    match advice.to_kernel(addresses) {
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(FaultError::Io(libc::EIO)),
         _ => Ok(()),
     }

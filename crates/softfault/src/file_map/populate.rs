@@ -11,23 +11,24 @@ use softfault_engine::fault;
 const PIECE: usize = 2 << 20;
 
 impl FileMap {
-    /// Brings the pages of some addresses in. Nothing keeps them.
+    /// Brings the pages of some addresses in, as reads would, or writes. Nothing keeps them.
     pub(crate) fn populate(
         &self,
         managed: &Managed,
         addresses: Range<usize>,
+        write: bool,
     ) -> Result<(), FaultError> {
         let mut rest = addresses;
         loop {
             let hold = self.hold();
             if !hold.is_kernels() {
                 return self.reached.each_attempt(rest, |rest, interrupt| {
-                    fault::populate(&managed.space, rest, false, interrupt)
+                    fault::populate(&managed.space, rest, write, interrupt)
                 });
             }
             // Piece by piece: memory may get short meanwhile, and then the engine takes it over.
             let end = rest.end.min(rest.start + PIECE);
-            populate_by_kernel(&(rest.start..end))?;
+            populate_by_kernel(&(rest.start..end), false)?;
             if end == rest.end {
                 return Ok(());
             }

@@ -21,6 +21,8 @@ pub(crate) struct FileWindow {
     addresses: Range<usize>,
     store: Arc<FileStore>,
     served: Arc<Served>,
+    /// What the child may do there.
+    protection: i32,
     /// Where the parent has mapped it, while it forks.
     aside: Option<usize>,
 }
@@ -32,20 +34,27 @@ impl Files {
             // What was the kernel's in a child, its own children have by themselves.
             return Vec::new();
         }
+        // The child reads it from there.
+        self.write_back_all();
         let table = self.table();
-        let windows = table.stores_in_use();
-        let windows = windows.filter(|(_, _, served)| served.is_for_children());
-        let windows = windows.map(|(cache, store, served)| {
-            let addresses = cache.addresses();
-            let aside = match store.lend() {
-                true => None,
-                // Without, a touch is a SIGSEGV in the child.
-                false => (store.in_table()).and_then(|file| map_aside(file, addresses.len()).ok()),
+        let windows = table.files_in_use();
+        let windows = windows.filter(|(entry, _)| entry.served.is_for_children());
+        let windows = windows.map(|(entry, store)| {
+            let addresses = entry.cache.addresses();
+            // Without, a touch is a SIGSEGV in the child.
+            let map_aside = |file| map_aside(file, addresses.len()).ok();
+            let aside = match &entry.writes {
+                // What is lent is open for reading only.
+                Some(writes) => writes.in_table().and_then(map_aside),
+                None if store.lend() => None,
+                None => store.in_table().and_then(map_aside),
             };
+            let writes = entry.writes.as_ref().map_or(0, |_| libc::PROT_WRITE);
             FileWindow {
-                addresses,
                 store: store.clone(),
-                served: served.clone(),
+                served: entry.served.clone(),
+                protection: libc::PROT_READ | writes,
+                addresses,
                 aside,
             }
         });
@@ -68,19 +77,19 @@ impl FileWindow {
             (Some(aside), _) => {
                 let aside = aside as *mut c_void;
                 // SAFETY: a mapping of ours, of which nobody knows.
-                if unsafe { libc::mprotect(aside, bytes, libc::PROT_READ) } < 0 {
+                if unsafe { libc::mprotect(aside, bytes, self.protection) } < 0 {
                     return false;
                 }
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 // SAFETY: the same, to the place of a window, of which the caller vouches that it is free.
                 unsafe { libc::mremap(aside, bytes, bytes, flags, start) }
             }
-            (None, Some(fd)) => {
+            (None, Some(fd)) if self.protection == libc::PROT_READ => {
                 let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 // SAFETY: to such a place, as above.
                 unsafe { libc::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
             }
-            (None, None) => libc::MAP_FAILED,
+            (None, _) => libc::MAP_FAILED,
         };
         let is_mapped = mapped != libc::MAP_FAILED;
         if is_mapped {

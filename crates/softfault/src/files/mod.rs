@@ -8,17 +8,19 @@ mod look;
 mod pressure;
 mod served;
 mod table;
+mod writable;
 mod written;
 
 pub(crate) use inherited::FileWindow;
 pub(crate) use look::Look;
 pub(crate) use served::{Hold, Served};
+pub(crate) use writable::write_back;
 pub(crate) use written::WrittenFile;
 
 use crate::error;
 use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
-use crate::store::{FileIdentity, FileStore};
+use crate::store::{FileIdentity, FileStore, FileWrites};
 use core::ops::Range;
 use idle::{Looker, SharedTable};
 use pressure::Watch;
@@ -31,6 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use table::WindowTable;
+use writable::WriteBehind;
 
 /// The files of an engine.
 pub(crate) struct Files {
@@ -41,6 +44,7 @@ pub(crate) struct Files {
     looker: Looker,
     /// Of a soft engine it never begins.
     watch: Watch,
+    write_behind: WriteBehind,
     /// Immutable.
     born: ProcessGeneration,
     /// Forks of a soft engine that live. Relaxed: who closes idle files looks again and again.
@@ -55,6 +59,7 @@ impl Default for Files {
             ))),
             looker: Looker::default(),
             watch: Watch::default(),
+            write_behind: WriteBehind::default(),
             born: ProcessGeneration::here(),
             forks: AtomicUsize::new(0),
         }
@@ -229,6 +234,8 @@ pub(crate) struct OpenedWindow {
     pub(crate) cache: Arc<PageCache>,
     pub(crate) served: Arc<Served>,
     pub(crate) bytes: u64,
+    /// Where what is written to it goes, if it may be.
+    pub(crate) writes: Option<Arc<FileWrites>>,
 }
 
 impl OpenedWindow {
@@ -237,6 +244,7 @@ impl OpenedWindow {
             cache,
             served,
             bytes,
+            writes: None,
         }
     }
 
@@ -270,9 +278,11 @@ impl Drop for Files {
             // table locked: another thread may have had its lock.
             core::mem::forget(self.shared.clone());
             self.watch.leave();
+            self.write_behind.leave();
             return self.looker.leave();
         }
         self.watch.stop();
+        self.write_behind.stop(&self.shared);
         self.looker.stop(&self.shared);
     }
 }
@@ -283,21 +293,43 @@ fn find_and_open(
     table: &mut WindowTable,
     identity: &FileIdentity,
 ) -> io::Result<Option<(Arc<PageCache>, Arc<Served>)>> {
-    let Some(entry) = table.find(identity) else {
-        return Ok(None);
-    };
+    match table.find(identity) {
+        Some(_) => open_known(managed, table, identity).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same of a window that is there.
+fn open_known(
+    managed: &Managed,
+    table: &mut WindowTable,
+    identity: &FileIdentity,
+) -> io::Result<(Arc<PageCache>, Arc<Served>)> {
+    let entry = table.find(identity).expect("the caller found it");
     let shown = (entry.cache.clone(), entry.served.clone());
     if entry.users == 0 {
         map_window(managed, &shown.0)?;
     }
+    if entry.writes.is_some() {
+        if entry.users == 0 {
+            // Others may have written to the file meanwhile.
+            shown.0.invalidate(shown.0.addresses());
+        }
+        if shown.0.end() != identity.size {
+            shown.0.truncate(identity.size);
+        }
+    }
     table.open(identity);
-    Ok(Some(shown))
+    Ok(shown)
 }
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {
     let attributes = Attributes {
         backing: Backing::from(cache.clone()),
-        protection: Protection::Read,
+        protection: match cache.is_writable() {
+            true => Protection::ReadWrite,
+            false => Protection::Read,
+        },
         ..Attributes::default()
     };
     let addresses = cache.addresses();

@@ -1,7 +1,7 @@
 //! Which file has which window.
 
 use super::served::Served;
-use crate::store::{FileIdentity, FileStore};
+use crate::store::{FileIdentity, FileStore, FileWrites};
 use softfault_engine::cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(super) struct FileWindow {
     pub(super) users: usize,
     /// What it keeps open. `None`: a store of the caller's.
     pub(super) file: Option<Arc<FileStore>>,
+    /// Where what is written to it goes, if it may be.
+    pub(super) writes: Option<Arc<FileWrites>>,
     /// The file had a name when the window was made.
     had_name: bool,
     /// Its place among the idle windows, if it is one.
@@ -99,6 +101,7 @@ impl WindowTable {
             users: 1,
             had_name,
             file,
+            writes: None,
             idle_since: 0,
             idle_look: 0,
         };
@@ -107,12 +110,15 @@ impl WindowTable {
         self.files.entry(file).or_default().push(entry);
     }
 
-    /// The window that shows this version of a file.
+    /// The window that shows this version of a file, or that shows whatever version there is, since it is written to.
     pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut FileWindow> {
-        let entries = self.files.get_mut(&key(identity))?.iter_mut();
-        entries
-            .filter(|entry| entry.certain)
-            .find(|entry| entry.identity == *identity)
+        let mut entries = self.files.get_mut(&key(identity))?.iter_mut();
+        entries.find(|entry| entry.writes.is_some() || entry.certain && entry.identity == *identity)
+    }
+
+    /// All windows.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &FileWindow> {
+        self.files.values().flatten()
     }
 
     /// The windows of a file that somebody maps, whatever its version.
@@ -159,12 +165,9 @@ impl WindowTable {
     }
 
     /// Those of files.
-    pub(super) fn stores_in_use(
-        &self,
-    ) -> impl Iterator<Item = (&Arc<PageCache>, &Arc<FileStore>, &Arc<Served>)> {
-        let entries = self.files.values().flatten();
-        let used = entries.filter(|entry| entry.users > 0);
-        used.filter_map(|entry| Some((&entry.cache, entry.file.as_ref()?, &entry.served)))
+    pub(super) fn files_in_use(&self) -> impl Iterator<Item = (&FileWindow, &Arc<FileStore>)> {
+        let used = self.entries().filter(|entry| entry.users > 0);
+        used.filter_map(|entry| Some((entry, entry.file.as_ref()?)))
     }
 
     /// Counts a user in.
@@ -212,7 +215,14 @@ impl WindowTable {
     pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<FileWindow>) -> usize {
         let these: Vec<_> = self.idle.range(..=since).map(|(&since, _)| since).collect();
         these.iter().for_each(|&since| self.forget(since, gone));
-        self.idle.range(..=since).count()
+        // What cannot be written stays, and nobody waits for that.
+        let is_dirty = |since: u64, file: &FileKey| {
+            let mut entries = self.files.get(file).into_iter().flatten();
+            entries.any(|entry| entry.idle_since == since && entry.is_dirty())
+        };
+        let left = self.idle.range(..=since);
+        left.filter(|&(&since, file)| !is_dirty(since, file))
+            .count()
     }
 
     /// Windows that became idle so far.
@@ -249,7 +259,9 @@ impl WindowTable {
     /// Takes out idle windows of a file that do not show this version of it.
     pub(super) fn forget_changed(&mut self, now: &FileIdentity) -> Vec<FileWindow> {
         let mut gone = Vec::new();
-        let stale = |entry: &FileWindow| entry.identity != *now || !entry.certain;
+        let stale = |entry: &FileWindow| {
+            entry.writes.is_none() && (entry.identity != *now || !entry.certain)
+        };
         self.take_idle_of(key(now), stale, &mut gone);
         gone
     }
@@ -303,10 +315,17 @@ impl WindowTable {
     }
 }
 
+impl FileWindow {
+    /// It has pages that the file has not got.
+    fn is_dirty(&self) -> bool {
+        self.cache.dirty_pages() > 0
+    }
+}
+
 /// Nobody maps it and no fault is under way in it: who drops the entry drops
 /// the cache, and not a handler.
 fn is_idle(entry: &FileWindow) -> bool {
-    entry.users == 0 && Arc::strong_count(&entry.cache) == 1
+    entry.users == 0 && Arc::strong_count(&entry.cache) == 1 && !entry.is_dirty()
 }
 
 pub(super) fn key(identity: &FileIdentity) -> FileKey {

@@ -75,13 +75,15 @@ impl MmapOptions {
         len: usize,
     ) -> Option<Mmap> {
         let EngineInner {
+            files,
             options,
             small_maps,
             ..
         } = &*engine.inner;
         let right =
             managed.reads.looks_at_the_page_cache() && options.on_truncate == OnTruncate::Error;
-        if !right || looked.identity.size > small_maps.most() as u64 {
+        let is_small = looked.identity.size <= small_maps.most() as u64;
+        if !right || !is_small || files.is_writable(&looked.identity) {
             return None;
         }
         let budget = managed.node.budget.limit() as usize * PAGE_SIZE;

@@ -269,6 +269,7 @@ impl Mmap {
     fn file(&self) -> Option<&FileMap> {
         match self.kind() {
             MmapKind::Managed(file) => Some(file),
+            MmapKind::Private(map) => map.file(),
             _ => None,
         }
     }

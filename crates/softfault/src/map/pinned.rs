@@ -35,7 +35,7 @@ impl<'a> Pinned<'a> {
             }
             (None, Some(file)) => Held::File(file.pin(map.managed(), addresses)?),
             (None, None) => {
-                populate_by_kernel(&addresses)?;
+                populate_by_kernel(&addresses, false)?;
                 Held::Nothing
             }
         };
@@ -58,7 +58,7 @@ impl<'a> Pinned<'a> {
             }
             (None, Some(file)) => Held::File(file.pin_uncounted(map.managed(), addresses)?),
             (None, None) => {
-                populate_by_kernel(&addresses)?;
+                populate_by_kernel(&addresses, false)?;
                 Held::Nothing
             }
         };

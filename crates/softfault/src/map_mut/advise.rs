@@ -19,6 +19,7 @@ impl MmapMut {
         match &self.kind {
             MmapMutKind::Empty => Ok(()),
             MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Writable(file) => file.advise(self.managed(), range, advice),
             MmapMutKind::Managed(private) => private.advise(self.managed(), range, advice),
         }
     }
@@ -46,6 +47,7 @@ impl MmapMut {
         match &self.kind {
             MmapMutKind::Empty => Ok(()),
             MmapMutKind::Kernel(_) => advice.to_kernel(&range),
+            MmapMutKind::Writable(file) => file.unchecked_advise(range, advice),
             MmapMutKind::Managed(private) => {
                 private.unchecked_advise(self.managed(), range, advice)
             }

@@ -1,6 +1,7 @@
 //! Memory whose bytes are code.
 
 use super::{MmapMut, MmapMutKind, make};
+use crate::error;
 use crate::kernel::{KernelAccess, Of};
 use std::io;
 
@@ -9,6 +10,11 @@ impl MmapMut {
     /// kernel's own before.
     pub(crate) fn into_code(mut self) -> io::Result<Self> {
         self.addresses(0..self.len)?;
+        if let MmapMutKind::Writable(_) = self.kind {
+            return Err(error::invalid(
+                "a file that is written to over an engine cannot be executed: flush it, and use map_exec",
+            ));
+        }
         if self.is_managed() {
             self = self.copied_to_kernel()?;
         }

@@ -1,7 +1,9 @@
 //! `msync(2)`.
 
 use super::{MmapMut, MmapMutKind};
+use crate::FaultError;
 use crate::error;
+use crate::kernel::msync;
 use std::io;
 
 impl MmapMut {
@@ -33,8 +35,12 @@ impl MmapMut {
             let message = format!("{len} bytes from {offset} on are not within {of} bytes");
             return Err(error::invalid(&message));
         };
+        let addresses = self.start + offset..self.start + end;
         match &self.kind {
-            MmapMutKind::Kernel(map) => map.flush(&(self.start + offset..self.start + end), how),
+            MmapMutKind::Kernel(_) => msync(&addresses, how),
+            MmapMutKind::Writable(_) if self.is_lost() => Err(FaultError::Forked.into()),
+            MmapMutKind::Writable(file) if how == libc::MS_SYNC => file.flush(addresses),
+            MmapMutKind::Writable(file) => file.flush_soon(&self.engine.inner.files, addresses),
             MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),
         }
     }

@@ -1,9 +1,10 @@
 //! Bringing pages in, and keeping them: `mlock(2)`.
 
 use super::{MmapMut, MmapMutKind};
+use crate::FaultError;
+use crate::file_map::populate_by_kernel;
 use crate::range::offsets;
-use crate::{Advice, FaultError};
-use core::ops::{Range, RangeBounds};
+use core::ops::RangeBounds;
 use std::io;
 
 impl MmapMut {
@@ -14,6 +15,7 @@ impl MmapMut {
         let addresses = self.addresses(offsets(range, self.len))?;
         match &self.kind {
             MmapMutKind::Managed(private) => private.populate(self.managed(), addresses, true),
+            MmapMutKind::Writable(file) => file.populate(self.managed(), addresses),
             MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, true),
             MmapMutKind::Empty => Ok(()),
         }
@@ -25,6 +27,7 @@ impl MmapMut {
         self.addresses(0..self.len)?;
         match &self.kind {
             MmapMutKind::Managed(private) => Ok(private.lock(self.managed())?),
+            MmapMutKind::Writable(file) => file.lock(self.managed()),
             MmapMutKind::Kernel(map) => map.lock(true),
             MmapMutKind::Empty => Ok(()),
         }
@@ -38,24 +41,9 @@ impl MmapMut {
                 private.unlock(self.managed());
                 Ok(())
             }
+            MmapMutKind::Writable(file) => file.unlock(),
             MmapMutKind::Kernel(map) => map.lock(false),
             MmapMutKind::Empty => Ok(()),
         }
-    }
-}
-
-/// Brings pages of a mapping of the kernel's in, for reading or for writing.
-pub(super) fn populate_by_kernel(addresses: &Range<usize>, write: bool) -> Result<(), FaultError> {
-    let advice = match write {
-        true => Advice::PopulateWrite,
-        false => Advice::PopulateRead,
-    };
-    if addresses.is_empty() {
-        return Ok(());
-    }
-    match advice.to_kernel(addresses) {
-        // Not before Linux 5.14.
-        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(FaultError::Io(libc::EIO)),
-        _ => Ok(()),
     }
 }

@@ -11,11 +11,13 @@ mod shared;
 mod transfer;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
+use crate::file_map::FileMap;
 use crate::files::WrittenFile;
 use crate::kernel::KernelMap;
 use crate::managed::Managed;
 use crate::private::Private;
 use crate::range::{offsets, whole_pages, within};
+use crate::writable::WritableFile;
 use crate::{Advice, Engine, FaultError, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
@@ -53,6 +55,7 @@ pub struct MmapMut {
 
 enum MmapMutKind {
     Managed(Private),
+    Writable(WritableFile),
     Kernel(KernelMap),
     Empty,
 }
@@ -78,6 +81,7 @@ impl MmapMut {
     fn set_place(&mut self) {
         (self.start, self.len) = match &self.kind {
             MmapMutKind::Managed(private) => (private.start(), private.len()),
+            MmapMutKind::Writable(file) => (file.part().start, file.part().len()),
             MmapMutKind::Kernel(map) => (map.start(), map.len()),
             // Aligned as any.
             MmapMutKind::Empty => (PAGE_SIZE, 0),
@@ -96,7 +100,11 @@ impl MmapMut {
 
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
-        matches!(self.kind, MmapMutKind::Managed(_))
+        match &self.kind {
+            MmapMutKind::Managed(_) => true,
+            MmapMutKind::Writable(file) => !file.was_inherited(),
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+        }
     }
 
     /// The engine that serves it.
@@ -108,6 +116,7 @@ impl MmapMut {
     pub fn resident_bytes(&self) -> usize {
         match &self.kind {
             MmapMutKind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
+            MmapMutKind::Writable(file) => file.residency(file.part().clone()).mapped * PAGE_SIZE,
             _ => 0,
         }
     }
@@ -125,8 +134,28 @@ impl MmapMut {
         }
     }
 
-    /// Starts to read the pages of some addresses. Signals are masked.
+    /// The file, if it is written to over the engine.
+    pub(crate) fn file(&self) -> Option<&FileMap> {
+        match &self.kind {
+            MmapMutKind::Writable(file) if !file.was_inherited() => Some(file.file()),
+            _ => None,
+        }
+    }
+
+    /// Bytes that the engine has of the file and that the file has not got yet, by whole pages. None of maps that
+    /// the kernel serves: it does not tell.
+    pub fn dirty_bytes(&self) -> u64 {
+        match &self.kind {
+            MmapMutKind::Writable(file) => file.dirty_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Starts to read the pages of some addresses.
     pub(crate) fn will_need(&self, addresses: Range<usize>) {
+        if let Some(file) = self.file() {
+            return file.prefetch(addresses);
+        }
         if let Some(private) = self.private()
             && !addresses.is_empty()
         {
@@ -148,6 +177,9 @@ impl MmapMut {
 
     /// The same, of some addresses.
     pub(crate) fn residency_of(&self, addresses: Range<usize>) -> Residency {
+        if let Some(file) = self.file() {
+            return file.residency(addresses);
+        }
         let Some(private) = self.private() else {
             return Residency::default();
         };
@@ -162,7 +194,11 @@ impl MmapMut {
 
     /// True if a parent of this process made it, and this one could not take it over.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(&self.kind, MmapMutKind::Managed(private) if private.is_lost())
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.is_lost(),
+            MmapMutKind::Writable(file) => self.engine.inner.is_parents() && !file.was_inherited(),
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+        }
     }
 
     /// Unmaps the pages that the range touches, for tests of the engine.
@@ -262,6 +298,10 @@ impl Drop for MmapMut {
             // The parent's: the child has nothing to give back.
             MmapMutKind::Managed(private) if private.is_lost() => core::mem::forget(private),
             MmapMutKind::Managed(private) => private.unmap(self.managed()),
+            MmapMutKind::Writable(file) => match self.engine.inner.is_parents() {
+                true => file.leave(),
+                false => file.unmap(self.managed(), &self.engine.inner.files),
+            },
             MmapMutKind::Kernel(mut map) => map.unmap(),
             MmapMutKind::Empty => {}
         }

@@ -12,6 +12,8 @@ impl MmapMut {
             MmapMutKind::Managed(private) => {
                 private.protect(managed.expect("a managed map"), protection)
             }
+            // One window is all maps' of the file: that nobody writes by this one the compiler sees to.
+            MmapMutKind::Writable(_) => Ok(()),
             MmapMutKind::Kernel(map) => map.protect(protection.into()),
             MmapMutKind::Empty => Ok(()),
         }

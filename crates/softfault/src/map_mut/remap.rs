@@ -22,6 +22,7 @@ impl MmapMut {
                 let managed = managed.expect("a managed map");
                 private.remap(managed, new_len, options.moves())
             }
+            MmapMutKind::Writable(file) => file.remap(new_len),
             MmapMutKind::Kernel(map) => map.remap(new_len, options.moves()),
             MmapMutKind::Empty => {
                 make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind)

@@ -4,10 +4,12 @@
 //! other maps of its file, too (`files/written.rs`): what is written is seen by all of them at once.
 
 use super::{MmapMut, MmapMutKind};
+use crate::engine::EngineInner;
 use crate::files::Look;
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
-use crate::{Engine, FaultError, signal};
+use crate::writable::WritableFile;
+use crate::{Advice, Coherence, Engine, FaultError, signal};
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -59,6 +61,9 @@ impl MmapOptions {
             Look::may_be_empty(fd)?;
             return Ok(MmapMut::new(engine, MmapMutKind::Empty));
         }
+        if let Some(map) = self.over_engine(engine, fd, &looked, len)? {
+            return Ok(map);
+        }
         let map = KernelMap::new(Of::File(fd, self.offset, libc::MAP_SHARED), len, access)?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
@@ -71,6 +76,35 @@ impl MmapOptions {
             let _ = map.populate(..);
         }
         Ok(map)
+    }
+}
+
+impl MmapOptions {
+    /// Over the engine, if that is wanted, or the file is so mapped already; and can be.
+    fn over_engine(
+        &self,
+        engine: &Engine,
+        fd: BorrowedFd<'_>,
+        looked: &Look,
+        len: usize,
+    ) -> io::Result<Option<MmapMut>> {
+        let EngineInner { files, options, .. } = &*engine.inner;
+        let Some(managed) = engine.inner.managed() else {
+            return Ok(None);
+        };
+        let wanted = options.resolved_coherence() == Coherence::Engine;
+        let masked = signal::masked();
+        engine.inner.check_signals(&masked)?;
+        let Some(opened) = files.open_writable(managed, fd, looked, wanted)? else {
+            return Ok(None);
+        };
+        let file = WritableFile::new((managed, files), opened, self.offset, len)?;
+        let map = MmapMut::new(engine, MmapMutKind::Writable(file));
+        drop(masked);
+        if self.populate {
+            map.advise(Advice::WillNeed)?;
+        }
+        Ok(Some(map))
     }
 }
 

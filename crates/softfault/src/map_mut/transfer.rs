@@ -1,8 +1,8 @@
 //! System calls on memory that may be elsewhere: it is kept for each of them.
 
-use super::keep::populate_by_kernel;
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
+use crate::file_map::{FilePin, populate_by_kernel};
 use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
 use std::io;
@@ -93,7 +93,7 @@ impl MmapMut {
 }
 
 /// The first offsets of a range, whose pages stay while it lives.
-struct KeptPart<'a>(Range<usize>, &'a MmapMut);
+struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
 impl<'a> KeptPart<'a> {
     fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
@@ -115,12 +115,14 @@ impl<'a> KeptPart<'a> {
         let step = step - (map.start + range.start) % step;
         let part = range.start..range.end.min(range.start + step);
         let addresses = map.addresses(part.clone())?;
+        let mut pin = None;
         match &map.kind {
             MmapMutKind::Managed(private) => private.hold(map.managed(), addresses, write)?,
+            MmapMutKind::Writable(file) => pin = file.hold(map.managed(), addresses, write)?,
             MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, write)?,
             MmapMutKind::Empty => {}
         }
-        Ok(Self(part, map))
+        Ok(Self(part, map, pin))
     }
 }
 
@@ -130,8 +132,10 @@ impl Drop for KeptPart<'_> {
         let Ok(addresses) = self.1.addresses(self.0.clone()) else {
             return;
         };
-        if let MmapMutKind::Managed(private) = &self.1.kind {
-            private.release(self.1.managed(), addresses);
+        match &self.1.kind {
+            MmapMutKind::Managed(private) => private.release(self.1.managed(), addresses),
+            MmapMutKind::Writable(file) => file.release(addresses, self.2.take()),
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => {}
         }
     }
 }

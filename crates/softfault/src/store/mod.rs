@@ -3,6 +3,7 @@
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
 //!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with what it holds at an offset (`extent`) and which version of
 //!   the file it is ([`FileIdentity`]).
+//! - `FileWrites`: the same file, where it is written to.
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
 //!   (`ring`; read its header for the protocol).
 //!
@@ -33,6 +34,7 @@ mod room;
 mod stream;
 mod warm;
 mod way;
+mod write_back;
 
 pub(crate) use descriptor::{Descriptor, Source};
 pub(crate) use errno::check;
@@ -50,3 +52,4 @@ pub(crate) use refusals::Refusals;
 pub(crate) use ring::{Finish, Make, Request, Ring, RingsOnDemand, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
 pub(crate) use way::{How, Reached};
+pub(crate) use write_back::FileWrites;

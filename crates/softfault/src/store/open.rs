@@ -150,7 +150,7 @@ pub(super) fn open(user: BorrowedFd<'_>, wanted: Wanted) -> io::Result<OpenedFil
     let sparse = !device && bytes_allocated(&stat) < stat.st_size as u64;
     // Without a table each seek would go by a number, and might move another file's position.
     let holes = match sparse && table::refused().is_none() {
-        true => open_path(&path, (0, 0), &stat).ok(),
+        true => open_path(&path, libc::O_RDONLY, (0, 0), &stat).ok(),
         false => None,
     };
     match why {
@@ -206,12 +206,12 @@ fn not_mappable(kind: libc::mode_t) -> io::Error {
     io::Error::new(kind, what)
 }
 
-fn flags_of(fd: BorrowedFd<'_>) -> Result<i32, i32> {
+pub(super) fn flags_of(fd: BorrowedFd<'_>) -> Result<i32, i32> {
     // SAFETY: no memory involved.
     errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })
 }
 
-fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
+pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
     if let Ok(file) = Descriptor::adopt(fd) {
         return Ok(file);
     }
@@ -223,7 +223,7 @@ fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
 
 /// Where the file is found by whoever opens it anew in the table that no close of the program
 /// reaches: its numbers are another table's, so the calling thread's is named.
-fn path_of(user: BorrowedFd<'_>) -> CString {
+pub(super) fn path_of(user: BorrowedFd<'_>) -> CString {
     // SAFETY: only asks.
     let (thread, user) = (unsafe { libc::gettid() }, user.as_raw_fd());
     CString::new(format!("/proc/self/task/{thread}/fd/{user}")).expect("no zeros")
@@ -242,24 +242,25 @@ fn reopen(
     stat: &libc::stat,
     wanted: Wanted,
 ) -> Result<(Descriptor, Option<WhyBuffered>), i32> {
-    let buffered = |why| Ok((open_path(path, (0, 0), stat)?, Some(why)));
+    let buffered = |why| Ok((open_path(path, libc::O_RDONLY, (0, 0), stat)?, Some(why)));
     if wanted == Wanted::Buffered {
         return buffered(WhyBuffered::Asked);
     }
-    match open_path(path, wanted.flags(), stat) {
+    match open_path(path, libc::O_RDONLY, wanted.flags(), stat) {
         Ok(file) => Ok((file, None)),
         Err(no @ (libc::EINVAL | libc::EOPNOTSUPP)) => buffered(WhyBuffered::Refused(no)),
         Err(no) => Err(no),
     }
 }
 
-/// Opens with the first flags, besides the usual ones, and sets the second.
-fn open_path(
+/// Opens for this access with the first flags, besides the usual ones, and sets the second.
+pub(super) fn open_path(
     path: &CStr,
+    access: i32,
     (first, then): (i32, i32),
     expected: &libc::stat,
 ) -> Result<Descriptor, i32> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | first;
+    let flags = access | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK | first;
     let place = [libc::AT_FDCWD as usize, path.as_ptr() as usize];
     let args = [place[0], place[1], flags as usize, 0, 0, 0];
     // O_NONBLOCK only keeps the opening from waiting for a lease.

@@ -94,7 +94,7 @@ impl ReadPolicy {
     }
 
     /// Of a store that is no engine's.
-    pub(super) fn alone(reads: Reads) -> Self {
+    pub(crate) fn alone(reads: Reads) -> Self {
         debug_assert_ne!(reads, Reads::Auto, "there is no budget");
         Self {
             reads,

@@ -14,6 +14,7 @@ use super::idle;
 use super::queue::{BATCH, Done, RingEntry, Through, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
 
 /// `struct iocb` of <linux/aio_abi.h>.
 #[repr(C)]
@@ -75,11 +76,23 @@ pub(super) struct Aio {
     context: libc::c_ulong,
     /// Immutable. Whose the queue is.
     process: u32,
+    /// Immutable. `IOCB_CMD_`: what all of it is.
+    opcode: u16,
     submitting: Mutex<Sheet>,
 }
 
 impl Aio {
+    /// A queue of reads.
     pub(super) fn new(entries: usize) -> Result<Self, i32> {
+        Self::make(entries, IOCB_CMD_PREAD)
+    }
+
+    /// A queue of writes.
+    pub(super) fn for_writes(entries: usize) -> Result<Self, i32> {
+        Self::make(entries, IOCB_CMD_PWRITE)
+    }
+
+    fn make(entries: usize, opcode: u16) -> Result<Self, i32> {
         let context = match idle::take(entries) {
             Some(context) => context,
             None => set_up(entries)?,
@@ -91,6 +104,7 @@ impl Aio {
         Ok(Self {
             context,
             process: std::process::id(),
+            opcode,
             submitting: Mutex::new(sheet),
         })
     }
@@ -112,7 +126,7 @@ impl Aio {
             sheet.entries[i] = Iocb {
                 data: u64::from(slot),
                 key_and_flags: key_and_flags(through.flags() as u32),
-                opcode: IOCB_CMD_PREAD,
+                opcode: self.opcode,
                 fd: through.fd() as u32,
                 buffer: buffer.expose_provenance() as u64,
                 bytes: bytes as u64,

@@ -80,6 +80,7 @@ mod table;
 mod tests;
 mod then;
 mod uring;
+mod writes;
 
 use std::fmt;
 use std::io;
@@ -98,6 +99,7 @@ use self::table::ReadTable;
 pub(crate) use self::on_demand::{Make, RingsOnDemand};
 pub(crate) use self::table::Request;
 pub(crate) use self::then::{Finish, Then};
+pub(crate) use self::writes::{MOST_RUNS, Run, WriteQueue};
 
 /// Reads in flight in one ring.
 const ENTRIES: usize = 256;

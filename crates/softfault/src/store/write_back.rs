@@ -1,0 +1,334 @@
+//! A file that is written to: where pages of a shared writable map go back to.
+//!
+//! Whole pages go past the page cache, where the file system lets them, many runs at a time. The page that the file
+//! ends in goes through it, up to the end: a direct write would make the file longer. All of it is done in the table
+//! that no close of the program reaches: a number may mean another file at any time (see `descriptor`).
+
+use super::descriptor::Descriptor;
+use super::errno;
+use super::identity::{self, stat};
+use super::open::{bytes_allocated, duplicate, flags_of, open_path, path_of, why_not_direct};
+use super::refusals::Refusals;
+use super::ring::{MOST_RUNS, Run, WriteQueue};
+use crate::signal::without_file_size_signal;
+use crate::table;
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::Mutex;
+use softfault_engine::store::{PageWrite, StoreError, WriteBack};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Bytes that are reserved at a time.
+const CHUNK: u64 = 64 << 10;
+
+/// A file that is open for writing.
+#[derive(Debug)]
+pub(crate) struct FileWrites {
+    /// Immutable. Through the page cache.
+    buffered: Descriptor,
+    /// Immutable. Past it, if that can be.
+    direct: Option<Descriptor>,
+    /// Immutable. A block device.
+    device: bool,
+    /// Immutable. Byte before which there were no holes when it was opened.
+    dense: u64,
+    /// A bit a chunk behind that: its blocks are there. Relaxed: who finds none asks for them once more.
+    reserved: Box<[AtomicU64]>,
+    queues: [Mutex<Option<Box<Queue>>>; 2],
+}
+
+/// What many runs are written down in: too large for a handler's stack.
+#[derive(Debug)]
+struct Queue {
+    writes: WriteQueue,
+    /// Where each run begins, as the number of its first page.
+    starts: [u16; MOST_RUNS],
+    /// What each came to.
+    answers: [i64; MOST_RUNS],
+}
+
+impl FileWrites {
+    /// Opens the file behind `user`, which must be open for reading and writing, once more. At most `bytes` bytes of it
+    /// will be written.
+    pub(crate) fn open(user: BorrowedFd<'_>, bytes: u64) -> io::Result<Self> {
+        let flags = flags_of(user).map_err(errno::of_call("fcntl"))?;
+        if flags & libc::O_ACCMODE != libc::O_RDWR || flags & libc::O_PATH != 0 {
+            return Err(errno::io(libc::EACCES));
+        }
+        let stat = stat(user).map_err(errno::of_call("fstat"))?;
+        let device = stat.st_mode & libc::S_IFMT == libc::S_IFBLK;
+        let path = path_of(user);
+        let (buffered, direct) = match open_path(&path, libc::O_RDWR, (0, 0), &stat) {
+            Ok(buffered) => {
+                let both = (libc::O_DIRECT, libc::O_DIRECT);
+                let direct = open_path(&path, libc::O_RDWR, both, &stat).ok();
+                (
+                    buffered,
+                    direct.filter(|file| why_not_direct(file).is_none()),
+                )
+            }
+            // It would write elsewhere.
+            Err(no) if flags & libc::O_APPEND != 0 => return Err(errno::io(no)),
+            // The program's own open file, whose flags stay.
+            Err(_) if flags & libc::O_DIRECT == 0 => {
+                (duplicate(user).map_err(errno::of_call("fcntl"))?, None)
+            }
+            Err(no) => return Err(errno::io(no)),
+        };
+        table::want_several();
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let dense = match device {
+            true => u64::MAX,
+            false if bytes_allocated(&stat) >= size => size,
+            false => 0,
+        };
+        let chunks = bytes.saturating_sub(dense.min(bytes)).div_ceil(CHUNK) + 1;
+        let words = usize::try_from(chunks.div_ceil(64)).map_err(|_| errno::io(libc::ENOMEM))?;
+        let queue = || {
+            let queue = WriteQueue::new().filter(|_| direct.is_some());
+            let queue = queue.map(|writes| {
+                Box::new(Queue {
+                    writes,
+                    starts: [0; MOST_RUNS],
+                    answers: [0; MOST_RUNS],
+                })
+            });
+            Mutex::new(queue)
+        };
+        Ok(Self {
+            queues: [queue(), queue()],
+            buffered,
+            direct,
+            device,
+            dense,
+            reserved: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// The file, in the table, for who maps it.
+    pub(crate) fn in_table(&self) -> Option<&table::Guarded> {
+        self.buffered.guarded()
+    }
+
+    /// Makes a range a hole.
+    pub(crate) fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let bytes = (range.end - range.start) as usize;
+        let args = [mode as usize, range.start as usize, bytes, 0, 0];
+        // SAFETY: no memory involved.
+        let punched = unsafe { self.buffered.call(libc::SYS_fallocate, args) };
+        for offset in range.step_by(CHUNK as usize) {
+            if let Some((word, bit)) = self.bit(offset) {
+                word.fetch_and(!bit, Relaxed);
+            }
+        }
+        punched.map(drop).map_err(errno::io)
+    }
+
+    fn size(&self) -> Result<u64, i32> {
+        if self.device {
+            return identity::device_bytes_of(&self.buffered);
+        }
+        Ok(u64::try_from(self.buffered.stat()?.st_size).unwrap_or(0))
+    }
+
+    /// Where the bit of a page is, if it is not known to be there.
+    fn bit(&self, offset: u64) -> Option<(&AtomicU64, u64)> {
+        let chunk = offset.checked_sub(self.dense)? / CHUNK;
+        let word = self.reserved.get((chunk / 64) as usize)?;
+        Some((word, 1 << (chunk % 64)))
+    }
+
+    /// Writes whole pages past the page cache.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn write_direct(&self, file: &Descriptor, pages: &mut [PageWrite]) {
+        let queue = self.queues[0].try_lock();
+        let mut queue = queue.unwrap_or_else(|| self.queues[1].lock());
+        for pages in pages.chunks_mut(MOST_RUNS) {
+            let (Some(queue), Some(guarded)) = (queue.as_deref_mut(), file.guarded()) else {
+                // SAFETY: the caller's promise.
+                unsafe { each_run(pages, |run| write_one(file, run)) };
+                continue;
+            };
+            // SAFETY: as above.
+            unsafe { queue.write(guarded, pages) };
+            // SAFETY: as above.
+            unsafe { write_failed(file, pages) };
+        }
+    }
+}
+
+impl Queue {
+    /// Writes pages, and says of each whether the file has got it.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn write(&mut self, file: &table::Guarded, pages: &mut [PageWrite]) {
+        let Self {
+            writes,
+            starts,
+            answers,
+        } = self;
+        let mut count = 0;
+        for page in 0..pages.len() {
+            if page == 0 || !follows(&pages[page - 1], &pages[page]) {
+                starts[count] = page as u16;
+                count += 1;
+            }
+        }
+        let end = pages.len();
+        let starts = &starts[..count];
+        let part = |run: usize| {
+            let next = starts.get(run + 1).map_or(end, |&next| usize::from(next));
+            usize::from(starts[run])..next
+        };
+        let run = |run| run_of(&pages[part(run)]);
+        answers[..count].fill(0);
+        // SAFETY: the caller's promise.
+        unsafe { writes.write(file, count, run, |run, answer| answers[run] = answer) };
+        for (run, &answer) in answers[..count].iter().enumerate() {
+            let part = part(run);
+            let is_whole = answer == (part.len() * PAGE_SIZE) as i64;
+            let result = match is_whole {
+                true => Ok(()),
+                false => Err(StoreError::Short),
+            };
+            pages[part].iter_mut().for_each(|page| page.result = result);
+        }
+    }
+}
+
+/// True if `next` comes after `page`, in the file and in memory.
+fn follows(page: &PageWrite, next: &PageWrite) -> bool {
+    next.offset == page.offset + PAGE_SIZE as u64
+        && next.page.addr() == page.page.addr() + PAGE_SIZE
+}
+
+/// Pages in a row.
+fn run_of(pages: &[PageWrite]) -> Run {
+    Run {
+        offset: pages[0].offset,
+        bytes: pages[0].page,
+        len: pages.len() * PAGE_SIZE,
+    }
+}
+
+/// Has each run written, and if that fails each of its pages.
+///
+/// # Safety
+/// `write` may be called with each.
+unsafe fn each_run(pages: &mut [PageWrite], write: impl Fn(Run) -> Result<(), i32>) {
+    for pages in pages.chunk_by_mut(follows) {
+        if write(run_of(pages)).is_ok() {
+            pages.iter_mut().for_each(|page| page.result = Ok(()));
+            continue;
+        }
+        for page in pages {
+            page.result = write(run_of(core::slice::from_ref(page))).map_err(errno::store);
+        }
+    }
+}
+
+/// Writes once more, page by page, what was not written: the others of its run may have been the reason.
+///
+/// # Safety
+/// The pages are readable.
+unsafe fn write_failed(file: &Descriptor, pages: &mut [PageWrite]) {
+    for page in pages.iter_mut().filter(|page| page.result.is_err()) {
+        let run = run_of(core::slice::from_ref(page));
+        page.result = write_one(file, run).map_err(errno::store);
+    }
+}
+
+/// Writes a run in the calling thread.
+fn write_one(file: &Descriptor, mut run: Run) -> Result<(), i32> {
+    let mut refusals = Refusals::default();
+    while run.len > 0 {
+        let args = [run.bytes.addr(), run.len, run.offset as usize, 0, 0];
+        // SAFETY: readable, or the kernel says EFAULT.
+        let write = || unsafe { file.call(libc::SYS_pwrite64, args) };
+        match without_file_size_signal(write) {
+            // Nothing, and no word why.
+            Ok(0) => return Err(libc::EIO),
+            Ok(written) => {
+                run.offset += written as u64;
+                run.bytes = run.bytes.wrapping_add(written);
+                run.len -= written;
+                refusals.progress();
+            }
+            Err(errno) => refusals.again(errno)?,
+        }
+    }
+    Ok(())
+}
+
+impl WriteBack for FileWrites {
+    unsafe fn write(&self, pages: &mut [PageWrite], end: u64) {
+        let end = match self.size() {
+            Ok(size) => size.min(end),
+            Err(errno) => {
+                let failed = Err(errno::store(errno));
+                return pages.iter_mut().for_each(|page| page.result = failed);
+            }
+        };
+        pages.iter_mut().for_each(|page| page.result = Ok(()));
+        let is_whole = |page: &PageWrite| page.offset + PAGE_SIZE as u64 <= end;
+        let (whole, rest) = pages.split_at_mut(pages.partition_point(is_whole));
+        match &self.direct {
+            // SAFETY: the caller's promise.
+            Some(direct) => unsafe { self.write_direct(direct, whole) },
+            // SAFETY: as above.
+            None => unsafe { each_run(whole, |run| write_one(&self.buffered, run)) },
+        }
+        if let Some(last) = rest.first_mut().filter(|page| page.offset < end) {
+            let run = Run {
+                len: (end - last.offset) as usize,
+                ..run_of(core::slice::from_ref(last))
+            };
+            last.result = write_one(&self.buffered, run).map_err(errno::store);
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        // SAFETY: no memory involved.
+        let synced = unsafe { self.buffered.call(libc::SYS_fdatasync, [0; 5]) };
+        synced.map(drop).map_err(errno::store)
+    }
+
+    fn is_reserved(&self, offset: u64) -> bool {
+        let is_set = |(word, bit): (&AtomicU64, u64)| word.load(Relaxed) & bit != 0;
+        self.bit(offset).is_none_or(is_set)
+    }
+
+    fn reserve(&self, offset: u64) -> Result<(), StoreError> {
+        let Some((word, bit)) = self.bit(offset) else {
+            return Ok(());
+        };
+        let start = self.dense + (offset - self.dense) / CHUNK * CHUNK;
+        let size = self.size().map_err(errno::store)?;
+        let end = (start + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
+        if end <= start {
+            // It was cut off: the next touch says so.
+            return Ok(());
+        }
+        let mode = libc::FALLOC_FL_KEEP_SIZE as usize;
+        let mut refusals = Refusals::default();
+        loop {
+            let args = [mode, start as usize, (end - start) as usize, 0, 0];
+            // SAFETY: no memory involved.
+            let asked = || unsafe { self.buffered.call(libc::SYS_fallocate, args) };
+            match without_file_size_signal(asked) {
+                // Where the file system cannot, write-back finds out.
+                Ok(_) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => break,
+                Err(errno) => refusals.again(errno).map_err(errno::store)?,
+            }
+        }
+        word.fetch_or(bit, Relaxed);
+        Ok(())
+    }
+}

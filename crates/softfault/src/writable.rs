@@ -1,0 +1,244 @@
+//! A file that a map writes to over an engine, as [`MmapMut`](crate::MmapMut) has it.
+//!
+//! In a child of fork, of its parent's, the kernel has mapped the file in the window's place
+//! ([`inherited`](crate::files)), and does what is asked for.
+
+use crate::advice::{Advice, UncheckedAdvice};
+use crate::error::{self, FaultError};
+use crate::file_map::{FileMap, FilePin, populate_by_kernel};
+use crate::files::{self, Files, OpenedWindow};
+use crate::kernel::{lock_by_kernel, msync};
+use crate::managed::Managed;
+use crate::reached::Reached;
+use crate::store::FileWrites;
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::cache::Residency;
+use softfault_engine::store::WriteBack;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A part of a file that may be written to.
+pub(crate) struct WritableFile {
+    file: FileMap,
+    writes: Arc<FileWrites>,
+    /// The addresses that the map has.
+    part: Range<usize>,
+    /// Failures of write-back of which its flushes know.
+    seen: Mutex<u32>,
+    /// All of it, if it is locked.
+    locked: Mutex<Option<FilePin>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WritableFile {
+    /// `len` bytes of a file that has been opened for it, from one on.
+    pub(crate) fn new(
+        (managed, files): (&Managed, &Files),
+        mut opened: OpenedWindow,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<Self> {
+        let writes = opened.writes.take().expect("opened to be written to");
+        let part = |opened: &OpenedWindow| opened.addresses(offset, len);
+        let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, part)?;
+        let mut seen = 0;
+        file.cache().write_error_since(&mut seen);
+        Ok(Self {
+            file,
+            writes,
+            part,
+            seen: Mutex::new(seen),
+            locked: Mutex::default(),
+        })
+    }
+
+    /// Where the map is.
+    pub(crate) fn part(&self) -> &Range<usize> {
+        &self.part
+    }
+
+    /// The file, as a map that is only read has it.
+    pub(crate) fn file(&self) -> &FileMap {
+        &self.file
+    }
+
+    /// True in a child of fork, of its parent's, if the kernel serves it there.
+    pub(crate) fn was_inherited(&self) -> bool {
+        self.file.was_inherited()
+    }
+
+    /// Bytes of the file's map that are not in the file yet, by whole pages.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        match self.was_inherited() {
+            true => 0,
+            false => self.file.cache().dirty_pages() * PAGE_SIZE as u64,
+        }
+    }
+
+    /// What of some addresses is in memory.
+    pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
+        match self.was_inherited() {
+            true => Residency::default(),
+            false => self.file.residency(addresses),
+        }
+    }
+
+    /// Brings pages in, as writes would.
+    pub(crate) fn populate(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+    ) -> Result<(), FaultError> {
+        match self.was_inherited() {
+            true => populate_by_kernel(&addresses, true),
+            false => self.file.populate(managed, addresses, true),
+        }
+    }
+
+    /// Keeps pages for a system call; if it is to `write` to them, so that it can.
+    pub(crate) fn hold(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        write: bool,
+    ) -> Result<Option<FilePin>, FaultError> {
+        if self.was_inherited() {
+            return populate_by_kernel(&addresses, write).map(|()| None);
+        }
+        let pin = self.file.pin(managed, addresses.clone())?;
+        // What is pinned is not protected by write-back any more.
+        if write && let Err(error) = self.file.populate(managed, addresses.clone(), true) {
+            self.file.unpin(addresses, pin);
+            return Err(error);
+        }
+        Ok(Some(pin))
+    }
+
+    /// Lets them go again.
+    pub(crate) fn release(&self, addresses: Range<usize>, pin: Option<FilePin>) {
+        if let Some(pin) = pin {
+            self.file.unpin(addresses, pin);
+        }
+    }
+
+    /// `mlock(2)` of all of it.
+    pub(crate) fn lock(&self, managed: &Managed) -> io::Result<()> {
+        if self.was_inherited() {
+            return lock_by_kernel(&self.part, true);
+        }
+        let mut locked = lock(&self.locked);
+        if locked.is_none() {
+            *locked = self.hold(managed, self.part.clone(), true)?;
+        }
+        Ok(())
+    }
+
+    /// `munlock(2)` of all of it.
+    pub(crate) fn unlock(&self) -> io::Result<()> {
+        if self.was_inherited() {
+            return lock_by_kernel(&self.part, false);
+        }
+        let pin = lock(&self.locked).take();
+        self.release(self.part.clone(), pin);
+        Ok(())
+    }
+
+    /// `msync(2)`: what was written is on the device when this returns, and so is all that it takes to find it; or the error
+    /// with which it was refused, then or since the last time.
+    pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
+        if self.was_inherited() {
+            return msync(&addresses, libc::MS_SYNC);
+        }
+        let cache = self.file.cache();
+        files::write_back(cache, addresses);
+        let synced = self.writes.sync();
+        // Told in any case, and so not once more.
+        let failed = cache.write_error_since(&mut lock(&self.seen));
+        synced.map_err(error::store)?;
+        failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
+    }
+
+    /// Starts that.
+    pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) -> io::Result<()> {
+        if self.was_inherited() {
+            return msync(&addresses, libc::MS_ASYNC);
+        }
+        files.write_back_soon();
+        Ok(())
+    }
+
+    /// `madvise(2)`.
+    pub(crate) fn advise(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        advice: Advice,
+    ) -> io::Result<()> {
+        match self.was_inherited() {
+            true => advice.to_kernel(&addresses),
+            false if addresses.is_empty() => Ok(()),
+            false => self.file.advise(managed, addresses, advice),
+        }
+    }
+
+    /// Advice that may change bytes. Of a file's map nothing is lost by being given away: it is the file's.
+    pub(crate) fn unchecked_advise(
+        &self,
+        addresses: Range<usize>,
+        advice: UncheckedAdvice,
+    ) -> io::Result<()> {
+        if self.was_inherited() {
+            return advice.to_kernel(&addresses);
+        }
+        match advice {
+            UncheckedAdvice::DontNeed => self.file.invalidate(addresses),
+            UncheckedAdvice::Free => {
+                return Err(error::invalid("only anonymous memory can be freed"));
+            }
+            UncheckedAdvice::Remove => {
+                let window = self.file.cache().addresses().start;
+                let offsets = (addresses.start - window) as u64..(addresses.end - window) as u64;
+                self.file.invalidate(addresses.clone());
+                self.writes.punch(offsets)?;
+                // What was read again meanwhile.
+                self.file.invalidate(addresses);
+            }
+        }
+        Ok(())
+    }
+
+    /// As `mremap(2)`, as long as the window has room.
+    pub(crate) fn remap(&mut self, len: usize) -> io::Result<()> {
+        if lock(&self.locked).is_some() {
+            return Err(error::invalid("pages of the map are locked in memory"));
+        }
+        let end = self
+            .part
+            .start
+            .checked_add(len)
+            .ok_or_else(error::too_large)?;
+        if end > self.file.cache().addresses().end {
+            return Err(error::no_memory(
+                "the map has no room to grow so far in its place; map the file anew",
+            ));
+        }
+        self.part.end = end;
+        Ok(())
+    }
+
+    /// Takes it away; what was written to it is in the file then, if it could be written.
+    pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
+        let _ = self.unlock();
+        files::write_back(self.file.cache(), self.part.clone());
+        self.file.unmap(managed, files);
+    }
+
+    /// In a child of fork: nothing is given back.
+    pub(crate) fn leave(self) {
+        core::mem::forget(self);
+    }
+}

@@ -1,0 +1,555 @@
+//! Maps that write to their file over the engine, under its budget: each cell of `docs/contract.md` that says so.
+
+mod child;
+
+use child::{command, forked, scenario};
+use softfault::{
+    Advice, Coherence, Engine, FaultError, Mmap, MmapMut, MmapOptions, UncheckedAdvice,
+};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 4096;
+
+/// A file that goes with this: each word of it says where it is.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, bytes: usize) -> Self {
+        let path = std::env::temp_dir().join(format!("softfault-w-{name}-{}", std::process::id()));
+        let words = (0..bytes.div_ceil(8)).flat_map(|word| word_of(word).to_le_bytes());
+        let mut content: Vec<u8> = words.collect();
+        content.truncate(bytes);
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> File {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(&self.0)
+            .unwrap()
+    }
+
+    fn content(&self) -> Vec<u8> {
+        std::fs::read(&self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn word_of(word: usize) -> u64 {
+    (word as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn engine(bytes: usize) -> Engine {
+    let builder = Engine::builder().memory(bytes).small_maps(0);
+    builder.coherence(Coherence::Engine).build().unwrap()
+}
+
+fn write(engine: &Engine, file: &File) -> MmapMut {
+    // SAFETY: what is written is looked for.
+    let map = unsafe { engine.map_mut(file) }.unwrap();
+    assert!(map.is_managed());
+    map
+}
+
+fn read(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: as above.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+/// The byte as the map has it now.
+fn byte(map: &[u8], at: usize) -> u8 {
+    // SAFETY: a byte of the map.
+    unsafe { map.as_ptr().add(at).read_volatile() }
+}
+
+fn in_file(file: &File, at: usize) -> u8 {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at as u64).unwrap();
+    byte[0]
+}
+
+#[test]
+fn a_file_larger_than_the_budget_is_written_over() {
+    const BYTES: usize = (96 << 20) + 1234;
+    let scratch = Scratch::new("larger", BYTES);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    for (at, word) in map.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(!word_of(at)).to_le_bytes());
+    }
+    map[BYTES - 1] = 0xAB;
+    map.flush().unwrap();
+    assert_eq!(map.dirty_bytes(), 0);
+    let content = scratch.content();
+    assert_eq!(content.len(), BYTES, "it has not become longer");
+    assert_eq!(content[BYTES - 1], 0xAB);
+    let wrong = (content.chunks_exact(8).enumerate())
+        .find(|(at, word)| **word != (!word_of(*at)).to_le_bytes());
+    assert_eq!(wrong.map(|(at, _)| at * 8 / PAGE), None);
+    let stats = engine.stats();
+    assert!(stats.peak_bytes <= 16 << 20, "{}", stats.peak_bytes);
+    assert!(stats.written_back_bytes >= BYTES as u64 - PAGE as u64);
+    assert!(
+        stats.written_back_bytes <= 2 * BYTES as u64,
+        "{}",
+        stats.written_back_bytes
+    );
+}
+
+#[test]
+fn all_maps_of_the_engine_see_it_at_once() {
+    let scratch = Scratch::new("seen", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    let seen = read(&engine, &file);
+    let mut part = MmapOptions::new();
+    part.offset(5 * PAGE as u64 + 100).len(3 * PAGE);
+    // SAFETY: what is written is looked for.
+    let mut part = unsafe { part.map_mut_with(&engine, &file) }.unwrap();
+    assert!(seen.is_managed());
+    map[5 * PAGE + 101] = 1;
+    part[2] = 2;
+    assert_eq!((byte(&seen, 5 * PAGE + 101), byte(&part, 1)), (1, 1));
+    assert_eq!(
+        (byte(&seen, 5 * PAGE + 102), byte(&map, 5 * PAGE + 102)),
+        (2, 2)
+    );
+    assert_ne!(in_file(&file, 5 * PAGE + 101), 1, "not yet");
+    assert_eq!(map.dirty_bytes(), PAGE as u64);
+    part.flush().unwrap();
+    assert_eq!(
+        (
+            in_file(&file, 5 * PAGE + 101),
+            in_file(&file, 5 * PAGE + 102)
+        ),
+        (1, 2)
+    );
+    // Another engine, when it is written back.
+    let other = Engine::builder()
+        .memory(16 << 20)
+        .small_maps(0)
+        .build()
+        .unwrap();
+    assert_eq!(byte(&read(&other, &file), 5 * PAGE + 101), 1);
+    // As a map that is only read it can be pinned, and written from.
+    map[9 * PAGE] = 3;
+    let map = map.make_read_only().unwrap();
+    assert_eq!(map.pin(9 * PAGE..9 * PAGE + 1).unwrap()[0], 3);
+    drop(map);
+    assert_eq!(
+        in_file(&file, 9 * PAGE),
+        3,
+        "what is dropped is in the file"
+    );
+}
+
+#[test]
+fn neighbours_stay_as_others_have_written_them() {
+    let scratch = Scratch::new("neighbours", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    (0..64).for_each(|page| assert_eq!(byte(&map, page * PAGE), byte(&map, page * PAGE)));
+    map[20 * PAGE] = 7;
+    file.write_all_at(&[9; PAGE], 21 * PAGE as u64).unwrap();
+    map.flush().unwrap();
+    assert_eq!(
+        (in_file(&file, 20 * PAGE), in_file(&file, 21 * PAGE)),
+        (7, 9)
+    );
+    map.advise(Advice::PageOut).unwrap();
+    assert_eq!(byte(&map, 21 * PAGE), 9, "once it is read again");
+}
+
+#[test]
+fn nothing_is_older_than_five_seconds() {
+    let scratch = Scratch::new("older", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    map[PAGE] = 5;
+    let begun = Instant::now();
+    while in_file(&file, PAGE) != 5 {
+        // No time is judged but that it ends: a busy machine may take longer.
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    map[2 * PAGE] = 6;
+    map.flush_async().unwrap();
+    while in_file(&file, 2 * PAGE) != 6 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn system_calls_get_pages_that_they_can_write_to() {
+    let scratch = Scratch::new("calls", 600 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    let source: Vec<u8> = (0..300 * PAGE).map(|at| (at / 3) as u8).collect();
+    let from = Scratch::new("from", 0);
+    std::fs::write(&from.0, &source).unwrap();
+    let mut reader = File::open(&from.0).unwrap();
+    // What is there, and protected, too.
+    let _ = byte(&map, 40 * PAGE);
+    assert_eq!(
+        map.read_from(33 * PAGE + 7.., &mut reader).unwrap(),
+        source.len() as u64
+    );
+    let mut copy = vec![0; source.len()];
+    assert_eq!(map.read_at(&mut copy, 33 * PAGE + 7), Ok(source.len()));
+    assert!(copy == source);
+    assert_eq!(map.write_at(b"here", 500 * PAGE), Ok(4));
+    let mut written = Vec::new();
+    map.write_to(500 * PAGE..500 * PAGE + 4, &mut written)
+        .unwrap();
+    assert_eq!(written, b"here");
+    map.lock().unwrap();
+    map[0] = 1;
+    map.flush().unwrap();
+    // Locked pages are written to by the kernel at any time.
+    (&file)
+        .read_exact_at(&mut map[..2 * PAGE], 100 * PAGE as u64)
+        .unwrap();
+    map.unlock().unwrap();
+    map.flush().unwrap();
+    let content = scratch.content();
+    assert!(content[33 * PAGE + 7..][..source.len()] == source);
+    assert!(content[..2 * PAGE] == content[100 * PAGE..102 * PAGE]);
+}
+
+#[test]
+fn a_child_of_fork_writes_to_the_same_file() {
+    let scratch = Scratch::new("child", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    let seen = read(&engine, &file);
+    map[0] = 7;
+    map[3] = 8;
+    let status = forked(|| {
+        let (was, also) = (byte(&map, 0), byte(&seen, 3));
+        map[10 * PAGE] = 9;
+        let flushed = map.flush().is_ok() && !map.is_managed();
+        i32::from(was != 7 || also != 8 || !flushed)
+    });
+    assert_eq!(status, 0);
+    assert_eq!(in_file(&file, 10 * PAGE), 9);
+    map[0] = 10;
+    map.advise(Advice::PageOut).unwrap();
+    assert_eq!((byte(&map, 0), byte(&map, 10 * PAGE)), (10, 9));
+}
+
+/// What an end of the process that lets us run anything leaves behind is in the file.
+#[test]
+fn a_process_that_ends_by_itself_loses_nothing() {
+    const TEST: &str = "a_process_that_ends_by_itself_loses_nothing";
+    if let Some(scenario) = scenario() {
+        let (how, path) = scenario.split_once(' ').unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let engine = engine(16 << 20);
+        let mut map = write(&engine, &file);
+        map[3 * PAGE] = 77;
+        match how {
+            "leak" => core::mem::forget((map, engine)),
+            "exit" => {
+                core::mem::forget((map, engine));
+                std::process::exit(0)
+            }
+            "flushed" => {
+                map.flush().unwrap();
+                // SAFETY: ends the process.
+                unsafe { libc::raise(libc::SIGKILL) };
+            }
+            _ => {}
+        }
+        return;
+    }
+    for how in ["return", "leak", "exit", "flushed"] {
+        let scratch = Scratch::new(how, 64 * PAGE);
+        let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
+        command.output().unwrap();
+        assert_eq!(scratch.content()[3 * PAGE], 77, "{how}");
+    }
+}
+
+#[test]
+fn a_file_becomes_shorter_and_longer() {
+    let scratch = Scratch::new("length", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    map.fill(0xCD);
+    engine.truncate(&file, 10 * PAGE as u64 + 100).unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(
+        map.read_at(&mut bytes, 20 * PAGE),
+        Err(FaultError::BeyondEnd)
+    );
+    assert_eq!(map.write_at(&bytes, 20 * PAGE), Err(FaultError::BeyondEnd));
+    // In the last page, past the end: nobody is to see it.
+    map[10 * PAGE + 500] = 1;
+    engine.truncate(&file, 64 * PAGE as u64).unwrap();
+    assert_eq!(
+        (byte(&map, 10 * PAGE + 99), byte(&map, 10 * PAGE + 500)),
+        (0xCD, 0)
+    );
+    assert_eq!(byte(&map, 20 * PAGE), 0);
+    map[63 * PAGE] = 4;
+    // Longer than it was, and the map with it.
+    engine.truncate(&file, 200 * PAGE as u64).unwrap();
+    // SAFETY: nobody has a reference to its bytes.
+    unsafe { map.remap(200 * PAGE, Default::default()) }.unwrap();
+    map[199 * PAGE] = 5;
+    map.flush().unwrap();
+    let content = scratch.content();
+    assert_eq!(content.len(), 200 * PAGE);
+    assert_eq!((content[63 * PAGE], content[199 * PAGE]), (4, 5));
+    assert_eq!(content[10 * PAGE + 500], 0);
+    // SAFETY: nobody relies on the bytes.
+    unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, 4 * PAGE) }.unwrap();
+    assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
+}
+
+/// Writes beyond RLIMIT_FSIZE are refused: reported once, and nothing is lost.
+#[test]
+fn what_cannot_be_written_is_told_once_and_stays() {
+    const TEST: &str = "what_cannot_be_written_is_told_once_and_stays";
+    let Some(path) = scenario() else {
+        let scratch = Scratch::new("refused", 64 * PAGE);
+        child::succeeds(TEST, scratch.0.to_str().unwrap());
+        let content = scratch.content();
+        assert!((0..64).all(|page| content[page * PAGE] == 200 + page as u8 % 50));
+        return;
+    };
+    let limit = |bytes: u64| {
+        let limit = libc::rlimit {
+            rlim_cur: bytes,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: a valid limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    };
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let engine = engine(16 << 20);
+    let mut map = write(&engine, &file);
+    let other = write(&engine, &file);
+    (0..64).for_each(|page| map[page * PAGE] = 200 + page as u8 % 50);
+    limit(32 * PAGE as u64);
+    let error = map.flush().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
+    assert_eq!(map.dirty_bytes(), 32 * PAGE as u64);
+    assert!(engine.stats().write_errors > 0);
+    // Each handle is told.
+    let error = other.flush().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+    limit(libc::RLIM_INFINITY);
+    // Of the failure of the other's flush.
+    assert!(map.flush().is_err());
+    map.flush().unwrap();
+    assert_eq!(map.dirty_bytes(), 0);
+}
+
+/// A hole for which the disk has no block is an error of who writes to it.
+#[test]
+fn a_full_disk_is_an_error() {
+    let dir = std::env::temp_dir().join(format!("softfault-w-full-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let path = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
+    let (kind, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr().cast());
+    // SAFETY: names that end in zero.
+    let mounted = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, size) };
+    let _gone = softfault_oracle::Finally(|| {
+        // SAFETY: as above; nobody has files there.
+        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+        let _ = std::fs::remove_dir(&dir);
+    });
+    if mounted != 0 {
+        return println!("skipped: a small file system can be mounted by root only");
+    }
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true);
+    let file = file.truncate(true).open(dir.join("file")).unwrap();
+    file.set_len(4 << 20).unwrap();
+    let engine = engine(16 << 20);
+    let mut map = write(&engine, &file);
+    assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
+    let refused = map.write_at(&vec![2; 4 << 20], 0);
+    assert_eq!(refused, Err(FaultError::Io(libc::ENOSPC)));
+    assert_eq!(map.populate(..), Err(FaultError::Io(libc::ENOSPC)));
+    assert_eq!(map[0], 2, "what there was room for is written");
+    assert_eq!(byte(&map, (4 << 20) - 1), 0, "a hole is read");
+    map.flush().unwrap();
+    let status = forked(|| {
+        map[(4 << 20) - 1] = 3;
+        0
+    });
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
+}
+
+/// Each thread has a word of its own in each page, of four budgets; beside them one flushes, and one has pages given away.
+#[test]
+fn no_write_is_lost_beside_flushes_and_eviction() {
+    const THREADS: usize = 4;
+    const PAGES: usize = (40 << 20) / PAGE;
+    let scratch = Scratch::new("threads", PAGES * PAGE);
+    let engine = engine(10 << 20);
+    let file = scratch.open();
+    let map = write(&engine, &file);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let start = map.as_ptr().addr();
+    let mut latest = vec![];
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut latest = vec![0u64; PAGES];
+                    let mut word = 0x1234_5678_9abc_def1_u64 + thread as u64 * 77;
+                    for count in 1..=6_000_u64 {
+                        word ^= word << 13;
+                        word ^= word >> 7;
+                        word ^= word << 17;
+                        let page = (word >> 20) as usize % PAGES;
+                        let at = (start + page * PAGE + thread * 8) as *mut u64;
+                        // SAFETY: a word of the map that is this thread's.
+                        let seen = unsafe { at.read_volatile() };
+                        if latest[page] > 0 {
+                            assert_eq!(seen, latest[page], "page {page}");
+                        }
+                        // SAFETY: as above.
+                        unsafe { at.write_volatile(count) };
+                        latest[page] = count;
+                    }
+                    latest
+                })
+            })
+            .collect();
+        let over = &over;
+        let map = &map;
+        scope.spawn(move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                map.flush().unwrap();
+            }
+        });
+        scope.spawn(move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                map.advise(Advice::PageOut).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        latest = writers.into_iter().map(|writer| writer.join()).collect();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    map.flush().unwrap();
+    let content = scratch.content();
+    for (thread, latest) in latest.into_iter().enumerate() {
+        for (page, count) in latest.unwrap().into_iter().enumerate() {
+            let at = page * PAGE + thread * 8;
+            let word = u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
+            let expected = if count > 0 { count } else { word_of(at / 8) };
+            assert_eq!(word, expected, "page {page} of {thread}");
+        }
+    }
+}
+
+/// Drawn, beside a file that the kernel maps: each byte is the same, in the maps and in the files.
+#[test]
+fn drawn_operations_beside_the_kernels_own_map() {
+    const BYTES: usize = (24 << 20) + 777;
+    let (ours, theirs) = (Scratch::new("ours", BYTES), Scratch::new("theirs", BYTES));
+    let (file, twin) = (ours.open(), theirs.open());
+    let engine = engine(9 << 20);
+    let kernel = Engine::builder().memory(9 << 20).build().unwrap();
+    let mut map = write(&engine, &file);
+    // SAFETY: nobody else has the file.
+    let mut other = unsafe { kernel.map_mut(&twin) }.unwrap();
+    assert!(!other.is_managed());
+    let mut readers = vec![];
+    let mut word = 0x9abc_def1_2345_6789_u64;
+    let mut draw = |most: usize| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        (word >> 16) as usize % most
+    };
+    for step in 0..6_000 {
+        let at = draw(BYTES);
+        let count = (1 + draw(3 * PAGE)).min(BYTES - at);
+        match draw(16) {
+            0..=5 => {
+                map[at..at + count].fill(step as u8);
+                other[at..at + count].fill(step as u8);
+            }
+            6 => {
+                let bytes = vec![step as u8; count];
+                assert_eq!(map.write_at(&bytes, at), Ok(count));
+                other[at..at + count].fill(step as u8);
+            }
+            7 => map.flush_range(at, count).unwrap(),
+            8 => {
+                map.flush_range(at, count).unwrap();
+                let mut seen = vec![0; count];
+                file.read_exact_at(&mut seen, at as u64).unwrap();
+                assert!(
+                    seen == other[at..at + count],
+                    "step {step}: the file at {at}"
+                );
+            }
+            9 => map
+                .advise_range(Advice::PageOut, at & !(PAGE - 1), count)
+                .unwrap(),
+            10 if readers.len() < 3 => readers.push(read(&engine, &file)),
+            11 if !readers.is_empty() => drop(readers.swap_remove(draw(readers.len()))),
+            12 if draw(20) == 0 => {
+                // By another: seen when the page is read again.
+                map.flush_range(at, count).unwrap();
+                file.write_all_at(&vec![step as u8; count], at as u64)
+                    .unwrap();
+                other[at..at + count].fill(step as u8);
+                map.advise_range(Advice::PageOut, at & !(PAGE - 1), count + PAGE)
+                    .unwrap();
+            }
+            13 if draw(40) == 0 => {
+                drop(map);
+                map = write(&engine, &file);
+            }
+            14 if draw(100) == 0 => {
+                let len = at as u64;
+                engine.truncate(&file, len).unwrap();
+                engine.truncate(&file, BYTES as u64).unwrap();
+                twin.set_len(len).unwrap();
+                twin.set_len(BYTES as u64).unwrap();
+            }
+            _ => {
+                assert!(
+                    map[at..at + count] == other[at..at + count],
+                    "step {step}: {at}"
+                );
+                for reader in &readers {
+                    assert!(
+                        reader[at..at + count] == other[at..at + count],
+                        "step {step}: {at}"
+                    );
+                }
+            }
+        }
+    }
+    map.flush().unwrap();
+    other.flush().unwrap();
+    assert!(ours.content() == theirs.content());
+    let _ = std::hint::black_box(&mut other);
+}
