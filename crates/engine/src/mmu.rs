@@ -121,6 +121,12 @@ pub trait Mmu: Send + Sync {
     /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
     fn protect(&self, ranges: &[Range<usize>]);
 
+    /// Takes the leave to write away from all that is present in a window for writing, in one go. As of
+    /// [`protect`](Self::protect). False where it cannot, and then perhaps a part is protected.
+    fn protect_window(&self, _window: &Reservation) -> bool {
+        false
+    }
+
     /// Where the bytes of the page at `addr`, which is present, can be read. They
     /// stay there until the page is zapped or written to, so the caller has
     /// protected it and keeps others from changing that.

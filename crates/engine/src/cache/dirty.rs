@@ -11,6 +11,11 @@
 //! protects the page first, and whoever writes to it then waits for the folio lock: so no write is lost, and
 //! none is in the middle of what the store gets. Pages that are pinned may be in the hands of a system call, which fails
 //! where a page is protected: they are written as they are, and stay dirty.
+//!
+//! **Epochs.** To protect pages one by one costs a flush of all processors' TLBs each. So where many are scattered, the
+//! whole window is protected in one go: a new epoch begins before that, and whatever was made writable in an
+//! earlier one is protected afterwards. Who makes a page writable notes the epoch once it is: if that is still the old one, the
+//! page was writable before the new one began, and is protected with all others. Nobody does that while pages are pinned.
 
 use super::folio::{Folio, flag};
 use super::{Node, PageCache};
@@ -18,7 +23,7 @@ use crate::budget::FLOOR;
 use crate::page::FaultError;
 use crate::store::{StoreError, WriteBack};
 use sync::Arc;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Pages of a node's files that are dirty.
 #[derive(Default)]
@@ -32,6 +37,12 @@ pub(crate) struct Writes {
     dirty: AtomicU64,
     /// How often write-back has failed, and above that how it did so last.
     failed: AtomicU64,
+    /// The epoch that has begun. SeqCst, with `protecting` and the pins: see [`PageCache::protect_window`].
+    epoch: AtomicU32,
+    /// Up to this one, what was made writable before is protected. Release: after the window is.
+    protected: AtomicU32,
+    /// 1 while a thread protects the whole window.
+    protecting: AtomicU32,
 }
 
 /// Of `Writes::failed`: the count. The rest is the errno, with [`SHORT`] for none.
@@ -44,6 +55,9 @@ impl Writes {
             to,
             dirty: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
+            protected: AtomicU32::new(0),
+            protecting: AtomicU32::new(0),
         }
     }
 
@@ -96,6 +110,51 @@ impl PageCache {
         debug_assert!(self.is_writable() && dirty & folio.bit_of(addr) == 0);
         folio.set_dirty_pages(dirty | folio.bit_of(addr));
         self.count_dirty(1);
+    }
+
+    /// A page of the folio can be written to from now on. The caller holds its lock.
+    pub(crate) fn is_writable_now(&self, folio: &Folio) {
+        let writes = self.writes.as_ref().expect("it can be written to");
+        folio.set_dirty_epoch(writes.epoch.load(Ordering::SeqCst) as u16);
+    }
+
+    /// True if nobody can write to the dirty pages of a folio that is not pinned: the whole window was protected since.
+    /// The caller holds its lock.
+    pub(crate) fn is_protected(&self, folio: &Folio) -> bool {
+        let writes = self.writes.as_ref().expect("it can be written to");
+        let protected = writes.protected.load(Ordering::Acquire) as u16;
+        // Of very long ago, or of now: it is protected once more.
+        let since = protected.wrapping_sub(folio.dirty_epoch());
+        0 < since && since < 1 << 15
+    }
+
+    /// Protects all that is present in the window. False if that cannot be, or may not: pages are pinned, or
+    /// another is at it.
+    pub(crate) fn protect_window(&self) -> bool {
+        let writes = self.writes.as_ref().expect("it can be written to");
+        if writes.protecting.swap(1, Ordering::SeqCst) == 1 {
+            return false;
+        }
+        let mut done = false;
+        // Either who pins sees this, or this sees the pin.
+        if self.pinned.load(Ordering::SeqCst) == 0 {
+            let epoch = writes.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+            done = self.node.mmu.protect_window(self.window.reservation());
+            if done {
+                writes.protected.store(epoch, Ordering::Release);
+            }
+        }
+        writes.protecting.store(0, Ordering::SeqCst);
+        done
+    }
+
+    /// Returns when nobody protects the whole window, after the caller has had a pin admitted: from then on nobody
+    /// does.
+    pub fn wait_for_protection(&self) {
+        let Some(writes) = &self.writes else { return };
+        while writes.protecting.load(Ordering::SeqCst) == 1 {
+            sync::thread::yield_now();
+        }
     }
 
     /// So many pages more.

@@ -40,6 +40,8 @@ pub const NO_FRAME: u32 = u32::MAX;
 pub const BLOCK_PAGES: usize = 16;
 /// Bytes of a block of the index.
 pub const BLOCK_BYTES: usize = BLOCK_PAGES * PAGE_SIZE;
+/// Of [`Folio::error`]: a bit a page.
+const DIRTY_PAGES: u32 = (1 << BLOCK_PAGES) - 1;
 
 /// The bits of [`Folio::state`].
 pub mod flag {
@@ -71,6 +73,8 @@ pub mod flag {
     /// Pages of it were written to, and the store has not got them: [`Folio::dirty_pages`](super::Folio)
     /// says which. Only of what is mapped.
     pub const DIRTY: u32 = 1 << 12;
+    /// It was dirty already when somebody last looked for what has been so for long.
+    pub const AGED: u32 = 1 << 13;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an
@@ -98,7 +102,8 @@ pub struct Folio {
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
     /// Why the last read failed: an errno, or an `ERROR_` above all of them. Of what is mapped, whose read
-    /// did not fail: which pages are dirty, a bit each. Protected by the folio lock.
+    /// did not fail: which pages are dirty, a bit each, and above them when one was last made writable. Protected by
+    /// the folio lock.
     pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
@@ -227,17 +232,30 @@ impl Folio {
     /// Which pages are dirty: a bit each.
     pub(crate) fn dirty_pages(&self) -> u32 {
         match self.is(flag::DIRTY) {
-            true => self.error.load(Ordering::Relaxed),
+            true => self.error.load(Ordering::Relaxed) & DIRTY_PAGES,
             false => 0,
         }
+    }
+
+    /// When one of its pages was last made writable, as its cache counts. The caller holds the folio lock.
+    pub(crate) fn dirty_epoch(&self) -> u16 {
+        (self.error.load(Ordering::Relaxed) >> BLOCK_PAGES) as u16
+    }
+
+    /// Says when. As above.
+    pub(crate) fn set_dirty_epoch(&self, epoch: u16) {
+        let pages = self.error.load(Ordering::Relaxed) & DIRTY_PAGES;
+        let word = pages | u32::from(epoch) << BLOCK_PAGES;
+        self.error.store(word, Ordering::Relaxed);
     }
 
     /// Says which are. The caller holds the folio lock, and the folio is mapped, or about to be.
     pub(crate) fn set_dirty_pages(&self, pages: u32) {
         debug_assert!(self.is(flag::UPTODATE) && pages >> self.pages() == 0);
-        self.error.store(pages, Ordering::Relaxed);
+        let epoch = self.error.load(Ordering::Relaxed) & !DIRTY_PAGES;
+        self.error.store(epoch | pages, Ordering::Relaxed);
         match pages {
-            0 => self.change(0, flag::DIRTY),
+            0 => self.change(0, flag::DIRTY | flag::AGED),
             _ => self.change(flag::DIRTY, 0),
         }
     }

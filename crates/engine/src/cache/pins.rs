@@ -54,8 +54,8 @@ impl PageCache {
         let most = pages + 2 * BLOCK_PAGES + pages / (TABLE_SPAN / PAGE_SIZE);
         let most = most as u64;
         let admitted = self.node.try_pin(most);
-        // Relaxed: read when there is no map left.
-        admitted.then(|| self.pinned.fetch_add(most, Ordering::Relaxed));
+        // SeqCst: with who protects the whole window (`dirty`).
+        admitted.then(|| self.pinned.fetch_add(most, Ordering::SeqCst));
         admitted.then_some(most)
     }
 

@@ -7,9 +7,23 @@ use crate::page::NeverInterrupted;
 use crate::reclaim::Cleaner;
 use core::ops::Range;
 
-/// How far a write-back has got.
+/// What a write-back takes, and how far it has got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WriteBackCursor(usize);
+pub struct WriteBackCursor {
+    next: usize,
+    /// Only what was dirty when the last such write-back came by.
+    aged: bool,
+}
+
+impl WriteBackCursor {
+    /// Of a write-back that takes only what was dirty when the last such one came by.
+    pub fn of_aged() -> Self {
+        Self {
+            aged: true,
+            ..Self::default()
+        }
+    }
+}
 
 impl PageCache {
     /// Writes back what is dirty of `range`, a batch of it from the cursor on. True if there is more. In between nothing
@@ -29,20 +43,22 @@ impl PageCache {
         let by_block = blocks <= folios;
         let steps = if by_block { blocks } else { folios };
         let mut cleaner = None;
-        while cursor.0 < steps {
+        while cursor.next < steps {
             let block = match by_block {
-                true => start + cursor.0 * BLOCK_BYTES,
-                false => self.node.folios.get(cursor.0 as u32).range().start & !(BLOCK_BYTES - 1),
+                true => start + cursor.next * BLOCK_BYTES,
+                false => {
+                    self.node.folios.get(cursor.next as u32).range().start & !(BLOCK_BYTES - 1)
+                }
             };
-            cursor.0 += 1;
+            cursor.next += 1;
             if block < range.end && start <= block {
-                self.clean_block(block, &range, &mut cleaner);
+                self.clean_block(block, &range, cursor.aged, &mut cleaner);
             }
             if cleaner.as_ref().is_some_and(Cleaner::is_full) {
                 break;
             }
         }
-        cursor.0 < steps
+        cursor.next < steps
     }
 
     /// Gives the dirty folios of a block to `cleaner`, locked.
@@ -50,6 +66,7 @@ impl PageCache {
         &'a self,
         block: usize,
         range: &Range<usize>,
+        aged: bool,
         cleaner: &mut Option<Cleaner<'a>>,
     ) {
         let mut from = block;
@@ -61,10 +78,14 @@ impl PageCache {
                 continue;
             }
             from = folio.range().end;
-            match folio.is(flag::DIRTY) {
+            match (folio.is(flag::DIRTY), folio.is(flag::AGED)) {
                 // Another has written it.
-                false => folio.unlock(),
-                true => {
+                (false, _) => folio.unlock(),
+                (true, false) if aged => {
+                    folio.change(flag::AGED, 0);
+                    folio.unlock();
+                }
+                (true, _) => {
                     let cleaner = cleaner.get_or_insert_with(|| self.node.cleaner());
                     cleaner.push(folio);
                 }

@@ -14,13 +14,20 @@ pub const BATCH: usize = 512;
 const CONCURRENT: usize = 4;
 
 /// The arrays of a batch: too large for the handler's stack.
-struct FolioBatch {
+pub(super) struct FolioBatch {
     folios: [u32; BATCH],
     ranges: [Range<usize>; BATCH],
     /// True where the folio was the last resident of a page table, which is
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
     sheet: WriteSheet,
+}
+
+impl FolioBatch {
+    /// Where folios are noted that are to be written back, and what that takes.
+    pub(super) fn to_clean(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
+        (&mut self.folios, &mut self.sheet)
+    }
 }
 
 /// What one batch came to.
@@ -66,7 +73,7 @@ impl Batches {
         CONCURRENT * size_of::<FolioBatch>()
     }
 
-    fn take(&self) -> MutexGuard<'_, Box<FolioBatch>> {
+    pub(super) fn take(&self) -> MutexGuard<'_, Box<FolioBatch>> {
         self.batches
             .iter()
             .find_map(|batch| batch.try_lock())
@@ -79,7 +86,12 @@ impl Node {
     /// would empty a small budget.
     pub(super) fn batch_pages(&self) -> usize {
         let share = self.budget.limit() as usize / 32;
-        share.clamp(BLOCK_PAGES, 2 * BATCH)
+        let most = if self.dirty_pages() > 0 {
+            128
+        } else {
+            2 * BATCH
+        };
+        share.clamp(BLOCK_PAGES, most)
     }
 
     /// Evicts about `target` pages of what goes first, or a batch of them if
@@ -107,6 +119,9 @@ impl Node {
         }
         let claimed = self.settle_dirty(&mut batch, claimed, Dirty::Written);
         let pages = self.evict_claimed(&mut batch, claimed);
+        if self.dirty_pages() > 0 {
+            self.ring_for_cleaning();
+        }
         // Folios and frames are waited for too, and may cost no page. A batch
         // of none is no news: who waits would take it for memory.
         if claimed > 0 {

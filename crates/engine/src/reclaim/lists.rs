@@ -13,7 +13,7 @@
 //! Lock: one for all three; innermost but for the frame pool.
 
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, MutexGuard};
 use crate::page::Order;
 use crate::slab::Slab;
 use sync::atomic::Ordering;
@@ -57,7 +57,7 @@ pub struct Lists {
     order: Order,
 }
 
-struct Inner {
+pub(super) struct Inner {
     queues: [Queue; 3],
     /// Pages put on the mapped lists so far, wrapping; on all lists, where the
     /// order is that of arrival.
@@ -163,6 +163,11 @@ impl Lists {
         count
     }
 
+    /// All of them, locked.
+    pub(super) fn heads(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
     /// Sizes now.
     pub fn pages(&self) -> ListPages {
         let queues = &self.inner.lock().queues;
@@ -187,6 +192,11 @@ impl Lists {
 }
 
 impl Inner {
+    /// The first mapped folios, by list, in the order in which they go.
+    pub(super) fn mapped(&self) -> [u32; 2] {
+        [self.queues[1].head, self.queues[2].head]
+    }
+
     /// The folio that came first.
     fn oldest(&self, folios: &Slab<Folio>) -> Option<u32> {
         let heads = self.queues.iter().filter(|queue| queue.folios > 0);

@@ -14,6 +14,7 @@
 //! 4. out of the index, remembered by the ghosts, unlocked, freed.
 
 pub(crate) mod anonymous;
+mod clean_ahead;
 mod evict;
 mod family;
 pub mod ghost;
@@ -24,6 +25,7 @@ pub(crate) mod windows;
 mod write_back;
 
 pub use anonymous::Stopped;
+pub(crate) use clean_ahead::Evictions;
 pub use evict::Batches;
 pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;

@@ -11,9 +11,22 @@ use core::ops::Range;
 /// time as it can use.
 const PAGES: usize = 256;
 
+/// Folios of a batch, with their neighbours.
+const MOST: usize = 3 * BATCH;
+/// Neighbours of one folio, at most, on each side.
+const CLUSTER: usize = 16;
+
+/// Folios that somebody may write to, above which the whole window is protected rather than each of them.
+const SCATTERED: usize = 32;
+
 /// What is to be written is written down here: too large for the handler's stack.
 pub(super) struct WriteSheet {
+    /// What the caller has locked of what is dirty.
     folios: [u32; BATCH],
+    /// That, and neighbours that are dirty too, in the order of the file.
+    all: [u32; MOST],
+    /// The neighbours.
+    neighbours: [u32; MOST - BATCH],
     ranges: [Range<usize>; PAGES],
     pages: [PageWrite; PAGES],
 }
@@ -27,6 +40,8 @@ impl WriteSheet {
         };
         Self {
             folios: [0; BATCH],
+            all: [0; MOST],
+            neighbours: [0; MOST - BATCH],
             ranges: [const { 0..0 }; PAGES],
             pages: [page; PAGES],
         }
@@ -55,12 +70,13 @@ impl Node {
         }
         let start = |&id: &u32| self.folios.get(id).range().start;
         sheet.folios[..count].sort_unstable_by_key(start);
+        let (count, neighbours) = self.with_neighbours(count, sheet);
         let mut first = 0;
         while first < count {
-            let cache = self.folios.get(sheet.folios[first]).cache();
+            let cache = self.folios.get(sheet.all[first]).cache();
             let (mut end, mut pages) = (first, 0);
             while end < count && pages + BLOCK_PAGES <= PAGES {
-                let folio = self.folios.get(sheet.folios[end]);
+                let folio = self.folios.get(sheet.all[end]);
                 if !core::ptr::eq(folio.cache(), cache) {
                     break;
                 }
@@ -70,18 +86,84 @@ impl Node {
             self.write_pages(cache, first..end, sheet);
             first = end;
         }
+        for &id in &sheet.neighbours[..neighbours] {
+            self.folios.get(id).unlock();
+        }
+    }
+
+    /// Takes in what is dirty beside the first `count` folios of the sheet: a device that gets pages in a row does more of
+    /// them, and what lies beside what was written to will go some day, too. Answers how many folios there are to
+    /// write, and how many of them are neighbours, which this has locked.
+    fn with_neighbours(&self, count: usize, sheet: &mut WriteSheet) -> (usize, usize) {
+        let WriteSheet {
+            folios,
+            all,
+            neighbours,
+            ..
+        } = sheet;
+        let (mut total, mut beside) = (0, 0);
+        for place in 0..count {
+            let folio = self.folios.get(folios[place]);
+            let cache = folio.cache();
+            let window = cache.addresses();
+            let first = total;
+            let mut add = |total: &mut usize, folio: &Folio| {
+                all[*total] = folio.id();
+                *total += 1;
+            };
+            let may_more = |total: usize, beside: usize| {
+                total - first < CLUSTER && beside < MOST - BATCH && total + count - place < MOST
+            };
+            let mut start = folio.range().start;
+            while start > window.start
+                && may_more(total, beside)
+                && let Some(before) = self.claim_dirty(start - PAGE_SIZE)
+            {
+                add(&mut total, before);
+                neighbours[beside] = before.id();
+                beside += 1;
+                start = before.range().start;
+            }
+            all[first..total].reverse();
+            let mut add = |total: &mut usize, folio: &Folio| {
+                all[*total] = folio.id();
+                *total += 1;
+            };
+            add(&mut total, folio);
+            let mut end = folio.range().end;
+            while end < window.end
+                && may_more(total, beside)
+                && let Some(behind) = self.claim_dirty(end)
+            {
+                add(&mut total, behind);
+                neighbours[beside] = behind.id();
+                beside += 1;
+                end = behind.range().end;
+            }
+        }
+        (total, beside)
+    }
+
+    /// Locks the folio of the page at `addr`, if it is dirty and nobody has it.
+    fn claim_dirty(&self, addr: usize) -> Option<&Folio> {
+        let bucket = self.index.lock(addr, &self.folios);
+        let folio = bucket.find(addr)?;
+        let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
+        (is_free && !folio.is_pinned() && folio.try_lock()).then(|| self.folios.get(folio.id()))
     }
 
     /// Writes the dirty pages of some folios of the sheet, all of one cache.
     fn write_pages(&self, cache: &PageCache, which: Range<usize>, sheet: &mut WriteSheet) {
         let WriteSheet {
-            folios,
-            ranges,
-            pages,
+            all, ranges, pages, ..
         } = sheet;
-        let folios = folios[which].iter().map(|&id| self.folios.get(id));
+        let folios = all[which].iter().map(|&id| self.folios.get(id));
         let (mut count, mut protected) = (0, 0);
+        let has_writers = |folio: &Folio| !folio.is_pinned() && !cache.is_protected(folio);
+        let writable = folios.clone().filter(|folio| has_writers(folio)).count();
+        let at_once = writable > SCATTERED && cache.protect_window();
         for folio in folios.clone() {
+            let has_writers = !at_once && has_writers(folio);
             for addr in dirty_addresses(folio, folio.dirty_pages()) {
                 pages[count] = PageWrite {
                     offset: cache.offset(addr),
@@ -89,7 +171,7 @@ impl Node {
                     result: Ok(()),
                 };
                 count += 1;
-                if folio.is_pinned() {
+                if !has_writers {
                     continue;
                 }
                 match ranges[..protected].last_mut() {

@@ -102,9 +102,13 @@ impl Engine {
         if self.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
-        file.set_len(bytes)?;
         let _masked = signal::masked();
-        self.inner.files.truncate(file, bytes)
+        // Before the file is: a page that is being written back would make it longer again.
+        self.inner.files.cut(file, bytes)?;
+        let set = file.set_len(bytes);
+        let now = file.metadata().map_or(bytes, |now| now.len());
+        self.inner.files.truncate(file, now)?;
+        set
     }
 
     /// Closes the files of which nobody has a map any more, and forgets their pages.

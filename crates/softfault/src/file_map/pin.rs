@@ -33,6 +33,7 @@ impl FileMap {
         }
         let pages = self.cache.admit_pin(&addresses);
         let pages = pages.ok_or(FaultError::NoMemory)?;
+        self.cache.wait_for_protection();
         match self.pin_by_engine(managed, addresses) {
             Ok(()) => Ok(FilePin { pages, hold }),
             Err(error) => {

@@ -7,6 +7,7 @@
 //! Such a window is known by its file and not by the file's version: writing back changes that. One that nobody maps
 //! forgets its pages when it is mapped again; it stays as long as it has pages that could not be written.
 
+use super::idle::SharedTable;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, Look, OpenedWindow, map_window};
@@ -17,35 +18,38 @@ use crate::signal;
 use crate::store::{FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
-use softfault_engine::cache::{PageCache, WriteBackCursor};
+use softfault_engine::cache::{Node, PageCache, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
+use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// How long what was written may be in memory only.
 const OLDEST: Duration = Duration::from_secs(5);
 /// The least address space of a window beyond its file, which may grow.
 const LEAST_ROOM: u64 = 64 << 20;
 
-/// The thread that writes back, while the engine has files that maps write to.
+/// The thread that writes back, ahead of reclaim and by age, once the engine has files that maps write to.
 #[derive(Default)]
 pub(super) struct WriteBehind {
-    thread: Mutex<Option<Thread>>,
-    state: Arc<(Mutex<State>, Condvar)>,
+    thread: Mutex<Option<(Thread, Arc<Node>)>>,
+    state: Arc<State>,
 }
 
+/// What the thread is to do. Relaxed: it looks after each ring, and otherwise soon.
 #[derive(Default)]
 struct State {
-    /// It is to write back at once.
-    now: bool,
-    over: bool,
+    /// To write all back at once.
+    now: AtomicBool,
+    over: AtomicBool,
 }
 
 /// The tables that are written back at exit.
 #[derive(Default)]
-struct AtExit(Mutex<Vec<Weak<super::idle::SharedTable>>>);
+struct AtExit(Mutex<Vec<Weak<SharedTable>>>);
 
 static AT_EXIT: Own<AtExit> = Own::new();
 
@@ -55,7 +59,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Writes back what is dirty of some addresses of a window. Signals come in between.
 pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
-    let mut cursor = WriteBackCursor::default();
+    go_on(cache, addresses, WriteBackCursor::default());
+}
+
+fn go_on(cache: &PageCache, addresses: Range<usize>, mut cursor: WriteBackCursor) {
     let mut more = true;
     while more {
         let _masked = signal::masked();
@@ -63,14 +70,14 @@ pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
     }
 }
 
-/// Writes back all windows of a table.
-fn write_back_all(table: &super::idle::SharedTable) {
+/// Writes back all windows of a table, or what of them a cursor takes.
+fn write_back_all(table: &SharedTable, cursor: WriteBackCursor) {
     let windows = {
         let _masked = signal::masked();
         table.table().writable()
     };
     for cache in windows {
-        write_back(&cache, cache.addresses());
+        go_on(&cache, cache.addresses(), cursor);
         let _masked = signal::masked();
         drop(cache);
     }
@@ -121,7 +128,7 @@ impl Files {
         table.add(identity, true, shown, Some(store), had_name);
         table.make_writable(&identity, writes.clone());
         drop(table);
-        self.begin_write_behind();
+        self.begin_write_behind(&managed.node);
         Ok(Some(OpenedWindow {
             writes: Some(writes),
             ..OpenedWindow::new(cache, served, identity.size)
@@ -151,32 +158,44 @@ impl Files {
         }))
     }
 
+    /// A file is about to become shorter: nothing past `bytes` is written to it any more, nor is about to be.
+    pub(crate) fn cut(&self, file: &File, bytes: u64) -> io::Result<()> {
+        let Look { identity, .. } = Look::at(file.as_fd())?;
+        let caches: Vec<_> = {
+            let mut table = self.table();
+            let written = (table.of_file(&identity)).filter(|entry| entry.writes.is_some());
+            written.map(|entry| entry.cache.clone()).collect()
+        };
+        for cache in caches.iter().filter(|cache| bytes < cache.end()) {
+            cache.truncate(bytes);
+        }
+        Ok(())
+    }
+
     /// Has all files written back, and waits for that. Not that it is on the devices.
     pub(crate) fn write_back_all(&self) {
         if !self.born.is_parents() {
-            write_back_all(&self.shared);
+            write_back_all(&self.shared, WriteBackCursor::default());
         }
     }
 
     /// Starts to write back what is dirty.
     pub(crate) fn write_back_soon(&self) {
-        let (state, changed) = &*self.write_behind.state;
-        lock(state).now = true;
-        changed.notify_one();
+        self.write_behind.state.now.store(true, Relaxed);
+        self.write_behind.ring();
     }
 
-    fn begin_write_behind(&self) {
+    fn begin_write_behind(&self, node: &Arc<Node>) {
         let mut thread = lock(&self.write_behind.thread);
         if thread.is_some() {
             return;
         }
-        let (shared, state) = (
-            Arc::downgrade(&self.shared),
-            self.write_behind.state.clone(),
-        );
+        let shared = Arc::downgrade(&self.shared);
+        let (state, paid_by) = (self.write_behind.state.clone(), node.clone());
+        let serve = move || serve(&shared, &state, &paid_by);
         // Without it, reclaim and flushes write back.
-        let serve = move || serve(&shared, &state);
-        *thread = thread::start(c"softfault-write", thread::STACK, serve).ok();
+        let started = thread::start(c"softfault-write", thread::STACK, serve).ok();
+        *thread = started.map(|thread| (thread, node.clone()));
         lock(&AT_EXIT.get().0).push(Arc::downgrade(&self.shared));
         static REGISTERED: Done = Done::new();
         REGISTERED.once(|| {
@@ -186,22 +205,29 @@ impl Files {
     }
 }
 
-fn serve(shared: &Weak<super::idle::SharedTable>, state: &(Mutex<State>, Condvar)) {
-    let (state, changed) = state;
-    loop {
-        // What was written just after one look is written back by the next.
-        let waits = |state: &mut State| !state.now && !state.over;
-        let waited = changed.wait_timeout_while(lock(state), OLDEST / 2, waits);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.over {
-            return;
+fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {
+    // What is dirty at one look and still at the next is written back.
+    const PERIOD: Duration = Duration::from_nanos(OLDEST.as_nanos() as u64 / 2);
+    let mut last = Instant::now();
+    while !state.over.load(Relaxed) {
+        let left = PERIOD.saturating_sub(last.elapsed());
+        if !left.is_zero() && !state.now.load(Relaxed) {
+            node.wait_for_cleaning(left.as_nanos() as u64);
+            node.clean_ahead();
         }
-        state.now = false;
-        drop(state);
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
-        write_back_all(&shared);
+        let now = state.now.swap(false, Relaxed);
+        if now || last.elapsed() >= PERIOD {
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            match now {
+                true => write_back_all(&shared, WriteBackCursor::default()),
+                false => {
+                    write_back_all(&shared, WriteBackCursor::of_aged());
+                    last = Instant::now();
+                }
+            }
+        }
     }
 }
 
@@ -213,22 +239,29 @@ extern "C" fn at_exit() {
             .filter_map(Weak::upgrade)
             .collect()
     };
-    tables.iter().for_each(|table| write_back_all(table));
+    let all = |table: &Arc<SharedTable>| write_back_all(table, WriteBackCursor::default());
+    tables.iter().for_each(all);
 }
 
 impl WriteBehind {
+    fn ring(&self) {
+        if let Some((_, node)) = &*lock(&self.thread) {
+            node.ring_for_cleaning();
+        }
+    }
+
     /// Ends the thread, and has all that is left written.
-    pub(super) fn stop(&mut self, shared: &super::idle::SharedTable) {
+    pub(super) fn stop(&mut self, shared: &SharedTable) {
         let thread = self
             .thread
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(thread) = thread.take() else { return };
-        let (state, changed) = &*self.state;
-        lock(state).over = true;
-        changed.notify_one();
-        thread.join();
-        write_back_all(shared);
+        self.state.over.store(true, Relaxed);
+        if let Some((thread, node)) = thread.take() {
+            node.ring_for_cleaning();
+            thread.join();
+        }
+        write_back_all(shared, WriteBackCursor::default());
         let lost: u64 = (shared.table().writable().iter())
             .map(|cache| cache.dirty_pages())
             .sum();

@@ -21,6 +21,8 @@ use softfault_engine::store::{PageWrite, StoreError, WriteBack};
 use std::io;
 use std::os::fd::BorrowedFd;
 
+/// Threads that write at a time, before one waits for another: as many as evict at a time.
+const QUEUES: usize = 4;
 /// Bytes that are reserved at a time.
 const CHUNK: u64 = 64 << 10;
 
@@ -37,7 +39,7 @@ pub(crate) struct FileWrites {
     dense: u64,
     /// A bit a chunk behind that: its blocks are there. Relaxed: who finds none asks for them once more.
     reserved: Box<[AtomicU64]>,
-    queues: [Mutex<Option<Box<Queue>>>; 2],
+    queues: [Mutex<Option<Box<Queue>>>; QUEUES],
 }
 
 /// What many runs are written down in: too large for a handler's stack.
@@ -99,7 +101,7 @@ impl FileWrites {
             Mutex::new(queue)
         };
         Ok(Self {
-            queues: [queue(), queue()],
+            queues: core::array::from_fn(|_| queue()),
             buffered,
             direct,
             device,
@@ -147,8 +149,8 @@ impl FileWrites {
     /// # Safety
     /// They are readable.
     unsafe fn write_direct(&self, file: &Descriptor, pages: &mut [PageWrite]) {
-        let queue = self.queues[0].try_lock();
-        let mut queue = queue.unwrap_or_else(|| self.queues[1].lock());
+        let queue = self.queues.iter().find_map(|queue| queue.try_lock());
+        let mut queue = queue.unwrap_or_else(|| self.queues[sync::cpu() % QUEUES].lock());
         for pages in pages.chunks_mut(MOST_RUNS) {
             let (Some(queue), Some(guarded)) = (queue.as_deref_mut(), file.guarded()) else {
                 // SAFETY: the caller's promise.

@@ -391,6 +391,10 @@ impl Mmu for UffdMmu {
         self.protect_all(ranges);
     }
 
+    fn protect_window(&self, window: &Reservation) -> bool {
+        abi::protect(self.of(window), &window.range()).is_ok()
+    }
+
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
         self.unprotect(window, addr)
     }

@@ -10,8 +10,8 @@ use super::pins::Pins;
 use crate::budget::Budget;
 use crate::page::PAGE_SIZE;
 use crate::policy::Policies;
-use crate::reclaim::Lru;
 use crate::reclaim::anonymous::{Balance, PrivateMemory};
+use crate::reclaim::{Evictions, Lru};
 use crate::stats::NodeStats;
 use crate::swap::Swap;
 use crate::{Clock, Mmu};
@@ -89,6 +89,7 @@ pub struct Node {
     pub(crate) pins: Pins,
     /// Of files that are written to.
     pub(crate) dirty: DirtyPages,
+    pub(crate) evictions: Evictions,
     size: Size,
 }
 
@@ -138,6 +139,7 @@ impl Node {
             stats: NodeStats::default(),
             pins: Pins::default(),
             dirty: DirtyPages::default(),
+            evictions: Evictions::default(),
             policies,
             size,
             budget,

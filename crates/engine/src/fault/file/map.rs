@@ -161,6 +161,9 @@ fn install_folio(
         node.budget.uncharge(pages as u64);
         return Err(Refused::Mmu(error));
     }
+    if written.is_some() {
+        cache.is_writable_now(folio);
+    }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
     node.free_frames(folio);
     node.lru.lists.add(&node.folios, folio);

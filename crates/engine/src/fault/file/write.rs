@@ -21,18 +21,29 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         folio.unlock();
         return Fault::Again;
     }
-    if folio.dirty_pages() & folio.bit_of(addr) != 0 {
-        // Somebody else's fault was faster.
+    let was_dirty = folio.dirty_pages() & folio.bit_of(addr) != 0;
+    if was_dirty && !cache.is_protected(&folio) {
+        // Somebody else's fault was faster, or the whole window is just being protected.
+        let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
+        cache.is_writable_now(&folio);
         folio.unlock();
-        return vanished::fault(cache, folio, addr);
+        return match writable {
+            Ok(()) => vanished::fault(cache, folio, addr),
+            Err(error) => Fault::Error(mmu_error(error)),
+        };
     }
-    cache.begin_dirty(&folio, addr);
+    if !was_dirty {
+        cache.begin_dirty(&folio, addr);
+    }
     let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
     if let Err(error) = writable {
-        cache.end_dirty(&folio, folio.dirty_pages() & !folio.bit_of(addr));
+        if !was_dirty {
+            cache.end_dirty(&folio, folio.dirty_pages() & !folio.bit_of(addr));
+        }
         folio.unlock();
         return Fault::Error(mmu_error(error));
     }
+    cache.is_writable_now(&folio);
     folio.unlock();
     Fault::Mapped
 }

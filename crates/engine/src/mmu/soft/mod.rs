@@ -208,6 +208,11 @@ impl Mmu for SoftMmu {
         self.tables.protect(ranges);
     }
 
+    fn protect_window(&self, window: &Reservation) -> bool {
+        self.tables.protect(core::slice::from_ref(&window.range()));
+        true
+    }
+
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
         check(window, addr, PAGE_SIZE);
         self.tables.bytes(addr)

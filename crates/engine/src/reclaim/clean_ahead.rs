@@ -1,0 +1,88 @@
+//! Writing back ahead of need: what goes next is clean when it goes, and whoever needs its memory waits for no
+//! device. A thread that the engine's owner has sleeps until somebody evicts where there are dirty pages.
+
+use super::lists::Lists;
+use crate::cache::Node;
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
+use crate::slab::Slab;
+use sync::atomic::Ordering;
+use sync::wait::WaitWord;
+
+/// Nobody has evicted since the last look, or somebody has.
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
+
+/// What the thread sleeps on.
+#[derive(Default)]
+pub(crate) struct Evictions(WaitWord);
+
+impl Node {
+    /// Wakes the thread, or lets it not sleep.
+    pub fn ring_for_cleaning(&self) {
+        // Release pairs with the Acquire in `wait_for_cleaning`.
+        if self.evictions.0.swap(RUNG, Ordering::Release) == SILENT {
+            self.evictions.0.wake(1);
+        }
+    }
+
+    /// Sleeps until somebody rings, at most so long; now and then less. For one thread.
+    pub fn wait_for_cleaning(&self, timeout_ns: u64) {
+        if self.evictions.0.swap(SILENT, Ordering::Acquire) == SILENT {
+            self.evictions.0.wait(SILENT, Some(timeout_ns));
+            self.evictions.0.swap(SILENT, Ordering::Acquire);
+        }
+    }
+
+    /// Writes back what is dirty of the folios that go next. They stay where they are.
+    pub fn clean_ahead(&self) {
+        while self.clean_some() {}
+    }
+
+    /// A batch of them; true if that made some of them clean.
+    fn clean_some(&self) -> bool {
+        let mut batch = self.lru.batches.take();
+        let (folios, sheet) = batch.to_clean();
+        let look = self.budget.limit() as usize / 32;
+        let found = self.lru.lists.next_dirty(&self.folios, look, folios);
+        let mut claimed = 0;
+        for place in 0..found {
+            let folio = self.folios.get(folios[place]);
+            let bucket = self.index.lock(folio.range().start, &self.folios);
+            // As of an eviction: it may be another folio by now.
+            let is_there = bucket.iter().any(|other| core::ptr::eq(other, folio));
+            if is_there && bucket.try_claim(folio) {
+                folios[claimed] = folio.id();
+                claimed += 1;
+            }
+        }
+        self.write_back(&folios[..claimed], sheet);
+        let mut cleaned = false;
+        for &id in &folios[..claimed] {
+            let folio = self.folios.get(id);
+            cleaned |= !folio.is(flag::DIRTY);
+            folio.unlock();
+        }
+        cleaned
+    }
+}
+
+impl Lists {
+    /// The dirty ones of the folios that go next, which are `pages` pages in all; returns how many. They stay on
+    /// their lists.
+    fn next_dirty(&self, folios: &Slab<Folio>, pages: usize, out: &mut [u32]) -> usize {
+        let lists = self.heads();
+        let (mut count, mut looked_at) = (0, 0);
+        for mut next in lists.mapped() {
+            while next != NO_FOLIO && looked_at < pages && count < out.len() {
+                let folio = folios.get(next);
+                if folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY {
+                    out[count] = next;
+                    count += 1;
+                }
+                looked_at += folio.pages();
+                next = folio.list_next.load(Ordering::Relaxed);
+            }
+        }
+        count
+    }
+}
