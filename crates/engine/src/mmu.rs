@@ -6,6 +6,7 @@
 //! of the same page is the folio lock's business, and of the same page table
 //! the range word's (`cache::window`).
 
+use crate::PAGE_SIZE;
 use crate::page::Protection;
 use core::ops::Range;
 
@@ -120,6 +121,20 @@ pub trait Mmu: Send + Sync {
     /// in reservations for writing that are still held. When it returns nobody writes there any
     /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
     fn protect(&self, ranges: &[Range<usize>]);
+
+    /// True if the page at `addr`, which is present, has these bytes, as of some moment while this looks.
+    ///
+    /// # Safety
+    /// `page` is readable for a page, and nobody writes to it.
+    unsafe fn is_same(&self, window: &Reservation, addr: usize, page: *const u8) -> bool {
+        let shown = self.bytes(window, addr).cast::<u64>();
+        (0..PAGE_SIZE / size_of::<u64>()).all(|word| {
+            // SAFETY: within a page that is present, aligned as pages are. Volatile: the program may write to it.
+            let shown = unsafe { shown.add(word).read_volatile() };
+            // SAFETY: the caller's promise.
+            shown == unsafe { page.cast::<u64>().add(word).read() }
+        })
+    }
 
     /// Takes the leave to write away from all that is present in a window for writing, in one go. As of
     /// [`protect`](Self::protect). False where it cannot, and then perhaps a part is protected.

@@ -169,7 +169,8 @@ impl Wait {
     /// For a wait for memory: lets go of what `keeping` kept, which reclaim
     /// could not take.
     pub(crate) fn let_go(&mut self) {
-        if let Reason::Memory(_) = self.reason
+        if let Reason::Memory(need) = self.reason
+            && need != Need::Clean
             && self.folio != NO_FOLIO
         {
             self.node().put(self.node().folios.get(self.folio));

@@ -19,9 +19,11 @@
 
 use super::folio::{Folio, flag};
 use super::{Node, PageCache};
+use crate::PAGE_SIZE;
 use crate::budget::FLOOR;
 use crate::page::FaultError;
 use crate::store::{StoreError, WriteBack};
+use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -103,13 +105,14 @@ impl PageCache {
         })
     }
 
-    /// Makes a page dirty that is not. The caller holds the folio lock, and lets nobody write to it
+    /// Makes pages dirty that are not. The caller holds the folio lock, and lets nobody write to them
     /// before.
-    pub(crate) fn begin_dirty(&self, folio: &Folio, addr: usize) {
+    pub(crate) fn begin_dirty(&self, folio: &Folio, pages: Range<usize>) {
         let dirty = folio.dirty_pages();
-        debug_assert!(self.is_writable() && dirty & folio.bit_of(addr) == 0);
-        folio.set_dirty_pages(dirty | folio.bit_of(addr));
-        self.count_dirty(1);
+        let more = (pages.step_by(PAGE_SIZE)).fold(0, |more, addr| more | folio.bit_of(addr));
+        debug_assert!(self.is_writable() && dirty & more == 0);
+        folio.set_dirty_pages(dirty | more);
+        self.count_dirty(u64::from(more.count_ones()));
     }
 
     /// A page of the folio can be written to from now on. The caller holds its lock.

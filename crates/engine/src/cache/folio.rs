@@ -1,8 +1,8 @@
 //! A folio: a run of cached pages with one state.
 //!
 //! A folio covers 1 to 16 neighbouring pages of one 64 KiB block. Its bytes
-//! are in frames (read, not yet touched) or in the window (mapped), never in
-//! both: mapping copies them over and frees the frames.
+//! are in frames (read, not yet touched) or in the window (mapped): mapping copies
+//! them over and frees the frames. In both they are only while writes to it are expected.
 //!
 //! ```text
 //!   allocated ── locked ──read──► uptodate, in frames ──map──► mapped
@@ -75,6 +75,8 @@ pub mod flag {
     pub const DIRTY: u32 = 1 << 12;
     /// It was dirty already when somebody last looked for what has been so for long.
     pub const AGED: u32 = 1 << 13;
+    /// Dirty pages of it may not have been written to: the frames are still there to be compared.
+    pub const EXPECTED: u32 = 1 << 14;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an

@@ -199,6 +199,8 @@ impl Node {
             if !folio.is(flag::HOLE) {
                 charged += pages;
             }
+            // Of writes that were expected, and that nobody wants to know of any more.
+            self.free_frames(folio);
             let table = folio.cache().window.leave(range.start, pages);
             batch.last_of_table[place] = table.is_some();
             let range = table.unwrap_or(range);

@@ -186,7 +186,26 @@ impl Node {
         if protected > 0 {
             self.mmu.protect(&ranges[..protected]);
         }
-        let pages = &mut pages[..count];
+        // Of pages that were only expected to be written to, the store has what they are.
+        let unwritten = |folio: &Folio| cache.unwritten(folio);
+        let mut kept = 0;
+        let mut next = 0;
+        for folio in folios.clone() {
+            let dirty = folio.dirty_pages();
+            let left = dirty & !unwritten(folio);
+            for addr in dirty_addresses(folio, dirty) {
+                if left & folio.bit_of(addr) != 0 {
+                    pages[kept] = pages[next];
+                    kept += 1;
+                }
+                next += 1;
+            }
+            if folio.is(flag::EXPECTED) && !folio.is_pinned() {
+                cache.end_dirty(folio, left);
+                self.end_expected(folio);
+            }
+        }
+        let pages = &mut pages[..kept];
         for page in pages.iter_mut() {
             let addr = cache.address(page.offset);
             page.page = self.mmu.bytes(cache.window.reservation(), addr);
@@ -194,13 +213,19 @@ impl Node {
         let writes = cache.writes.as_ref().expect("it has been written to");
         // SAFETY: the pages are mapped, and stay: their folios are locked.
         unsafe { writes.to().write(pages, cache.end()) };
-        let mut results = pages.iter().map(|page| page.result);
+        let mut results = pages.iter().peekable();
         let mut written = 0;
         for folio in folios {
             let before = folio.dirty_pages();
             let mut left = 0;
             for addr in dirty_addresses(folio, before) {
-                let stays = match results.next().expect("one a page") {
+                let offset = cache.offset(addr);
+                let Some(page) = results.next_if(|page| page.offset == offset) else {
+                    // Pinned, and not written to yet.
+                    left |= folio.bit_of(addr);
+                    continue;
+                };
+                let stays = match page.result {
                     Ok(()) => {
                         written += 1;
                         folio.is_pinned()

@@ -30,9 +30,18 @@ pub(super) fn folio(
     if !flags.tried {
         stats.minor_faults.add(1);
     }
-    around::neighbours(cache, addr, flag::READAHEAD);
+    if flags.write {
+        // Of what comes behind each page would fault once more at its write.
+        cache.settle_expected_before(pages.start);
+    } else {
+        around::neighbours(cache, addr, flag::READAHEAD);
+    }
     if state & flag::READAHEAD != 0 {
-        let mapped = pages.start..around::run(cache, pages.clone());
+        let end = match flags.write {
+            true => pages.end,
+            false => around::run(cache, pages.clone()),
+        };
+        let mapped = pages.start..end;
         stats
             .readahead_used
             .add(((mapped.end - mapped.start) / PAGE_SIZE) as u64);
@@ -148,12 +157,13 @@ fn install_folio(
     cache.enter(addr, pages, reserve)?;
     // If it cannot be written to at once, the next fault says why.
     let written = touched.filter(|touched| touched.write && cache.is_ready_for_write(touched.addr));
-    let written = written.map(|touched| touched.addr);
-    if let Some(addr) = written {
-        // Before anybody can write to it.
-        cache.begin_dirty(folio, addr);
+    let written = written.map(|touched| cache.expected(folio, touched.addr));
+    let expects = (written.as_ref()).is_some_and(|pages| pages.len() > PAGE_SIZE);
+    if let Some(pages) = &written {
+        // Before anybody can write to them.
+        cache.begin_dirty(folio, pages.clone());
     }
-    if let Err(error) = cache.copy_in(folio, written) {
+    if let Err(error) = cache.copy_in(folio, written.clone()) {
         if written.is_some() {
             cache.end_dirty(folio, 0);
         }
@@ -165,7 +175,10 @@ fn install_folio(
         cache.is_writable_now(folio);
     }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
-    node.free_frames(folio);
+    match expects {
+        true => folio.change(flag::EXPECTED, 0),
+        false => node.free_frames(folio),
+    }
     node.lru.lists.add(&node.folios, folio);
     Ok(())
 }

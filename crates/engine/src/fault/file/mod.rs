@@ -16,6 +16,7 @@ use sync::Arc;
 
 mod around;
 mod baseline;
+mod expect;
 mod hole;
 pub(super) mod map;
 mod miss;

@@ -12,7 +12,8 @@ use sync::Arc;
 /// A write fault at `addr`, a page of a mapped folio of a file that may be written to.
 pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) -> Fault {
     if let Err(wait) = may_begin(cache, addr) {
-        return Fault::Retry(wait);
+        // It stays meanwhile: evicted, it would be read again, and that would pass for progress.
+        return Fault::Retry(wait.keeping(folio));
     }
     if !folio.try_lock() {
         return Fault::Retry(Wait::folio(cache, folio));
@@ -33,7 +34,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         };
     }
     if !was_dirty {
-        cache.begin_dirty(&folio, addr);
+        cache.begin_dirty(&folio, addr..addr + PAGE_SIZE);
     }
     let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
     if let Err(error) = writable {
@@ -69,9 +70,13 @@ impl PageCache {
         self.writes.as_ref().is_some_and(is_reserved) && self.node.may_dirty()
     }
 
-    /// Copies a folio into the window, the page at `written`, if there is one, to be written to, and
+    /// Copies a folio into the window, the pages at `written`, if there are some, to be written to, and
     /// all others protected. The caller holds the folio lock.
-    pub(super) fn copy_in(&self, folio: &Folio, written: Option<usize>) -> Result<(), MmuError> {
+    pub(super) fn copy_in(
+        &self,
+        folio: &Folio,
+        written: Option<Range<usize>>,
+    ) -> Result<(), MmuError> {
         let (range, bytes) = (folio.range(), self.node.bytes_of(folio).cast::<u8>());
         let copy = |part: Range<usize>, access| {
             if part.is_empty() {
@@ -82,11 +87,11 @@ impl PageCache {
             // SAFETY: the frames hold the folio's bytes; its range lies in the window.
             unsafe { (self.node.mmu).copy((self.window.reservation(), part.start), of, access) }
         };
-        let Some(page) = written else {
+        let Some(written) = written else {
             return copy(range.clone(), Access::ReadOnly);
         };
-        copy(range.start..page, Access::ReadOnly)?;
-        copy(page + PAGE_SIZE..range.end, Access::ReadOnly)?;
-        copy(page..page + PAGE_SIZE, Access::Writable)
+        copy(range.start..written.start, Access::ReadOnly)?;
+        copy(written.end..range.end, Access::ReadOnly)?;
+        copy(written, Access::Writable)
     }
 }

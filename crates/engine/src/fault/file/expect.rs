@@ -1,0 +1,66 @@
+//! Writes that are expected: who writes a file over in order would fault at each page.
+//!
+//! Where the two pages before a fault are dirty, all pages of its folio from there on are mapped to be written to, and the
+//! folio keeps its frames: what is in them is what the file has. Whether a page was really written to is seen by
+//! comparing the two, when the writer has gone on to the next folio, or by write-back, which protects the page before. So what
+//! was not written to is never written back, though it might have been.
+
+use crate::PAGE_SIZE;
+use crate::cache::folio::{Folio, flag};
+use crate::cache::{Node, PageCache};
+use core::ops::Range;
+
+impl PageCache {
+    /// The pages of a folio that a write at `addr` makes writable.
+    pub(super) fn expected(&self, folio: &Folio, addr: usize) -> Range<usize> {
+        let page = addr..addr + PAGE_SIZE;
+        let start = self.addresses().start;
+        let is_first = addr < start + 2 * PAGE_SIZE;
+        let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
+        match page.end < folio.range().end && !is_first && follows(1) && follows(2) {
+            true => addr..folio.range().end,
+            false => page,
+        }
+    }
+
+    /// A writer has come to the folio at `addr`: lets the frames go of the one before, if all that was expected has come.
+    pub(super) fn settle_expected_before(&self, addr: usize) {
+        let Some(before) = self.find(addr - PAGE_SIZE) else {
+            return;
+        };
+        if !before.is(flag::EXPECTED) || !before.try_lock() {
+            return;
+        }
+        // One that is equal may be about to be written to.
+        if self.unwritten(&before) == 0 {
+            self.node.end_expected(&before);
+        }
+        before.unlock();
+    }
+
+    /// Which dirty pages of a folio are as the file has them: nobody has written to them, or the same. The caller holds the folio
+    /// lock. Of what is not protected, as of some moment.
+    pub(crate) fn unwritten(&self, folio: &Folio) -> u32 {
+        if !folio.is(flag::EXPECTED) {
+            return 0;
+        }
+        let dirty = folio.dirty_pages();
+        let frames = self.node.frame_address(folio).cast_const();
+        let window = self.window.reservation();
+        let pages = (0..folio.pages()).filter(|page| dirty >> page & 1 == 1);
+        pages.fold(0, |unwritten, page| {
+            let (at, addr) = (page * PAGE_SIZE, folio.range().start + page * PAGE_SIZE);
+            // SAFETY: within the folio's frames, and of its pages, which are mapped.
+            let is_same = unsafe { self.node.mmu.is_same(window, addr, frames.add(at)) };
+            unwritten | u32::from(is_same) << page
+        })
+    }
+}
+
+impl Node {
+    /// What is dirty of a folio was written to. The caller holds its lock.
+    pub(crate) fn end_expected(&self, folio: &Folio) {
+        self.free_frames(folio);
+        folio.change(0, flag::EXPECTED);
+    }
+}
