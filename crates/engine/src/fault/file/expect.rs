@@ -23,7 +23,8 @@ impl PageCache {
         }
     }
 
-    /// A writer has come to the folio at `addr`: lets the frames go of the one before, if all that was expected has come.
+    /// A writer has come to the folio at `addr`: lets the frames go of the one before. What was not written to there is
+    /// protected again, if it ever will be.
     pub(super) fn settle_expected_before(&self, addr: usize) {
         let Some(before) = self.find(addr - PAGE_SIZE) else {
             return;
@@ -31,8 +32,15 @@ impl PageCache {
         if !before.is(flag::EXPECTED) || !before.try_lock() {
             return;
         }
-        // One that is equal may be about to be written to.
-        if self.unwritten(&before) == 0 {
+        let is_whole = self.unwritten(&before) == 0;
+        if !is_whole && !before.is_pinned() {
+            // Also what is written over with what was there.
+            let range = before.range();
+            self.node.mmu.protect(core::slice::from_ref(&range));
+            let left = before.dirty_pages() & !self.unwritten(&before);
+            self.end_dirty(&before, left);
+        }
+        if is_whole || !before.is_pinned() {
             self.node.end_expected(&before);
         }
         before.unlock();
