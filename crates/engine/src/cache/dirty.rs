@@ -39,7 +39,8 @@ pub(crate) struct Writes {
     dirty: AtomicU64,
     /// How often write-back has failed, and above that how it did so last.
     failed: AtomicU64,
-    /// The epoch that has begun. SeqCst, with `protecting` and the pins: see [`PageCache::protect_window`].
+    /// The epoch that has begun. Changed and read by read-modify-writes, as `protecting` and the pins are: see
+    /// [`PageCache::protect_window`].
     epoch: AtomicU32,
     /// Up to this one, what was made writable before is protected. Release: after the window is.
     protected: AtomicU32,
@@ -118,7 +119,9 @@ impl PageCache {
     /// A page of the folio can be written to from now on. The caller holds its lock.
     pub(crate) fn is_writable_now(&self, folio: &Folio) {
         let writes = self.writes.as_ref().expect("it can be written to");
-        folio.set_dirty_epoch(writes.epoch.load(Ordering::SeqCst) as u16);
+        // Release pairs with the Acquire in `protect_window`: if this is still the old epoch, what was made
+        // writable before is protected after.
+        folio.set_dirty_epoch(writes.epoch.fetch_add(0, Ordering::AcqRel) as u16);
     }
 
     /// True if nobody can write to the dirty pages of a folio that is not pinned: the whole window was protected since.
@@ -135,19 +138,19 @@ impl PageCache {
     /// another is at it.
     pub(crate) fn protect_window(&self) -> bool {
         let writes = self.writes.as_ref().expect("it can be written to");
-        if writes.protecting.swap(1, Ordering::SeqCst) == 1 {
+        if writes.protecting.swap(1, Ordering::AcqRel) == 1 {
             return false;
         }
         let mut done = false;
-        // Either who pins sees this, or this sees the pin.
-        if self.pinned.load(Ordering::SeqCst) == 0 {
-            let epoch = writes.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        // Read-modify-writes, which come one after the other: who pins after this one sees `protecting` too.
+        if self.pinned.fetch_add(0, Ordering::AcqRel) == 0 {
+            let epoch = writes.epoch.fetch_add(1, Ordering::AcqRel) + 1;
             done = self.node.mmu.protect_window(self.window.reservation());
             if done {
                 writes.protected.store(epoch, Ordering::Release);
             }
         }
-        writes.protecting.store(0, Ordering::SeqCst);
+        writes.protecting.swap(0, Ordering::AcqRel);
         done
     }
 
@@ -155,7 +158,7 @@ impl PageCache {
     /// does.
     pub fn wait_for_protection(&self) {
         let Some(writes) = &self.writes else { return };
-        while writes.protecting.load(Ordering::SeqCst) == 1 {
+        while writes.protecting.fetch_add(0, Ordering::AcqRel) == 1 {
             sync::thread::yield_now();
         }
     }

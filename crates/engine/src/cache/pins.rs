@@ -54,8 +54,8 @@ impl PageCache {
         let most = pages + 2 * BLOCK_PAGES + pages / (TABLE_SPAN / PAGE_SIZE);
         let most = most as u64;
         let admitted = self.node.try_pin(most);
-        // SeqCst: with who protects the whole window (`dirty`).
-        admitted.then(|| self.pinned.fetch_add(most, Ordering::SeqCst));
+        // AcqRel: with who protects the whole window (`dirty`).
+        admitted.then(|| self.pinned.fetch_add(most, Ordering::AcqRel));
         admitted.then_some(most)
     }
 

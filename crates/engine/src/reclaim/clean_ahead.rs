@@ -41,7 +41,7 @@ impl Node {
     /// A batch of them; true if that made some of them clean.
     fn clean_some(&self) -> bool {
         let mut batch = self.lru.batches.take();
-        let (folios, sheet) = batch.to_clean();
+        let (folios, sheet) = batch.cleaning();
         let look = self.budget.limit() as usize / 32;
         let found = self.lru.lists.next_dirty(&self.folios, look, folios);
         let mut claimed = 0;

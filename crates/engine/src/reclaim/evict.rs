@@ -25,7 +25,7 @@ pub(super) struct FolioBatch {
 
 impl FolioBatch {
     /// Where folios are noted that are to be written back, and what that takes.
-    pub(super) fn to_clean(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
+    pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
         (&mut self.folios, &mut self.sheet)
     }
 }

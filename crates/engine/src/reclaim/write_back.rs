@@ -13,7 +13,7 @@ const PAGES: usize = 256;
 
 /// Folios of a batch, with their neighbours.
 const MOST: usize = 3 * BATCH;
-/// Neighbours of one folio, at most, on each side.
+/// Neighbours of one folio, at most.
 const CLUSTER: usize = 16;
 
 /// Folios that somebody may write to, above which the whole window is protected rather than each of them.
@@ -45,6 +45,32 @@ impl WriteSheet {
             ranges: [const { 0..0 }; PAGES],
             pages: [page; PAGES],
         }
+    }
+}
+
+/// What is to be written, as it is collected.
+struct Noted<'a> {
+    all: &'a mut [u32; MOST],
+    neighbours: &'a mut [u32; MOST - BATCH],
+    total: usize,
+    beside: usize,
+}
+
+impl Noted<'_> {
+    /// True if there may be another neighbour, of `most` folios in all.
+    fn has_room(&self, most: usize) -> bool {
+        self.total < most && self.beside < self.neighbours.len()
+    }
+
+    fn add(&mut self, folio: &Folio) {
+        self.all[self.total] = folio.id();
+        self.total += 1;
+    }
+
+    fn add_neighbour(&mut self, folio: &Folio) {
+        self.add(folio);
+        self.neighbours[self.beside] = folio.id();
+        self.beside += 1;
     }
 }
 
@@ -101,47 +127,38 @@ impl Node {
             neighbours,
             ..
         } = sheet;
-        let (mut total, mut beside) = (0, 0);
-        for place in 0..count {
-            let folio = self.folios.get(folios[place]);
-            let cache = folio.cache();
-            let window = cache.addresses();
-            let first = total;
-            let mut add = |total: &mut usize, folio: &Folio| {
-                all[*total] = folio.id();
-                *total += 1;
-            };
-            let may_more = |total: usize, beside: usize| {
-                total - first < CLUSTER && beside < MOST - BATCH && total + count - place < MOST
-            };
+        let mut noted = Noted {
+            all,
+            neighbours,
+            total: 0,
+            beside: 0,
+        };
+        for (place, &id) in folios[..count].iter().enumerate() {
+            let folio = self.folios.get(id);
+            let window = folio.cache().addresses();
+            // The others that were asked for have a place each.
+            let most = (noted.total + CLUSTER).min(MOST - (count - place));
+            let first = noted.total;
             let mut start = folio.range().start;
             while start > window.start
-                && may_more(total, beside)
+                && noted.has_room(most)
                 && let Some(before) = self.claim_dirty(start - PAGE_SIZE)
             {
-                add(&mut total, before);
-                neighbours[beside] = before.id();
-                beside += 1;
+                noted.add_neighbour(before);
                 start = before.range().start;
             }
-            all[first..total].reverse();
-            let mut add = |total: &mut usize, folio: &Folio| {
-                all[*total] = folio.id();
-                *total += 1;
-            };
-            add(&mut total, folio);
+            noted.all[first..noted.total].reverse();
+            noted.add(folio);
             let mut end = folio.range().end;
             while end < window.end
-                && may_more(total, beside)
+                && noted.has_room(most)
                 && let Some(behind) = self.claim_dirty(end)
             {
-                add(&mut total, behind);
-                neighbours[beside] = behind.id();
-                beside += 1;
+                noted.add_neighbour(behind);
                 end = behind.range().end;
             }
         }
-        (total, beside)
+        (noted.total, noted.beside)
     }
 
     /// Locks the folio of the page at `addr`, if it is dirty and nobody has it.
@@ -194,7 +211,9 @@ impl Node {
             let dirty = folio.dirty_pages();
             let left = dirty & !unwritten(folio);
             for addr in dirty_addresses(folio, dirty) {
-                if left & folio.bit_of(addr) != 0 {
+                // What is behind the end is nobody's, whatever the store says of it.
+                let is_beyond = cache.offset(addr) >= cache.end();
+                if left & folio.bit_of(addr) != 0 && !is_beyond {
                     pages[kept] = pages[next];
                     kept += 1;
                 }
@@ -221,8 +240,10 @@ impl Node {
             for addr in dirty_addresses(folio, before) {
                 let offset = cache.offset(addr);
                 let Some(page) = results.next_if(|page| page.offset == offset) else {
-                    // Pinned, and not written to yet.
-                    left |= folio.bit_of(addr);
+                    // Pinned, and not written to yet; or behind the end.
+                    if folio.is_pinned() {
+                        left |= folio.bit_of(addr);
+                    }
                     continue;
                 };
                 let stays = match page.result {
