@@ -25,8 +25,9 @@
 //!
 //! The names are memmap2's, all of them: `use softfault as memmap2;` compiles, over an engine with a
 //! default budget. Read-only, anonymous and private maps are the engine's. Maps that write to their file
-//! ([`MmapMut::map_mut`], [`MmapRaw`]) and executable ones are the kernel's own, in no budget, and counted
-//! ([`KernelStats`]); `docs/contract.md` says who sees what is written.
+//! ([`MmapMut::map_mut`], [`MmapRaw`]) are the kernel's own, in no budget, or the engine's, under it ([`Coherence`]);
+//! `docs/contract.md` says who sees what is written, and what survives. Executable ones are the kernel's own, and counted
+//! ([`KernelStats`]).
 //!
 //! Where userfaultfd is closed, or errors are wanted as values everywhere,
 //! [`soft`] is the same engine by calls, over page tables of its own.

@@ -1,82 +1,14 @@
 //! Maps that write to their file over the engine, under its budget: each cell of `docs/contract.md` that says so.
 
 mod child;
+mod write_scene;
 
-use child::{command, forked, scenario};
-use softfault::{
-    Advice, Coherence, Engine, FaultError, Mmap, MmapMut, MmapOptions, UncheckedAdvice,
-};
+use child::forked;
+use softfault::{Advice, Engine, FaultError, MmapOptions, UncheckedAdvice};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-const PAGE: usize = 4096;
-
-/// A file that goes with this: each word of it says where it is.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, bytes: usize) -> Self {
-        let path = std::env::temp_dir().join(format!("softfault-w-{name}-{}", std::process::id()));
-        let words = (0..bytes.div_ceil(8)).flat_map(|word| word_of(word).to_le_bytes());
-        let mut content: Vec<u8> = words.collect();
-        content.truncate(bytes);
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn open(&self) -> File {
-        File::options()
-            .read(true)
-            .write(true)
-            .open(&self.0)
-            .unwrap()
-    }
-
-    fn content(&self) -> Vec<u8> {
-        std::fs::read(&self.0).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn word_of(word: usize) -> u64 {
-    (word as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
-fn engine(bytes: usize) -> Engine {
-    let builder = Engine::builder().memory(bytes).small_maps(0);
-    builder.coherence(Coherence::Engine).build().unwrap()
-}
-
-fn write(engine: &Engine, file: &File) -> MmapMut {
-    // SAFETY: what is written is looked for.
-    let map = unsafe { engine.map_mut(file) }.unwrap();
-    assert!(map.is_managed());
-    map
-}
-
-fn read(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: as above.
-    unsafe { engine.map(file) }.unwrap()
-}
-
-/// The byte as the map has it now.
-fn byte(map: &[u8], at: usize) -> u8 {
-    // SAFETY: a byte of the map.
-    unsafe { map.as_ptr().add(at).read_volatile() }
-}
-
-fn in_file(file: &File, at: usize) -> u8 {
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at as u64).unwrap();
-    byte[0]
-}
+use write_scene::{PAGE, Scratch, byte, engine, in_file, read, word_of, write};
 
 #[test]
 fn a_file_larger_than_the_budget_is_written_over() {
@@ -222,8 +154,7 @@ fn system_calls_get_pages_that_they_can_write_to() {
     map[0] = 1;
     map.flush().unwrap();
     // Locked pages are written to by the kernel at any time.
-    (&file)
-        .read_exact_at(&mut map[..2 * PAGE], 100 * PAGE as u64)
+    file.read_exact_at(&mut map[..2 * PAGE], 100 * PAGE as u64)
         .unwrap();
     map.unlock().unwrap();
     map.flush().unwrap();
@@ -252,39 +183,6 @@ fn a_child_of_fork_writes_to_the_same_file() {
     map[0] = 10;
     map.advise(Advice::PageOut).unwrap();
     assert_eq!((byte(&map, 0), byte(&map, 10 * PAGE)), (10, 9));
-}
-
-/// What an end of the process that lets us run anything leaves behind is in the file.
-#[test]
-fn a_process_that_ends_by_itself_loses_nothing() {
-    const TEST: &str = "a_process_that_ends_by_itself_loses_nothing";
-    if let Some(scenario) = scenario() {
-        let (how, path) = scenario.split_once(' ').unwrap();
-        let file = File::options().read(true).write(true).open(path).unwrap();
-        let engine = engine(16 << 20);
-        let mut map = write(&engine, &file);
-        map[3 * PAGE] = 77;
-        match how {
-            "leak" => core::mem::forget((map, engine)),
-            "exit" => {
-                core::mem::forget((map, engine));
-                std::process::exit(0)
-            }
-            "flushed" => {
-                map.flush().unwrap();
-                // SAFETY: ends the process.
-                unsafe { libc::raise(libc::SIGKILL) };
-            }
-            _ => {}
-        }
-        return;
-    }
-    for how in ["return", "leak", "exit", "flushed"] {
-        let scratch = Scratch::new(how, 64 * PAGE);
-        let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
-        command.output().unwrap();
-        assert_eq!(scratch.content()[3 * PAGE], 77, "{how}");
-    }
 }
 
 #[test]
@@ -323,45 +221,6 @@ fn a_file_becomes_shorter_and_longer() {
     // SAFETY: nobody relies on the bytes.
     unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, 4 * PAGE) }.unwrap();
     assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
-}
-
-/// Writes beyond RLIMIT_FSIZE are refused: reported once, and nothing is lost.
-#[test]
-fn what_cannot_be_written_is_told_once_and_stays() {
-    const TEST: &str = "what_cannot_be_written_is_told_once_and_stays";
-    let Some(path) = scenario() else {
-        let scratch = Scratch::new("refused", 64 * PAGE);
-        child::succeeds(TEST, scratch.0.to_str().unwrap());
-        let content = scratch.content();
-        assert!((0..64).all(|page| content[page * PAGE] == 200 + page as u8 % 50));
-        return;
-    };
-    let limit = |bytes: u64| {
-        let limit = libc::rlimit {
-            rlim_cur: bytes,
-            rlim_max: libc::RLIM_INFINITY,
-        };
-        // SAFETY: a valid limit.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
-    };
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let engine = engine(16 << 20);
-    let mut map = write(&engine, &file);
-    let other = write(&engine, &file);
-    (0..64).for_each(|page| map[page * PAGE] = 200 + page as u8 % 50);
-    limit(32 * PAGE as u64);
-    let error = map.flush().unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
-    assert_eq!(map.dirty_bytes(), 32 * PAGE as u64);
-    assert!(engine.stats().write_errors > 0);
-    // Each handle is told.
-    let error = other.flush().unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
-    limit(libc::RLIM_INFINITY);
-    // Of the failure of the other's flush.
-    assert!(map.flush().is_err());
-    map.flush().unwrap();
-    assert_eq!(map.dirty_bytes(), 0);
 }
 
 /// A hole for which the disk has no block is an error of who writes to it.

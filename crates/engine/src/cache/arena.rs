@@ -223,6 +223,7 @@ impl Node {
     /// A window of its own that may be written to, of `bytes` bytes, without a page. What it holds is
     /// charged.
     pub(crate) fn make_writable_window(&self, bytes: u64) -> Result<Window, MapError> {
+        self.will_write()?;
         let bytes = usize::try_from(bytes).ok();
         let whole = bytes.and_then(|bytes| bytes.max(1).checked_next_multiple_of(TABLE_SPAN));
         let whole = whole.ok_or(MmuError::NoMemory)?;

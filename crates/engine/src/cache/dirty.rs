@@ -18,18 +18,36 @@
 //! page was writable before the new one began, and is protected with all others. Nobody does that while pages are pinned.
 
 use super::folio::{Folio, flag};
-use super::{Node, PageCache};
+use super::{MapError, Node, PageCache};
 use crate::PAGE_SIZE;
 use crate::budget::FLOOR;
+use crate::lock::Mutex;
 use crate::page::FaultError;
+use crate::reclaim::Batches;
 use crate::store::{StoreError, WriteBack};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Pages of a node's files that are dirty.
-#[derive(Default)]
-pub(crate) struct DirtyPages(AtomicU64);
+/// Of a node's files.
+pub(crate) struct DirtyPages {
+    /// Pages that are dirty.
+    dirty: AtomicU64,
+    /// Pages of folios that keep their frames, since writes to them are expected. Relaxed: a bound, more or less.
+    expected: AtomicU64,
+    /// Pages that are held for write-back since the first of the files.
+    held: Mutex<u64>,
+}
+
+impl Default for DirtyPages {
+    fn default() -> Self {
+        Self {
+            dirty: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            held: Mutex::new(0),
+        }
+    }
+}
 
 /// Where what was written to a backing goes.
 pub(crate) struct Writes {
@@ -167,7 +185,7 @@ impl PageCache {
     fn count_dirty(&self, pages: u64) {
         let writes = self.writes.as_ref().expect("it can be written to");
         writes.dirty.fetch_add(pages, Ordering::Relaxed);
-        self.node.dirty.0.fetch_add(pages, Ordering::Relaxed);
+        (self.node.dirty.dirty).fetch_add(pages, Ordering::Relaxed);
     }
 
     /// Only these pages of a folio are dirty any more. The caller holds its lock; nobody can write
@@ -179,7 +197,7 @@ impl PageCache {
         let cleaned = u64::from((before & !left).count_ones());
         let writes = self.writes.as_ref().expect("it can be written to");
         writes.dirty.fetch_sub(cleaned, Ordering::Relaxed);
-        self.node.dirty.0.fetch_sub(cleaned, Ordering::Relaxed);
+        (self.node.dirty.dirty).fetch_sub(cleaned, Ordering::Relaxed);
     }
 
     /// True if `addr`'s page is in the window and may be written to.
@@ -190,9 +208,52 @@ impl PageCache {
 }
 
 impl Node {
+    /// A file is about to be written to: what write-back takes is held from the first on.
+    pub(super) fn will_write(&self) -> Result<(), MapError> {
+        let mut held = self.dirty.held.lock();
+        if *held == 0 {
+            let pages = Batches::write_pages();
+            self.hold(pages)?;
+            self.lru.will_write();
+            *held = pages;
+        }
+        Ok(())
+    }
+
+    /// The node goes.
+    pub(in crate::cache) fn end_writes(&self) {
+        let held = core::mem::take(&mut *self.dirty.held.lock());
+        if held > 0 {
+            self.let_go(held);
+        }
+    }
+
     /// Pages of files that were written to, and that their stores have not got yet.
     pub fn dirty_pages(&self) -> u64 {
-        self.dirty.0.load(Ordering::Relaxed)
+        self.dirty.dirty.load(Ordering::Relaxed)
+    }
+
+    /// True if another folio may keep its frames: most are for reads.
+    pub(crate) fn may_expect(&self) -> bool {
+        let expected = self.dirty.expected.load(Ordering::Relaxed);
+        expected < self.demand_frames() as u64 / 4
+    }
+
+    /// Writes to the folio are expected: it keeps its frames. The caller holds its lock.
+    pub(crate) fn begin_expected(&self, folio: &Folio) {
+        folio.change(flag::EXPECTED, 0);
+        let pages = folio.pages() as u64;
+        self.dirty.expected.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// What is dirty of a folio was written to, or nobody wants to know. The caller holds its lock.
+    pub(crate) fn end_expected(&self, folio: &Folio) {
+        if folio.is(flag::EXPECTED) {
+            self.free_frames(folio);
+            folio.change(0, flag::EXPECTED);
+            let pages = folio.pages() as u64;
+            self.dirty.expected.fetch_sub(pages, Ordering::Relaxed);
+        }
     }
 
     /// True if another page may become dirty: where write-back fails, what is dirty stays, and

@@ -2,6 +2,7 @@
 
 use super::Want;
 use super::write_back::{Dirty, WriteSheet};
+use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
 use crate::lock::{Mutex, MutexGuard};
@@ -20,13 +21,15 @@ pub(super) struct FolioBatch {
     /// True where the folio was the last resident of a page table, which is
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
-    sheet: WriteSheet,
+    /// Once files are written to.
+    sheet: Option<Box<WriteSheet>>,
 }
 
 impl FolioBatch {
     /// Where folios are noted that are to be written back, and what that takes.
     pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
-        (&mut self.folios, &mut self.sheet)
+        let sheet = self.sheet.as_deref_mut();
+        (&mut self.folios, sheet.expect("files are written to"))
     }
 }
 
@@ -60,11 +63,26 @@ impl Batches {
                 folios: [0; BATCH],
                 ranges: [const { 0..0 }; BATCH],
                 last_of_table: [false; BATCH],
-                sheet: WriteSheet::new(),
+                sheet: None,
             })
         };
         Self {
             batches: core::array::from_fn(|_| Mutex::new(batch())),
+        }
+    }
+
+    /// Pages of what it takes to write back.
+    pub(crate) fn write_pages() -> u64 {
+        (CONCURRENT * size_of::<WriteSheet>()).div_ceil(PAGE_SIZE) as u64
+    }
+
+    /// Lets batches be written back from now on.
+    pub(crate) fn will_write(&self) {
+        for batch in &self.batches {
+            batch
+                .lock()
+                .sheet
+                .get_or_insert_with(|| Box::new(WriteSheet::new()));
         }
     }
 
@@ -165,7 +183,8 @@ impl Node {
             return count;
         }
         if dirty == Dirty::Written {
-            self.write_back(&batch.folios[..count], &mut batch.sheet);
+            let (folios, sheet) = batch.cleaning();
+            self.write_back(&folios[..count], sheet);
         }
         let mut left = 0;
         for place in 0..count {
@@ -199,8 +218,7 @@ impl Node {
             if !folio.is(flag::HOLE) {
                 charged += pages;
             }
-            // Of writes that were expected, and that nobody wants to know of any more.
-            self.free_frames(folio);
+            self.end_expected(folio);
             let table = folio.cache().window.leave(range.start, pages);
             batch.last_of_table[place] = table.is_some();
             let range = table.unwrap_or(range);
@@ -329,7 +347,7 @@ impl Cleaner<'_> {
 
 impl Drop for Cleaner<'_> {
     fn drop(&mut self) {
-        let FolioBatch { folios, sheet, .. } = &mut **self.batch;
+        let (folios, sheet) = self.batch.cleaning();
         self.node.write_back(&folios[..self.count], sheet);
         for &id in &folios[..self.count] {
             let folio = self.node.folios.get(id);

@@ -55,6 +55,11 @@ impl Lru {
         })
     }
 
+    /// Lets what is dirty be written back from now on.
+    pub(crate) fn will_write(&self) {
+        self.batches.will_write();
+    }
+
     /// Bytes of its tables.
     pub(crate) fn bytes(&self) -> usize {
         self.ghosts.bytes() + self.batches.bytes()

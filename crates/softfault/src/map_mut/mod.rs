@@ -27,8 +27,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Memory that can be written to; memmap2's `MmapMut`.
 ///
-/// Shared with a file ([`map_mut`](Self::map_mut)), it is the kernel's own mapping, in no budget. Otherwise it is private
-/// memory under the engine's budget:
+/// Shared with a file ([`map_mut`](Self::map_mut)), it is the kernel's own mapping, in no budget, or the engine's
+/// ([`Coherence`](crate::Coherence)). Otherwise it is private memory under the engine's budget:
 /// a `[u8]` of zeros ([`map_anon`](Self::map_anon)), or of what a file has, which
 /// stays as it is ([`MmapOptions::map_copy`](crate::MmapOptions::map_copy)). A page costs
 /// nothing until it is touched, and nothing while nobody has written to its zeros; then

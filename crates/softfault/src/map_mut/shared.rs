@@ -1,7 +1,8 @@
-//! Shared maps that write to their file: the kernel's own, and so in no budget.
+//! Shared maps that write to their file: the engine's (`files/writable.rs`), or the kernel's own, and so in no budget.
 //!
-//! One page of one file is in one place in a process. So while such a map lives, the kernel serves the engine's
-//! other maps of its file, too (`files/written.rs`): what is written is seen by all of them at once.
+//! One page of one file is in one place in an engine. So while a map of the kernel's own lives, the kernel serves the engine's
+//! other maps of its file, too (`files/written.rs`); and where the engine has a window of the file that is written to, all
+//! maps of it show that. What is written is seen by all of them at once.
 
 use super::{MmapMut, MmapMutKind};
 use crate::engine::EngineInner;
@@ -24,8 +25,11 @@ impl MmapOptions {
         unsafe { self.map_mut_with(Engine::process_default()?, file) }
     }
 
-    /// Maps a file beside what `engine` has of it: what is written to the map is written to the file. It is the
-    /// kernel's own mapping: in no budget (counted by [`KernelStats`](crate::KernelStats)), and whatever the program
+    /// Maps a file beside what `engine` has of it: what is written to the map is written to the file.
+    ///
+    /// With [`Coherence::Engine`] it is under the engine's budget, and what is written is in the file once it is
+    /// [flushed](MmapMut::flush), and a few seconds later at most; `docs/contract.md` has all of it. Otherwise, and where that
+    /// cannot be had ([`MmapMut::is_managed`] says which), it is the kernel's own mapping: in no budget (counted by [`KernelStats`](crate::KernelStats)), and whatever the program
     /// does, and however it ends, nothing that was written is lost but by a crash of the machine.
     /// [`flush`](MmapMut::flush) waits for the device. The engine's read-only maps of the file see what
     /// is written at once, as long as none of their pages are pinned or locked when this is called; those of other

@@ -139,7 +139,7 @@ impl FileWrites {
 
     /// Where the bit of a page is, if it is not known to be there.
     fn bit(&self, offset: u64) -> Option<(&AtomicU64, u64)> {
-        let chunk = offset.checked_sub(self.dense)? / CHUNK;
+        let chunk = (offset >= self.dense).then(|| offset / CHUNK - self.dense / CHUNK)?;
         let word = self.reserved.get((chunk / 64) as usize)?;
         Some((word, 1 << (chunk % 64)))
     }
@@ -311,9 +311,9 @@ impl WriteBack for FileWrites {
         let Some((word, bit)) = self.bit(offset) else {
             return Ok(());
         };
-        let start = self.dense + (offset - self.dense) / CHUNK * CHUNK;
+        let start = (offset / CHUNK * CHUNK).max(self.dense / PAGE_SIZE as u64 * PAGE_SIZE as u64);
         let size = self.size().map_err(errno::store)?;
-        let end = (start + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
+        let end = (offset / CHUNK * CHUNK + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
         if end <= start {
             // It was cut off: the next touch says so.
             return Ok(());

@@ -152,6 +152,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        self.end_writes();
         // The pool gives its chunks back; only the charges are left.
         self.size.give_back(&self.budget, &self.frames);
     }

@@ -6,8 +6,8 @@
 //! was not written to is never written back, though it might have been.
 
 use crate::PAGE_SIZE;
+use crate::cache::PageCache;
 use crate::cache::folio::{Folio, flag};
-use crate::cache::{Node, PageCache};
 use core::ops::Range;
 
 impl PageCache {
@@ -17,7 +17,8 @@ impl PageCache {
         let start = self.addresses().start;
         let is_first = addr < start + 2 * PAGE_SIZE;
         let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
-        match page.end < folio.range().end && !is_first && follows(1) && follows(2) {
+        let may = page.end < folio.range().end && !is_first && self.node.may_expect();
+        match may && follows(1) && follows(2) {
             true => addr..folio.range().end,
             false => page,
         }
@@ -62,13 +63,5 @@ impl PageCache {
             let is_same = unsafe { self.node.mmu.is_same(window, addr, frames.add(at)) };
             unwritten | u32::from(is_same) << page
         })
-    }
-}
-
-impl Node {
-    /// What is dirty of a folio was written to. The caller holds its lock.
-    pub(crate) fn end_expected(&self, folio: &Folio) {
-        self.free_frames(folio);
-        folio.change(0, flag::EXPECTED);
     }
 }

@@ -176,7 +176,7 @@ fn install_folio(
     }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
     match expects {
-        true => folio.change(flag::EXPECTED, 0),
+        true => node.begin_expected(folio),
         false => node.free_frames(folio),
     }
     node.lru.lists.add(&node.folios, folio);

@@ -1,0 +1,75 @@
+//! A file that a map writes to over an engine.
+
+#![allow(dead_code)]
+
+use softfault::{Coherence, Engine, Mmap, MmapMut};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+pub const PAGE: usize = 4096;
+
+/// A file that goes with this: each word of it says where it is.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str, bytes: usize) -> Self {
+        let path = std::env::temp_dir().join(format!("softfault-w-{name}-{}", std::process::id()));
+        let words = (0..bytes.div_ceil(8)).flat_map(|word| word_of(word).to_le_bytes());
+        let mut content: Vec<u8> = words.collect();
+        content.truncate(bytes);
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    pub fn open(&self) -> File {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(&self.0)
+            .unwrap()
+    }
+
+    pub fn content(&self) -> Vec<u8> {
+        std::fs::read(&self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub fn word_of(word: usize) -> u64 {
+    (word as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+pub fn engine(bytes: usize) -> Engine {
+    let builder = Engine::builder().memory(bytes).small_maps(0);
+    builder.coherence(Coherence::Engine).build().unwrap()
+}
+
+pub fn write(engine: &Engine, file: &File) -> MmapMut {
+    // SAFETY: what is written is looked for.
+    let map = unsafe { engine.map_mut(file) }.unwrap();
+    assert!(map.is_managed());
+    map
+}
+
+pub fn read(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: as above.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+/// The byte as the map has it now.
+pub fn byte(map: &[u8], at: usize) -> u8 {
+    // SAFETY: a byte of the map.
+    unsafe { map.as_ptr().add(at).read_volatile() }
+}
+
+pub fn in_file(file: &File, at: usize) -> u8 {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at as u64).unwrap();
+    byte[0]
+}
