@@ -78,7 +78,7 @@ fn what_a_flush_covered_survives_a_kill() {
         child.kill().unwrap();
         child.wait().unwrap();
         let said = std::io::read_to_string(output).unwrap();
-        let flushed = said
+        let mut flushed = said
             .lines()
             .filter_map(|line| line.strip_prefix("flushed "));
         let flushed: u64 = flushed
