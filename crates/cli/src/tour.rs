@@ -224,6 +224,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
         threads: vec![stop.threads],
         seconds: Some(args.seconds),
         touch: None,
+        flush_every: None,
         pattern: match thrashes {
             true => Vec::new(),
             false => stop.patterns.iter().map(|name| name.to_string()).collect(),

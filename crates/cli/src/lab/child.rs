@@ -6,7 +6,7 @@ use super::engine::build::build;
 use super::job::{Job, Work};
 use super::work::{
     Bench, anon, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
-    swap_retry, thrash, warm_start,
+    swap_retry, thrash, warm_start, write,
 };
 use std::io::Read;
 use std::process::ExitCode;
@@ -58,6 +58,7 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Many { present } => many::run(&bench, present),
         Work::Orders(family) => orders::run(&bench, family),
         Work::Scan(pass) => scan::run(&bench, pass),
+        Work::Write { how, flush_every } => write::run(&bench, how, flush_every),
         Work::Thrash => thrash::run(&bench),
         Work::WarmStart { rounds } => warm_start::run(&bench, rounds),
         Work::Pft { shared, bytes } => pft::run(&bench, shared, bytes),

@@ -50,6 +50,13 @@ pub enum Work {
     Orders(Family),
     /// Reads a whole file.
     Scan(Pass),
+    /// Threads write to a file through a map.
+    Write {
+        /// What they write.
+        how: Writing,
+        /// A flush each so many pages.
+        flush_every: Option<u64>,
+    },
     /// Each thread maps its own file, touches all of it and unmaps, until the time is over.
     Thrash,
     /// Threads of low priority map, touch and unmap the files, beside one of high priority and one that
@@ -92,6 +99,15 @@ pub enum Work {
         /// What it is like when they begin.
         start: Start,
     },
+}
+
+/// What threads write to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Writing {
+    /// Every byte of it, in order.
+    Over,
+    /// A word of each page that is drawn, which they read before, until the time is over.
+    Words(Spread),
 }
 
 /// What a huge file is like when its processes begin.

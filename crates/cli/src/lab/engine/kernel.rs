@@ -1,7 +1,8 @@
 //! The lab's engine over the kernel's own mmap.
 
 use super::stored::Stored;
-use super::{Anonymous, Engine, Mapping};
+use super::written::Written;
+use super::{Anonymous, Engine, Mapping, WritableMapping};
 use super::{HugeFile, huge};
 use crate::lab::stats::EngineStats;
 use memmap2::{Advice, Mmap, MmapMut};
@@ -46,6 +47,15 @@ impl Engine for Kernel {
             result => result?,
         }
         Ok(Box::new(Stored::over(map)))
+    }
+
+    fn map_writable(&self, file: &File) -> io::Result<Box<dyn WritableMapping>> {
+        // SAFETY: nobody else has the lab's file.
+        let map = unsafe { MmapMut::map_mut(file) }?;
+        if let Some(advice) = self.advice {
+            map.advise(advice)?;
+        }
+        Ok(Box::new(Written::over(map, MmapMut::flush)))
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {

@@ -10,6 +10,7 @@ mod kernel;
 mod soft;
 mod softfault;
 pub mod stored;
+mod written;
 
 use super::stats::EngineStats;
 use ::softfault::soft::SoftFork;
@@ -40,6 +41,11 @@ pub trait Engine: Sync {
             child if child < 0 => Err(io::Error::last_os_error()),
             child => Ok(Forked::Process(child)),
         }
+    }
+
+    /// Maps a file to be written to.
+    fn map_writable(&self, _file: &File) -> io::Result<Box<dyn WritableMapping>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// What it has counted, if it counts.
@@ -109,6 +115,15 @@ pub trait Mapping: Send + Sync {
         buffer.copy_from_slice(&bytes[offset..offset + buffer.len()]);
         Ok(())
     }
+}
+
+/// A file that several threads write to by stores.
+pub trait WritableMapping: Send + Sync {
+    /// Its first byte.
+    fn start(&self) -> NonNull<u8>;
+
+    /// Returns when what was written is on the device.
+    fn flush(&self) -> io::Result<()>;
 }
 
 /// Anonymous memory that several threads write to.

@@ -1,12 +1,13 @@
 //! The lab's engine over the softfault library.
 
 use super::stored::Stored;
-use super::{Anonymous, Engine, Mapping};
+use super::written::Written;
+use super::{Anonymous, Engine, Mapping, WritableMapping};
 use super::{HugeFile, huge};
 use crate::lab::job::Swap;
 use crate::lab::stats::{EngineStats, LockWaits, SwapCounts};
 use softfault::policy::Policies;
-use softfault::{Mmap, Reads, Stats, SwapStats, WaitSnapshot};
+use softfault::{Coherence, Mmap, MmapMut, Reads, Stats, SwapStats, WaitSnapshot};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -33,6 +34,7 @@ pub fn build(
 pub fn builder(memory: u64, swap: Option<&Swap>) -> Result<softfault::Builder, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
     let builder = softfault::Engine::builder().memory(memory).by_kernel(false);
+    let builder = builder.coherence(Coherence::Engine);
     Ok(match swap {
         Some(swap) => builder.swap(softfault::Swap::in_dir(&swap.dir).bytes(swap.bytes)),
         None => builder,
@@ -49,6 +51,15 @@ impl Engine for OnSoftfault {
 
     fn map_anonymous(&self, bytes: usize) -> io::Result<Box<dyn Anonymous>> {
         Ok(Box::new(Stored::over(self.0.map_anon(bytes)?)))
+    }
+
+    fn map_writable(&self, file: &File) -> io::Result<Box<dyn WritableMapping>> {
+        // SAFETY: nobody else has the lab's file.
+        let map = unsafe { self.0.map_mut(file) }?;
+        match map.is_managed() {
+            true => Ok(Box::new(Written::over(map, MmapMut::flush))),
+            false => Err(io::Error::other("the engine does not serve it here")),
+        }
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {

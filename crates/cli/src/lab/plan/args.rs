@@ -60,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
     /// Length of the file to make, or of what is mapped [default: 4G; thrash: 16M for each thread;
-    /// warm-start, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
+    /// warm-start, write, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
     /// hugetlb: as much as the pool has, up to 1G]
     #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
@@ -70,7 +70,7 @@ pub struct RunArgs {
     /// The budget: softfault's own, and the kernel's cgroup limit
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
-    /// Threads; of several numbers each is a row [default: sparse, many and scan 1, random 32, thrash 500,
+    /// Threads; of several numbers each is a row [default: sparse, many and scan 1, random and write 32, thrash 500,
     /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; of hugetlb processes [default: 2]
     #[arg(
         long,
@@ -87,7 +87,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
     /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
-    /// many: cold, present [default: both]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
+    /// many: cold, present [default: both]; write: sequential, random, zipf [default: all]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
     /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: what the file is like at the start: empty,
     /// emptied (before each round), populated, and scan, which reads a populated one [default: empty,populated]
     #[arg(
@@ -100,6 +100,9 @@ pub struct RunArgs {
     /// What thrash's files hold [default: data]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub files: Vec<Files>,
+    /// write: a flush each so many pages, besides the one at the end
+    #[arg(long, value_name = "PAGES")]
+    pub flush_every: Option<u64>,
     /// How uneven zipf is, above 0 and below 1 [default: 0.99]
     #[arg(long, value_name = "N")]
     pub theta: Option<f64>,

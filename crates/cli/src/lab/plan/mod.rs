@@ -65,6 +65,8 @@ pub struct Plan {
     pub touch: f64,
     /// Percent of the accesses to anonymous memory larger than the budget that write.
     pub writes: u64,
+    /// Pages between two flushes of write.
+    pub flush_every: Option<u64>,
     /// Runs of each row.
     pub repeat: u32,
     /// Seed.
@@ -110,6 +112,9 @@ impl Plan {
         }
         if let Some(twice) = twice(&threads) {
             return Err(Error::input(format_args!("--threads has {twice} twice")));
+        }
+        if args.flush_every == Some(0) {
+            return refuse("--flush-every must be at least 1");
         }
         if args.repeat == 0 {
             return refuse("--repeat must be at least 1");
@@ -161,6 +166,7 @@ impl Plan {
             seconds,
             touch,
             writes,
+            flush_every: args.flush_every,
             repeat: args.repeat,
             seed: args.seed,
             give_up: Duration::from_secs_f64(give_up),

@@ -4,7 +4,7 @@ use super::args::RunArgs;
 use super::workload::{Files, Workload};
 use crate::error::Error;
 use crate::lab::family::Family;
-use crate::lab::job::{Order, Pass, Start};
+use crate::lab::job::{Order, Pass, Start, Writing};
 use crate::lab::memory::accesses::Spread;
 
 /// How uneven zipf is, as YCSB has it.
@@ -26,6 +26,7 @@ pub(super) enum Kind {
     Many { present: bool },
     Orders(Family),
     Scan(Pass),
+    Write(Writing),
     Thrash(Files),
     WarmStart,
     Pft { shared: bool },
@@ -59,6 +60,25 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
                 Files::Holes => named("holes", Kind::Thrash(files)),
             };
             Ok(files.iter().map(pattern).collect())
+        }
+        Workload::Write => {
+            let theta = args.theta.unwrap_or(THETA);
+            let pattern = |name: &str| match name {
+                "sequential" => Ok(named(name, Kind::Write(Writing::Over))),
+                "random" => Ok(named(name, Kind::Write(Writing::Words(Spread::Uniform)))),
+                "zipf" => Ok(named(
+                    &format!("zipf{theta}"),
+                    Kind::Write(Writing::Words(Spread::Zipf { theta })),
+                )),
+                _ => Err(no_pattern("write", name, "sequential, random or zipf")),
+            };
+            match args.pattern.is_empty() {
+                true => ["sequential", "random", "zipf"]
+                    .map(pattern)
+                    .into_iter()
+                    .collect(),
+                false => args.pattern.iter().map(|name| pattern(name)).collect(),
+            }
         }
         Workload::Random => one("random", Kind::Random),
         Workload::WarmStart => one("mixed", Kind::WarmStart),

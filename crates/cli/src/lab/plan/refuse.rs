@@ -15,6 +15,7 @@ impl Workload {
                 Self::Many,
                 Self::Orders,
                 Self::Scan,
+                Self::Write,
                 Self::Pft,
                 Self::Hugetlb,
             ]);
@@ -29,11 +30,23 @@ impl Workload {
             ),
             (
                 !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, many, orders, scan, pft, anon, swap-retry, snapshot and hugetlb",
+                "--pattern is for sparse, many, orders, scan, write, pft, anon, swap-retry, snapshot and hugetlb",
             ),
             (
-                (args.theta.is_some() || args.writes.is_some()) && !self.swaps(),
-                "--theta and --writes are for anon, swap-retry and snapshot",
+                args.theta.is_some() && !self.swaps() && !of(&[Self::Write]),
+                "--theta is for write, anon, swap-retry and snapshot",
+            ),
+            (
+                args.writes.is_some() && !self.swaps(),
+                "--writes is for anon, swap-retry and snapshot",
+            ),
+            (
+                args.flush_every.is_some() && !of(&[Self::Write]),
+                "--flush-every is for write",
+            ),
+            (
+                args.file.is_some() && of(&[Self::Write]),
+                "--file is not for write: it writes over the one that it makes",
             ),
             (
                 args.file.is_some() && self.swaps(),
@@ -45,7 +58,7 @@ impl Workload {
             ),
             (
                 !args.read_ahead_kb.is_empty() && !self.reads_files(),
-                "--read-ahead-kb is for sparse, random, many, orders, scan, thrash, warm-start and storm: they read files",
+                "--read-ahead-kb is for sparse, random, many, orders, scan, write, thrash, warm-start and storm: they read files",
             ),
             (
                 args.file.is_some() && of(&[Self::Thrash]),
@@ -77,6 +90,9 @@ impl Workload {
                 "is not what a cache of runs is made for: it is for thrash"
             }
             On::Pread if self.swaps() => "writes too: see direct",
+            On::Pread | On::Soft(_) if self == Self::Write => {
+                "writes by stores to a map: kernel and softfault do"
+            }
             On::Direct if self != Self::Anon => {
                 "is nothing to direct reads and writes: they are for anon"
             }

@@ -32,6 +32,10 @@ impl Pattern {
             Kind::Many { present } => Work::Many { present },
             Kind::Orders(family) => Work::Orders(family),
             Kind::Scan(pass) => Work::Scan(pass),
+            Kind::Write(how) => Work::Write {
+                how,
+                flush_every: plan.flush_every,
+            },
             Kind::Thrash(_) => Work::Thrash,
             Kind::WarmStart => Work::WarmStart {
                 rounds: (!plan.timed).then_some(PASSES * files.len() as u64),

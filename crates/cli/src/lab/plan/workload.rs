@@ -17,6 +17,9 @@ pub enum Workload {
     Orders,
     /// Read the whole file: cold, warm (second pass) and remapped.
     Scan,
+    /// Write to a file through a map: over all of it, in order, or to a word of random pages for a time. The last flush is
+    /// inside the time, and the file is checked afterwards.
+    Write,
     /// Each thread maps its own file, touches every page and unmaps, for a time.
     Thrash,
     /// An application's start: background threads map, touch and unmap many files of mixed size, beside
@@ -60,6 +63,7 @@ impl Workload {
             Self::Many => "many",
             Self::Orders => "orders",
             Self::Scan => "scan",
+            Self::Write => "write",
             Self::Thrash => "thrash",
             Self::WarmStart => "warm-start",
             Self::Pft => "pft",
@@ -127,6 +131,7 @@ impl Workload {
             Self::Sparse | Self::Scan | Self::Many => (&[1], 10.0, false, 4 << 30),
             Self::Orders => (&[1], 10.0, false, memory.saturating_mul(4)),
             Self::Random => (&[32], 10.0, true, 4 << 30),
+            Self::Write => (&[32], 10.0, true, memory.saturating_mul(4)),
             Self::Thrash => (&[500], 20.0, true, 16 << 20),
             Self::WarmStart => (&[16], 10.0, false, memory.saturating_mul(4)),
             Self::Pft => (&[1, 2, 4], 5.0, true, 64 << 20),

@@ -97,6 +97,12 @@ fn reopen(fd: i32, direct: bool) -> io::Result<File> {
     File::open(&path)
 }
 
+/// Opens descriptor `fd` of this process anew, for reading and writing.
+pub fn reopen_to_write(fd: i32) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{fd}");
+    File::options().read(true).write(true).open(path)
+}
+
 /// How a source's bytes are reached.
 enum Way<'a> {
     /// By loads.

@@ -20,6 +20,7 @@ pub mod storm;
 pub mod swap_retry;
 pub mod thrash;
 pub mod warm_start;
+pub mod write;
 
 use super::counters::Counters;
 use super::engine::{Anonymous, Engine};
