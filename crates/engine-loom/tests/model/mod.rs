@@ -6,6 +6,7 @@ pub mod completed;
 pub mod engine;
 pub mod private;
 pub mod vma;
+pub mod writable;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -58,6 +58,20 @@ pub struct Hardware {
 }
 
 impl Hardware {
+    pub fn new() -> Self {
+        Self {
+            pages: Mutex::default(),
+            steps: Default::default(),
+            shown: Box::default(),
+        }
+    }
+
+    /// True if the processor may write to a page.
+    pub fn is_writable(&self, addr: usize) -> bool {
+        let pages = self.pages.lock().unwrap();
+        pages.get(&addr).is_some_and(|page| page.writable)
+    }
+
     /// An access to a page comes now, or later.
     fn step(&self, addr: usize) {
         self.steps[(addr - FIRST) / PAGE_SIZE].fetch_add(1, Ordering::Relaxed);
@@ -72,7 +86,7 @@ impl Hardware {
     }
 
     /// Adds one to the number of a page, as a processor does: `false` for a fault.
-    fn add(&self, addr: usize) -> bool {
+    pub fn add(&self, addr: usize) -> bool {
         self.step(addr);
         match self.pages.lock().unwrap().get_mut(&addr) {
             Some(page) if page.writable => {
@@ -83,7 +97,7 @@ impl Hardware {
         }
     }
 
-    fn load(&self, addr: usize) -> Option<u32> {
+    pub fn load(&self, addr: usize) -> Option<u32> {
         self.step(addr);
         let pages = self.pages.lock().unwrap();
         pages.get(&addr).map(|page| page.number)
@@ -136,6 +150,15 @@ impl Mmu for Hardware {
         for (&addr, page) in self.pages.lock().unwrap().iter_mut() {
             page.writable &= !ranges.iter().any(|range| range.contains(&addr));
         }
+    }
+
+    /// A page after the other.
+    fn protect_window(&self, _: &Reservation) -> bool {
+        for page in 0..self.steps.len() {
+            let addr = FIRST + page * PAGE_SIZE;
+            self.protect(core::slice::from_ref(&(addr..addr + PAGE_SIZE)));
+        }
+        true
     }
 
     fn make_writable(&self, _: &Reservation, addr: usize) -> Result<(), MmuError> {
@@ -217,9 +240,8 @@ impl SwapDevice for Device {
             return Err(StoreError::Io(5));
         }
         for (&page, offset) in pages.iter().zip((offset..).step_by(PAGE_SIZE)) {
-            // SAFETY: one of `Hardware::shown`.
-            let number = unsafe { &*page.cast::<Mutex<u32>>() };
-            let number = *number.lock().unwrap();
+            // SAFETY: handed out before.
+            let number = unsafe { number_at(page) };
             self.slots.lock().unwrap().insert(offset, number);
         }
         Ok(())
@@ -232,7 +254,7 @@ impl SwapDevice for Device {
 }
 
 /// Memory for frames.
-struct Memory(usize);
+pub struct Memory(usize);
 
 impl FrameMemory for Memory {
     fn bytes(&self) -> usize {
@@ -246,7 +268,16 @@ impl FrameMemory for Memory {
     fn discard(&self, _: usize, _: NonNull<u8>) {}
 }
 
-fn memory() -> Memory {
+/// What is at an address that [`Hardware`] has handed out.
+///
+/// # Safety
+/// It has.
+pub unsafe fn number_at(page: *const u8) -> u32 {
+    // SAFETY: one of `Hardware::shown`.
+    *unsafe { &*page.cast::<Mutex<u32>>() }.lock().unwrap()
+}
+
+pub fn memory() -> Memory {
     // A model's threads are coroutines of one thread, and other models run in others.
     std::thread_local! {
         static BYTES: usize = {
@@ -274,11 +305,7 @@ impl Private {
     /// With a device whose writes succeed, or not.
     pub fn new(fails: bool) -> Arc<Self> {
         let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
-        let hardware = Arc::new(Hardware {
-            pages: Mutex::default(),
-            steps: Default::default(),
-            shown: Box::default(),
-        });
+        let hardware = Arc::new(Hardware::new());
         let device = Arc::new(Device {
             fails,
             ..Device::default()

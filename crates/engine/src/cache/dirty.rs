@@ -154,8 +154,10 @@ impl PageCache {
 
     /// Protects all that is present in the window. False if that cannot be, or may not: pages are pinned, or
     /// another is at it.
-    pub(crate) fn protect_window(&self) -> bool {
-        let writes = self.writes.as_ref().expect("it can be written to");
+    pub fn protect_window(&self) -> bool {
+        let Some(writes) = &self.writes else {
+            return false;
+        };
         if writes.protecting.swap(1, Ordering::AcqRel) == 1 {
             return false;
         }

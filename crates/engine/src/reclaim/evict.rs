@@ -22,13 +22,13 @@ pub(super) struct FolioBatch {
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
     /// Once files are written to.
-    sheet: Option<Box<WriteSheet>>,
+    sheet: Option<WriteSheet>,
 }
 
 impl FolioBatch {
     /// Where folios are noted that are to be written back, and what that takes.
     pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
-        let sheet = self.sheet.as_deref_mut();
+        let sheet = self.sheet.as_mut();
         (&mut self.folios, sheet.expect("files are written to"))
     }
 }
@@ -73,16 +73,13 @@ impl Batches {
 
     /// Pages of what it takes to write back.
     pub(crate) fn write_pages() -> u64 {
-        (CONCURRENT * size_of::<WriteSheet>()).div_ceil(PAGE_SIZE) as u64
+        (CONCURRENT * WriteSheet::BYTES).div_ceil(PAGE_SIZE) as u64
     }
 
     /// Lets batches be written back from now on.
     pub(crate) fn will_write(&self) {
         for batch in &self.batches {
-            batch
-                .lock()
-                .sheet
-                .get_or_insert_with(|| Box::new(WriteSheet::new()));
+            batch.lock().sheet.get_or_insert_with(WriteSheet::new);
         }
     }
 

@@ -22,36 +22,41 @@ const SCATTERED: usize = 32;
 /// What is to be written is written down here: too large for the handler's stack.
 pub(super) struct WriteSheet {
     /// What the caller has locked of what is dirty.
-    folios: [u32; BATCH],
+    folios: Box<[u32]>,
     /// That, and neighbours that are dirty too, in the order of the file.
-    all: [u32; MOST],
+    all: Box<[u32]>,
     /// The neighbours.
-    neighbours: [u32; MOST - BATCH],
-    ranges: [Range<usize>; PAGES],
-    pages: [PageWrite; PAGES],
+    neighbours: Box<[u32]>,
+    ranges: Box<[Range<usize>]>,
+    pages: Box<[PageWrite]>,
 }
 
 impl WriteSheet {
-    pub(super) const fn new() -> Self {
+    /// Made where it lies: not on the stack either.
+    pub(super) fn new() -> Self {
         let page = PageWrite {
             offset: 0,
             page: core::ptr::null(),
             result: Ok(()),
         };
         Self {
-            folios: [0; BATCH],
-            all: [0; MOST],
-            neighbours: [0; MOST - BATCH],
-            ranges: [const { 0..0 }; PAGES],
-            pages: [page; PAGES],
+            folios: vec![0; BATCH].into(),
+            all: vec![0; MOST].into(),
+            neighbours: vec![0; MOST - BATCH].into(),
+            ranges: vec![0..0; PAGES].into(),
+            pages: vec![page; PAGES].into(),
         }
     }
+
+    /// Its bytes.
+    pub(super) const BYTES: usize =
+        2 * MOST * size_of::<u32>() + PAGES * (size_of::<Range<usize>>() + size_of::<PageWrite>());
 }
 
 /// What is to be written, as it is collected.
 struct Noted<'a> {
-    all: &'a mut [u32; MOST],
-    neighbours: &'a mut [u32; MOST - BATCH],
+    all: &'a mut [u32],
+    neighbours: &'a mut [u32],
     total: usize,
     beside: usize,
 }

@@ -1,0 +1,197 @@
+//! An engine with a file that is written to, for a model: two pages, each of which is a number.
+
+use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use softfault_engine_loom::PAGE_SIZE;
+use softfault_engine_loom::budget::Budget;
+use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::{Node, NodeOptions, PageCache, WriteBackCursor};
+use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine_loom::mm::{AddressSpace, Advice, Attributes, Backing, Machine, Protection};
+use softfault_engine_loom::store::{
+    Complete, Extent, PageWrite, Read, Reap, Store, StoreError, WriteBack,
+};
+
+use super::Still;
+use super::private::{Hardware, memory, number_at};
+
+const PAGES: usize = 2;
+
+/// What the file has.
+#[derive(Default)]
+pub struct File {
+    pages: Mutex<[u32; PAGES]>,
+    /// Pages of writes that are under way, none of which is under way twice.
+    written: Mutex<BTreeSet<u64>>,
+}
+
+impl File {
+    pub fn number(&self, page: usize) -> u32 {
+        self.pages.lock().unwrap()[page]
+    }
+}
+
+impl Store for File {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok((PAGES * PAGE_SIZE) as u64)
+    }
+
+    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..(PAGES * PAGE_SIZE) as u64))
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let first = offset as usize / PAGE_SIZE;
+        for nth in 0..bytes / PAGE_SIZE {
+            let number = self.number(first + nth);
+            // SAFETY: a frame, which is page-aligned and the caller's.
+            unsafe { buffer.byte_add(nth * PAGE_SIZE).cast::<u32>().write(number) };
+        }
+        Ok(bytes)
+    }
+
+    unsafe fn submit(&self, _: &[Read]) -> usize {
+        0
+    }
+
+    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
+        Reap::NotInFlight
+    }
+}
+
+impl WriteBack for File {
+    unsafe fn write(&self, pages: &mut [PageWrite], _: u64) {
+        for page in &*pages {
+            assert!(
+                self.written.lock().unwrap().insert(page.offset),
+                "written twice at a time"
+            );
+        }
+        // Whoever else runs meanwhile may write to the pages.
+        loom::thread::yield_now();
+        for page in pages {
+            // SAFETY: what `Hardware::bytes` has handed out.
+            let number = unsafe { number_at(page.page) };
+            self.pages.lock().unwrap()[page.offset as usize / PAGE_SIZE] = number;
+            self.written.lock().unwrap().remove(&page.offset);
+            page.result = Ok(());
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn is_reserved(&self, _: u64) -> bool {
+        true
+    }
+
+    fn reserve(&self, _: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// An engine with a file of two pages.
+pub struct Writable {
+    pub node: Arc<Node>,
+    pub cache: Arc<PageCache>,
+    pub hardware: Arc<Hardware>,
+    pub file: Arc<File>,
+    space: ManuallyDrop<AddressSpace>,
+}
+
+impl Writable {
+    pub fn new() -> Arc<Self> {
+        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let hardware = Arc::new(Hardware::new());
+        let (clock, frames) = (Arc::new(Still), Arc::new(memory()));
+        let options = NodeOptions::default();
+        let node = Node::new(budget, hardware.clone(), frames, clock, options).unwrap();
+        let space = AddressSpace::new(Machine::with_max_nodes(4, 2), Arc::new(Still)).unwrap();
+        let file = Arc::new(File::default());
+        let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (file.clone(), file.clone());
+        let bytes = (PAGES * PAGE_SIZE) as u64;
+        let cache = PageCache::new_writable(Arc::clone(&node), stores, bytes).unwrap();
+        let attributes = Attributes {
+            backing: Backing::from(Arc::clone(&cache)),
+            protection: Protection::ReadWrite,
+            advice: Advice::Random,
+            ..Attributes::default()
+        };
+        space.mmap(cache.addresses(), attributes).unwrap();
+        Arc::new(Self {
+            node,
+            cache,
+            hardware,
+            file,
+            space: ManuallyDrop::new(space),
+        })
+    }
+
+    fn addr(&self, page: usize) -> usize {
+        self.cache.addresses().start + page * PAGE_SIZE
+    }
+
+    fn fault(&self, page: usize, write: bool) {
+        let flags = FaultFlags {
+            write,
+            ..FaultFlags::default()
+        };
+        let outcome = fault::handle(&self.space, self.addr(page), flags, &NeverInterrupted);
+        assert_eq!(outcome, Outcome::Mapped);
+        // The touch again; what it sees is not for ever old.
+        loom::thread::yield_now();
+    }
+
+    /// A program's write: adds one to a page's number, with faults until it can.
+    pub fn add(&self, page: usize) {
+        while !self.hardware.add(self.addr(page)) {
+            self.fault(page, true);
+        }
+    }
+
+    /// A program's read.
+    pub fn load(&self, page: usize) -> u32 {
+        loop {
+            match self.hardware.load(self.addr(page)) {
+                Some(number) => return number,
+                None => self.fault(page, false),
+            }
+        }
+    }
+
+    /// True if the processor may write to the page.
+    pub fn is_writable(&self, page: usize) -> bool {
+        self.hardware.is_writable(self.addr(page))
+    }
+
+    /// `msync`.
+    pub fn flush(&self) {
+        let mut cursor = WriteBackCursor::default();
+        while self.cache.write_back(self.cache.addresses(), &mut cursor) {}
+    }
+
+    /// Eviction of what can be evicted.
+    pub fn evict(&self) {
+        self.node.reclaim(PAGES);
+    }
+
+    /// The addresses of a page.
+    pub fn range(&self, page: usize) -> Range<usize> {
+        self.addr(page)..self.addr(page + 1)
+    }
+}
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: it is not used any more.
+        let space = unsafe { ManuallyDrop::take(&mut self.space) };
+        space.exit(|_, _| {});
+    }
+}

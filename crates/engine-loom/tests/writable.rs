@@ -1,0 +1,104 @@
+//! Models of files that are written to: the engine as it is, over two pages, and two threads. No write is lost to
+//! write-back, to eviction or to the protection of a whole window; what is pinned stays writable.
+
+mod model;
+
+use std::sync::Arc;
+
+use loom::thread::spawn;
+use model::explore;
+use model::writable::Writable;
+
+/// Of each schedule, of two threads. A fault has a hundred operations.
+const PREEMPTIONS: Option<usize> = Some(2);
+
+/// Explores `one` beside `other`, on a file that `before` has prepared, and then asks `after`.
+fn beside(before: fn(&Writable), one: fn(&Writable), other: fn(&Writable), after: fn(&Writable)) {
+    explore(PREEMPTIONS, move || {
+        let file = Writable::new();
+        before(&file);
+        let threads = [one, other].map(|act| {
+            let file = Arc::clone(&file);
+            spawn(move || act(&file))
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        after(&file);
+    });
+}
+
+/// Page 0 has this, in the map and, once it is flushed, in the file.
+fn has(file: &Writable, number: u32) {
+    assert_eq!(file.load(0), number);
+    file.flush();
+    assert_eq!(file.file.number(0), number);
+    assert_eq!(file.cache.dirty_pages(), 0);
+    assert!(!file.is_writable(0));
+}
+
+#[test]
+fn a_first_write_beside_write_back() {
+    let read = |file: &Writable| assert_eq!(file.load(0), 0);
+    beside(
+        read,
+        |file| file.add(0),
+        Writable::flush,
+        |file| has(file, 1),
+    );
+}
+
+#[test]
+fn a_write_beside_write_back() {
+    beside(
+        |file| file.add(0),
+        |file| file.add(0),
+        Writable::flush,
+        |file| has(file, 2),
+    );
+}
+
+#[test]
+fn a_write_beside_eviction() {
+    beside(
+        |file| file.add(0),
+        |file| file.add(0),
+        Writable::evict,
+        |file| has(file, 2),
+    );
+}
+
+#[test]
+fn a_write_beside_the_protection_of_the_window() {
+    let protect = |file: &Writable| {
+        file.cache.protect_window();
+        file.flush();
+    };
+    beside(
+        |file| file.add(0),
+        |file| file.add(0),
+        protect,
+        |file| has(file, 2),
+    );
+}
+
+/// Pinned, and written to afterwards, a page may be handed to a system call.
+#[test]
+fn a_pin_beside_the_protection_of_the_window() {
+    let pin = |file: &Writable| {
+        assert!(file.cache.admit_pin(&file.range(0)).is_some());
+        file.cache.wait_for_protection();
+        file.add(0);
+    };
+    let protect = |file: &Writable| {
+        file.cache.protect_window();
+    };
+    beside(
+        |file| file.add(0),
+        pin,
+        protect,
+        |file| {
+            assert!(file.is_writable(0));
+            file.cache.forget_pins();
+            has(file, 2);
+        },
+    );
+}
