@@ -21,7 +21,9 @@ fn beside(before: fn(&Writable), one: fn(&Writable), other: fn(&Writable), after
             let file = Arc::clone(&file);
             spawn(move || act(&file))
         });
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         after(&file);
     });
 }

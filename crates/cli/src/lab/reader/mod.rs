@@ -97,6 +97,11 @@ fn reopen(fd: i32, direct: bool) -> io::Result<File> {
     File::open(&path)
 }
 
+/// Opens descriptor `fd` of this process anew, to be read past the page cache where that is to be had.
+pub fn reopen_to_check(fd: i32) -> io::Result<File> {
+    reopen(fd, true)
+}
+
 /// Opens descriptor `fd` of this process anew, for reading and writing.
 pub fn reopen_to_write(fd: i32) -> io::Result<File> {
     let path = format!("/proc/self/fd/{fd}");

@@ -4,11 +4,10 @@
 use super::super::fill::{PAGE, WORDS, mix};
 use super::super::job::{JobFile, Writing};
 use super::super::memory::accesses::Accesses;
-use super::super::reader::reopen_to_write;
+use super::super::reader::{Buffer, reopen_to_check, reopen_to_write};
 use super::{Bench, STACK, gang};
 use crate::results::row::Waited;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Pages that are looked at by one read.
@@ -18,6 +17,8 @@ const RUN: u64 = 256;
 pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), String> {
     let job: JobFile = bench.job.files[0];
     let file = reopen_to_write(job.fd).map_err(|e| format!("cannot open the file: {e}"))?;
+    // What looks at it must not count as memory of the run.
+    let checked = reopen_to_check(job.fd).map_err(|e| format!("cannot open the file: {e}"))?;
     let engine = bench.engine.expect("the plan refuses pread here");
     let map = engine.map_writable(&file);
     let map = map.map_err(|e| format!("cannot map the file to be written to: {e}"))?;
@@ -25,7 +26,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
     let salt = mix(bench.job.seed ^ u64::from(std::process::id()));
     let before = match how {
         Writing::Over => 0,
-        Writing::Words(_) => sum(&file, pages, threads)?,
+        Writing::Words(_) => sum(&checked, pages, threads)?,
     };
     let (start, flush) = (map.start().as_ptr() as usize, || {
         (map.flush()).map_err(|e| format!("cannot flush: {e}"))
@@ -86,9 +87,9 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
     })?;
     drop(map);
     match how {
-        Writing::Over => check(&file, pages, salt),
+        Writing::Over => check(&checked, pages, salt),
         Writing::Words(_) => {
-            let (after, written) = (sum(&file, pages, threads)?, written.into_inner());
+            let (after, written) = (sum(&checked, pages, threads)?, written.into_inner());
             let found = after.wrapping_sub(before);
             match found == written {
                 true => Ok(()),
@@ -134,11 +135,10 @@ fn each_page(
     pages: u64,
     mut each: impl FnMut(u64, &mut dyn Iterator<Item = u64>) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut buffer = vec![0; (RUN * PAGE) as usize];
+    let mut buffer = Buffer::default();
     for first in (0..pages).step_by(RUN as usize) {
-        let part = &mut buffer[..((pages - first).min(RUN) * PAGE) as usize];
-        let read = file.read_exact_at(part, first * PAGE);
-        read.map_err(|e| format!("cannot read what was written: {e}"))?;
+        let bytes = (pages - first).min(RUN) * PAGE;
+        let part = buffer.read_file(file, first * PAGE, bytes)?;
         for (page, bytes) in (first..).zip(part.chunks_exact(PAGE as usize)) {
             let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
             each(page, &mut bytes.chunks_exact(8).map(word))?;
