@@ -181,6 +181,29 @@ fn what_is_cut_off_is_written_nowhere() {
     finish(rig, cache);
 }
 
+/// Of a folio that was read ahead, only the page that is written to may be written to unseen.
+#[test]
+fn each_page_of_a_folio_is_written_for_itself() {
+    let rig = Rig::new(2048);
+    let store = TestStore::with_queue(bytes(256), 4);
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    for page in 0..20 {
+        rig.touch(start + page * PAGE_SIZE).unwrap();
+    }
+    // In the middle of what was read ahead, and then on both sides.
+    for page in [40, 39, 41, 33, 47] {
+        rig.write(start + page * PAGE_SIZE, &[page as u8]).unwrap();
+    }
+    assert_eq!(cache.dirty_pages(), 5);
+    write_back(&cache, 0..256);
+    for page in [33, 39, 40, 41, 47] {
+        assert_eq!(store.byte(bytes(page)), page as u8);
+    }
+    assert_eq!(store.writes().len(), 5);
+    finish(rig, cache);
+}
+
 /// A writer in order makes the rest of a folio writable before it comes there; what it never came to is not written.
 #[test]
 fn what_was_only_expected_to_be_written_is_not() {
