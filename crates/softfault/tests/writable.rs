@@ -105,6 +105,33 @@ fn neighbours_stay_as_others_have_written_them() {
     assert_eq!(byte(&map, 21 * PAGE), 9, "once it is read again");
 }
 
+/// What cannot be had under the budget is the kernel's, or its error.
+#[test]
+fn what_is_not_to_be_had_is_the_kernels() {
+    let scratch = Scratch::new("kernels", 512 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let only_read = File::open(&scratch.0).unwrap();
+    // SAFETY: nothing is made.
+    let refused = unsafe { engine.map_mut(&only_read) }.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    // Somebody has a window of it that is only read.
+    let seen = read(&engine, &file);
+    assert_ne!(byte(&seen, 0), 5);
+    // SAFETY: what is written is looked for.
+    let mut map = unsafe { engine.map_mut(&file) }.unwrap();
+    assert!(!map.is_managed());
+    map[0] = 5;
+    assert_eq!((byte(&seen, 0), in_file(&file, 0)), (5, 5));
+    drop((map, seen));
+    // Now it can be had.
+    let mut map = write(&engine, &file);
+    map[0] = 6;
+    assert_eq!(in_file(&file, 0), 5);
+    map.flush().unwrap();
+    assert_eq!(in_file(&file, 0), 6);
+}
+
 #[test]
 fn nothing_is_older_than_five_seconds() {
     let scratch = Scratch::new("older", 64 * PAGE);

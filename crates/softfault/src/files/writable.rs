@@ -109,7 +109,15 @@ impl Files {
         let identity = store.opened_as()?;
         let room = identity.size.saturating_mul(2);
         let room = room.max(identity.size.saturating_add(LEAST_ROOM));
-        let writes = Arc::new(FileWrites::open(fd, room)?);
+        let writes = match FileWrites::open(fd, room) {
+            Ok(writes) => Arc::new(writes),
+            // There is not enough of something.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory || is_too_many(&error) => {
+                return Err(error);
+            }
+            // The kernel says what it makes of it.
+            Err(_) => return Ok(None),
+        };
         let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (store.clone(), writes.clone());
         let make = || PageCache::new_writable(managed.node.clone(), stores.clone(), room);
         let cache = self.making_room(make)?;
@@ -203,6 +211,11 @@ impl Files {
             unsafe { libc::atexit(at_exit) };
         });
     }
+}
+
+/// True where numbers for open files have run out.
+fn is_too_many(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {

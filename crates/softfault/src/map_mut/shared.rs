@@ -97,6 +97,9 @@ impl MmapOptions {
             return Ok(None);
         };
         let wanted = options.resolved_coherence() == Coherence::Engine;
+        if !wanted && !files.is_writable(&looked.identity) {
+            return Ok(None);
+        }
         let masked = signal::masked();
         engine.inner.check_signals(&masked)?;
         let Some(opened) = files.open_writable(managed, fd, looked, wanted)? else {
