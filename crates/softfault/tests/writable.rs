@@ -153,6 +153,38 @@ fn nothing_is_older_than_five_seconds() {
     }
 }
 
+/// Also while others make more dirty than the device takes, of a page that no eviction comes to.
+#[test]
+fn what_is_old_is_written_back_under_load_too() {
+    const PAGES: usize = (48 << 20) / PAGE;
+    let scratch = Scratch::new("load", PAGES * PAGE);
+    let engine = engine(10 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    let seen = read(&engine, &file);
+    let pinned = seen.pin(0..1).unwrap();
+    map[0] = 9;
+    let start = map.as_ptr().addr();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut word = 77_u64;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                word = word.wrapping_mul(6364136223846793005).wrapping_add(1);
+                let page = 1 + (word >> 33) as usize % (PAGES - 1);
+                // SAFETY: a word of the map that nobody else writes to.
+                unsafe { ((start + page * PAGE) as *mut u64).write_volatile(word) };
+            }
+        });
+        let begun = Instant::now();
+        while in_file(&file, 0) != 9 && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!((pinned[0], in_file(&file, 0)), (9, 9));
+}
+
 #[test]
 fn system_calls_get_pages_that_they_can_write_to() {
     let scratch = Scratch::new("calls", 600 * PAGE);

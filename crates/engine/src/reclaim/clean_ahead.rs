@@ -8,6 +8,9 @@ use crate::slab::Slab;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
+/// Batches of one call.
+const BATCHES: usize = 16;
+
 /// Nobody has evicted since the last look, or somebody has.
 const SILENT: u32 = 0;
 const RUNG: u32 = 1;
@@ -33,9 +36,14 @@ impl Node {
         }
     }
 
-    /// Writes back what is dirty of the folios that go next. They stay where they are.
+    /// Writes back what is dirty of the folios that go next, some batches of it. They stay where they are. Where others make
+    /// more dirty all the time, the caller has other things to do too.
     pub fn clean_ahead(&self) {
-        while self.clean_some() {}
+        for _ in 0..BATCHES {
+            if !self.clean_some() {
+                break;
+            }
+        }
     }
 
     /// A batch of them; true if that made some of them clean.
