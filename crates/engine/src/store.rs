@@ -122,7 +122,8 @@ pub struct PageWrite {
     pub result: Result<(), StoreError>,
 }
 
-// SAFETY: an address, which is looked at by who has been given it for a write.
+// SAFETY: the address is only read from by `WriteBack::write`, whose caller promises that it is readable from the thread
+// that calls.
 unsafe impl Send for PageWrite {}
 
 /// A store that pages go back to. As for all of [`Store`], nothing here may use the heap

@@ -43,6 +43,8 @@ struct File {
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
     /// Pages whose write fails, with which errno.
     write_fails: BTreeMap<u64, i32>,
+    /// How it refuses to make durable what it has got, if it does.
+    sync_fails: Option<i32>,
     /// Pages of all writes that were begun, in order.
     written_pages: Vec<u64>,
     /// Pages of all reads that were begun.
@@ -65,6 +67,7 @@ impl TestStore {
             fails: BTreeMap::new(),
             written: BTreeMap::new(),
             write_fails: BTreeMap::new(),
+            sync_fails: None,
             written_pages: Vec::new(),
             read_pages: Vec::new(),
         };
@@ -92,6 +95,11 @@ impl TestStore {
             Some(errno) => inner.write_fails.insert(page, errno),
             None => inner.write_fails.remove(&page),
         });
+    }
+
+    /// Nothing is made durable from now on, or all is.
+    pub fn fail_sync(&self, errno: Option<i32>) {
+        self.gate.change(|inner| inner.sync_fails = errno);
     }
 
     /// Pages that were written so far, in order.
@@ -295,7 +303,8 @@ impl WriteBack for TestStore {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        Ok(())
+        let fails = self.gate.lock().sync_fails;
+        fails.map_or(Ok(()), |errno| Err(StoreError::Io(errno)))
     }
 
     fn is_reserved(&self, _offset: u64) -> bool {

@@ -14,7 +14,6 @@ use crate::store::FileWrites;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Residency;
-use softfault_engine::store::WriteBack;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -155,10 +154,8 @@ impl WritableFile {
         }
         let cache = self.file.cache();
         files::write_back(cache, addresses);
-        let synced = self.writes.sync();
-        // Told in any case, and so not once more.
+        cache.sync();
         let failed = cache.write_error_since(&mut lock(&self.seen));
-        synced.map_err(error::store)?;
         failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
     }
 

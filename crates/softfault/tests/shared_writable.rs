@@ -1,6 +1,7 @@
 //! Maps that write to their file: what other maps of it, calls, children and later processes see.
 
 mod child;
+mod small_disk;
 
 use child::{command, forked, scenario};
 use softfault::{Advice, Engine, Faults, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Reads};
@@ -306,35 +307,19 @@ fn behind_the_end_is_an_error() {
 #[test]
 fn a_full_disk_is_an_error() {
     let _alone = alone();
-    let dir = std::env::temp_dir().join(format!("softfault-full-{}", std::process::id()));
-    std::fs::create_dir(&dir).unwrap();
-    let path = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
-    let (kind, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr().cast());
-    // SAFETY: names that end in zero.
-    let mounted = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, size) };
-    let _gone = softfault_oracle::Finally(|| {
-        // SAFETY: as above; nobody has files there.
-        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-        let _ = std::fs::remove_dir(&dir);
+    small_disk::with_file("full", |file| {
+        // SAFETY: nobody else has the file.
+        let mut map = unsafe { engine().map_mut(&file) }.unwrap();
+        assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
+        assert!(map.write_at(&vec![2; small_disk::BYTES], 0).is_err());
+        assert!(map.populate(..).is_err());
+        assert_eq!(map[0], 2, "what there was room for is written");
+        let status = forked(|| {
+            map[small_disk::BYTES - 1] = 3;
+            0
+        });
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
     });
-    if mounted != 0 {
-        return println!("skipped: a small file system can be mounted by root only");
-    }
-    let mut options = File::options();
-    let file = options.read(true).write(true).create(true);
-    let file = file.truncate(true).open(dir.join("file")).unwrap();
-    file.set_len(4 << 20).unwrap();
-    // SAFETY: nobody else has the file.
-    let mut map = unsafe { engine().map_mut(&file) }.unwrap();
-    assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
-    assert!(map.write_at(&vec![2; 4 << 20], 0).is_err());
-    assert!(map.populate(..).is_err());
-    assert_eq!(map[0], 2, "what there was room for is written");
-    let status = forked(|| {
-        map[(4 << 20) - 1] = 3;
-        0
-    });
-    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
 }
 
 /// Drawn: maps of both kinds come and go, over one engine, beside calls; each byte is what was written last.

@@ -1,6 +1,7 @@
 //! Maps that write to their file over the engine, under its budget: each cell of `docs/contract.md` that says so.
 
 mod child;
+mod small_disk;
 mod write_scene;
 
 use child::forked;
@@ -133,7 +134,7 @@ fn what_is_not_to_be_had_is_the_kernels() {
 }
 
 #[test]
-fn nothing_is_older_than_five_seconds() {
+fn what_is_old_is_written_back_unasked() {
     let scratch = Scratch::new("older", 64 * PAGE);
     let engine = engine(16 << 20);
     let file = scratch.open();
@@ -282,41 +283,53 @@ fn a_file_becomes_shorter_and_longer() {
     assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
 }
 
-/// A hole for which the disk has no block is an error of who writes to it.
+/// Maps that are made meanwhile have looked at the file before it became longer, and tell nobody how long it was.
+#[test]
+fn a_file_that_has_become_longer_stays_so() {
+    const LONG: usize = 200 * PAGE;
+    let scratch = Scratch::new("longer", LONG);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let map = write(&engine, &file);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(read(&engine, &file));
+            }
+        });
+        let _over = softfault_oracle::Finally(|| {
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        for step in 0..20_000 {
+            engine.truncate(&file, 10 * PAGE as u64).unwrap();
+            engine.truncate(&file, LONG as u64).unwrap();
+            // A page that is not there: it would say that the file ends before it.
+            let at = (20 + step % 150) * PAGE;
+            map.read_at(&mut [0; 8], at).unwrap();
+        }
+    });
+}
+
+/// A write to a hole for which the disk has no block is an error.
 #[test]
 fn a_full_disk_is_an_error() {
-    let dir = std::env::temp_dir().join(format!("softfault-w-full-{}", std::process::id()));
-    std::fs::create_dir(&dir).unwrap();
-    let path = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
-    let (kind, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr().cast());
-    // SAFETY: names that end in zero.
-    let mounted = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, size) };
-    let _gone = softfault_oracle::Finally(|| {
-        // SAFETY: as above; nobody has files there.
-        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-        let _ = std::fs::remove_dir(&dir);
+    small_disk::with_file("w-full", |file| {
+        let engine = engine(16 << 20);
+        let mut map = write(&engine, &file);
+        assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
+        let refused = map.write_at(&vec![2; small_disk::BYTES], 0);
+        assert_eq!(refused, Err(FaultError::Io(libc::ENOSPC)));
+        assert_eq!(map.populate(..), Err(FaultError::Io(libc::ENOSPC)));
+        assert_eq!(map[0], 2, "what there was room for is written");
+        assert_eq!(byte(&map, small_disk::BYTES - 1), 0, "a hole is read");
+        map.flush().unwrap();
+        let status = forked(|| {
+            map[small_disk::BYTES - 1] = 3;
+            0
+        });
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
     });
-    if mounted != 0 {
-        return println!("skipped: a small file system can be mounted by root only");
-    }
-    let mut options = File::options();
-    let file = options.read(true).write(true).create(true);
-    let file = file.truncate(true).open(dir.join("file")).unwrap();
-    file.set_len(4 << 20).unwrap();
-    let engine = engine(16 << 20);
-    let mut map = write(&engine, &file);
-    assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
-    let refused = map.write_at(&vec![2; 4 << 20], 0);
-    assert_eq!(refused, Err(FaultError::Io(libc::ENOSPC)));
-    assert_eq!(map.populate(..), Err(FaultError::Io(libc::ENOSPC)));
-    assert_eq!(map[0], 2, "what there was room for is written");
-    assert_eq!(byte(&map, (4 << 20) - 1), 0, "a hole is read");
-    map.flush().unwrap();
-    let status = forked(|| {
-        map[(4 << 20) - 1] = 3;
-        0
-    });
-    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS);
 }
 
 /// Each thread has a word of its own in each page, of four budgets; beside them one flushes, and one has pages given away.

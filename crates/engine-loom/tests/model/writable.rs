@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
-use softfault_engine_loom::cache::{Node, NodeOptions, PageCache, WriteBackCursor};
+use softfault_engine_loom::cache::{Node, NodeOptions, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Advice, Attributes, Backing, Machine, Protection};
 use softfault_engine_loom::store::{
@@ -170,8 +170,8 @@ impl Writable {
 
     /// `msync`.
     pub fn flush(&self) {
-        let mut cursor = WriteBackCursor::default();
-        while self.cache.write_back(self.cache.addresses(), &mut cursor) {}
+        let mut cursor = self.cache.write_back_of(self.cache.addresses());
+        while self.cache.write_back(&mut cursor) {}
     }
 
     /// Eviction of what can be evicted.

@@ -94,7 +94,7 @@ impl Writes {
             StoreError::Short => SHORT,
         };
         let add = |before: u64| Some((before + 1) & COUNT | u64::from(why) << 32);
-        // Relaxed: who asks has seen the write-back end.
+        // Relaxed: a count, and errors are asked for after the write-back has ended.
         let _ = (self.failed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 }
@@ -134,8 +134,8 @@ impl PageCache {
         self.count_dirty(u64::from(more.count_ones()));
     }
 
-    /// A page of the folio can be written to from now on. The caller holds its lock.
-    pub(crate) fn is_writable_now(&self, folio: &Folio) {
+    /// Notes that a page of the folio has been made writable. The caller holds its lock.
+    pub(crate) fn note_writable(&self, folio: &Folio) {
         let writes = self.writes.as_ref().expect("it can be written to");
         // Release pairs with the Acquire in `protect_window`: if this is still the old epoch, what was made
         // writable before is protected after.
@@ -248,7 +248,8 @@ impl Node {
         self.dirty.expected.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// What is dirty of a folio was written to, or nobody wants to know. The caller holds its lock.
+    /// The folio's frames are free again: what was not written to of its dirty pages has been seen, or is not to be. The
+    /// caller holds its lock.
     pub(crate) fn end_expected(&self, folio: &Folio) {
         if folio.is(flag::EXPECTED) {
             self.free_frames(folio);

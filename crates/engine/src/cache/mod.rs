@@ -47,6 +47,7 @@ mod pins;
 pub mod reads;
 pub mod residency;
 pub mod truncate;
+mod walk;
 pub mod window;
 mod write_back;
 

@@ -2,8 +2,8 @@
 //!
 //! Pinned pages stay as they are; the last pin forgets them (`fault::unpin`).
 
-use super::folio::{BLOCK_BYTES, flag};
-use super::{FolioRef, PageCache};
+use super::PageCache;
+use super::folio::{Folio, flag};
 use crate::PAGE_SIZE;
 use crate::cache::reads::unlocked;
 use crate::page::NeverInterrupted;
@@ -57,21 +57,9 @@ impl PageCache {
             return;
         }
         let mut sweep = Some(self.node.sweep(dirty));
-        let blocks = (range.end - range.start).div_ceil(BLOCK_BYTES);
-        if blocks <= self.node.folios.len() as usize {
-            let mut block = range.start & !(BLOCK_BYTES - 1);
-            while block < range.end {
-                self.evict_block(block, &range, dirty, &mut sweep);
-                block += BLOCK_BYTES;
-            }
-        } else {
-            // A large window with little in it: look at the folios instead.
-            for id in 0..self.node.folios.len() {
-                let block = self.node.folios.get(id).range().start & !(BLOCK_BYTES - 1);
-                if range.start < block + BLOCK_BYTES && block < range.end {
-                    self.evict_block(block, &range, dirty, &mut sweep);
-                }
-            }
+        let mut walk = self.walk(range.clone());
+        while let Some(block) = self.next_block(&mut walk) {
+            self.evict_block(block, &range, dirty, &mut sweep);
         }
     }
 
@@ -86,7 +74,8 @@ impl PageCache {
         sweep: &mut Option<Sweep<'a>>,
     ) {
         let mut from = block;
-        while let Some(folio) = self.next_in(block, from, range) {
+        let is_to_go = |folio: &Folio| !folio.is(flag::DOOMED);
+        while let Some(folio) = self.next_folio((block, from), range, is_to_go) {
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *sweep = None;
@@ -106,22 +95,5 @@ impl PageCache {
                     .push(&folio);
             }
         }
-    }
-
-    /// The first folio of the block, from `from` on, that has a page in
-    /// `range` and is still to go.
-    fn next_in(&self, block: usize, from: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
-        let bucket = self.node.index.lock(block, &self.node.folios);
-        let candidates = bucket.iter().filter(|folio| {
-            let pages = folio.range();
-            pages.start & !(BLOCK_BYTES - 1) == block
-                && from <= pages.start
-                && pages.start < range.end
-                && range.start < pages.end
-                && !folio.is(flag::DOOMED)
-        });
-        let folio = candidates.min_by_key(|folio| folio.range().start)?;
-        bucket.get(folio);
-        Some(FolioRef::new(&self.node, folio))
     }
 }

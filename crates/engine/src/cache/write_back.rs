@@ -1,76 +1,76 @@
 //! Writing back what is dirty of a range, because somebody asks: `msync`.
 
-use super::folio::{BLOCK_BYTES, flag};
-use super::{FolioRef, PageCache};
+use super::PageCache;
+use super::folio::{Folio, flag};
+use super::walk::Walk;
 use crate::cache::reads::unlocked;
 use crate::page::NeverInterrupted;
 use crate::reclaim::Cleaner;
 use core::ops::Range;
 
-/// What a write-back takes, and how far it has got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// A write-back, and how far it has got.
+#[derive(Debug, Clone)]
 pub struct WriteBackCursor {
-    next: usize,
+    walk: Walk,
     /// Only what was dirty when the last such write-back came by.
     aged: bool,
 }
 
-impl WriteBackCursor {
-    /// Of a write-back that takes only what was dirty when the last such one came by.
-    pub fn of_aged() -> Self {
-        Self {
-            aged: true,
-            ..Self::default()
+impl PageCache {
+    /// A write-back of all that is dirty of `range`, from its start.
+    pub fn write_back_of(&self, range: Range<usize>) -> WriteBackCursor {
+        WriteBackCursor {
+            walk: self.walk(range),
+            aged: false,
         }
     }
-}
 
-impl PageCache {
-    /// Writes back what is dirty of `range`, a batch of it from the cursor on. True if there is more. In between nothing
-    /// is locked.
+    /// A write-back of what was dirty already when the last such write-back came by.
+    pub fn write_back_of_aged(&self) -> WriteBackCursor {
+        WriteBackCursor {
+            walk: self.walk(self.addresses()),
+            aged: true,
+        }
+    }
+
+    /// Writes back the next batch. True if there is more. In between nothing is locked.
     ///
-    /// After the last batch the store has all that was dirty at the first, but what could not be written:
-    /// [`write_error_since`](Self::write_error_since) says so.
-    pub fn write_back(&self, range: Range<usize>, cursor: &mut WriteBackCursor) -> bool {
-        // Whoever writes the last of them back counts it out when the store has it.
+    /// After the last batch the store has all that was dirty when the cursor was made, but what could not be
+    /// written: [`write_error_since`](Self::write_error_since) says so.
+    pub fn write_back(&self, cursor: &mut WriteBackCursor) -> bool {
+        // A page is counted out when the store has it.
         if self.dirty_pages() == 0 {
             return false;
         }
-        let start = range.start & !(BLOCK_BYTES - 1);
-        let blocks = range.end.saturating_sub(start).div_ceil(BLOCK_BYTES);
-        let folios = self.node.folios.len() as usize;
-        // Of a large window with little in it: the blocks of all folios.
-        let by_block = blocks <= folios;
-        let steps = if by_block { blocks } else { folios };
         let mut cleaner = None;
-        while cursor.next < steps {
-            let block = match by_block {
-                true => start + cursor.next * BLOCK_BYTES,
-                false => {
-                    self.node.folios.get(cursor.next as u32).range().start & !(BLOCK_BYTES - 1)
-                }
-            };
-            cursor.next += 1;
-            if block < range.end && start <= block {
-                self.clean_block(block, &range, cursor.aged, &mut cleaner);
-            }
+        while let Some(block) = self.next_block(&mut cursor.walk) {
+            self.clean_block(block, cursor, &mut cleaner);
             if cleaner.as_ref().is_some_and(Cleaner::is_full) {
-                break;
+                return true;
             }
         }
-        cursor.next < steps
+        false
+    }
+
+    /// Has what was written back survive a crash. A failure is an error of write-back like any other, since what is lost
+    /// by it may be anybody's.
+    pub fn sync(&self) {
+        let Some(writes) = &self.writes else { return };
+        if let Err(error) = writes.to().sync() {
+            writes.note(error);
+        }
     }
 
     /// Gives the dirty folios of a block to `cleaner`, locked.
     fn clean_block<'a>(
         &'a self,
         block: usize,
-        range: &Range<usize>,
-        aged: bool,
+        cursor: &WriteBackCursor,
         cleaner: &mut Option<Cleaner<'a>>,
     ) {
-        let mut from = block;
-        while let Some(folio) = self.next_dirty(block, from, range) {
+        let (mut from, range) = (block, cursor.walk.range());
+        let is_dirty = |folio: &Folio| folio.is(flag::DIRTY);
+        while let Some(folio) = self.next_folio((block, from), range, is_dirty) {
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *cleaner = None;
@@ -81,7 +81,7 @@ impl PageCache {
             match (folio.is(flag::DIRTY), folio.is(flag::AGED)) {
                 // Another has written it.
                 (false, _) => folio.unlock(),
-                (true, false) if aged => {
+                (true, false) if cursor.aged => {
                     folio.change(flag::AGED, 0);
                     folio.unlock();
                 }
@@ -91,21 +91,5 @@ impl PageCache {
                 }
             }
         }
-    }
-
-    /// The first folio of the block, from `from` on, that is dirty in `range`.
-    fn next_dirty(&self, block: usize, from: usize, range: &Range<usize>) -> Option<FolioRef<'_>> {
-        let bucket = self.node.index.lock(block, &self.node.folios);
-        let dirty = bucket.iter().filter(|folio| {
-            let pages = folio.range();
-            folio.is(flag::DIRTY)
-                && pages.start & !(BLOCK_BYTES - 1) == block
-                && from <= pages.start
-                && pages.start < range.end
-                && range.start < pages.end
-        });
-        let folio = dirty.min_by_key(|folio| folio.range().start)?;
-        bucket.get(folio);
-        Some(FolioRef::new(&self.node, folio))
     }
 }

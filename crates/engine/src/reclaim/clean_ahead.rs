@@ -8,6 +8,8 @@ use crate::slab::Slab;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
+/// Pages that are looked at for a batch, at most: faults wait for the lists' lock meanwhile.
+const LOOK: usize = 1024;
 /// Batches of one call.
 const BATCHES: usize = 16;
 
@@ -50,7 +52,7 @@ impl Node {
     fn clean_some(&self) -> bool {
         let mut batch = self.lru.batches.take();
         let (folios, sheet) = batch.cleaning();
-        let look = self.budget.limit() as usize / 32;
+        let look = (self.budget.limit() as usize / 32).min(LOOK);
         let found = self.lru.lists.next_dirty(&self.folios, look, folios);
         let mut claimed = 0;
         for place in 0..found {

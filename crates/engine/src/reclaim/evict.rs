@@ -11,6 +11,8 @@ use core::ops::Range;
 /// Folios a batch: one zap for all of them. Half of the 1,024 ranges that one
 /// `process_madvise` takes, since a folio may need its own and its table's.
 pub const BATCH: usize = 512;
+/// Pages a batch where some are dirty: who evicts waits for the device until all of them are written.
+const DIRTY_BATCH: usize = 128;
 /// Batches that may be under way at a time.
 const CONCURRENT: usize = 4;
 
@@ -101,10 +103,9 @@ impl Node {
     /// would empty a small budget.
     pub(super) fn batch_pages(&self) -> usize {
         let share = self.budget.limit() as usize / 32;
-        let most = if self.dirty_pages() > 0 {
-            128
-        } else {
-            2 * BATCH
+        let most = match self.dirty_pages() {
+            0 => 2 * BATCH,
+            _ => DIRTY_BATCH,
         };
         share.clamp(BLOCK_PAGES, most)
     }

@@ -3,8 +3,9 @@
 
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::{PageCache, WriteBackCursor};
+use softfault_engine::cache::PageCache;
 use softfault_engine::fault::FaultError;
+use softfault_engine::policy::Policies;
 use softfault_oracle::{Rig, TestStore, byte_at, cases, long_run};
 use std::sync::Arc;
 
@@ -19,8 +20,16 @@ fn bytes(pages: u64) -> u64 {
 fn write_back(cache: &PageCache, pages: std::ops::Range<u64>) {
     let start = cache.addresses().start;
     let range = start + bytes(pages.start) as usize..start + bytes(pages.end) as usize;
-    let mut cursor = WriteBackCursor::default();
-    while cache.write_back(range.clone(), &mut cursor) {}
+    let mut cursor = cache.write_back_of(range);
+    while cache.write_back(&mut cursor) {}
+}
+
+/// A map of the whole store, and where it starts.
+fn scene(store: Arc<TestStore>) -> (Rig, Arc<TestStore>, Arc<PageCache>, usize) {
+    let rig = Rig::new(2048);
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    (rig, store, cache, start)
 }
 
 fn finish(rig: Rig, cache: Arc<PageCache>) {
@@ -31,10 +40,7 @@ fn finish(rig: Rig, cache: Arc<PageCache>) {
 
 #[test]
 fn what_is_written_is_in_the_store_after_eviction() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(64) + 100);
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64) + 100));
     rig.write(start + 5 * PAGE_SIZE + 7, b"five").unwrap();
     rig.write(start + 64 * PAGE_SIZE + 96, b"last").unwrap();
     assert_eq!(cache.dirty_pages(), 2);
@@ -55,10 +61,7 @@ fn what_is_written_is_in_the_store_after_eviction() {
 
 #[test]
 fn a_page_is_protected_again_once_it_was_written_back() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(64));
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     for round in 0..3 {
         rig.write(start, &[round]).unwrap();
         assert_eq!(cache.dirty_pages(), 1, "round {round}");
@@ -74,10 +77,7 @@ fn a_page_is_protected_again_once_it_was_written_back() {
 
 #[test]
 fn neighbours_of_what_was_written_are_clean() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(64));
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     for page in 0..64 {
         rig.touch(start + page * PAGE_SIZE).unwrap();
     }
@@ -93,10 +93,7 @@ fn neighbours_of_what_was_written_are_clean() {
 
 #[test]
 fn what_cannot_be_written_stays_and_is_reported_once() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(64));
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let mut seen = 0;
     for page in 0..64 {
         rig.write(start + page * PAGE_SIZE, &[page as u8 + 1])
@@ -156,10 +153,7 @@ fn a_store_that_takes_nothing_does_not_keep_readers_from_memory() {
 
 #[test]
 fn what_is_cut_off_is_written_nowhere() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(64));
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     for page in 0..64 {
         rig.write(start + page * PAGE_SIZE + 1000, &[0xAB]).unwrap();
     }
@@ -184,10 +178,7 @@ fn what_is_cut_off_is_written_nowhere() {
 /// Of a folio that was read ahead, only the page that is written to may be written to unseen.
 #[test]
 fn each_page_of_a_folio_is_written_for_itself() {
-    let rig = Rig::new(2048);
-    let store = TestStore::with_queue(bytes(256), 4);
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
     for page in 0..20 {
         rig.touch(start + page * PAGE_SIZE).unwrap();
     }
@@ -207,10 +198,7 @@ fn each_page_of_a_folio_is_written_for_itself() {
 /// A writer in order makes the rest of a folio writable before it comes there; what it never came to is not written.
 #[test]
 fn what_was_only_expected_to_be_written_is_not() {
-    let rig = Rig::new(2048);
-    let store = TestStore::with_queue(bytes(256), 4);
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
     let in_use = rig.node.frames_in_use();
     for page in 0..100 {
         rig.write(start + page * PAGE_SIZE, &[page as u8 | 128])
@@ -237,10 +225,7 @@ fn what_was_only_expected_to_be_written_is_not() {
 /// Bytes that are written over with themselves keep neither frames nor the store busy.
 #[test]
 fn what_is_written_over_with_itself_is_not_written() {
-    let rig = Rig::new(2048);
-    let store = TestStore::with_queue(bytes(512), 4);
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(512), 4));
     for page in 0..512 {
         let byte = byte_at(0, bytes(page as u64));
         rig.write(start + page * PAGE_SIZE, &[byte]).unwrap();
@@ -259,10 +244,7 @@ fn what_is_written_over_with_itself_is_not_written() {
 /// Many scattered pages are protected with their whole window; each write to one afterwards is seen.
 #[test]
 fn what_is_written_after_the_window_was_protected_is_written_back() {
-    let rig = Rig::new(2048);
-    let store = TestStore::new(bytes(1024));
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
     for round in 1..6_u8 {
         for page in (0..1024).step_by(3) {
             rig.write(start + page * PAGE_SIZE, &[round]).unwrap();
@@ -280,6 +262,49 @@ fn what_is_written_after_the_window_was_protected_is_written_back() {
             assert_eq!(store.byte(bytes(page) + 1), round, "page {page}");
         }
     }
+    finish(rig, cache);
+}
+
+/// There may come to be as many folios as blocks in the middle of a write-back, which goes on as it began.
+#[test]
+fn a_write_back_does_not_lose_its_way() {
+    const BLOCKS: u64 = 1024;
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(BLOCKS * 16)));
+    // One folio a block but the first; those that were made first are in the last blocks.
+    let pages = || (1..BLOCKS).rev().map(|block| block * 16);
+    for page in pages() {
+        let addr = start + bytes(page) as usize;
+        rig.write(addr, &[7]).unwrap();
+    }
+    let mut cursor = cache.write_back_of(cache.addresses());
+    assert!(cache.write_back(&mut cursor));
+    assert_ne!(cache.dirty_pages(), 0);
+    for page in [0, 4, 8, 12] {
+        rig.write(start + page * PAGE_SIZE, &[7]).unwrap();
+    }
+    while cache.write_back(&mut cursor) {}
+    for page in pages() {
+        assert_eq!(store.byte(bytes(page)), 7, "page {page}");
+    }
+    finish(rig, cache);
+}
+
+/// What the device refuses to make durable is an error of every map's next flush.
+#[test]
+fn a_sync_that_fails_is_told_once() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let mut seen = [0, 0];
+    rig.write(start, &[1]).unwrap();
+    write_back(&cache, 0..64);
+    store.fail_sync(Some(EIO));
+    cache.sync();
+    store.fail_sync(None);
+    for seen in &mut seen {
+        assert_eq!(cache.write_error_since(seen), Some(FaultError::Io(EIO)));
+        assert_eq!(cache.write_error_since(seen), None);
+    }
+    cache.sync();
+    assert_eq!(cache.write_error_since(&mut seen[0]), None);
     finish(rig, cache);
 }
 
@@ -352,8 +377,8 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
-        let rig = Rig::new(2048);
+    fn new(policies: Policies) -> Self {
+        let rig = Rig::with_policies(2048, policies);
         let store = TestStore::with_queue(bytes(FILE), 4);
         let cache = rig.map_writable(&store);
         let model = (0..bytes(FILE)).map(|at| byte_at(0, at)).collect();
@@ -459,8 +484,20 @@ impl World {
 
 const KEPT: &str = "tests/proptest-regressions/writable.txt";
 
-fn play(steps: &[Step]) {
-    let mut world = World::new();
+/// Each value of each policy is in one of them.
+fn any_policies() -> impl Strategy<Value = Policies> {
+    let all = [
+        "lock=refcount",
+        "lock=rwsem+retry=mmap-lock+pin=no+miss=baseline",
+        "lock=biased+retry=held+miss=p1",
+        "pin=no+miss=p2",
+        "retry=mmap-lock+miss=both",
+    ];
+    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
+}
+
+fn play(policies: Policies, steps: &[Step]) {
+    let mut world = World::new(policies);
     steps.iter().for_each(|step| world.play(step));
     world.finish();
 }
@@ -469,8 +506,11 @@ proptest! {
     #![proptest_config(cases(KEPT, 12))]
 
     #[test]
-    fn drawn_operations_beside_a_model(steps in proptest::collection::vec(any_step(), 1..120)) {
-        play(&steps);
+    fn drawn_operations_beside_a_model(
+        policies in any_policies(),
+        steps in proptest::collection::vec(any_step(), 1..120),
+    ) {
+        play(policies, &steps);
     }
 }
 
@@ -478,7 +518,9 @@ proptest! {
 #[test]
 fn a_long_run() {
     let lists = |length| proptest::collection::vec(any_step(), length);
-    long_run(cases(KEPT, 1), lists, |steps| play(&steps));
+    long_run(cases(KEPT, 1), lists, |steps| {
+        play(Policies::default(), &steps);
+    });
 }
 
 /// Each thread has words of its own in every page; beside them one writes back and one evicts.

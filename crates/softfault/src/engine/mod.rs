@@ -103,12 +103,7 @@ impl Engine {
             return Err(FaultError::Forked.into());
         }
         let _masked = signal::masked();
-        // Before the file is: a page that is being written back would make it longer again.
-        self.inner.files.cut(file, bytes)?;
-        let set = file.set_len(bytes);
-        let now = file.metadata().map_or(bytes, |now| now.len());
-        self.inner.files.truncate(file, now)?;
-        set
+        self.inner.files.truncate(file, bytes)
     }
 
     /// Closes the files of which nobody has a map any more, and forgets their pages.

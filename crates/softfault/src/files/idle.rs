@@ -11,8 +11,8 @@
 //! none. Where the system has no thread for us, files go as their windows are emptied, or
 //! by the call.
 
-use super::Files;
 use super::table::{FileWindow, IdleWindow, WindowTable};
+use super::{Files, lock};
 use crate::thread::{self, Thread};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,10 +48,6 @@ enum LookerState {
 /// The thread, from the first idle window on.
 #[derive(Default)]
 pub(super) struct Looker(Mutex<Option<Thread>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl SharedTable {
     pub(super) fn new(table: WindowTable) -> Self {

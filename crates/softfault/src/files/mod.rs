@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::WindowTable;
 use writable::WriteBehind;
 
@@ -45,6 +45,9 @@ pub(crate) struct Files {
     /// Of a soft engine it never begins.
     watch: Watch,
     write_behind: WriteBehind,
+    /// Held while a file is truncated through the engine, and while a window that is written to is told how long its
+    /// file has become meanwhile. Before `shared`.
+    lengths: Mutex<()>,
     /// Immutable.
     born: ProcessGeneration,
     /// Forks of a soft engine that live. Relaxed: who closes idle files looks again and again.
@@ -60,10 +63,15 @@ impl Default for Files {
             looker: Looker::default(),
             watch: Watch::default(),
             write_behind: WriteBehind::default(),
+            lengths: Mutex::default(),
             born: ProcessGeneration::here(),
             forks: AtomicUsize::new(0),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Files {
@@ -87,8 +95,8 @@ impl Files {
             (known, changed)
         };
         drop(changed);
-        if let Some((cache, served)) = known {
-            return Ok(OpenedWindow::new(cache, served, looked.identity.size));
+        if let Some(known) = known {
+            return self.brought_up_to_date(managed, known);
         }
         let store = FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?;
         // What the store opened is what counts.
@@ -100,9 +108,9 @@ impl Files {
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the
         // table is unlocked.
-        if let Some((known, served)) = find_and_open(managed, &mut table, &identity)? {
+        if let Some(known) = find_and_open(managed, &mut table, &identity)? {
             drop(table);
-            return Ok(OpenedWindow::new(known, served, bytes));
+            return self.brought_up_to_date(managed, known);
         }
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
@@ -209,17 +217,21 @@ impl Files {
         }
     }
 
-    /// The file was truncated through the engine.
+    /// Makes a file shorter or longer, and all windows of it.
     pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        let _lengths = lock(&self.lengths);
+        // Before the file is: a page that is being written back would make it longer again.
+        self.cut(file, bytes)?;
+        let set = file.set_len(bytes);
         let Look { identity, now_ns } = Look::at(file.as_fd())?;
         for entry in self.table().of_file(&identity) {
-            entry.cache.truncate(bytes);
+            entry.cache.truncate(identity.size);
             entry.identity = identity;
             // A file that was made longer than its window needs another.
-            let fits = bytes <= entry.cache.addresses().len() as u64;
+            let fits = identity.size <= entry.cache.addresses().len() as u64;
             entry.certain = fits && identity.certain(now_ns);
         }
-        Ok(())
+        set
     }
 
     /// Maps and idle windows now.
@@ -287,40 +299,68 @@ impl Drop for Files {
     }
 }
 
+/// A window that was there, with one user more.
+struct KnownWindow {
+    opened: OpenedWindow,
+    file: Option<Arc<FileStore>>,
+    was_idle: bool,
+}
+
 /// The window that shows this version of the file, with one user more.
 fn find_and_open(
     managed: &Managed,
     table: &mut WindowTable,
     identity: &FileIdentity,
-) -> io::Result<Option<(Arc<PageCache>, Arc<Served>)>> {
-    match table.find(identity) {
-        Some(_) => open_known(managed, table, identity).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// The same of a window that is there.
-fn open_known(
-    managed: &Managed,
-    table: &mut WindowTable,
-    identity: &FileIdentity,
-) -> io::Result<(Arc<PageCache>, Arc<Served>)> {
-    let entry = table.find(identity).expect("the caller found it");
-    let shown = (entry.cache.clone(), entry.served.clone());
-    if entry.users == 0 {
-        map_window(managed, &shown.0)?;
-    }
-    if entry.writes.is_some() {
-        if entry.users == 0 {
-            // Others may have written to the file meanwhile.
-            shown.0.invalidate(shown.0.addresses());
-        }
-        if shown.0.end() != identity.size {
-            shown.0.truncate(identity.size);
-        }
+) -> io::Result<Option<KnownWindow>> {
+    let Some(entry) = table.find(identity) else {
+        return Ok(None);
+    };
+    let known = KnownWindow {
+        opened: OpenedWindow {
+            writes: entry.writes.clone(),
+            ..OpenedWindow::new(entry.cache.clone(), entry.served.clone(), identity.size)
+        },
+        file: entry.file.clone(),
+        was_idle: entry.users == 0,
+    };
+    if known.was_idle {
+        map_window(managed, &known.opened.cache)?;
     }
     table.open(identity);
-    Ok(shown)
+    Ok(Some(known))
+}
+
+impl Files {
+    /// A window that is written to shows whatever version there is of its file: how long that is now, and, if nobody has
+    /// mapped it for a while, what others have written meanwhile.
+    fn brought_up_to_date(
+        &self,
+        managed: &Managed,
+        known: KnownWindow,
+    ) -> io::Result<OpenedWindow> {
+        let mut opened = known.opened;
+        let Some(file) = known.file.filter(|_| opened.writes.is_some()) else {
+            return Ok(opened);
+        };
+        let cache = &opened.cache;
+        if known.was_idle {
+            cache.invalidate(cache.addresses());
+        }
+        let _lengths = lock(&self.lengths);
+        match file.identity() {
+            Ok(now) => {
+                if cache.end() != now.size {
+                    cache.truncate(now.size);
+                }
+                opened.bytes = now.size;
+                Ok(opened)
+            }
+            Err(error) => {
+                self.close(managed, opened.cache);
+                Err(error)
+            }
+        }
+    }
 }
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {

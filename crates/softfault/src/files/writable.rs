@@ -10,7 +10,7 @@
 use super::idle::SharedTable;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
-use super::{Files, Look, OpenedWindow, map_window};
+use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
 use crate::error;
 use crate::generation::{Done, Own};
 use crate::managed::Managed;
@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long what was written may be in memory only.
@@ -53,31 +53,37 @@ struct AtExit(Mutex<Vec<Weak<SharedTable>>>);
 
 static AT_EXIT: Own<AtExit> = Own::new();
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes back what is dirty of some addresses of a window. Signals come in between.
+/// Writes back what is dirty of some addresses of a window.
 pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
-    go_on(cache, addresses, WriteBackCursor::default());
+    run(cache, cache.write_back_of(addresses));
 }
 
-fn go_on(cache: &PageCache, addresses: Range<usize>, mut cursor: WriteBackCursor) {
+/// A write-back, to its end. Signals come in between.
+fn run(cache: &PageCache, mut cursor: WriteBackCursor) {
     let mut more = true;
     while more {
         let _masked = signal::masked();
-        more = cache.write_back(addresses.clone(), &mut cursor);
+        more = cache.write_back(&mut cursor);
     }
 }
 
-/// Writes back all windows of a table, or what of them a cursor takes.
-fn write_back_all(table: &SharedTable, cursor: WriteBackCursor) {
+/// Writes back all windows of a table.
+fn write_back_all(table: &SharedTable) {
+    write_back_each(table, |cache| cache.write_back_of(cache.addresses()));
+}
+
+/// The same of what was dirty already the last time.
+fn write_back_aged(table: &SharedTable) {
+    write_back_each(table, PageCache::write_back_of_aged);
+}
+
+fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBackCursor) {
     let windows = {
         let _masked = signal::masked();
         table.table().writable()
     };
     for cache in windows {
-        go_on(&cache, cache.addresses(), cursor);
+        run(&cache, cursor(&cache));
         let _masked = signal::masked();
         drop(cache);
     }
@@ -103,50 +109,52 @@ impl Files {
         if !wanted || self.table().is_taken(&looked.identity) {
             return Ok(None);
         }
-        // What is read stays with us: the kernel's copy would be thrown away with each page that is written back.
-        let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
-        let store = Arc::new(FileStore::open_by(fd, Some(&managed.rings), &policy)?);
-        let identity = store.opened_as()?;
-        let room = identity.size.saturating_mul(2);
-        let room = room.max(identity.size.saturating_add(LEAST_ROOM));
-        let writes = match FileWrites::open(fd, room) {
-            Ok(writes) => Arc::new(writes),
-            // There is not enough of something.
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory || is_too_many(&error) => {
-                return Err(error);
-            }
+        let opened = match WritableStore::open(managed, fd) {
+            Ok(opened) => opened,
+            Err(error) if is_shortage(&error) => return Err(error),
             // The kernel says what it makes of it.
             Err(_) => return Ok(None),
         };
+        let WritableStore {
+            store,
+            writes,
+            identity,
+            room,
+        } = opened;
         let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (store.clone(), writes.clone());
         let make = || PageCache::new_writable(managed.node.clone(), stores.clone(), room);
         let cache = self.making_room(make)?;
         cache.truncate(identity.size);
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the table is unlocked.
-        if table.is_taken(&identity) {
+        if table.has_writable(&identity) || table.is_taken(&identity) {
             drop(table);
             return self.find_writable(managed, &identity);
         }
         map_window(managed, &cache)?;
         store.will_be_read();
         let shown = (cache.clone(), Served::always());
-        let served = shown.1.clone();
-        let had_name = store.had_name();
-        table.add(identity, true, shown, Some(store), had_name);
-        table.make_writable(&identity, writes.clone());
+        let opened = OpenedWindow {
+            writes: Some(writes.clone()),
+            ..OpenedWindow::new(cache, shown.1.clone(), identity.size)
+        };
+        let (file, had_name) = (Some(store.clone()), store.had_name());
+        table.add(identity, true, shown, file.clone(), had_name);
+        table.make_writable(&identity, writes);
         drop(table);
         self.begin_write_behind(&managed.node);
-        Ok(Some(OpenedWindow {
-            writes: Some(writes),
-            ..OpenedWindow::new(cache, served, identity.size)
-        }))
+        // It may have been truncated since it was opened.
+        let known = KnownWindow {
+            opened,
+            file,
+            was_idle: false,
+        };
+        self.brought_up_to_date(managed, known).map(Some)
     }
 
     /// True if the engine has a window of the file that may be written to.
     pub(crate) fn is_writable(&self, identity: &FileIdentity) -> bool {
-        let mut table = self.table();
-        (table.of_file(identity)).any(|entry| entry.writes.is_some())
+        self.table().has_writable(identity)
     }
 
     fn find_writable(
@@ -154,20 +162,19 @@ impl Files {
         managed: &Managed,
         identity: &FileIdentity,
     ) -> io::Result<Option<OpenedWindow>> {
-        let mut table = self.table();
-        let Some(entry) = table.find(identity).filter(|entry| entry.writes.is_some()) else {
-            return Ok(None);
+        let known = {
+            let mut table = self.table();
+            match table.has_writable(identity) {
+                true => super::find_and_open(managed, &mut table, identity)?,
+                false => None,
+            }
         };
-        let writes = entry.writes.clone();
-        let (cache, served) = super::open_known(managed, &mut table, identity)?;
-        Ok(Some(OpenedWindow {
-            writes,
-            ..OpenedWindow::new(cache, served, identity.size)
-        }))
+        let up_to_date = |known| self.brought_up_to_date(managed, known);
+        known.map(up_to_date).transpose()
     }
 
     /// A file is about to become shorter: nothing past `bytes` is written to it any more, nor is about to be.
-    pub(crate) fn cut(&self, file: &File, bytes: u64) -> io::Result<()> {
+    pub(super) fn cut(&self, file: &File, bytes: u64) -> io::Result<()> {
         let Look { identity, .. } = Look::at(file.as_fd())?;
         let caches: Vec<_> = {
             let mut table = self.table();
@@ -183,7 +190,7 @@ impl Files {
     /// Has all files written back, and waits for that. Not that it is on the devices.
     pub(crate) fn write_back_all(&self) {
         if !self.born.is_parents() {
-            write_back_all(&self.shared, WriteBackCursor::default());
+            write_back_all(&self.shared);
         }
     }
 
@@ -204,7 +211,10 @@ impl Files {
         // Without it, reclaim and flushes write back.
         let started = thread::start(c"softfault-write", thread::STACK, serve).ok();
         *thread = started.map(|thread| (thread, node.clone()));
-        lock(&AT_EXIT.get().0).push(Arc::downgrade(&self.shared));
+        let mut tables = lock(&AT_EXIT.get().0);
+        tables.retain(|table| table.strong_count() > 0);
+        tables.push(Arc::downgrade(&self.shared));
+        drop(tables);
         static REGISTERED: Done = Done::new();
         REGISTERED.once(|| {
             // SAFETY: a function that stays.
@@ -213,9 +223,35 @@ impl Files {
     }
 }
 
-/// True where numbers for open files have run out.
-fn is_too_many(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+/// A file that is open for both, as long as it was then, and how much address space its window takes.
+struct WritableStore {
+    store: Arc<FileStore>,
+    writes: Arc<FileWrites>,
+    identity: FileIdentity,
+    room: u64,
+}
+
+impl WritableStore {
+    fn open(managed: &Managed, fd: BorrowedFd<'_>) -> io::Result<Self> {
+        // What is read stays with us: the kernel's copy would be thrown away with each page that is written back.
+        let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
+        let store = FileStore::open_by(fd, Some(&managed.rings), &policy)?;
+        let identity = store.opened_as()?;
+        let room = identity.size.saturating_mul(2);
+        let room = room.max(identity.size.saturating_add(LEAST_ROOM));
+        Ok(Self {
+            store: Arc::new(store),
+            writes: Arc::new(FileWrites::open(fd, room)?),
+            identity,
+            room,
+        })
+    }
+}
+
+/// True where memory or numbers for open files have run out: the kernel's mapping would not be what was asked for.
+fn is_shortage(error: &io::Error) -> bool {
+    let no = error.raw_os_error();
+    error.kind() == io::ErrorKind::OutOfMemory || matches!(no, Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {
@@ -234,9 +270,9 @@ fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {
                 return;
             };
             match now {
-                true => write_back_all(&shared, WriteBackCursor::default()),
+                true => write_back_all(&shared),
                 false => {
-                    write_back_all(&shared, WriteBackCursor::of_aged());
+                    write_back_aged(&shared);
                     last = Instant::now();
                 }
             }
@@ -252,8 +288,7 @@ extern "C" fn at_exit() {
             .filter_map(Weak::upgrade)
             .collect()
     };
-    let all = |table: &Arc<SharedTable>| write_back_all(table, WriteBackCursor::default());
-    tables.iter().for_each(all);
+    tables.iter().for_each(|table| write_back_all(table));
 }
 
 impl WriteBehind {
@@ -274,7 +309,7 @@ impl WriteBehind {
             node.ring_for_cleaning();
             thread.join();
         }
-        write_back_all(shared, WriteBackCursor::default());
+        write_back_all(shared);
         let lost: u64 = (shared.table().writable().iter())
             .map(|cache| cache.dirty_pages())
             .sum();
@@ -300,6 +335,11 @@ impl WindowTable {
     fn make_writable(&mut self, identity: &FileIdentity, writes: Arc<FileWrites>) {
         let entry = self.find(identity).expect("it was just added");
         entry.writes = Some(writes);
+    }
+
+    /// True if the file has a window that may be written to.
+    fn has_writable(&mut self, identity: &FileIdentity) -> bool {
+        self.of_file(identity).any(|entry| entry.writes.is_some())
     }
 
     /// True if a window that may be written to would not be the only place where the file's pages are: somebody maps it by

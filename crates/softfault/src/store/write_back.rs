@@ -37,7 +37,8 @@ pub(crate) struct FileWrites {
     device: bool,
     /// Immutable. Byte before which there were no holes when it was opened.
     dense: u64,
-    /// A bit a chunk behind that: its blocks are there. Relaxed: who finds none asks for them once more.
+    /// A bit a chunk, from the one on that has this byte: its blocks are there. Relaxed: who finds it unset asks for them
+    /// once more.
     reserved: Box<[AtomicU64]>,
     queues: [Mutex<Option<Box<Queue>>>; QUEUES],
 }
@@ -137,9 +138,9 @@ impl FileWrites {
         Ok(u64::try_from(self.buffered.stat()?.st_size).unwrap_or(0))
     }
 
-    /// Where the bit of a page is, if it is not known to be there.
+    /// Where the bit of a page is; none where there were no holes.
     fn bit(&self, offset: u64) -> Option<(&AtomicU64, u64)> {
-        let chunk = (offset >= self.dense).then(|| offset / CHUNK - self.dense / CHUNK)?;
+        let chunk = (offset / CHUNK).checked_sub(self.dense / CHUNK)?;
         let word = self.reserved.get((chunk / 64) as usize)?;
         Some((word, 1 << (chunk % 64)))
     }
@@ -311,9 +312,9 @@ impl WriteBack for FileWrites {
         let Some((word, bit)) = self.bit(offset) else {
             return Ok(());
         };
-        let start = (offset / CHUNK * CHUNK).max(self.dense / PAGE_SIZE as u64 * PAGE_SIZE as u64);
+        let start = offset / CHUNK * CHUNK;
         let size = self.size().map_err(errno::store)?;
-        let end = (offset / CHUNK * CHUNK + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
+        let end = (start + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
         if end <= start {
             // It was cut off: the next touch says so.
             return Ok(());

@@ -79,7 +79,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
                 }
             }
         }
-        // Who is the last to be done has all of it written.
+        // The last thread to be done flushes for all.
         match working.fetch_sub(1, Ordering::AcqRel) {
             1 => flush(),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Writes that are expected: who writes a file over in order would fault at each page.
+//! Writes that are expected. A program that writes a file over in order would otherwise fault at each page.
 //!
 //! Where the two pages before a fault are dirty, all pages of its folio from there on are mapped to be written to, and the
 //! folio keeps its frames: what is in them is what the file has. Whether a page was really written to is seen by

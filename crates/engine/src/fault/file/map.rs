@@ -172,7 +172,7 @@ fn install_folio(
         return Err(Refused::Mmu(error));
     }
     if written.is_some() {
-        cache.is_writable_now(folio);
+        cache.note_writable(folio);
     }
     folio.change(flag::MAPPED | refaulted(cache, addr), flag::READAHEAD);
     match expects {

@@ -23,30 +23,22 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         return Fault::Again;
     }
     let was_dirty = folio.dirty_pages() & folio.bit_of(addr) != 0;
-    if was_dirty && !cache.is_protected(&folio) {
-        // Somebody else's fault was faster, or the whole window is just being protected.
-        let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
-        cache.is_writable_now(&folio);
-        folio.unlock();
-        return match writable {
-            Ok(()) => vanished::fault(cache, folio, addr),
-            Err(error) => Fault::Error(mmu_error(error)),
-        };
-    }
+    // Then somebody else's fault was faster, or the whole window is just being protected, or the page is gone.
+    let was_writable = was_dirty && !cache.is_protected(&folio);
     if !was_dirty {
         cache.begin_dirty(&folio, addr..addr + PAGE_SIZE);
     }
-    let writable = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
-    if let Err(error) = writable {
-        if !was_dirty {
-            cache.end_dirty(&folio, folio.dirty_pages() & !folio.bit_of(addr));
-        }
-        folio.unlock();
-        return Fault::Error(mmu_error(error));
+    let made = (cache.node.mmu).make_writable(cache.window.reservation(), addr);
+    if made.is_err() && !was_dirty {
+        cache.end_dirty(&folio, folio.dirty_pages() & !folio.bit_of(addr));
     }
-    cache.is_writable_now(&folio);
+    cache.note_writable(&folio);
     folio.unlock();
-    Fault::Mapped
+    match made {
+        Err(error) => Fault::Error(mmu_error(error)),
+        Ok(()) if was_writable => vanished::fault(cache, folio, addr),
+        Ok(()) => Fault::Mapped,
+    }
 }
 
 /// Whether the page at `addr` may become dirty now; if not, what to wait for.

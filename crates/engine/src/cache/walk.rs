@@ -1,0 +1,75 @@
+//! Going over the folios of a range of addresses.
+
+use super::folio::{BLOCK_BYTES, Folio};
+use super::{FolioRef, PageCache};
+use core::ops::Range;
+
+/// The blocks of a range, one after the other: or, of a range that has more blocks than there are folios, the
+/// blocks of all folios. Which of the two is decided once: slots for more folios may be made between two steps.
+#[derive(Debug, Clone)]
+pub(super) struct Walk {
+    range: Range<usize>,
+    by_block: bool,
+    next: usize,
+    steps: usize,
+}
+
+impl PageCache {
+    /// A walk from the start.
+    pub(super) fn walk(&self, range: Range<usize>) -> Walk {
+        let first = range.start & !(BLOCK_BYTES - 1);
+        let blocks = range.end.saturating_sub(first).div_ceil(BLOCK_BYTES);
+        let folios = self.node.folios.len() as usize;
+        Walk {
+            by_block: blocks <= folios,
+            next: 0,
+            steps: blocks.min(folios),
+            range,
+        }
+    }
+
+    /// The next block that may have folios in the range.
+    pub(super) fn next_block(&self, walk: &mut Walk) -> Option<usize> {
+        let first = walk.range.start & !(BLOCK_BYTES - 1);
+        while walk.next < walk.steps {
+            let step = walk.next;
+            walk.next += 1;
+            let block = match walk.by_block {
+                true => first + step * BLOCK_BYTES,
+                false => self.node.folios.get(step as u32).range().start & !(BLOCK_BYTES - 1),
+            };
+            if first <= block && block < walk.range.end {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// The first folio of the block, from `from` on, that has a page in the range and is `wanted`.
+    pub(super) fn next_folio(
+        &self,
+        (block, from): (usize, usize),
+        range: &Range<usize>,
+        wanted: impl Fn(&Folio) -> bool,
+    ) -> Option<FolioRef<'_>> {
+        let bucket = self.node.index.lock(block, &self.node.folios);
+        let candidates = bucket.iter().filter(|folio| {
+            let pages = folio.range();
+            pages.start & !(BLOCK_BYTES - 1) == block
+                && from <= pages.start
+                && pages.start < range.end
+                && range.start < pages.end
+                && wanted(folio)
+        });
+        let folio = candidates.min_by_key(|folio| folio.range().start)?;
+        bucket.get(folio);
+        Some(FolioRef::new(&self.node, folio))
+    }
+}
+
+impl Walk {
+    /// What it goes over.
+    pub(super) fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+}
