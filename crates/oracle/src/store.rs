@@ -45,6 +45,9 @@ struct File {
     write_fails: BTreeMap<u64, i32>,
     /// How it refuses to make durable what it has got, if it does.
     sync_fails: Option<i32>,
+    /// Pages that have no place on the device yet, and may get one until this fails.
+    unreserved: BTreeSet<u64>,
+    reserve_fails: Option<i32>,
     /// Pages of all writes that were begun, in order.
     written_pages: Vec<u64>,
     /// Pages of all reads that were begun.
@@ -68,6 +71,8 @@ impl TestStore {
             written: BTreeMap::new(),
             write_fails: BTreeMap::new(),
             sync_fails: None,
+            unreserved: BTreeSet::new(),
+            reserve_fails: None,
             written_pages: Vec::new(),
             read_pages: Vec::new(),
         };
@@ -100,6 +105,16 @@ impl TestStore {
     /// Nothing is made durable from now on, or all is.
     pub fn fail_sync(&self, errno: Option<i32>) {
         self.gate.change(|inner| inner.sync_fails = errno);
+    }
+
+    /// This page has no place on the device.
+    pub fn unreserve(&self, page: u64) {
+        self.gate.change(|inner| inner.unreserved.insert(page));
+    }
+
+    /// No page gets a place on the device from now on, or all do.
+    pub fn fail_reserve(&self, errno: Option<i32>) {
+        self.gate.change(|inner| inner.reserve_fails = errno);
     }
 
     /// Pages that were written so far, in order.
@@ -307,11 +322,18 @@ impl WriteBack for TestStore {
         fails.map_or(Ok(()), |errno| Err(StoreError::Io(errno)))
     }
 
-    fn is_reserved(&self, _offset: u64) -> bool {
-        true
+    fn is_reserved(&self, offset: u64) -> bool {
+        let page = offset / PAGE_SIZE as u64;
+        !self.gate.lock().unreserved.contains(&page)
     }
 
-    fn reserve(&self, _offset: u64) -> Result<(), StoreError> {
-        Ok(())
+    fn reserve(&self, offset: u64) -> Result<(), StoreError> {
+        self.gate.change(|file| match file.reserve_fails {
+            Some(errno) => Err(StoreError::Io(errno)),
+            None => {
+                file.unreserved.remove(&(offset / PAGE_SIZE as u64));
+                Ok(())
+            }
+        })
     }
 }

@@ -58,24 +58,23 @@ impl PageCache {
         }
         let mut sweep = Some(self.node.sweep(dirty));
         let mut walk = self.walk(range.clone());
-        while let Some(block) = self.next_block(&mut walk) {
-            self.evict_block(block, &range, dirty, &mut sweep);
+        while let Some(part) = self.next_part(&mut walk) {
+            self.evict_part(part, &range, dirty, &mut sweep);
         }
     }
 
-    /// Evicts what a block has in `range`, or leaves it to `sweep` locked.
+    /// Evicts what a part of a block has in `range`, or leaves it to `sweep` locked.
     /// Waits for whoever reads or maps a folio; one that is pinned goes with
     /// its last pin.
-    fn evict_block<'a>(
+    fn evict_part<'a>(
         &'a self,
-        block: usize,
+        mut part: Range<usize>,
         range: &Range<usize>,
         dirty: Dirty,
         sweep: &mut Option<Sweep<'a>>,
     ) {
-        let mut from = block;
         let is_to_go = |folio: &Folio| !folio.is(flag::DOOMED);
-        while let Some(folio) = self.next_folio((block, from), range, is_to_go) {
+        while let Some(folio) = self.next_folio(&part, range, is_to_go) {
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *sweep = None;
@@ -83,7 +82,7 @@ impl PageCache {
                 continue;
             }
             // Those that the sweep has locked are still in the index.
-            from = folio.range().end;
+            part.start = folio.range().end;
             if folio.is(flag::DEAD) {
                 folio.unlock();
             } else if folio.is_pinned() {

@@ -2,10 +2,11 @@
 
 use super::folio::{BLOCK_BYTES, Folio};
 use super::{FolioRef, PageCache};
+use crate::PAGE_SIZE;
 use core::ops::Range;
 
-/// The blocks of a range, one after the other: or, of a range that has more blocks than there are folios, the
-/// blocks of all folios. Which of the two is decided once: slots for more folios may be made between two steps.
+/// The blocks of a range, one after the other: or, of a range that has more blocks than there are folios, all folios, each
+/// where it begins. Which of the two is decided once: slots for more folios may be made between two steps.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     range: Range<usize>,
@@ -28,35 +29,43 @@ impl PageCache {
         }
     }
 
-    /// The next block that may have folios in the range.
-    pub(super) fn next_block(&self, walk: &mut Walk) -> Option<usize> {
+    /// The next part of a block in which folios that are in the range may begin. A folio begins in one part only.
+    pub(super) fn next_part(&self, walk: &mut Walk) -> Option<Range<usize>> {
         let first = walk.range.start & !(BLOCK_BYTES - 1);
         while walk.next < walk.steps {
             let step = walk.next;
             walk.next += 1;
-            let block = match walk.by_block {
-                true => first + step * BLOCK_BYTES,
-                false => self.node.folios.get(step as u32).range().start & !(BLOCK_BYTES - 1),
+            let part = match walk.by_block {
+                true => {
+                    let block = first + step * BLOCK_BYTES;
+                    block..block + BLOCK_BYTES
+                }
+                false => {
+                    let start = self.node.folios.get(step as u32).range().start;
+                    start..start + PAGE_SIZE
+                }
             };
-            if first <= block && block < walk.range.end {
-                return Some(block);
+            if first <= part.start && part.start < walk.range.end {
+                return Some(part);
             }
         }
         None
     }
 
-    /// The first folio of the block, from `from` on, that has a page in the range and is `wanted`.
+    /// The first folio that begins in a part of a block, has a page in the range and is `wanted`.
     pub(super) fn next_folio(
         &self,
-        (block, from): (usize, usize),
+        part: &Range<usize>,
         range: &Range<usize>,
         wanted: impl Fn(&Folio) -> bool,
     ) -> Option<FolioRef<'_>> {
-        let bucket = self.node.index.lock(block, &self.node.folios);
+        if part.is_empty() {
+            return None;
+        }
+        let bucket = self.node.index.lock(part.start, &self.node.folios);
         let candidates = bucket.iter().filter(|folio| {
             let pages = folio.range();
-            pages.start & !(BLOCK_BYTES - 1) == block
-                && from <= pages.start
+            part.contains(&pages.start)
                 && pages.start < range.end
                 && range.start < pages.end
                 && wanted(folio)

@@ -43,8 +43,8 @@ impl PageCache {
             return false;
         }
         let mut cleaner = None;
-        while let Some(block) = self.next_block(&mut cursor.walk) {
-            self.clean_block(block, cursor, &mut cleaner);
+        while let Some(part) = self.next_part(&mut cursor.walk) {
+            self.clean_part(part, cursor, &mut cleaner);
             if cleaner.as_ref().is_some_and(Cleaner::is_full) {
                 return true;
             }
@@ -61,23 +61,23 @@ impl PageCache {
         }
     }
 
-    /// Gives the dirty folios of a block to `cleaner`, locked.
-    fn clean_block<'a>(
+    /// Gives the dirty folios of a part of a block to `cleaner`, locked.
+    fn clean_part<'a>(
         &'a self,
-        block: usize,
+        mut part: Range<usize>,
         cursor: &WriteBackCursor,
         cleaner: &mut Option<Cleaner<'a>>,
     ) {
-        let (mut from, range) = (block, cursor.walk.range());
+        let range = cursor.walk.range();
         let is_dirty = |folio: &Folio| folio.is(flag::DIRTY);
-        while let Some(folio) = self.next_folio((block, from), range, is_dirty) {
+        while let Some(folio) = self.next_folio(&part, range, is_dirty) {
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *cleaner = None;
                 unlocked(self, &folio, &NeverInterrupted);
                 continue;
             }
-            from = folio.range().end;
+            part.start = folio.range().end;
             match (folio.is(flag::DIRTY), folio.is(flag::AGED)) {
                 // Another has written it.
                 (false, _) => folio.unlock(),

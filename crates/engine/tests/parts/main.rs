@@ -43,3 +43,5 @@ mod vma_stress;
 mod vma_tree;
 mod window;
 mod writable;
+mod writable_crash;
+mod writable_oracle;

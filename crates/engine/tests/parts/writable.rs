@@ -1,23 +1,21 @@
 //! Files that are written to through a map: what is written is seen by all who look, is in the store when somebody
 //! asks for that, and is never lost to eviction, truncate, or a store that fails.
 
-use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
-use softfault_engine::fault::FaultError;
-use softfault_engine::policy::Policies;
-use softfault_oracle::{Rig, TestStore, byte_at, cases, long_run};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Pin};
+use softfault_oracle::{Rig, TestStore, byte_at};
 use std::sync::Arc;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-fn bytes(pages: u64) -> u64 {
+pub fn bytes(pages: u64) -> u64 {
     pages * PAGE_SIZE as u64
 }
 
 /// Writes back all that is dirty of a page range.
-fn write_back(cache: &PageCache, pages: std::ops::Range<u64>) {
+pub fn write_back(cache: &PageCache, pages: std::ops::Range<u64>) {
     let start = cache.addresses().start;
     let range = start + bytes(pages.start) as usize..start + bytes(pages.end) as usize;
     let mut cursor = cache.write_back_of(range);
@@ -32,7 +30,7 @@ fn scene(store: Arc<TestStore>) -> (Rig, Arc<TestStore>, Arc<PageCache>, usize) 
     (rig, store, cache, start)
 }
 
-fn finish(rig: Rig, cache: Arc<PageCache>) {
+pub fn finish(rig: Rig, cache: Arc<PageCache>) {
     rig.unmap(cache.addresses());
     drop(cache);
     rig.finish();
@@ -175,6 +173,20 @@ fn what_is_cut_off_is_written_nowhere() {
     finish(rig, cache);
 }
 
+/// In the page that a file ends in, what is written past the end is not the file's when it grows.
+#[test]
+fn what_is_written_past_the_end_is_nobodys() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    store.set_len(bytes(10) + 500);
+    cache.truncate(bytes(10) + 500);
+    rig.write(start + 10 * PAGE_SIZE + 499, &[1, 2]).unwrap();
+    store.set_len(bytes(64));
+    cache.truncate(bytes(64));
+    assert_eq!(rig.touch(start + 10 * PAGE_SIZE + 499), Ok(1));
+    assert_eq!(rig.touch(start + 10 * PAGE_SIZE + 500), Ok(0));
+    finish(rig, cache);
+}
+
 /// Of a folio that was read ahead, only the page that is written to may be written to unseen.
 #[test]
 fn each_page_of_a_folio_is_written_for_itself() {
@@ -219,6 +231,27 @@ fn what_was_only_expected_to_be_written_is_not() {
     // Read-ahead has some.
     rig.evict_all();
     assert!(rig.node.frames_in_use() <= in_use);
+    finish(rig, cache);
+}
+
+/// Once the writer has gone on, the pages that he left out are protected: a write there is seen.
+#[test]
+fn what_was_left_out_can_be_written_to_later() {
+    let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
+    for page in 0..100 {
+        let left_out = (20..32).contains(&page);
+        if !left_out {
+            rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
+        }
+    }
+    for page in 20..32 {
+        rig.write(start + page * PAGE_SIZE, &[2]).unwrap();
+    }
+    write_back(&cache, 0..256);
+    for page in 0..100 {
+        let byte = if (20..32).contains(&page) { 2 } else { 1 };
+        assert_eq!(store.byte(bytes(page)), byte, "page {page}");
+    }
     finish(rig, cache);
 }
 
@@ -308,279 +341,88 @@ fn a_sync_that_fails_is_told_once() {
     finish(rig, cache);
 }
 
-/// One step of a drawn run.
-#[derive(Debug, Clone)]
-enum Step {
-    Write {
-        page: u64,
-        at: usize,
-        byte: u8,
-        bytes: usize,
-    },
-    /// In order, a byte a page.
-    Fill {
-        page: u64,
-        pages: u64,
-    },
-    Read {
-        page: u64,
-        pages: u64,
-    },
-    WriteBack {
-        page: u64,
-        pages: u64,
-    },
-    Evict,
-    Invalidate {
-        page: u64,
-        pages: u64,
-    },
-    Cut {
-        bytes: u64,
-    },
-    Fail {
-        page: u64,
-        fails: bool,
-    },
-    Memory {
-        pages: u64,
-    },
-}
-
-/// Pages of the file, of which the budget has a part.
-const FILE: u64 = 3000;
-
-fn any_step() -> impl Strategy<Value = Step> {
-    let near = prop_oneof![0..FILE, 0..64_u64];
-    let part = || (prop_oneof![0..FILE, 0..64_u64], 1..200_u64);
-    prop_oneof![
-        20 => (near, 0..PAGE_SIZE, any::<u8>(), 1..3 * PAGE_SIZE)
-            .prop_map(|(page, at, byte, bytes)| Step::Write { page, at, byte, bytes }),
-        10 => part().prop_map(|(page, pages)| Step::Read { page, pages }),
-        4 => part().prop_map(|(page, pages)| Step::WriteBack { page, pages }),
-        1 => Just(Step::Evict),
-        1 => part().prop_map(|(page, pages)| Step::Invalidate { page, pages }),
-        1 => (0..bytes(FILE)).prop_map(|bytes| Step::Cut { bytes }),
-        3 => (0..FILE, 3..60_u64).prop_map(|(page, pages)| Step::Fill { page, pages }),
-        1 => (0..FILE, any::<bool>()).prop_map(|(page, fails)| Step::Fail { page, fails }),
-        1 => (2048..5000_u64).prop_map(|pages| Step::Memory { pages }),
-    ]
-}
-
-struct World {
-    rig: Rig,
-    store: Arc<TestStore>,
-    cache: Arc<PageCache>,
-    /// What the map has to show.
-    model: Vec<u8>,
-    fails: std::collections::BTreeSet<u64>,
-}
-
-impl World {
-    fn new(policies: Policies) -> Self {
-        let rig = Rig::with_policies(2048, policies);
-        let store = TestStore::with_queue(bytes(FILE), 4);
-        let cache = rig.map_writable(&store);
-        let model = (0..bytes(FILE)).map(|at| byte_at(0, at)).collect();
-        Self {
-            rig,
-            store,
-            cache,
-            model,
-            fails: std::collections::BTreeSet::new(),
-        }
-    }
-
-    /// The part of the file that there is of `count` bytes from one on.
-    fn clip(&self, from: u64, count: u64) -> std::ops::Range<usize> {
-        let len = self.model.len() as u64;
-        from.min(len) as usize..(from + count).min(len) as usize
-    }
-
-    fn play(&mut self, step: &Step) {
-        let start = self.cache.addresses().start;
-        match *step {
-            Step::Write {
-                page,
-                at,
-                byte,
-                bytes: count,
-            } => {
-                let part = self.clip(bytes(page) + at as u64, count as u64);
-                self.model[part.clone()].fill(byte);
-                self.rig
-                    .write(start + part.start, &vec![byte; part.len()])
-                    .unwrap();
-            }
-            Step::Fill { page, pages } => {
-                for page in page..(page + pages).min(FILE) {
-                    let at = bytes(page) as usize + page as usize % 100;
-                    self.model[at] = page as u8;
-                    self.rig.write(start + at, &[page as u8]).unwrap();
-                }
-            }
-            Step::Read { page, pages } => self.check(self.clip(bytes(page), bytes(pages))),
-            Step::WriteBack { page, pages } => {
-                write_back(&self.cache, page..page + pages);
-                for page in page..(page + pages).min(FILE) {
-                    if !self.fails.contains(&page) {
-                        self.check_store(page);
-                    }
-                }
-            }
-            Step::Evict => self.rig.evict_all(),
-            Step::Invalidate { page, pages } => {
-                let from = start + bytes(page) as usize;
-                self.cache.invalidate(from..from + bytes(pages) as usize);
-            }
-            // A page that cannot be written keeps what was past the end.
-            Step::Cut { bytes: len } if self.fails.contains(&(len / bytes(1))) => {}
-            Step::Cut { bytes: len } => {
-                // As `set_len` has to: what is behind the end in its page is zeros when the file grows.
-                self.store.set_len(len);
-                self.cache.truncate(len);
-                self.model.truncate(len as usize);
-                self.store.set_len(bytes(FILE));
-                self.cache.truncate(bytes(FILE));
-                self.model.resize(bytes(FILE) as usize, 0);
-            }
-            Step::Fail { page, fails } => {
-                self.store.fail_writes(page, fails.then_some(EIO));
-                match fails {
-                    true => self.fails.insert(page),
-                    false => self.fails.remove(&page),
-                };
-            }
-            Step::Memory { pages } => self.rig.change_memory(pages),
-        }
-    }
-
-    fn check(&self, part: std::ops::Range<usize>) {
-        let mut seen = vec![0; part.len()];
-        let start = self.cache.addresses().start;
-        self.rig.read(start + part.start, &mut seen).unwrap();
-        let wrong = (seen.iter().zip(&self.model[part.clone()])).position(|(a, b)| a != b);
-        assert_eq!(wrong.map(|at| (part.start + at) / PAGE_SIZE), None);
-    }
-
-    fn check_store(&self, page: u64) {
-        for at in (bytes(page)..bytes(page + 1)).step_by(37) {
-            let byte = self.model[at as usize];
-            assert_eq!(self.store.byte(at), byte, "byte {at} of page {page}");
-        }
-    }
-
-    fn finish(self) {
-        for &page in &self.fails {
-            self.store.fail_writes(page, None);
-        }
-        self.check(0..self.model.len());
-        write_back(&self.cache, 0..FILE);
-        assert_eq!(self.cache.dirty_pages(), 0);
-        (0..FILE).for_each(|page| self.check_store(page));
-        finish(self.rig, self.cache);
-    }
-}
-
-const KEPT: &str = "tests/proptest-regressions/writable.txt";
-
-/// Each value of each policy is in one of them.
-fn any_policies() -> impl Strategy<Value = Policies> {
-    let all = [
-        "lock=refcount",
-        "lock=rwsem+retry=mmap-lock+pin=no+miss=baseline",
-        "lock=biased+retry=held+miss=p1",
-        "pin=no+miss=p2",
-        "retry=mmap-lock+miss=both",
-    ];
-    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
-}
-
-fn play(policies: Policies, steps: &[Step]) {
-    let mut world = World::new(policies);
-    steps.iter().for_each(|step| world.play(step));
-    world.finish();
-}
-
-proptest! {
-    #![proptest_config(cases(KEPT, 12))]
-
-    #[test]
-    fn drawn_operations_beside_a_model(
-        policies in any_policies(),
-        steps in proptest::collection::vec(any_step(), 1..120),
-    ) {
-        play(policies, &steps);
-    }
-}
-
-/// `SOFTFAULT_ORACLE_OPERATIONS`: so many drawn operations.
+/// A write to what has no place on the device gets it one, or the device's error; a read needs none.
 #[test]
-fn a_long_run() {
-    let lists = |length| proptest::collection::vec(any_step(), length);
-    long_run(cases(KEPT, 1), lists, |steps| {
-        play(Policies::default(), &steps);
-    });
+fn what_the_device_has_no_room_for_is_an_error_of_the_write() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let at = |page: usize| start + page * PAGE_SIZE;
+    [3, 4].into_iter().for_each(|page| store.unreserve(page));
+    store.fail_reserve(Some(ENOSPC));
+    let refused = Err(FaultError::Io(ENOSPC));
+    assert_eq!(rig.write(at(3), &[1]), refused, "of a page that is missing");
+    assert_eq!(rig.touch(at(4)), Ok(byte_at(0, bytes(4))));
+    assert_eq!(rig.write(at(4), &[1]), refused, "of one that is there");
+    assert_eq!((rig.write(at(5), &[1]), cache.dirty_pages()), (Ok(()), 1));
+    store.fail_reserve(None);
+    for page in [3, 4] {
+        rig.write(at(page), &[1]).unwrap();
+    }
+    write_back(&cache, 0..64);
+    assert_eq!(store.writes(), [3, 4, 5]);
+    finish(rig, cache);
 }
 
-/// Each thread has words of its own in every page; beside them one writes back and one evicts.
+/// What is pinned may be in the hands of a system call: it stays writable, and is written again by each write-back.
 #[test]
-fn no_write_is_lost_beside_write_back_and_eviction() {
-    const THREADS: usize = 3;
-    const PAGES: usize = 600;
-    let rig = Arc::new(Rig::new(2048));
-    let store = TestStore::with_queue(bytes(PAGES as u64), 4);
-    let cache = rig.map_writable(&store);
-    let start = cache.addresses().start;
-    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let writers: Vec<_> = (0..THREADS)
-        .map(|thread| {
-            let rig = rig.clone();
-            std::thread::spawn(move || {
-                let mut latest = vec![0u64; PAGES];
-                for count in 1..=4000_u64 {
-                    let page = (count as usize * 7 + thread * 13) * 31 % PAGES;
-                    let addr = start + page * PAGE_SIZE + thread * 8;
-                    if latest[page] > 0 {
-                        let mut seen = [0; 8];
-                        rig.read(addr, &mut seen).unwrap();
-                        assert_eq!(u64::from_ne_bytes(seen), latest[page], "page {page}");
-                    }
-                    rig.write(addr, &count.to_ne_bytes()).unwrap();
-                    latest[page] = count;
-                }
-                latest
-            })
-        })
-        .collect();
-    let others: Vec<_> = [true, false]
-        .map(|evicts| {
-            let (rig, cache, over) = (rig.clone(), cache.clone(), over.clone());
-            std::thread::spawn(move || {
-                while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                    match evicts {
-                        true => drop(rig.node.reclaim(64)),
-                        false => write_back(&cache, 0..PAGES as u64),
-                    }
-                    std::thread::yield_now();
-                }
-            })
-        })
-        .into();
-    let latest: Vec<_> = writers
-        .into_iter()
-        .map(|writer| writer.join().unwrap())
-        .collect();
-    over.store(true, std::sync::atomic::Ordering::Relaxed);
-    others.into_iter().for_each(|other| other.join().unwrap());
-    write_back(&cache, 0..PAGES as u64);
-    for (thread, latest) in latest.iter().enumerate() {
-        for (page, &count) in latest.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let at = bytes(page as u64) + thread as u64 * 8;
-            let seen = core::array::from_fn(|byte| store.byte(at + byte as u64));
-            assert_eq!(u64::from_ne_bytes(seen), count, "page {page} of {thread}");
-        }
+fn what_is_pinned_is_written_as_it_is_and_stays_dirty() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let range = start..start + PAGE_SIZE;
+    let pages = cache.admit_pin(&range).expect("room for a pin");
+    let pin = || fault::pin(&rig.space, &cache, range.clone(), start, &NeverInterrupted);
+    while !matches!(pin(), Pin::Done) {
+        rig.touch(start).unwrap();
     }
-    let rig = Arc::into_inner(rig).unwrap();
+    rig.write(start, &[1]).unwrap();
+    for byte in 2..5 {
+        write_back(&cache, 0..64);
+        assert_eq!((store.byte(0), cache.dirty_pages()), (byte - 1, 1));
+        rig.write(start, &[byte]).unwrap();
+    }
+    fault::unpin(&cache, range);
+    cache.dismiss_pin(pages);
+    write_back(&cache, 0..64);
+    assert_eq!((store.byte(0), cache.dirty_pages()), (4, 0));
+    finish(rig, cache);
+}
+
+/// Write-back by age takes what was dirty at the look before, and no more.
+#[test]
+fn what_is_old_is_written_at_the_second_look() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let look = || {
+        let mut cursor = cache.write_back_of_aged();
+        while cache.write_back(&mut cursor) {}
+    };
+    rig.write(start, &[1]).unwrap();
+    look();
+    assert_eq!(store.writes(), []);
+    rig.write(start + 9 * PAGE_SIZE, &[1]).unwrap();
+    look();
+    assert_eq!((store.writes(), cache.dirty_pages()), (vec![0], 1));
+    // Dirty anew: young again.
+    rig.write(start, &[2]).unwrap();
+    look();
+    assert_eq!(store.writes(), [0, 9]);
+    look();
+    assert_eq!((store.writes(), store.byte(0)), (vec![0, 9, 0], 2));
+    finish(rig, cache);
+}
+
+/// What goes next is clean when it goes, once somebody has cleaned ahead; nobody else has to write.
+#[test]
+fn what_goes_next_is_cleaned_ahead() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
+    for page in (0..1024).step_by(2) {
+        rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
+    }
+    rig.node.clean_ahead();
+    let ahead = store.writes().len();
+    assert!((32..512).contains(&ahead), "{ahead}");
+    assert_eq!(cache.dirty_pages() as usize, 512 - ahead);
+    // They are there, and go without another write.
+    let folios = cache.folio_count();
+    rig.node.reclaim(32);
+    assert!(cache.folio_count() < folios);
+    assert_eq!(store.writes().len(), ahead);
     finish(rig, cache);
 }
