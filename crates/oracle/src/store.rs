@@ -43,6 +43,8 @@ struct File {
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
     /// Pages whose write fails, with which errno.
     write_fails: BTreeMap<u64, i32>,
+    /// Nothing that is to be written comes back.
+    writes_hang: bool,
     /// How it refuses to make durable what it has got, if it does.
     sync_fails: Option<i32>,
     /// Pages that have no place on the device yet, and may get one until this fails.
@@ -70,6 +72,7 @@ impl TestStore {
             fails: BTreeMap::new(),
             written: BTreeMap::new(),
             write_fails: BTreeMap::new(),
+            writes_hang: false,
             sync_fails: None,
             unreserved: BTreeSet::new(),
             reserve_fails: None,
@@ -100,6 +103,11 @@ impl TestStore {
             Some(errno) => inner.write_fails.insert(page, errno),
             None => inner.write_fails.remove(&page),
         });
+    }
+
+    /// Writes hang from now on, or no longer.
+    pub fn hang_writes(&self, hang: bool) {
+        self.gate.change(|inner| inner.writes_hang = hang);
     }
 
     /// Nothing is made durable from now on, or all is.
@@ -292,6 +300,12 @@ impl WriteBack for TestStore {
             self.gate.change(|file| {
                 let page = write.offset / page_size;
                 file.written_pages.push(page);
+            });
+            while self.gate.lock().writes_hang {
+                std::thread::yield_now();
+            }
+            self.gate.change(|file| {
+                let page = write.offset / page_size;
                 if let Some(&errno) = file.write_fails.get(&page) {
                     write.result = Err(StoreError::Io(errno));
                     return;

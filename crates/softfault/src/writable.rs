@@ -191,6 +191,9 @@ impl WritableFile {
         if self.was_inherited() {
             return advice.to_kernel(&addresses);
         }
+        if addresses.is_empty() {
+            return Ok(());
+        }
         match advice {
             UncheckedAdvice::DontNeed => self.file.invalidate(addresses),
             UncheckedAdvice::Free => {

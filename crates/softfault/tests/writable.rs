@@ -420,7 +420,7 @@ fn drawn_operations_beside_the_kernels_own_map() {
     for step in 0..6_000 {
         let at = draw(BYTES);
         let count = (1 + draw(3 * PAGE)).min(BYTES - at);
-        match draw(16) {
+        match draw(18) {
             0..=5 => {
                 map[at..at + count].fill(step as u8);
                 other[at..at + count].fill(step as u8);
@@ -457,6 +457,22 @@ fn drawn_operations_beside_the_kernels_own_map() {
             13 if draw(40) == 0 => {
                 drop(map);
                 map = write(&engine, &file);
+            }
+            15 => {
+                let to = draw(BYTES - count);
+                map.copy_within(at..at + count, to);
+                other.copy_within(at..at + count, to);
+            }
+            16 if draw(4) == 0 => {
+                let start = at & !(PAGE - 1);
+                let pages = count
+                    .next_multiple_of(PAGE)
+                    .min((BYTES - start) & !(PAGE - 1));
+                let punch = UncheckedAdvice::Remove;
+                // SAFETY: nobody relies on the bytes.
+                unsafe { map.unchecked_advise_range(punch, start, pages) }.unwrap();
+                // SAFETY: as above.
+                unsafe { other.unchecked_advise_range(punch, start, pages) }.unwrap();
             }
             14 if draw(100) == 0 => {
                 let len = at as u64;

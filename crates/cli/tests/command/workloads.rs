@@ -170,9 +170,9 @@ fn many_brings_pages_in_by_one_call() {
 #[test]
 fn write_has_all_of_it_in_the_file() {
     let more = "--pattern sequential,random,zipf --threads 3 --seconds 0.5 --flush-every 5000 \
-                --file-size 40M --memory 24M --on kernel,softfault";
+                --file-size 40M --memory 24M --on kernel,softfault,direct";
     let rows = small("write", more);
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 9);
     for row in &rows {
         assert_eq!(row["error"], Value::Null, "{row}");
         let pages = number(row, "accesses");

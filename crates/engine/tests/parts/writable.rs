@@ -173,6 +173,36 @@ fn what_is_cut_off_is_written_nowhere() {
     finish(rig, cache);
 }
 
+/// Only who needs what is on its way there waits for a device that hangs.
+#[test]
+fn a_device_that_hangs_is_waited_for_by_who_needs_it() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let at = |page: usize| start + page * PAGE_SIZE;
+    rig.touch(at(40)).unwrap();
+    rig.write(at(3), &[3]).unwrap();
+    store.hang_writes(true);
+    std::thread::scope(|scope| {
+        let flushes = scope.spawn(|| write_back(&cache, 0..64));
+        while store.writes().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(rig.touch(at(3)), Ok(3), "it is there");
+        assert_eq!(rig.touch(at(50)), Ok(byte_at(0, bytes(50))));
+        rig.write(at(40), &[40]).unwrap();
+        assert_eq!(cache.dirty_pages(), 2);
+        // It is protected.
+        let writes = scope.spawn(|| rig.write(at(3), &[4]));
+        assert!(!flushes.is_finished() && !writes.is_finished());
+        store.hang_writes(false);
+        flushes.join().unwrap();
+        writes.join().unwrap().unwrap();
+    });
+    assert_eq!(store.byte(bytes(3)), 3);
+    write_back(&cache, 0..64);
+    assert_eq!((store.byte(bytes(3)), store.byte(bytes(40))), (4, 40));
+    finish(rig, cache);
+}
+
 /// In the page that a file ends in, what is written past the end is not the file's when it grows.
 #[test]
 fn what_is_written_past_the_end_is_nobodys() {

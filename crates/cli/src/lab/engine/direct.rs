@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 /// Files in the directory that the swap would be in.
-pub fn build(swap: Option<&Swap>) -> Result<Box<dyn Engine>, String> {
-    let swap = swap.ok_or("direct reads and writes need a place for their file")?;
+pub fn build(swap: &Swap) -> Result<Box<dyn Engine>, String> {
     let direct = Direct(swap.dir.clone());
     match direct.make(PAGE as usize) {
         Ok(_) => Ok(Box::new(direct)),

@@ -16,7 +16,8 @@ Engines:
                       first is unmapped, as softfault has one
   pread               O_DIRECT reads by as many threads: what the device can give
   pread-cached        thrash: the same through a cache of the budget's size in the process
-  direct              anon: O_DIRECT reads and writes of a page each, by as many threads, and no memory
+  direct              anon, write: O_DIRECT reads and writes of a page each, by as many threads, and no memory (a file
+                      is written over by a MiB)
   softfault           this project's engine
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:

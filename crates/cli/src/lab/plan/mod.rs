@@ -13,7 +13,7 @@ pub use args::{MakeArgs, RunArgs};
 pub use pattern::Pattern;
 pub use workload::{Files, Workload};
 
-use super::fill::{FILE_MAX, PAGE};
+use super::fill::{FILE_MAX, PAGE, WORDS};
 use super::huge_pool::HUGE;
 use super::job::Swap;
 use crate::error::Error;
@@ -104,11 +104,13 @@ impl Plan {
             true => defaults.threads.to_vec(),
             false => args.threads.clone(),
         };
-        let possible = |threads: &usize| (1..=THREADS_MAX).contains(threads);
-        if !threads.iter().all(possible) {
-            return Err(Error::input(format_args!(
-                "--threads must be 1 to {THREADS_MAX}"
-            )));
+        let most = match workload {
+            // A word each in a page.
+            Workload::Write => WORDS as usize,
+            _ => THREADS_MAX,
+        };
+        if !threads.iter().all(|threads| (1..=most).contains(threads)) {
+            return Err(Error::input(format_args!("--threads must be 1 to {most}")));
         }
         if let Some(twice) = twice(&threads) {
             return Err(Error::input(format_args!("--threads has {twice} twice")));

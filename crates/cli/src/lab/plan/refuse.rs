@@ -91,10 +91,10 @@ impl Workload {
             }
             On::Pread if self.swaps() => "writes too: see direct",
             On::Pread | On::Soft(_) if self == Self::Write => {
-                "writes by stores to a map: kernel and softfault do"
+                "writes by stores to a map, as kernel and softfault do, or by direct reads and writes"
             }
-            On::Direct if self != Self::Anon => {
-                "is nothing to direct reads and writes: they are for anon"
+            On::Direct if !matches!(self, Self::Anon | Self::Write) => {
+                "is nothing to direct reads and writes: they are for anon and write"
             }
             On::Pread | On::KernelRandom(_) | On::KernelSequential(_) if self == Self::Hugetlb => {
                 "maps huge pages: kernel, kernel-parked, softfault and soft do"

@@ -13,6 +13,7 @@ use super::job::JobFile;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// A file to read, opened anew in this process. All fields but the mapping are immutable.
 pub struct Source {
@@ -102,10 +103,13 @@ pub fn reopen_to_check(fd: i32) -> io::Result<File> {
     reopen(fd, true)
 }
 
-/// Opens descriptor `fd` of this process anew, for reading and writing.
-pub fn reopen_to_write(fd: i32) -> io::Result<File> {
+/// Opens descriptor `fd` of this process anew, for reading and writing; for O_DIRECT if `direct`.
+pub fn reopen_to_write(fd: i32, direct: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{fd}");
-    File::options().read(true).write(true).open(path)
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(flags);
+    options.open(path)
 }
 
 /// How a source's bytes are reached.

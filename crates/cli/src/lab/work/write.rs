@@ -1,6 +1,8 @@
-//! Threads write to a file through a map: over all of it in order, or to a word of pages that are drawn. The last flush is
-//! inside the time, and the file is looked at afterwards, through the kernel.
+//! Threads write to a file through a map, or past all memory: over all of it in order, or to a word of pages that are
+//! drawn. The last flush is inside the time, and the file is looked at afterwards, through the kernel.
 
+use super::super::block::Block;
+use super::super::engine::WritableMapping;
 use super::super::fill::{PAGE, WORDS, mix};
 use super::super::job::{JobFile, Writing};
 use super::super::memory::accesses::Accesses;
@@ -8,29 +10,108 @@ use super::super::reader::{Buffer, reopen_to_check, reopen_to_write};
 use super::{Bench, STACK, gang};
 use crate::results::row::Waited;
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Pages that are looked at by one read.
 const RUN: u64 = 256;
 
+/// Locks of pages that are read, changed and written: one for each so many pages.
+const LOCKS: usize = 1024;
+
+/// What the threads write to.
+enum Target<'a> {
+    Map(Box<dyn WritableMapping + 'a>),
+    /// The file, by O_DIRECT: as a map does, who writes to a part reads it first.
+    Direct(File, Vec<Mutex<()>>),
+}
+
+impl Target<'_> {
+    /// Pages that are written over at a time.
+    fn run(&self) -> u64 {
+        match self {
+            Self::Map(_) => 1,
+            Self::Direct(..) => RUN,
+        }
+    }
+
+    /// Writes over pages, which are the caller's.
+    fn write_over(&self, first: u64, blocks: &mut [Block], salt: u64) -> io::Result<()> {
+        match self {
+            Self::Map(map) => {
+                let start = map.start().as_ptr().cast::<u64>();
+                for word in first * WORDS..(first + blocks.len() as u64) * WORDS {
+                    let value = expected(salt, word / WORDS, word % WORDS);
+                    // SAFETY: a word of the map, which is this thread's.
+                    unsafe { start.add(word as usize).write_volatile(value) };
+                }
+                Ok(())
+            }
+            Self::Direct(file, _) => {
+                file.read_exact_at(Block::bytes_mut(blocks), first * PAGE)?;
+                for (page, block) in (first..).zip(blocks.iter_mut()) {
+                    (0..WORDS).for_each(|word| block.set_word(word, expected(salt, page, word)));
+                }
+                file.write_all_at(Block::bytes(blocks), first * PAGE)
+            }
+        }
+    }
+
+    /// Counts a word up, which no other thread counts.
+    fn count_up(&self, page: u64, word: u64) -> io::Result<()> {
+        match self {
+            Self::Map(map) => {
+                let word = (map.start().as_ptr().cast::<u64>())
+                    .wrapping_add((page * WORDS + word) as usize);
+                // SAFETY: a word of the map, which no other thread writes to.
+                unsafe { word.write_volatile(word.read_volatile().wrapping_add(1)) };
+                Ok(())
+            }
+            Self::Direct(file, locks) => {
+                // Others count words of the same page.
+                let lock = locks[page as usize % LOCKS].lock();
+                let _lock = lock.unwrap_or_else(PoisonError::into_inner);
+                let mut block = [Block::default()];
+                file.read_exact_at(Block::bytes_mut(&mut block), page * PAGE)?;
+                block[0].set_word(word, block[0].word(word).wrapping_add(1));
+                file.write_all_at(Block::bytes(&block), page * PAGE)
+            }
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self {
+            Self::Map(map) => map.flush(),
+            Self::Direct(file, _) => file.sync_data(),
+        }
+    }
+}
+
 /// Writes, with a flush each `flush_every` pages.
 pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), String> {
     let job: JobFile = bench.job.files[0];
-    let file = reopen_to_write(job.fd).map_err(|e| format!("cannot open the file: {e}"))?;
+    let opened = reopen_to_write(job.fd, bench.engine.is_none());
+    let file = opened.map_err(|e| format!("cannot open the file: {e}"))?;
     // What looks at it must not count as memory of the run.
     let checked = reopen_to_check(job.fd).map_err(|e| format!("cannot open the file: {e}"))?;
-    let engine = bench.engine.expect("the plan refuses pread here");
-    let map = engine.map_writable(&file);
-    let map = map.map_err(|e| format!("cannot map the file to be written to: {e}"))?;
+    let map = bench.engine.map(|engine| engine.map_writable(&file));
+    let map = map
+        .transpose()
+        .map_err(|e| format!("cannot map the file to be written to: {e}"))?;
+    let target = match map {
+        Some(map) => Target::Map(map),
+        None => Target::Direct(file, (0..LOCKS).map(|_| Mutex::default()).collect()),
+    };
     let (pages, threads) = (job.bytes / PAGE, bench.job.threads as u64);
     let salt = mix(bench.job.seed ^ u64::from(std::process::id()));
     let before = match how {
         Writing::Over => 0,
         Writing::Words(_) => sum(&checked, pages, threads)?,
     };
-    let (start, flush) = (map.start().as_ptr() as usize, || {
-        (map.flush()).map_err(|e| format!("cannot flush: {e}"))
-    });
+    let flush = || (target.flush()).map_err(|e| format!("cannot flush: {e}"));
+    let cannot = |e: io::Error| format!("cannot write: {e}");
     let (working, written) = (AtomicUsize::new(bench.job.threads), AtomicU64::new(0));
     // Relaxed, all of them: counts.
     let count = |pages: u64| {
@@ -43,23 +124,22 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
     };
     let seconds = matches!(how, Writing::Words(_)).then_some(bench.job.seconds);
     gang::measure(bench, STACK, seconds, |member| {
-        let word = |page: u64, word: u64| (start + (page * PAGE + word * 8) as usize) as *mut u64;
         match how {
             Writing::Over => {
                 let own = |number: u64| number * pages / threads;
                 let number = member.number as u64;
-                for page in own(number)..own(number + 1) {
+                let mut blocks = vec![Block::default(); target.run() as usize];
+                for first in (own(number)..own(number + 1)).step_by(blocks.len()) {
                     if member.stopped() {
                         break;
                     }
-                    member.timed(Waited::Touch, || {
-                        for at in 0..WORDS {
-                            // SAFETY: a word of the map, which is this thread's.
-                            unsafe { word(page, at).write_volatile(expected(salt, page, at)) };
-                        }
-                    });
-                    member.count(1);
-                    count(1)?;
+                    let run = target.run().min(own(number + 1) - first);
+                    let blocks = &mut blocks[..run as usize];
+                    let done =
+                        member.timed(Waited::Touch, || target.write_over(first, blocks, salt));
+                    done.map_err(cannot)?;
+                    member.count(run);
+                    count(run)?;
                 }
             }
             Writing::Words(spread) => {
@@ -69,11 +149,9 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
                         break;
                     }
                     let page = accesses.at(member.number, number).page;
-                    let word = word(page, member.number as u64 % WORDS);
-                    member.timed(Waited::Touch, || {
-                        // SAFETY: a word of the map, which no other thread writes to.
-                        unsafe { word.write_volatile(word.read_volatile().wrapping_add(1)) };
-                    });
+                    let word = member.number as u64 % WORDS;
+                    let done = member.timed(Waited::Touch, || target.count_up(page, word));
+                    done.map_err(cannot)?;
                     member.count(1);
                     count(1)?;
                 }
@@ -85,7 +163,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
             _ => Ok(()),
         }
     })?;
-    drop(map);
+    drop(target);
     match how {
         Writing::Over => check(&checked, pages, salt),
         Writing::Words(_) => {
