@@ -4,7 +4,7 @@
 //! many reads in flight, and wakes the task. In a child of fork a future that waited for the
 //! parent's asks the child's own.
 
-use crate::engine::{Answer, Engine, Work};
+use crate::engine::{Answer, Engine};
 use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
@@ -63,7 +63,7 @@ enum FaultInState {
     /// Not yet handed over.
     New,
     /// Handed over, in some process.
-    Waiting(Arc<Answer>, ProcessGeneration),
+    Waiting(Arc<Answer<Answers>>, ProcessGeneration),
     Done,
 }
 
@@ -131,13 +131,13 @@ impl<'a> FaultInMany<'a> {
         let inner = &map.engine().inner;
         let managed = inner.managed().expect("a map that is served");
         let answer = Arc::new(Answer::default());
-        let work = Work {
-            space: managed.space.clone(),
-            ranges: many,
-            until: self.until,
-            answer: answer.clone(),
+        let (space, until, given) = (managed.space.clone(), self.until, answer.clone());
+        let work = move || {
+            let results = many.serve(&space, until, || given.is_unwanted());
+            drop(space);
+            given.give(results);
         };
-        if inner.fault_in.get().push(work).is_err() {
+        if inner.workers.get().push(Box::new(work)).is_err() {
             return Err(vec![Err(FaultError::NoMemory); self.ranges.len()]);
         }
         self.state = FaultInState::Waiting(answer, ProcessGeneration::here());

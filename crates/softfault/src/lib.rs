@@ -205,7 +205,7 @@ pub use fault_in::{FaultIn, FaultInMany};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 pub use map::{MapIfSafeError, Mmap, Pinned};
-pub use map_mut::MmapMut;
+pub use map_mut::{Flushing, MmapMut};
 pub use map_raw::MmapRaw;
 pub use options::{Coherence, MmapAsRawDesc, MmapOptions, MmapRawDescriptor, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};

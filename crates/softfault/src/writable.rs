@@ -152,9 +152,13 @@ impl WritableFile {
         if self.was_inherited() {
             return msync(&addresses, libc::MS_SYNC);
         }
+        files::flush(self.file.cache(), addresses);
+        self.told()
+    }
+
+    /// The error with which something could not be written, since the last time.
+    pub(crate) fn told(&self) -> io::Result<()> {
         let cache = self.file.cache();
-        files::write_back(cache, addresses);
-        cache.sync();
         let failed = cache.write_error_since(&mut lock(&self.seen));
         failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
     }

@@ -1,6 +1,7 @@
 //! Faults that are awaited.
 
 mod files;
+mod write_scene;
 
 use core::future::Future;
 use core::pin::{Pin, pin};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Wake;
 use std::thread::Thread;
+use write_scene::{PAGE, Scratch, in_file};
 
 fn scene(name: &str, megabytes: usize, bytes: usize) -> (Engine, File, Mmap) {
     let file = made_file(name, bytes);
@@ -184,4 +186,45 @@ fn the_newest_waker_is_woken() {
     });
     let residency = map.residency(..).unwrap();
     assert!(residency.mapped > 0, "{residency:?}");
+}
+
+/// A flush that is awaited has its bytes in the file, whoever serves the map; one that is dropped ends by itself.
+#[test]
+fn a_flush_can_be_awaited() {
+    use softfault::Coherence;
+    for coherence in [Coherence::Engine, Coherence::Kernel] {
+        let scratch = Scratch::new(&format!("awaited-{coherence:?}"), 64 * PAGE);
+        let file = scratch.open();
+        let builder = Engine::builder().memory(16 << 20).coherence(coherence);
+        let engine = builder.build().unwrap();
+        // SAFETY: nobody else has the file.
+        let mut map = unsafe { engine.map_mut(&file) }.unwrap();
+        assert_eq!(map.is_managed(), coherence == Coherence::Engine);
+        for page in 0..64 {
+            map[page * PAGE] = page as u8 + 1;
+        }
+        block_on(map.flushing(3 * PAGE..5 * PAGE)).unwrap();
+        assert_eq!((in_file(&file, 3 * PAGE), in_file(&file, 4 * PAGE)), (4, 5));
+        let flushes = block_on(all(vec![map.flushing(..), map.flushing(..5)]));
+        assert!(flushes.into_iter().all(|flushed| flushed.is_ok()));
+        assert_eq!((in_file(&file, 63 * PAGE), map.dirty_bytes()), (64, 0));
+        #[expect(clippy::reversed_empty_ranges, reason = "refused")]
+        let refused = [map.flushing(..(64 * PAGE) + 1), map.flushing(5..3)];
+        for refused in refused {
+            block_on(refused).unwrap_err();
+        }
+        // Begun, and dropped; the map and the engine go too.
+        map[0] = 77;
+        {
+            let mut dropped = pin!(map.flushing(..));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(dropped.as_mut().poll(&mut context).is_pending());
+        }
+        drop((map, engine));
+        assert_eq!(in_file(&file, 0), 77);
+    }
+    // No file sees what is written to memory.
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let map = engine.map_anon(PAGE).unwrap();
+    block_on(map.flushing(..)).unwrap();
 }

@@ -24,7 +24,7 @@ pub(crate) struct EngineInner {
     pub(crate) small_maps: SmallMaps,
     /// Immutable.
     born: ProcessGeneration,
-    pub(crate) fault_in: Own<Workers>,
+    pub(crate) workers: Own<Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
     masked: Option<Masked>,
@@ -46,7 +46,7 @@ impl EngineInner {
             small_maps: SmallMaps::new(options.most_small()),
             options,
             born: ProcessGeneration::here(),
-            fault_in: Own::default(),
+            workers: Own::default(),
             masked: None,
         });
         fork::know_engine(&inner);

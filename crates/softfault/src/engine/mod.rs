@@ -6,7 +6,7 @@
 //! | `inner` | an engine as its maps have it |
 //! | `current` | what its maps need, which is another in each process |
 //! | `small_maps` | how much of small files the kernel may serve |
-//! | `workers` | threads that fault ranges in for futures |
+//! | `workers` | threads that wait for futures |
 //!
 //! What makes maps, and what counts, is above, and says so to [`Engine`] there.
 
@@ -18,7 +18,7 @@ mod workers;
 
 pub use builder::{AsyncReads, Builder, Fallback};
 pub(crate) use inner::EngineInner;
-pub(crate) use workers::{Answer, Work};
+pub(crate) use workers::Answer;
 
 use crate::error::{self, FaultError};
 use crate::generation::Own;

@@ -1,31 +1,55 @@
-//! Threads of an engine that fault ranges in, for those who do not want to block.
+//! Threads of an engine that wait in the place of those who do not want to block: for ranges that are faulted in, and for
+//! flushes.
 //!
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
-use crate::error::FaultError;
-use crate::many::Many;
 use crate::thread;
 use core::task::{Poll, Waker};
-use softfault_engine::mm::AddressSpace;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// Threads an engine.
 const THREADS: usize = 4;
 
-/// What each range has come to.
-type Results = Vec<Result<(), FaultError>>;
-
-/// What becomes of ranges that were handed over.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    inner: Mutex<Outstanding>,
+/// What becomes of work that was handed over.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    inner: Mutex<Outstanding<T>>,
 }
 
-impl Answer {
+impl<T> Default for Answer<T> {
+    fn default() -> Self {
+        let outstanding = Outstanding {
+            result: None,
+            waker: None,
+        };
+        Self {
+            inner: Mutex::new(outstanding),
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// True if nobody waits for it any more.
+    pub(crate) fn is_unwanted(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
+    }
+
+    /// Gives the answer. Who waits for it may take away all that the work was about as soon as his task runs.
+    pub(crate) fn give(self: Arc<Self>, result: T) {
+        let waker = {
+            let mut inner = lock(&self.inner);
+            inner.result = Some(result);
+            inner.waker.take()
+        };
+        drop(self);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// The answer, or a waker is noted that is woken once there is one.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Results> {
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<T> {
         let mut inner = lock(&self.inner);
         match inner.result.take() {
             Some(result) => Poll::Ready(result),
@@ -37,22 +61,16 @@ impl Answer {
     }
 }
 
-#[derive(Debug, Default)]
-struct Outstanding {
+#[derive(Debug)]
+struct Outstanding<T> {
     /// The answer, once there is one.
-    result: Option<Results>,
+    result: Option<T>,
     /// Whom to wake then.
     waker: Option<Waker>,
 }
 
-/// Ranges that are to be faulted in.
-pub(crate) struct Work {
-    pub(crate) space: Arc<AddressSpace>,
-    pub(crate) ranges: Many,
-    pub(crate) until: Option<Instant>,
-    /// Whoever wants the answer has it too.
-    pub(crate) answer: Arc<Answer>,
-}
+/// What is to be done; it gives its answer last.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads of an engine and what they have to do.
 #[derive(Default)]
@@ -72,7 +90,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Workers {
-    /// Hands ranges over. An error if there is no thread for it.
+    /// Hands work over. An error if there is no thread for it.
     pub(crate) fn push(&self, work: Work) -> std::io::Result<()> {
         let mut started = lock(&self.started);
         if *started < THREADS {
@@ -105,7 +123,7 @@ impl WorkQueue {
         loop {
             if let Some(work) = queue.0.pop_front() {
                 drop(queue);
-                work.run();
+                work();
                 queue = lock(&self.queue);
             } else if queue.1 {
                 return;
@@ -115,29 +133,6 @@ impl WorkQueue {
                     .wait(queue)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-        }
-    }
-}
-
-impl Work {
-    fn run(self) {
-        let Self {
-            space,
-            ranges,
-            until,
-            answer,
-        } = self;
-        let is_unwanted = || Arc::strong_count(&answer) == 1;
-        let results = ranges.serve(&space, until, is_unwanted);
-        let waker = {
-            let mut inner = lock(&answer.inner);
-            inner.result = Some(results);
-            inner.waker.take()
-        };
-        // The map may go as soon as the task runs: nothing of it is touched from here on.
-        drop((space, answer));
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }

@@ -14,7 +14,7 @@ mod written;
 pub(crate) use inherited::FileWindow;
 pub(crate) use look::Look;
 pub(crate) use served::{Hold, Served};
-pub(crate) use writable::write_back;
+pub(crate) use writable::{flush, write_back};
 pub(crate) use written::WrittenFile;
 
 use crate::error;

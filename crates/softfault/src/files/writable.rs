@@ -58,6 +58,12 @@ pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
     run(cache, cache.write_back_of(addresses));
 }
 
+/// The same, and has it survive a crash.
+pub(crate) fn flush(cache: &PageCache, addresses: Range<usize>) {
+    write_back(cache, addresses);
+    cache.sync();
+}
+
 /// A write-back, to its end. Signals come in between.
 fn run(cache: &PageCache, mut cursor: WriteBackCursor) {
     let mut more = true;

@@ -4,6 +4,7 @@ use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
 use crate::error;
 use crate::kernel::msync;
+use core::ops::Range;
 use std::io;
 
 impl MmapMut {
@@ -28,17 +29,24 @@ impl MmapMut {
         self.msync(offset, len, libc::MS_ASYNC)
     }
 
-    fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
+    /// The addresses of a part, of a map that this process has.
+    pub(super) fn part(&self, offset: usize, len: usize) -> io::Result<Range<usize>> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len);
         let Some(end) = end else {
             let of = self.len;
             let message = format!("{len} bytes from {offset} on are not within {of} bytes");
             return Err(error::invalid(&message));
         };
-        let addresses = self.start + offset..self.start + end;
+        match &self.kind {
+            MmapMutKind::Writable(_) if self.is_lost() => Err(FaultError::Forked.into()),
+            _ => Ok(self.start + offset..self.start + end),
+        }
+    }
+
+    fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
+        let addresses = self.part(offset, len)?;
         match &self.kind {
             MmapMutKind::Kernel(_) => msync(&addresses, how),
-            MmapMutKind::Writable(_) if self.is_lost() => Err(FaultError::Forked.into()),
             MmapMutKind::Writable(file) if how == libc::MS_SYNC => file.flush(addresses),
             MmapMutKind::Writable(file) => file.flush_soon(&self.engine.inner.files, addresses),
             MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),

@@ -3,12 +3,15 @@
 mod advise;
 mod exec;
 mod flush;
+mod flushing;
 mod keep;
 mod make;
 mod protect;
 mod remap;
 mod shared;
 mod transfer;
+
+pub use flushing::Flushing;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::file_map::FileMap;

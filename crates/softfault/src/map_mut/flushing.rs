@@ -1,0 +1,107 @@
+//! A flush that is awaited.
+
+use super::{MmapMut, MmapMutKind};
+use crate::FaultError;
+use crate::engine::Answer;
+use crate::generation::ProcessGeneration;
+use crate::kernel::msync;
+use crate::range::offsets;
+use core::future::Future;
+use core::ops::{Range, RangeBounds};
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::io;
+use std::sync::Arc;
+
+/// A flush on its way: await it. Dropping it lets go of the answer; what was begun ends by itself.
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is polled"]
+pub struct Flushing<'a> {
+    map: &'a MmapMut,
+    range: Range<usize>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    /// Handed over, in some process.
+    Waiting(Arc<Answer<io::Result<()>>>, ProcessGeneration),
+    Done,
+}
+
+impl MmapMut {
+    /// As [`flush_range`](Self::flush_range), for those who do not want to block: a thread of the engine waits for the
+    /// device. It covers what was written before it is polled first.
+    pub fn flushing(&self, range: impl RangeBounds<usize>) -> Flushing<'_> {
+        Flushing {
+            map: self,
+            range: offsets(range, self.len),
+            state: State::New,
+        }
+    }
+}
+
+impl Flushing<'_> {
+    /// Hands it over to a thread; or what it came to, where nothing is to be waited for.
+    fn hand_over(&mut self) -> Result<(), io::Result<()>> {
+        let map = self.map;
+        let len = self.range.end.checked_sub(self.range.start);
+        let len = len.ok_or_else(|| Err(FaultError::OutOfRange.into()))?;
+        let addresses = map.part(self.range.start, len).map_err(Err)?;
+        let answer = Arc::new(Answer::default());
+        let given = answer.clone();
+        let work: Box<dyn FnOnce() + Send> = match &map.kind {
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => return Err(Ok(())),
+            MmapMutKind::Writable(file) if !file.was_inherited() => {
+                let cache = file.file().cache().clone();
+                Box::new(move || {
+                    crate::files::flush(&cache, addresses);
+                    drop(cache);
+                    given.give(Ok(()));
+                })
+            }
+            // If the map goes meanwhile, it is a flush of nothing.
+            _ => Box::new(move || given.give(msync(&addresses, libc::MS_SYNC))),
+        };
+        (map.engine.inner.workers.get().push(work)).map_err(Err)?;
+        self.state = State::Waiting(answer, ProcessGeneration::here());
+        Ok(())
+    }
+
+    /// What is answered once the thread is through.
+    fn told(&self, done: io::Result<()>) -> io::Result<()> {
+        match &self.map.kind {
+            MmapMutKind::Writable(file) if !file.was_inherited() => file.told(),
+            _ => done,
+        }
+    }
+}
+
+impl Future for Flushing<'_> {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The parent's answer is not looked at: its lock may be held for ever here.
+        if let State::Waiting(_, born) = &self.state
+            && born.is_parents()
+        {
+            let waited = core::mem::replace(&mut self.state, State::New);
+            core::mem::forget(waited);
+        }
+        if let State::New = self.state
+            && let Err(done) = self.hand_over()
+        {
+            self.state = State::Done;
+            return Poll::Ready(done);
+        }
+        let State::Waiting(answer, _) = &self.state else {
+            panic!("polled after it was ready");
+        };
+        let answered = answer.poll(context.waker());
+        answered.map(|done| {
+            self.state = State::Done;
+            self.told(done)
+        })
+    }
+}
