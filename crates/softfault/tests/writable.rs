@@ -311,6 +311,24 @@ fn a_file_that_has_become_longer_stays_so() {
     });
 }
 
+/// What was written past where a file was to be cut is there if it could not be cut.
+#[test]
+fn a_file_that_cannot_become_shorter_keeps_what_was_written() {
+    let scratch = Scratch::new("uncut", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    (0..64).for_each(|page| map[page * PAGE + 7] = page as u8 + 1);
+    let only_read = File::open(&scratch.0).unwrap();
+    engine
+        .truncate(&only_read, 10 * PAGE as u64 + 3)
+        .unwrap_err();
+    (0..64).for_each(|page| assert_eq!(byte(&map, page * PAGE + 7), page as u8 + 1));
+    map.flush().unwrap();
+    let content = scratch.content();
+    (0..64).for_each(|page| assert_eq!(content[page * PAGE + 7], page as u8 + 1));
+}
+
 /// A write to a hole for which the disk has no block is an error.
 #[test]
 fn a_full_disk_is_an_error() {

@@ -188,6 +188,9 @@ impl Files {
             written.map(|entry| entry.cache.clone()).collect()
         };
         for cache in caches.iter().filter(|cache| bytes < cache.end()) {
+            // The file may refuse to become shorter: then nothing of it is lost.
+            let addresses = cache.addresses();
+            write_back(cache, addresses.start + bytes as usize..addresses.end);
             cache.truncate(bytes);
         }
         Ok(())
