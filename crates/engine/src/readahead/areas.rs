@@ -141,12 +141,16 @@ pub(super) struct Area {
     number: u64,
     /// Clock of the last touch.
     stamp: u32,
-    /// Pages whose touches were seen, and pages that are as good as touched.
+    /// Pages whose touches were seen.
+    pub(super) seen: Pages,
+    /// Those, and pages that are as good as touched.
     pub(super) touched: Pages,
     /// Pages that were mapped: those, and what was mapped with them.
     pub(super) mapped: Pages,
     /// Pages read ahead because their area is dense, and not mapped yet.
     pub(super) ahead: Pages,
+    /// Pages that were, until their guess had its time: they may be touched yet.
+    pub(super) written_off: Pages,
     /// Blocks that were found evicted.
     pub(super) lost: u8,
     /// Regular gaps, if it has any.
@@ -155,19 +159,26 @@ pub(super) struct Area {
     pub(super) expected: Pages,
 }
 
-const _: () = assert!(size_of::<Area>() <= 384);
+const _: () = assert!(size_of::<Area>() <= 512);
 
 impl Area {
     const FREE: Area = Area {
         number: NONE,
         stamp: 0,
+        seen: Pages::NONE,
         touched: Pages::NONE,
         mapped: Pages::NONE,
         ahead: Pages::NONE,
+        written_off: Pages::NONE,
         lost: 0,
         texture: None,
         expected: Pages([u64::MAX; 8]),
     };
+
+    /// Its first page, in the file.
+    pub(super) fn first(&self) -> u64 {
+        self.number * AREA
+    }
 
     /// Forgets what is known.
     pub(super) fn forget(&mut self) {
@@ -229,6 +240,7 @@ impl Area {
     pub(super) fn clear(&mut self, pages: &Pages) {
         self.mapped = self.mapped.without(pages);
         self.touched = self.touched.without(pages);
+        self.seen = self.seen.without(pages);
     }
 
     /// From now on pages are expected as elsewhere.
@@ -263,6 +275,16 @@ impl Areas {
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Forgets all of them.
+    pub(super) fn forget(&mut self) {
+        self.0.fill(Area::FREE);
+    }
+
+    /// Those that are remembered.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
+        self.0.iter().filter(|area| area.number != NONE)
     }
 
     /// Pages of all areas that are read ahead.

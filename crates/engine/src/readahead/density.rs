@@ -30,7 +30,7 @@ use super::areas::{AREA, Area, Areas, Blocks, Pages, samples};
 use super::guess::Guesses;
 use super::loans::Loans;
 use super::texture::Texture;
-use super::{Ahead, Event, FOLIO, Plan, Touch};
+use super::{Ahead, Event, FOLIO, Planned, Touch};
 use core::ops::Range;
 
 /// Pages of the smallest region.
@@ -124,6 +124,18 @@ impl Density {
         }
     }
 
+    /// Forgets what was touched, and what came out of guesses about it.
+    pub(super) fn forget(&mut self) {
+        self.areas.forget();
+        self.guesses.forget_all();
+        self.loans.take_back(u64::MAX);
+        self.pause = 0;
+    }
+
+    pub(super) fn areas(&self) -> &Areas {
+        &self.areas
+    }
+
     /// The region of a size around a page of the file.
     fn region(&self, page: u64, level: usize, file_pages: u64) -> Region {
         let size = LEAST << level;
@@ -212,6 +224,10 @@ impl Density {
         self.enter(number, clock);
         let bit = event.page % AREA;
         let area = self.areas.touch(number, clock);
+        if event.touch == Touch::Miss {
+            let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
+            area.written_off = area.written_off.without(&block);
+        }
         if event.touch == Touch::Miss && area.mapped.has(bit) {
             // It was evicted since, and so was its block. Where others are too, this is
             // another pass.
@@ -231,6 +247,7 @@ impl Density {
         }
         let area = self.areas.touch(number, clock);
         area.touched.add(bit);
+        area.seen.add(bit);
         let count = area.touched.count();
         if area.texture.is_some() {
             let strange = area.touched.without(&area.expected).count();
@@ -279,7 +296,10 @@ impl Density {
             let used = lent.count();
             area.ahead = area.ahead.without(&pages);
             area.mapped = area.mapped.or(&pages);
+            let late = area.written_off.and(&pages);
+            area.written_off = area.written_off.without(&late);
             self.loans.use_up(used);
+            self.loans.find_again(late.count());
             start = end;
         }
     }
@@ -305,7 +325,7 @@ impl Density {
 
     /// What is to be read for a touch that no stream expected. None if it is not in a dense
     /// region.
-    pub(super) fn plan(&mut self, event: &Event, room: &Room) -> Option<Plan> {
+    pub(super) fn plan(&mut self, event: &Event, room: &Room) -> Option<Planned> {
         let region = self.choose(event, room)?;
         let is_sure = self.guesses.is_sure(region.rank());
         let seen = samples(region.area());
@@ -326,7 +346,7 @@ impl Density {
         let credit = self.loans.credit(share);
         let most = (room.pages.saturating_sub(extra)).min(credit);
         let ahead = self.ahead(event, &region, &demand, most.min(room.window), room.clock);
-        Some(Plan { demand, ahead })
+        Some(Planned { demand, ahead })
     }
 
     /// What is to be read of a region beside what the touch maps, at most so many pages.
@@ -366,7 +386,7 @@ impl Density {
         let visible = pages.and(&single.pages());
         let (at, _) = self.guess(region, clock);
         self.guesses.add(at, &pages, &visible, clock);
-        Ahead::Area(super::AreaPages {
+        Ahead::Area(super::reads::AreaPages {
             start: first,
             pages,
             single,
@@ -393,6 +413,11 @@ impl Density {
             self.loans.take_back(lent.count());
             self.guesses.forget(self.last, &pages);
         }
+    }
+
+    /// True if a block could be lent anywhere.
+    pub(super) fn has_credit(&self) -> bool {
+        self.loans.credit(16) >= FOLIO && self.pause == 0
     }
 
     /// The pages around a missed one that are read and mapped with it.
@@ -586,6 +611,7 @@ impl Density {
         if let Some(area) = self.areas.find_mut(area) {
             let unused = guess.pages.and(&area.ahead);
             area.ahead = area.ahead.without(&unused);
+            area.written_off = area.written_off.or(&unused);
             self.guesses.sample(at, &area.touched);
             self.loans.lose(unused.count());
         }

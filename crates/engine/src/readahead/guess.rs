@@ -72,6 +72,13 @@ impl Guesses {
         }
     }
 
+    /// As if none was ever made.
+    pub(super) fn forget_all(&mut self) {
+        self.areas.fill(NONE);
+        self.last.fill(Guess::NONE);
+        self.trust = [START; 4 * LEVELS];
+    }
+
     pub(super) fn is_trusted(&self, rank: usize) -> bool {
         self.trust[rank] >= TRUSTED
     }

@@ -46,6 +46,11 @@ impl Loans {
         self.used = self.used.saturating_sub(pages * UNDONE);
     }
 
+    /// Pages that were lost were used after all.
+    pub(super) fn find_again(&mut self, pages: u64) {
+        self.used += pages * (UNDONE + 1);
+    }
+
     #[cfg(test)]
     pub(super) fn lent(&self) -> u64 {
         self.lent

@@ -11,7 +11,7 @@
 
 use super::history::Proof;
 use super::window::{run_window, stride_window};
-use super::{Ahead, Allowance, Event, FOLIO, Kind, Plan, Touch};
+use super::{Ahead, Allowance, Event, FOLIO, Kind, Planned, Touch};
 
 /// Steps of a stride after which its touches no longer look like the starts
 /// of other streams.
@@ -178,7 +178,7 @@ impl Stream {
     }
 
     /// Moves on to `event`, `steps` past `next`, and plans what is to be read.
-    pub(super) fn advance(&mut self, event: &Event, steps: u64, allow: &Allowance) -> Plan {
+    pub(super) fn advance(&mut self, event: &Event, steps: u64, allow: &Allowance) -> Planned {
         // Steps planned from the touched page on, this one included.
         let planned = u64::from(self.ahead).saturating_sub(steps);
         let lost = event.touch == Touch::Miss && planned > 0;
@@ -201,7 +201,7 @@ impl Stream {
         plan
     }
 
-    fn advance_run(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {
+    fn advance_run(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Planned {
         let consumed = self.consumed.saturating_add(1);
         // Pages that may be read beyond the touched one.
         let window = if allow.at_once {
@@ -250,7 +250,7 @@ impl Stream {
         self.consumed = self.consumed.saturating_add(u32::from(saturate(mapped)));
         self.ahead = saturate(ahead + run_pages);
         self.mapped = saturate(mapped);
-        Plan {
+        Planned {
             demand,
             ahead: run.map_or(Ahead::None, |pages| Ahead::Run {
                 seam: self.seam_of(&pages),
@@ -307,7 +307,13 @@ impl Stream {
         first + drawn * FOLIO..first + (drawn + 1) * FOLIO
     }
 
-    fn advance_stride(&mut self, event: &Event, planned: u64, cap: u32, allow: &Allowance) -> Plan {
+    fn advance_stride(
+        &mut self,
+        event: &Event,
+        planned: u64,
+        cap: u32,
+        allow: &Allowance,
+    ) -> Planned {
         let stride = i64::from(self.stride);
         let (page, file_pages) = (event.page as i64, event.file_pages as i64);
         if !(0..file_pages).contains(&(page - stride)) {
@@ -324,7 +330,7 @@ impl Stream {
         let want = target.saturating_sub(ahead).min(u64::from(allow.room));
         let first = page + (ahead as i64 + 1) * stride;
         let inside = (0..file_pages).contains(&first);
-        let mut plan = Plan::single(event.page);
+        let mut plan = Planned::single(event.page);
         if want > 0 && want * 4 >= target && (inside || self.is(WRAPS)) {
             let first = first.rem_euclid(file_pages);
             let to_the_end = if stride > 0 {

@@ -205,9 +205,7 @@ fn most(name: &str) -> Most {
     match name {
         // Sixteen windows that are larger than memory together.
         name if name.starts_with("drawn 8:") => most(1.01, 1.0),
-        // Blocks end in the middle of what was learned of the gaps.
-        name if name.starts_with("drawn 13:") => most(1.25, 0.4),
-        name if name.starts_with("drawn") && name.contains("gaps") => most(1.25, 0.2),
+        name if name.starts_with("drawn") && name.contains("gaps") => most(1.25, 0.05),
         name if name.starts_with("drawn") => most(1.15, 0.05),
         // Nothing can be known of these.
         "random" | "shuffle all" => most(1.01, 1.0),
@@ -220,9 +218,7 @@ fn most(name: &str) -> Most {
         }
         "runs of 4 anywhere" | "blocks shuffled 4" => most(1.1, 0.35),
         name if name.contains("anywhere") || name.starts_with("blocks shuffled") => most(1.25, 0.2),
-        // A run is believed in at each record, and hides the gaps.
-        "gaps 40 of 100" => most(1.15, 0.12),
-        name if name.starts_with("gaps") => most(1.1, 0.1),
+        name if name.starts_with("gaps") => most(1.1, 0.02),
         name if name.contains("streams") => most(1.05, 0.02),
         _ => most(1.01, 0.005),
     }

@@ -2,7 +2,7 @@
 
 use crate::readahead_model::{Met, Model, Reader, Rng, limits};
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Ahead, Mapped, ReadAhead, Touch};
+use softfault_engine::readahead::{Mapped, ReadAhead, Touch};
 
 /// Pages of 4 GiB, and one hundredth of them.
 const FILE: u64 = 1 << 20;
@@ -304,16 +304,11 @@ fn a_stride_does_not_lap_itself() {
                 Advice::Normal,
                 &limits,
             );
-            if let Ahead::Strided {
-                first,
-                stride,
-                count,
-            } = plan.ahead
-            {
-                policy.submitted(count, None);
-                for k in 0..i64::from(count) {
-                    let page = (first as i64 + k * stride) as usize;
-                    assert!(!std::mem::replace(&mut ahead[page], true), "{i}: {page}");
+            if !plan.ahead.is_empty() {
+                policy.submitted(plan.ahead.len() as u32, None);
+                for page in plan.ahead.ranges().flatten() {
+                    let was = std::mem::replace(&mut ahead[page as usize], true);
+                    assert!(!was, "{i}: {page}");
                     planned += 1;
                 }
             }
@@ -335,6 +330,30 @@ fn records_of_several_pages_at_a_stride() {
         assert!(model.ratio() <= 1.25, "{record}: {}", model.ratio());
         assert!(misses <= 0.2, "{record}: {misses}");
     }
+}
+
+/// Gaps of the first half of a file that the second does not have: they are found, and given up.
+#[test]
+fn gaps_that_end() {
+    let file = 1 << 18;
+    let mut model = Model::new(file);
+    let mut rng = Rng(3);
+    for window in (0..file / 2).step_by(4096) {
+        for _ in 0..4096 {
+            let page = window + rng.below(4096 / 8) * 8 + rng.below(3);
+            model.touch(page);
+        }
+    }
+    let (misses, touched) = (model.misses, model.distinct);
+    // Of the first window, which has 1,536 pages, a half has to be known.
+    assert!(misses < 1200, "{misses} of {touched}");
+    assert!(model.ratio() < 1.1, "{}", model.ratio());
+    for page in file / 2..file {
+        model.touch(page);
+    }
+    let misses = model.misses - misses;
+    assert!(misses < 500, "{misses} in order");
+    assert!(model.ratio() < 1.1, "{}", model.ratio());
 }
 
 #[test]

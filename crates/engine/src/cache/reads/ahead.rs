@@ -7,7 +7,7 @@ use crate::cache::PageCache;
 use crate::cache::folio::flag;
 use crate::cache::node::MAX_WINDOW;
 use crate::page::Advice;
-use crate::readahead::{Ahead, Limits, Plan, Touch};
+use crate::readahead::{Limits, Plan, Reads, Touch};
 use crate::store::NO_COOKIE;
 use core::ops::Range;
 use sync::Arc;
@@ -63,40 +63,15 @@ pub(crate) fn touched(
 
 /// Submits the reads of a plan. What finds no frame or no place in a queue is
 /// left for the fault that needs it.
-pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Ahead) {
+pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     if ahead.is_empty() {
         return;
     }
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-    let file_pages = cache.end().div_ceil(PAGE_SIZE as u64).max(1);
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
-    let mut refused = None;
-    match ahead {
-        Ahead::None => {}
-        Ahead::Run { pages, seam } => {
-            let whole = |pages| run(&mut batch, pages);
-            let _ = Ahead::folios_of(pages, seam).all(whole);
-        }
-        Ahead::Area(area) => {
-            let has_no_room = |folio: &Range<u64>| !run(&mut batch, folio.clone());
-            refused = (area.folios().find(has_no_room)).map(|folio| folio.start);
-        }
-        Ahead::Strided {
-            first,
-            stride,
-            count,
-        } => {
-            for step in 0..i64::from(*count) {
-                // A stride goes on at the front where the file ends.
-                let page = *first as i64 + stride * step;
-                let page = page.rem_euclid(file_pages as i64) as u64;
-                if !run(&mut batch, page..page + 1) {
-                    break;
-                }
-            }
-        }
-    }
+    let has_no_room = |pages: &Range<u64>| !run(&mut batch, pages.clone());
+    let refused = ahead.ranges().find(has_no_room).map(|pages| pages.start);
     batch.submit();
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;

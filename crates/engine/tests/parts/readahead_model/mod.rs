@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Ahead, FOLIO, Limits, Mapped, Plan, ReadAhead, Touch};
+use softfault_engine::readahead::{FOLIO, Limits, Mapped, Plan, ReadAhead, Reads, Touch};
 
 /// What the reader of a page met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,41 +189,23 @@ impl Model {
         start..end
     }
 
-    fn read_ahead(&mut self, ahead: &Ahead) {
+    fn read_ahead(&mut self, ahead: &Reads) {
+        if ahead.is_empty() {
+            return;
+        }
         let before = self.read;
-        match ahead {
-            Ahead::None => return,
-            Ahead::Run { pages, seam } => {
-                assert!(pages.start < pages.end && pages.end <= self.limits.file_pages);
-                for pages in Ahead::folios_of(pages, seam) {
-                    let mut start = pages.start;
-                    while start < pages.end {
-                        let end = (start - start % FOLIO + FOLIO).min(pages.end);
-                        self.cache(start..end);
-                        start = end;
-                    }
-                }
-            }
-            Ahead::Area(area) => {
-                for folio in area.folios() {
-                    assert!(folio.start < folio.end && folio.end <= self.limits.file_pages);
-                    assert_eq!(folio.start / FOLIO, (folio.end - 1) / FOLIO);
-                    self.cache(folio);
-                }
-            }
-            Ahead::Strided {
-                first,
-                stride,
-                count,
-            } => {
-                assert!(*count > 0 && *stride != 0);
-                for i in 0..i64::from(*count) {
-                    let page = *first as i64 + i * stride;
-                    assert!((0..self.limits.file_pages as i64).contains(&page));
-                    self.cache(page as u64..page as u64 + 1);
-                }
+        let mut planned = 0;
+        for range in ahead.ranges() {
+            assert!(range.start < range.end && range.end <= self.limits.file_pages);
+            planned += range.end - range.start;
+            let mut start = range.start;
+            while start < range.end {
+                let end = (start - start % FOLIO + FOLIO).min(range.end);
+                self.cache(start..end);
+                start = end;
             }
         }
+        assert_eq!(planned, ahead.len());
         self.windows += 1;
         let read = self.read - before;
         self.outstanding += read;

@@ -1,0 +1,300 @@
+//! Which part of read-ahead a touch is for, in the order of the first page's picture.
+
+use super::accuracy::Accuracy;
+use super::areas::{self, Areas};
+use super::density::{Density, Room};
+use super::fit::Fit;
+use super::history::{History, Proof};
+use super::reads::{Ahead, AreaPages};
+use super::records::Records;
+use super::stream::Stream;
+use super::{Allowance, Event, Kind, Limits, Planned, Touch, window};
+use crate::page::Advice;
+use core::ops::Range;
+
+/// Streams that one mapping can follow at a time.
+const STREAMS: usize = 20;
+/// The number of none.
+const NO_STREAM: u8 = STREAMS as u8;
+
+/// What is known of the touches of one file, and which part knows what to read. All fields are protected by
+/// the lock of the page cache.
+pub(super) struct Recogniser {
+    streams: [Stream; STREAMS],
+    history: History,
+    density: Density,
+    /// None of a file that is no larger than an area.
+    records: Option<Box<Records>>,
+    pub(super) accuracy: Accuracy,
+    /// Touches seen, wrapping.
+    clock: u32,
+    /// Stream and pages of the last plan, until it is told what became of it.
+    last: (u8, u32),
+}
+
+impl Recogniser {
+    /// No touch seen yet, of a file of so many pages.
+    pub(super) fn new(file_pages: u64) -> Self {
+        Recogniser {
+            streams: [Stream::FREE; STREAMS],
+            history: History::new(),
+            density: Density::new(file_pages),
+            records: (file_pages > areas::AREA).then(|| Box::new(Records::new())),
+            accuracy: Accuracy::new(),
+            clock: 0,
+            last: (0, 0),
+        }
+    }
+
+    /// Forgets where touches were, and what came out of guesses about it; not what is outstanding.
+    pub(super) fn forget(&mut self) {
+        self.streams = [Stream::FREE; STREAMS];
+        self.history = History::new();
+        self.density.forget();
+        if let Some(records) = &mut self.records {
+            **records = Records::new();
+        }
+        self.last = (0, 0);
+    }
+
+    /// What is remembered of areas.
+    pub(super) fn areas(&self) -> &Areas {
+        self.density.areas()
+    }
+
+    /// Pages that were read ahead are mapped, for a touch that comes next.
+    pub(super) fn mapped(&mut self, pages: u64) {
+        self.accuracy.mapped(pages);
+    }
+
+    /// Takes note of a touch and says what to read.
+    pub(super) fn touch(&mut self, event: &Event, advice: Advice, limits: &Limits) -> Planned {
+        let (page, touch) = (event.page, event.touch);
+        self.clock = self.clock.wrapping_add(1);
+        self.last.1 = 0;
+        if advice == Advice::Random {
+            self.count_use(event, false);
+            return Planned::single(page);
+        }
+
+        let known = self.find(event);
+        self.density.note(event, self.clock);
+        let records = self.records.as_mut();
+        let density = &self.density;
+        let begins =
+            records.is_some_and(|records| records.note(event, |page| density.area_of(page)));
+        let follows = |(i, fit): (usize, Fit)| {
+            matches!(fit, Fit::Next(_))
+                && (self.streams[i].is_run() || self.density.is_stride(page))
+        };
+        if !known.is_some_and(follows)
+            && advice == Advice::Normal
+            && let Some(plan) = self.by_density(event, limits)
+        {
+            self.count_use(event, true);
+            // It may have no credit for more than the page itself.
+            if touch == Touch::FirstUse || plan.len() > 1 || self.density.has_credit() {
+                return plan;
+            }
+        }
+        if begins
+            && known.is_none()
+            && advice == Advice::Normal
+            && let Some(plan) = self.by_record(event, limits)
+        {
+            return plan;
+        }
+        self.count_use(event, known.is_some_and(|(i, _)| self.streams[i].is_run()));
+        let fresh = match known {
+            None => self.detect(event, advice, false),
+            // A stride through the starts of other readers' runs (threads in
+            // step, each in its part of the file) must not hide the runs.
+            Some((i, _)) if self.streams[i].is_young_stride() => self.detect(event, advice, true),
+            Some(_) => None,
+        };
+        let (index, steps) = match (fresh, known) {
+            (Some(index), _) => (index, 0),
+            (None, Some((index, Fit::Next(steps)))) => (index, steps),
+            (None, _) => return Planned::single(page),
+        };
+        let allowance = self.allowance(index, advice, limits);
+        let stream = &mut self.streams[index];
+        stream.stamp(self.clock);
+        let plan = stream.advance(event, steps, &allowance);
+        self.last = (index as u8, plan.ahead.len() as u32);
+        self.read(event, &plan);
+        let stream = &mut self.streams[index];
+        if stream.prove() {
+            self.accuracy.sample(self.streams[index].kind(), u8::MAX);
+        }
+        plan
+    }
+
+    #[inline(never)]
+    fn by_density(&mut self, event: &Event, limits: &Limits) -> Option<Planned> {
+        let room = Room {
+            pages: u64::from(limits.max_ahead.saturating_sub(self.accuracy.outstanding)),
+            window: u64::from(limits.max_window >> self.accuracy.shrink()),
+            clock: self.clock,
+        };
+        let plan = self.density.plan(event, &room)?;
+        self.read(event, &plan);
+        self.last = (NO_STREAM, plan.ahead.len() as u32);
+        Some(plan)
+    }
+
+    #[inline(never)]
+    fn by_record(&mut self, event: &Event, limits: &Limits) -> Option<Planned> {
+        let room = limits.max_ahead.saturating_sub(self.accuracy.outstanding);
+        let reading = (self.records.as_ref()?).plan(event, u64::from(room))?;
+        self.density.reads(event.page, &reading.pages, self.clock);
+        let ahead = match reading.pages.is_empty() {
+            true => Ahead::None,
+            false => Ahead::Area(AreaPages {
+                start: event.page - event.page % areas::AREA,
+                pages: reading.pages,
+                single: reading.single,
+            }),
+        };
+        let plan = Planned {
+            demand: reading.demand,
+            ahead,
+        };
+        self.history.push(event.page);
+        self.read(event, &plan);
+        self.density.took(plan.demand.clone(), self.clock);
+        self.last = (NO_STREAM, plan.ahead.len() as u32);
+        Some(plan)
+    }
+
+    /// Takes note of what a miss maps.
+    fn read(&mut self, event: &Event, plan: &Planned) {
+        if event.touch == Touch::Miss {
+            self.density.mapped(plan.demand.clone(), self.clock);
+            if let Some(records) = &mut self.records {
+                records.mapped(plan.demand.clone());
+            }
+        }
+    }
+
+    /// `pages` of the last plan's `ahead` are being read; the others were
+    /// cached already, or there was no room for them, as from page `refused` on. Told once
+    /// after each plan with something ahead, before the next touch.
+    pub(super) fn submitted(&mut self, pages: u32, refused: Option<u64>) {
+        let (index, planned) = self.last;
+        match self.streams.get_mut(usize::from(index)) {
+            _ if planned == 0 => {}
+            Some(stream) => stream.submitted(pages < planned),
+            None => {
+                if let Some(page) = refused {
+                    self.density.refused(page);
+                }
+            }
+        }
+        self.last.1 = 0;
+        self.accuracy.submitted(pages);
+    }
+
+    /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
+    /// them. If the touched page is one of them, the touch will be told again.
+    pub(super) fn unread(&mut self, pages: Range<u64>) {
+        if !pages.is_empty() {
+            self.density.unread(pages);
+        }
+    }
+
+    fn count_use(&mut self, event: &Event, of_run: bool) {
+        if event.touch == Touch::FirstUse {
+            let pages = event.folio.end - event.folio.start;
+            self.accuracy.used(if of_run { pages } else { 1 });
+        }
+    }
+
+    /// The stream that `event` belongs to. Streams that the event refutes are
+    /// closed, one that it may belong to remembers it.
+    fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
+        let mut best: Option<(usize, Fit)> = None;
+        for index in 0..STREAMS {
+            if self.streams[index].lapsed(self.clock, event.file_pages) {
+                self.close(index);
+            }
+            match self.streams[index].fit(event) {
+                None => {}
+                Some(Fit::Refuted) => {
+                    self.accuracy.sample(Kind::Run, 0);
+                    self.streams[index] = Stream::FREE;
+                }
+                Some(fit) if best.is_some_and(|(_, other)| other.rank() <= fit.rank()) => {}
+                Some(fit) => best = Some((index, fit)),
+            }
+        }
+        if let Some((index, Fit::Perhaps(alternative))) = best {
+            self.streams[index].remember(alternative);
+            return None;
+        }
+        best
+    }
+
+    /// Starts a stream if `event` is reason enough for one.
+    fn detect(&mut self, event: &Event, advice: Advice, runs_only: bool) -> Option<usize> {
+        if advice == Advice::Sequential {
+            let start = event.touch == Touch::Miss && !runs_only;
+            return start.then(|| self.open(Proof::start(), event));
+        }
+        if event.touch == Touch::FirstUse && event.folio.end - event.folio.start > 1 {
+            // The folio hides the touches in it: nothing to learn a step from.
+            return None;
+        }
+        let accuracy = &self.accuracy;
+        let proof = self
+            .history
+            .progression(event.page, event.file_pages, runs_only, |proof| {
+                proof.terms >= window::terms_needed(proof, accuracy)
+            });
+        self.history.push(event.page);
+        let file_start = event.page == 0 && event.touch == Touch::Miss && !runs_only;
+        let proof = match proof {
+            Some(proof) => proof,
+            None if file_start => Proof::start(),
+            None => return None,
+        };
+        Some(self.open(proof, event))
+    }
+
+    /// Puts a new stream in the place of the one that was quiet for longest.
+    fn open(&mut self, proof: Proof, event: &Event) -> usize {
+        let clock = self.clock;
+        let index = (0..STREAMS)
+            .max_by_key(|&i| self.streams[i].age(clock))
+            .expect("there are streams");
+        self.close(index);
+        self.streams[index] = Stream::new(&proof, event);
+        index
+    }
+
+    fn close(&mut self, index: usize) {
+        self.judge(index);
+        self.streams[index] = Stream::FREE;
+    }
+
+    fn judge(&mut self, index: usize) {
+        if let Some(share) = self.streams[index].judge() {
+            self.accuracy.sample(self.streams[index].kind(), share);
+        }
+    }
+
+    fn allowance(&self, index: usize, advice: Advice, limits: &Limits) -> Allowance {
+        let most = match self.streams[index].kind() {
+            Kind::Run => limits.max_window,
+            Kind::Stride => limits.queue_depth,
+        };
+        // Half of what there is: the other half is for streams to come.
+        let most = most.min(limits.max_ahead / 2);
+        Allowance {
+            cap: most >> self.accuracy.shrink(),
+            room: limits.max_ahead.saturating_sub(self.accuracy.outstanding),
+            at_once: advice == Advice::Sequential,
+            trust: self.accuracy.trust(Kind::Run),
+        }
+    }
+}
