@@ -1,6 +1,6 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
 //! `lab report` show what it found, `sim` runs them on simulated machines, `sum` reads a file through a
-//! softfault map, `tour` shows what the project is about, `doctor` what this machine allows.
+//! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows what the project is about, `doctor` what this machine allows.
 
 mod compare;
 mod doctor;
@@ -10,6 +10,7 @@ mod lab;
 mod output;
 mod report;
 mod results;
+mod run;
 mod sim;
 mod size;
 mod sum;
@@ -46,6 +47,8 @@ enum Command {
     Sim(Box<sim::SimCommand>),
     /// Print a file's SHA-256, read through a softfault map
     Sum(sum::SumArgs),
+    /// Run a program under a memory budget: softfault serves its large file mappings
+    Run(Box<run::RunArgs>),
     /// What this machine allows, what each lack costs, and the command that mends it
     Doctor(doctor::DoctorArgs),
     /// One run of the lab, in a process of its own
@@ -66,10 +69,14 @@ enum LabCommand {
 }
 
 fn main() -> ExitCode {
-    let open_files = prepare_process();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
+    };
+    let open_files = match &cli.command {
+        // Another program is to have the process as it was.
+        Command::Run(_) => None,
+        _ => prepare_process(),
     };
     let result = match &cli.command {
         Command::Tour(args) => tour::run(args),
@@ -81,6 +88,7 @@ fn main() -> ExitCode {
         },
         Command::Sim(command) => sim::run(command),
         Command::Sum(args) => sum::run(args),
+        Command::Run(args) => run::run(args),
         Command::Doctor(args) => match doctor::run(args, open_files) {
             Ok(code) => return code,
             Err(error) => Err(error),

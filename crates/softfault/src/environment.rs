@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `SOFTFAULT_MEMORY` | its budget: bytes, or a number with K, M, G or T behind it |
 //! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
-//! | `SOFTFAULT_FAULTS` | `signals` or `threads`: how faults are served, of all engines that do not say it |
+//! | `SOFTFAULT_FAULTS` | `signals`, `threads` or `messages`: how faults are served, of all engines that do not say it |
 //! | `SOFTFAULT_READS` | `direct`, `cached` or `auto`: whether files are read through the kernel's page cache, of all engines that do not say it |
 //! | `SOFTFAULT_BY_KERNEL` | `0` or `1`: whether the kernel may serve files by mappings of its own, of all engines that do not say it |
 //! | `SOFTFAULT_COHERENCE` | `kernel` or `engine`: who serves maps that write to their file, of all engines that do not say it |
@@ -65,7 +65,8 @@ pub(crate) fn faults() -> io::Result<Faults> {
     match value.as_bytes() {
         b"signals" => Ok(Faults::Signals),
         b"threads" => Ok(Faults::Threads),
-        _ => Err(refused(FAULTS, &value, "it is signals or threads")),
+        b"messages" => Ok(Faults::Messages),
+        _ => Err(refused(FAULTS, &value, "it is signals, threads or messages")),
     }
 }
 

@@ -87,7 +87,7 @@ impl KernelMap {
         };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let addr = unsafe {
-            libc::mmap(
+            crate::kernel_calls::mmap(
                 core::ptr::null_mut(),
                 len + skip,
                 access.flags(),
@@ -129,7 +129,7 @@ impl KernelMap {
     pub(crate) fn protect(&self, access: KernelAccess) -> io::Result<()> {
         let (start, bytes) = self.all();
         // SAFETY: a mapping of ours, which its owner has for itself.
-        answered(unsafe { libc::mprotect(start, bytes, access.flags()) })
+        answered(unsafe { crate::kernel_calls::mprotect(start, bytes, access.flags()) })
     }
 
     /// Makes it shorter or longer.
@@ -139,7 +139,7 @@ impl KernelMap {
         let new = new.ok_or_else(too_large)?.max(1);
         let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of ours, which its owner has for itself.
-        let addr = unsafe { libc::mremap(start, bytes.max(1), new, flags) };
+        let addr = unsafe { crate::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut()) };
         if addr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -151,7 +151,7 @@ impl KernelMap {
     pub(crate) fn unmap(&mut self) {
         let (start, bytes) = self.all();
         // SAFETY: mapped in `new`.
-        unsafe { libc::munmap(start, bytes.max(1)) };
+        unsafe { crate::kernel_calls::munmap(start, bytes.max(1)) };
     }
 }
 
@@ -191,8 +191,8 @@ pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Resu
     // SAFETY: a mapping of ours; no byte changes.
     answered(unsafe {
         match locked {
-            true => libc::mlock(start, bytes),
-            false => libc::munlock(start, bytes),
+            true => crate::kernel_calls::mlock(start, bytes),
+            false => crate::kernel_calls::munlock(start, bytes),
         }
     })
 }
@@ -203,5 +203,5 @@ pub(crate) fn msync(addresses: &Range<usize>, how: c_int) -> io::Result<()> {
     let start = addresses.start & !(PAGE_SIZE - 1);
     let bytes = addresses.end - start;
     // SAFETY: a part of a mapping of ours, as the caller has looked; no byte changes.
-    answered(unsafe { libc::msync(start as *mut c_void, bytes, how) })
+    answered(unsafe { crate::kernel_calls::msync(start as *mut c_void, bytes, how) })
 }

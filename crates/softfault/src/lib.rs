@@ -144,6 +144,7 @@ mod advice;
 mod cgroup;
 mod errno;
 mod generation;
+mod kernel_calls;
 mod signal;
 
 mod error;
@@ -204,6 +205,8 @@ pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
+#[doc(hidden)]
+pub use map::KernelMapping;
 pub use map::{MapIfSafeError, Mmap, Pinned};
 pub use map_mut::{Flushing, MmapMut};
 pub use map_raw::MmapRaw;

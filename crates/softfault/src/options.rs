@@ -35,12 +35,22 @@ pub struct MmapOptions {
     pub(crate) stack: bool,
     /// Bits of a page's size, or 0 for the machine's.
     pub(crate) huge: Option<u8>,
+    /// A file's window is no other map's, and has room for so many bytes at least.
+    pub(crate) alone: Option<u64>,
 }
 
 impl MmapOptions {
     /// The whole file.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Shows a file by a window of the map's own: at addresses, and with pages, that no other map of the file has. It
+    /// is as long as the file or `bytes`: a map may reach past the end of the file, and a touch there is an error.
+    #[doc(hidden)]
+    pub fn own_window(&mut self, bytes: u64) -> &mut Self {
+        self.alone = Some(bytes);
+        self
     }
 
     /// Starts the map at this byte of the file. Any offset, as in memmap2.
@@ -105,6 +115,7 @@ impl MmapOptions {
 
     /// Bytes to map of a file of `size`; fails where it has not that many.
     pub(crate) fn length(&self, size: u64) -> io::Result<usize> {
+        let size = self.alone.map_or(size, |bytes| size.max(bytes));
         let rest = size.saturating_sub(self.offset);
         let len = match self.len {
             None if self.offset > size => {

@@ -56,7 +56,7 @@ impl EngineInner {
     /// A fault in this thread must reach our handler, if it is to.
     pub(crate) fn check_signals(&self, masked: &Masked) -> io::Result<()> {
         match self.options.resolved_faults() {
-            Faults::Threads => Ok(()),
+            Faults::Threads | Faults::Messages => Ok(()),
             Faults::Signals => faults::check_handlers(self.options.trust_handlers, masked),
         }
     }

@@ -17,7 +17,7 @@ use super::raise;
 use crate::process::Process;
 use crate::signal;
 use crate::thread;
-use crate::uffd::Message;
+use crate::uffd::{Faults, Message};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
@@ -143,7 +143,7 @@ impl ServingThreads {
         let addr = message.addr;
         let served = match fault::handle(process.space(), addr, flags, &NeverInterrupted) {
             Outcome::Mapped | Outcome::Interrupted => true,
-            Outcome::Error(FaultError::NotMapped) => process.mmu().was_released(addr),
+            Outcome::Error(FaultError::NotMapped) => process.mmu().has_changed(addr),
             Outcome::Error(error) => {
                 process.note_error(addr, error);
                 false
@@ -151,8 +151,14 @@ impl ServingThreads {
         };
         self.serving[place].store(0, Relaxed);
         if !served {
-            let raise = || raise::raise(message.thread, addr);
-            self.asked.refuse(message.thread, number, raise);
+            let refuse = || {
+                // Of a system call, which no signal ends: it answers EFAULT.
+                let by_kernel = process.faults() == Faults::Messages && raise::is_in_call(message.thread);
+                if !(by_kernel && process.mmu().poison(addr)) {
+                    raise::raise(message.thread, addr);
+                }
+            };
+            self.asked.refuse(message.thread, number, refuse);
         }
         process.mmu().wake(addr);
     }

@@ -82,31 +82,41 @@ fn is_ignored() -> bool {
     now.sa_sigaction == libc::SIG_IGN
 }
 
+/// True if the thread sleeps in a system call, and not in a touch of its own; false where `/proc` does not say.
+pub(super) fn is_in_call(thread: u32) -> bool {
+    let mut text = [0_u8; 256];
+    let text = of_thread(thread, "syscall", &mut text);
+    // The number of a call that is none is -1; of a thread that runs there is no number.
+    text.is_some_and(|text| text.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 /// True if the thread blocks SIGBUS; false where `/proc` does not say.
 fn blocks(thread: u32) -> bool {
     let mut text = [0_u8; 4096];
-    let mut path = [0_u8; 32];
+    let text = of_thread(thread, "status", &mut text);
+    let blocked = text.and_then(|text| text.lines().find_map(|line| line.strip_prefix("SigBlk:")));
+    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
+}
+
+/// What `/proc` says of a thread, as much of it as there is room for.
+fn of_thread<'a>(thread: u32, what: &str, text: &'a mut [u8]) -> Option<&'a str> {
+    let mut path = [0_u8; 48];
     // No heap: that may be in a map of ours.
-    let fits = write!(&mut path[..31], "/proc/{thread}/status");
-    if fits.is_err() {
-        return false;
-    }
+    write!(&mut path[..47], "/proc/{thread}/{what}").ok()?;
     // Bare calls: the program may close a number that it does not know, and whose owner would mind.
     // SAFETY: a path that ends in zero, and room for what is read.
     let bytes = unsafe {
         let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
-            return false;
+            return None;
         }
         let bytes = libc::read(fd, text.as_mut_ptr().cast(), text.len());
         libc::close(fd);
         bytes
     };
     let text = text.get(..usize::try_from(bytes).unwrap_or(0));
-    let text = text.and_then(|text| core::str::from_utf8(text).ok());
-    let blocked = text.and_then(|text| text.lines().find_map(|line| line.strip_prefix("SigBlk:")));
-    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
+    text.and_then(|text| core::str::from_utf8(text).ok())
 }
 
 /// Ends the process by SIGBUS, whatever the program has to say to it.

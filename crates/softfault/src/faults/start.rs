@@ -31,6 +31,9 @@ impl From<NoProcess> for io::Error {
             NoProcess::OtherFaults(made) => error::invalid(match made {
                 Faults::Signals => "the faults of this process are served by signals already",
                 Faults::Threads => "the faults of this process are served by threads already",
+                Faults::Messages => {
+                    "the faults of this process, and the kernel's in it, are served by threads already"
+                }
             }),
             NoProcess::NoThread(errno) => {
                 let why = io::Error::from_raw_os_error(errno);
@@ -82,7 +85,7 @@ pub(crate) fn get_or_make(
 /// A part of a process's own, that nobody knows yet but the threads that serve its faults.
 pub(crate) fn make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
     let process = Process::new(kind, faults).map_err(NoProcess::Closed)?;
-    if faults == Faults::Threads {
+    if faults.by_threads() {
         let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
         ServingThreads::start(process).map_err(|error| NoProcess::NoThread(errno(error)))?;
     }

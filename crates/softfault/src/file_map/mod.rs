@@ -112,6 +112,11 @@ impl FileMap {
         files.close(managed, self.cache);
     }
 
+    /// The window, for who takes it away in another way.
+    pub(crate) fn into_cache(self) -> Arc<PageCache> {
+        self.cache
+    }
+
     /// In a child of fork, of a map that its parent made: nothing is given back.
     pub(crate) fn leave(&self) {
         core::mem::forget(self.cache.clone());

@@ -77,17 +77,17 @@ impl FileWindow {
             (Some(aside), _) => {
                 let aside = aside as *mut c_void;
                 // SAFETY: a mapping of ours, of which nobody knows.
-                if unsafe { libc::mprotect(aside, bytes, self.protection) } < 0 {
+                if unsafe { crate::kernel_calls::mprotect(aside, bytes, self.protection) } < 0 {
                     return false;
                 }
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 // SAFETY: the same, to the place of a window, of which the caller vouches that it is free.
-                unsafe { libc::mremap(aside, bytes, bytes, flags, start) }
+                unsafe { crate::kernel_calls::mremap(aside, bytes, bytes, flags, start) }
             }
             (None, Some(fd)) if self.protection == libc::PROT_READ => {
                 let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 // SAFETY: to such a place, as above.
-                unsafe { libc::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
+                unsafe { crate::kernel_calls::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
             }
             (None, _) => libc::MAP_FAILED,
         };
@@ -102,7 +102,7 @@ impl FileWindow {
     pub(crate) fn after_fork(self) {
         if let Some(aside) = self.aside {
             // SAFETY: mapped above, and nobody's.
-            unsafe { libc::munmap(aside as *mut c_void, self.addresses.len()) };
+            unsafe { crate::kernel_calls::munmap(aside as *mut c_void, self.addresses.len()) };
         }
     }
 }

@@ -2,6 +2,7 @@
 //! kept after the last one is dropped until reclaim has emptied it, or it has been idle
 //! for a while.
 
+mod hand_back;
 mod idle;
 mod inherited;
 mod look;
@@ -11,6 +12,7 @@ mod table;
 mod writable;
 mod written;
 
+pub(crate) use hand_back::KernelPart;
 pub(crate) use inherited::FileWindow;
 pub(crate) use look::Look;
 pub(crate) use served::{Hold, Served};
@@ -80,14 +82,18 @@ impl Files {
     }
 
     /// The window for a new map of the file that was `looked` at, with its VMA in the
-    /// space. A file that has changed since is looked at once more.
+    /// space. A file that has changed since is looked at once more. `alone`: no other map has the window, which has
+    /// room for so many bytes at least.
     pub(crate) fn open(
         &self,
         managed: &Managed,
         fd: BorrowedFd<'_>,
         looked: &Look,
-        on_truncate: OnTruncate,
+        (on_truncate, alone): (OnTruncate, Option<u64>),
     ) -> io::Result<OpenedWindow> {
+        if let Some(bytes) = alone {
+            return self.open_alone(managed, fd, on_truncate, bytes);
+        }
         let (known, changed) = {
             let mut table = self.table();
             let changed = table.forget_changed(&looked.identity);
@@ -121,6 +127,31 @@ impl Files {
         let shown = (cache.clone(), served.clone());
         table.add(identity, certain, shown, Some(store), had_name);
         Ok(OpenedWindow::new(cache, served, bytes))
+    }
+
+    /// The same in a window that no other map finds.
+    fn open_alone(
+        &self,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        on_truncate: OnTruncate,
+        bytes: u64,
+    ) -> io::Result<OpenedWindow> {
+        let store = Arc::new(FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?);
+        let identity = store.opened_as()?;
+        let had_name = store.had_name();
+        let bytes = bytes.max(identity.size);
+        let cache = self.new_cache(managed, store.clone(), bytes, on_truncate)?;
+        cache.truncate(identity.size);
+        map_window(managed, &cache)?;
+        let served = Served::of_file(&store, &cache);
+        if served.file().is_none() {
+            store.will_be_read();
+        }
+        let shown = (cache.clone(), served.clone());
+        // It is never certain what it shows: nobody finds it.
+        self.table().add(identity, false, shown, Some(store), had_name);
+        Ok(OpenedWindow::new(cache, served, identity.size))
     }
 
     /// A page cache in a window of its own.

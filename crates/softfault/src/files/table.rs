@@ -225,6 +225,34 @@ impl WindowTable {
             .count()
     }
 
+    /// No new map finds the window of a cache from now on. Its file, if it has one.
+    pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileStore>> {
+        let entry = self.entry_of(cache)?;
+        if entry.writes.is_some() {
+            return None;
+        }
+        entry.certain = false;
+        entry.file.clone()
+    }
+
+    /// Takes the window of a cache out, whoever maps it.
+    pub(super) fn take_out(&mut self, cache: &Arc<PageCache>) -> Option<FileWindow> {
+        let file = self.windows.remove(&address(cache))?;
+        let entries = self.files.get_mut(&file)?;
+        let at = (entries.iter()).position(|entry| Arc::ptr_eq(&entry.cache, cache))?;
+        let gone = entries.swap_remove(at);
+        if entries.is_empty() {
+            self.files.remove(&file);
+        }
+        Some(gone)
+    }
+
+    fn entry_of(&mut self, cache: &Arc<PageCache>) -> Option<&mut FileWindow> {
+        let file = self.windows.get(&address(cache))?;
+        let mut entries = self.files.get_mut(file)?.iter_mut();
+        entries.find(|entry| Arc::ptr_eq(&entry.cache, cache))
+    }
+
     /// Windows that became idle so far.
     pub(super) fn closed(&self) -> u64 {
         self.closed

@@ -167,7 +167,7 @@ impl MmapOptions {
         looked: &Look,
     ) -> io::Result<Mmap> {
         let EngineInner { files, options, .. } = &*engine.inner;
-        let opened = files.open(managed, fd, looked, options.on_truncate)?;
+        let opened = files.open(managed, fd, looked, (options.on_truncate, self.alone))?;
         let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, |opened| {
             opened.addresses(self.offset, self.length(opened.bytes)?)
         })?;

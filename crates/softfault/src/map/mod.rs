@@ -1,6 +1,7 @@
 //! memmap2's `Mmap` over an engine, a verb a file: a shared file, or private memory, that is only read.
 
 mod advise;
+mod hand_back;
 mod keep;
 mod make;
 mod pinned;
@@ -9,6 +10,7 @@ mod safe;
 #[cfg(test)]
 mod tests;
 
+pub use hand_back::KernelMapping;
 pub use pinned::Pinned;
 pub use safe::MapIfSafeError;
 

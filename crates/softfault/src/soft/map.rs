@@ -36,7 +36,7 @@ impl SoftMap {
             Look::may_be_empty(file)?;
         }
         let files = &inner.files;
-        let opened = files.open(&inner.managed, file, &looked, on_truncate)?;
+        let opened = files.open(&inner.managed, file, &looked, (on_truncate, None))?;
         let place = (&inner.managed, files);
         let (file, part) = FileMap::new(place, Reached::ByCalls, opened, OpenedWindow::whole)?;
         Ok(Self {

@@ -3,19 +3,25 @@
 //! wrap them allocate, or need a C compiler; these are called in a handler.
 
 use super::Faults;
+use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
 use libc::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Serve faults of user mode only: needs no privilege.
 const UFFD_USER_MODE_ONLY: c_int = 1;
 const UFFD_API: u64 = 0xAA;
+/// `USERFAULTFD_IOC_NEW` of `/dev/userfaultfd`: `_IO(0xAA, 0x00)`. (Linux 6.1)
+const USERFAULTFD_IOC_NEW: u64 = 0xAA << 8;
 /// Pages can be write-protected.
 const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
 /// The faulting thread gets SIGBUS instead of a message being queued.
 const UFFD_FEATURE_SIGBUS: u64 = 1 << 7;
 /// There is UFFDIO_MOVE. (Linux 6.8)
 const UFFD_FEATURE_MOVE: u64 = 1 << 16;
+/// There is UFFDIO_POISON. (Linux 6.6)
+const UFFD_FEATURE_POISON: u64 = 1 << 14;
 /// A message says which thread sleeps. (Linux 4.14)
 const UFFD_FEATURE_THREAD_ID: u64 = 1 << 8;
 /// It says the address, and not only the page. (Linux 5.18)
@@ -39,6 +45,7 @@ const UFFDIO_COPY: u64 = read_write(0x03, size_of::<Copy>());
 const UFFDIO_ZEROPAGE: u64 = read_write(0x04, size_of::<ZeroPage>());
 const UFFDIO_MOVE: u64 = read_write(0x05, size_of::<Move>());
 const UFFDIO_WRITEPROTECT: u64 = read_write(0x06, size_of::<WriteProtect>());
+const UFFDIO_POISON: u64 = read_write(0x08, size_of::<Poison>());
 
 /// `_IOR(0xAA, 0x02, struct uffdio_range)`.
 const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<Wake>() as u64) << 16 | 0xAA << 8 | 0x02;
@@ -97,6 +104,14 @@ struct WriteProtect {
 }
 
 #[repr(C)]
+struct Poison {
+    start: u64,
+    len: u64,
+    mode: u64,
+    updated: i64,
+}
+
+#[repr(C)]
 struct Wake {
     start: u64,
     len: u64,
@@ -136,7 +151,7 @@ pub struct Offers {
 
 /// What the kernel offers, or the errno with which it refuses all.
 pub fn ask() -> Result<Offers, c_int> {
-    let (_, features) = with_features(0)?;
+    let (_, features) = with_features(0, Allowed::UserMode)?;
     Ok(Offers {
         protect: features & UFFD_FEATURE_PAGEFAULT_FLAG_WP != 0,
         moves: features & UFFD_FEATURE_MOVE != 0,
@@ -151,21 +166,73 @@ pub fn open(offers: Offers, faults: Faults) -> Result<Working, c_int> {
         false => 0,
     };
     let opened = match faults {
-        Faults::Signals => with_features(UFFD_FEATURE_SIGBUS | protect),
+        Faults::Signals => with_features(UFFD_FEATURE_SIGBUS | protect, Allowed::UserMode),
         Faults::Threads => {
             let least = UFFD_FEATURE_THREAD_ID | protect;
-            let exact = with_features(least | UFFD_FEATURE_EXACT_ADDRESS);
-            exact.or_else(|_| with_features(least))
+            let exact = with_features(least | UFFD_FEATURE_EXACT_ADDRESS, Allowed::UserMode);
+            exact.or_else(|_| with_features(least, Allowed::UserMode))
+        }
+        Faults::Messages => {
+            let least = UFFD_FEATURE_THREAD_ID | protect;
+            let all = least | UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_POISON;
+            let with = |features| {
+                let by_device = with_features(features, Allowed::ByDevice);
+                by_device.or_else(|_| with_features(features, Allowed::ByCall))
+            };
+            with(all).or_else(|_| with(least))
         }
     };
     opened.map(|(fd, _)| fd)
 }
 
-/// A userfaultfd with these features, and all that there are.
-fn with_features(features: u64) -> Result<(Working, u64), c_int> {
-    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
+/// Whose faults a userfaultfd is for, and who lets us have it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// Faults of user mode: everybody.
+    UserMode,
+    /// All, for a process with CAP_SYS_PTRACE, or with `vm.unprivileged_userfaultfd`.
+    ByCall,
+    /// All, for whoever may open the device.
+    ByDevice,
+}
+
+/// A new userfaultfd, or the errno.
+fn make(allowed: Allowed) -> Result<Working, c_int> {
+    let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
+    let args = match allowed {
+        Allowed::UserMode => [flags | UFFD_USER_MODE_ONLY as usize, 0, 0, 0, 0, 0],
+        Allowed::ByCall => [flags, 0, 0, 0, 0, 0],
+        Allowed::ByDevice => {
+            return by_device();
+        }
+    };
     // SAFETY: makes a file descriptor.
-    let fd = unsafe { Working::open(libc::SYS_userfaultfd, [flags as usize, 0, 0, 0, 0, 0]) }?;
+    unsafe { Working::open(libc::SYS_userfaultfd, args) }
+}
+
+/// A new one by `/dev/userfaultfd`, or the errno.
+fn by_device() -> Result<Working, c_int> {
+    let device = c"/dev/userfaultfd".as_ptr();
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // Bare numbers, and the program may close those that it does not know: then it is an error.
+    // SAFETY: a path that ends in zero; both descriptors are new, and the first is closed.
+    let made = unsafe {
+        let device = libc::open(device, libc::O_RDWR | libc::O_CLOEXEC);
+        if device < 0 {
+            return Err(errno());
+        }
+        let made = libc::ioctl(device, USERFAULTFD_IOC_NEW as _, flags);
+        let answer = if made < 0 { Err(errno()) } else { Ok(made) };
+        libc::close(device);
+        answer?
+    };
+    // SAFETY: nobody else has it.
+    Working::adopt(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+/// A userfaultfd with these features, and all that there are.
+fn with_features(features: u64, allowed: Allowed) -> Result<(Working, u64), c_int> {
+    let fd = make(allowed)?;
     let mut api = Api {
         api: UFFD_API,
         features,
@@ -365,6 +432,26 @@ pub fn wait(fd: &Working, again: u32) {
     };
     // SAFETY: one structure. Whatever it answers, the next step is to read.
     unsafe { libc::poll(&mut poll, 1, LONGEST_SLEEP) };
+}
+
+/// UFFDIO_POISON: a touch of the missing page is a SIGBUS from now on, and a system call's EFAULT, until it is zapped.
+/// False where the kernel has it not.
+pub fn poison(fd: &Working, page: usize, bytes: usize) -> bool {
+    let mut poison = Poison {
+        start: page as u64,
+        len: bytes as u64,
+        mode: 0,
+        updated: 0,
+    };
+    loop {
+        // SAFETY: the structure is the one that this ioctl takes; no bytes change.
+        match unsafe { ioctl(fd, UFFDIO_POISON, &mut poison) } {
+            Err(libc::EAGAIN) => {}
+            // It is there by now, or poisoned already.
+            Err(libc::EEXIST) => return true,
+            done => return done.is_ok(),
+        }
+    }
 }
 
 /// UFFDIO_WAKE: lets threads that sleep in a fault of the range touch again. By this userfaultfd

@@ -23,4 +23,18 @@ pub enum Faults {
     /// call `exit` when it is done, since libc waits for ours too. [`HugeMemory`](crate::HugeMemory)
     /// goes on using SIGBUS.
     Threads,
+    /// As [`Threads`](Self::Threads), and what the kernel touches for a system call is served too: `write(2)` from a page
+    /// that is not in memory waits for it, as in a mapping of the kernel's own, and every other call does.
+    ///
+    /// The system has to allow it: `/dev/userfaultfd` may be opened, `vm.unprivileged_userfaultfd` is 1, or the process
+    /// has CAP_SYS_PTRACE. A call whose page cannot be had fails with EFAULT (Linux 6.6); until the page is evicted or unmapped,
+    /// a touch of it raises SIGBUS. `/proc/self/mem` and debuggers get EIO from pages that are not in memory.
+    Messages,
+}
+
+impl Faults {
+    /// True if threads of the engine serve faults.
+    pub(crate) fn by_threads(self) -> bool {
+        self != Self::Signals
+    }
 }

@@ -10,6 +10,8 @@
 //!                           4  the memfd gets the window's size: what is missing is missing
 //! ```
 //!
+//! Handed back, the place is the program's own: the mapping stays when the window goes.
+//!
 //! At no moment is there a page that shows zeros for bytes of the file, nor a place where a touch is a
 //! SIGSEGV. Until the fourth step a fault can neither be served nor has it failed: the range *is changing*, and the
 //! touch is made again. In a private mapping of shared memory userfaultfd fills missing pages as in
@@ -34,6 +36,8 @@ pub(super) const NAME: &str = "softfault-window";
 pub(super) struct InPlace {
     /// Where they start. Held while one changes, so that there is one.
     shown: Mutex<BTreeSet<usize>>,
+    /// Where windows start whose places have been handed back.
+    handed_back: Mutex<BTreeSet<usize>>,
     /// Of the range that is changing. `end` is 0 while there is none. Release and Acquire: the end
     /// is written after the start.
     start: AtomicUsize,
@@ -47,6 +51,15 @@ impl InPlace {
 
     fn is_changing(&self, addr: usize) -> bool {
         addr < self.end.load(Ordering::Acquire) && self.start.load(Ordering::Acquire) <= addr
+    }
+
+    fn handed_back(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        (self.handed_back.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets a window; true if its place was handed back.
+    pub(super) fn take_handed_back(&self, start: usize) -> bool {
+        self.handed_back().remove(&start)
     }
 
     /// Forgets a window; true if a mapping is in its place.
@@ -68,7 +81,7 @@ impl UffdMmu {
             map(file, range.start, range.len(), libc::PROT_READ, flags)?;
             // As any window: a child of fork has it not.
             // SAFETY: advice about a mapping that was just made.
-            unsafe { libc::madvise(range.start as *mut c_void, range.len(), libc::MADV_DONTFORK) };
+            unsafe { crate::kernel_calls::madvise(range.start as *mut c_void, range.len(), libc::MADV_DONTFORK) };
             shown.insert(range.start);
             Ok(())
         })
@@ -88,12 +101,12 @@ impl UffdMmu {
         let place = map(&memory, 0, range.len(), libc::PROT_READ, flags)?;
         let undo = |errno| {
             // SAFETY: just made, and nobody's.
-            unsafe { libc::munmap(place as *mut c_void, range.len()) };
+            unsafe { crate::kernel_calls::munmap(place as *mut c_void, range.len()) };
             Err(system(errno))
         };
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
-            unsafe { libc::madvise(place as *mut c_void, range.len(), advice) }
+            unsafe { crate::kernel_calls::madvise(place as *mut c_void, range.len(), advice) }
         };
         // As windows are: see `reserve`.
         advise(libc::MADV_NOHUGEPAGE);
@@ -106,7 +119,7 @@ impl UffdMmu {
             let to = range.start as *mut c_void;
             let from = place as *mut c_void;
             // SAFETY: from what was just made to the place of a mapping of ours.
-            let moved = unsafe { libc::mremap(from, range.len(), range.len(), flags, to) };
+            let moved = unsafe { crate::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
             if moved == libc::MAP_FAILED {
                 return undo(errno());
             }
@@ -115,6 +128,24 @@ impl UffdMmu {
             // SAFETY: no memory involved.
             let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
             sized.map(drop).map_err(system)
+        })
+    }
+
+    /// Hands a window's place back: `replace` puts in it what is there from now on, and it is not unmapped with the
+    /// window. After an error the window is as it was, as far as `replace` has left it.
+    ///
+    /// # Safety
+    /// As of [`show`](Self::show), for all parts of the place.
+    pub unsafe fn hand_back(
+        &self,
+        part: &Reservation,
+        replace: impl FnOnce() -> Result<(), MmuError>,
+    ) -> Result<(), MmuError> {
+        self.change(&part.range(), |shown| {
+            replace()?;
+            shown.remove(&part.addr);
+            self.in_place.handed_back().insert(part.addr);
+            Ok(())
         })
     }
 

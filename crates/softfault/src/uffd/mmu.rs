@@ -61,7 +61,7 @@ impl UffdMmu {
     pub fn new(faults: Faults) -> Result<Self, c_int> {
         let mut offers = abi::ask()?;
         // A message says it.
-        offers.protect &= KNOWS_WRITES || faults == Faults::Threads;
+        offers.protect &= KNOWS_WRITES || faults.by_threads();
         Self::with(offers, faults, Pagemap::new())
     }
 
@@ -126,7 +126,7 @@ impl UffdMmu {
             Faults::Signals => self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS,
             // All messages come from one. Nothing is opened: the table is to have the program's
             // rights all the same.
-            Faults::Threads => {
+            Faults::Threads | Faults::Messages => {
                 crate::table::take_credentials();
                 0
             }
@@ -187,7 +187,7 @@ impl UffdMmu {
     }
 
     /// Sleeps until a thread sleeps in a fault. For one thread at a time, with
-    /// [`Faults::Threads`].
+    /// [`Faults::Threads`] or [`Faults::Messages`].
     pub fn next_message(&self) -> Message {
         let mut again = 0;
         loop {
@@ -197,6 +197,11 @@ impl UffdMmu {
             abi::wait(self.first(), again);
             again = again.saturating_add(1);
         }
+    }
+
+    /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
+    pub fn poison(&self, addr: usize) -> bool {
+        abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
     }
 
     /// Lets threads that sleep in a fault of this page touch it again.
@@ -224,7 +229,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     };
     let start = range.start as *mut c_void;
     // SAFETY: a window that its owner holds, or has yet to get.
-    match unsafe { libc::mprotect(start, range.len(), flags) } {
+    match unsafe { crate::kernel_calls::mprotect(start, range.len(), flags) } {
         0 => Ok(()),
         _ => Err(system(errno())),
     }
@@ -234,7 +239,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a mapping that was just made and is not used.
-        unsafe { libc::munmap(range.start as *mut c_void, range.end - range.start) };
+        unsafe { crate::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
     }
 }
 
@@ -292,7 +297,7 @@ impl Mmu for UffdMmu {
         let range = start..start + bytes;
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
-            unsafe { libc::madvise(start as *mut c_void, bytes, advice) }
+            unsafe { crate::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
         };
         // Huge pages would be filled whole, whatever was read. Machines
         // without them refuse the advice.
@@ -324,6 +329,9 @@ impl Mmu for UffdMmu {
         let forgotten = self.windows().remove(&range.start);
         let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);
+        if self.in_place.take_handed_back(range.start) {
+            return;
+        }
         // A file's own mapping, which is no window any more.
         if self.in_place.forget(range.start) {
             return unmap(range);

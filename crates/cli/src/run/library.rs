@@ -1,0 +1,46 @@
+//! Where the library is that is loaded before the program's own.
+
+use crate::error::Error;
+use std::env::{current_exe, var_os};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "libsoftfault_preload.so";
+
+/// The library: where `SOFTFAULT_PRELOAD` says, beside this command, or in `../lib/softfault` from there.
+pub fn find() -> Result<PathBuf, Error> {
+    let found = match var_os("SOFTFAULT_PRELOAD").filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let path = std::path::absolute(path).map_err(Error::input)?;
+            let there = path.is_file();
+            there.then_some(path.clone()).ok_or_else(|| {
+                let path = path.display();
+                Error::input(format_args!("SOFTFAULT_PRELOAD: there is no library {path}"))
+            })?
+        }
+        None => beside_us()?,
+    };
+    // The loader takes the list apart there.
+    let odd = |byte: &u8| b": \t\n".contains(byte);
+    if found.as_os_str().as_bytes().iter().any(odd) {
+        let path = found.display();
+        return Err(Error::input(format_args!(
+            "{path}: the loader takes no library whose path has a space or a colon"
+        )));
+    }
+    Ok(found)
+}
+
+fn beside_us() -> Result<PathBuf, Error> {
+    let us = current_exe().map_err(Error::failed)?;
+    let directory = us.parent().unwrap_or(Path::new("/"));
+    let places = [directory.to_owned(), directory.join("../lib/softfault")];
+    let mut paths = places.iter().map(|place| place.join(NAME));
+    paths.find(|path| path.is_file()).ok_or_else(|| {
+        let directory = directory.display();
+        Error::input(format_args!(
+            "{NAME} is neither in {directory} nor in ../lib/softfault from there, and SOFTFAULT_PRELOAD names none \
+             (cargo build --release -p softfault-preload makes it)"
+        ))
+    })
+}

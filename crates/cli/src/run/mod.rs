@@ -1,0 +1,164 @@
+//! `softfault run`: a program whose large file mappings softfault serves, by a library that is loaded before its own.
+//!
+//! Nothing of this command is left when the program runs: it puts its arguments into the environment, and becomes the
+//! program. Exit status, signals and the terminal are the program's.
+
+mod library;
+mod program;
+mod signals;
+
+use crate::error::Error;
+use crate::size;
+use clap::{Args, ValueEnum};
+use program::Program;
+use softfault::Reads;
+use std::env::{set_var, var_os};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+#[command(after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
+    SOFTFAULT_MEMORY, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
+    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
+    SOFTFAULT_RUN_STATS_FILE, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
+    without softfault; --stats names each reason. docs/run.md has all of it.")]
+pub struct RunArgs {
+    /// What the mappings of each process may have in memory at a time
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+    /// The smallest file whose mappings are taken; 16M if nothing is said
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    min_size: Option<u64>,
+    /// Take files whose path, or last part of it, is like this, and no others; may be repeated
+    #[arg(long = "match", value_name = "GLOB")]
+    matching: Vec<OsString>,
+    /// Take no files whose path, or last part of it, is like this; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    not: Vec<OsString>,
+    /// Take files although others might write to them meanwhile: you know that nobody does
+    #[arg(long)]
+    assume_immutable: bool,
+    /// How faults are served
+    #[arg(long, value_name = "HOW")]
+    faults: Option<RunFaults>,
+    /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
+    #[arg(long, value_name = "HOW")]
+    reads: Option<Reads>,
+    /// Write at exit what each process took, declined and read, on the standard error
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    stats: Option<StatsForm>,
+    /// Append it to this file instead
+    #[arg(long, value_name = "FILE")]
+    stats_file: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RunFaults {
+    /// By messages, where the system allows it
+    Auto,
+    /// By threads that serve the program's faults and the kernel's
+    Messages,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum StatsForm {
+    /// Lines to be read
+    Text,
+    /// A line of JSON for each process
+    Json,
+}
+
+/// Becomes the program.
+pub fn run(args: &RunArgs) -> Result<(), Error> {
+    let name = &args.program[0];
+    let program = Program::find(name)?;
+    program.can_be_preloaded()?;
+    let library = library::find()?;
+    if args.stats_file.is_some() && args.stats.is_none() {
+        return Err(Error::input("--stats-file needs --stats"));
+    }
+    let set = |name: &str, value: &OsStr| {
+        // SAFETY: this process has one thread.
+        unsafe { set_var(name, value) };
+    };
+    let number = |name: &str, bytes: Option<u64>| {
+        if let Some(bytes) = bytes {
+            set(name, bytes.to_string().as_ref());
+        }
+    };
+    if let Some(bytes) = args.memory {
+        let least = softfault::LEAST_MEMORY as u64;
+        if bytes < least {
+            let least = size::show(least);
+            return Err(Error::input(format_args!("--memory is at least {least}")));
+        }
+    }
+    number("SOFTFAULT_MEMORY", args.memory);
+    number("SOFTFAULT_RUN_MIN_SIZE", args.min_size);
+    lines("SOFTFAULT_RUN_MATCH", &args.matching)?;
+    lines("SOFTFAULT_RUN_NOT", &args.not)?;
+    if args.assume_immutable {
+        set("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "1".as_ref());
+    }
+    if let Some(reads) = args.reads {
+        set("SOFTFAULT_READS", reads.to_string().as_ref());
+    }
+    let value_of = |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
+    if let Some(faults) = args.faults.and_then(|faults| value_of(faults.to_possible_value())) {
+        set("SOFTFAULT_RUN_FAULTS", faults.as_ref());
+    }
+    if let Some(form) = args.stats.and_then(|form| value_of(form.to_possible_value())) {
+        set("SOFTFAULT_RUN_STATS", form.as_ref());
+    }
+    if let Some(file) = &args.stats_file {
+        // The program may go elsewhere.
+        let file = std::path::absolute(file).map_err(Error::input)?;
+        set("SOFTFAULT_RUN_STATS_FILE", file.as_os_str());
+    }
+    let mut preloaded = library.into_os_string();
+    if let Some(others) = var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preloaded.push(":");
+        preloaded.push(others);
+    }
+    set("LD_PRELOAD", &preloaded);
+    become_program(&program, &args.program)
+}
+
+/// Patterns as the environment has them, a line each.
+fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    if patterns.iter().any(|pattern| pattern.as_bytes().contains(&b'\n')) {
+        return Err(Error::input("a pattern has no line breaks"));
+    }
+    let lines = patterns.join(OsStr::new("\n"));
+    // SAFETY: this process has one thread.
+    unsafe { set_var(name, lines) };
+    Ok(())
+}
+
+/// Executes the program with these arguments, as the shell that started us would have.
+fn become_program(program: &Program, arguments: &[OsString]) -> Result<(), Error> {
+    let c_string = |text: OsString| {
+        let made = CString::new(text.into_vec());
+        made.map_err(|_| Error::input("an argument has a byte that is zero"))
+    };
+    let path = c_string(program.path().as_os_str().to_owned())?;
+    let arguments: Result<Vec<_>, _> = arguments.iter().cloned().map(c_string).collect();
+    let arguments = arguments?;
+    let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    signals::as_we_got_them();
+    // SAFETY: strings that end in zero, in a list that ends in null.
+    unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
+    let why = io::Error::last_os_error();
+    let path = program.path().display();
+    Err(Error::input(format_args!("{path}: {why}")))
+}

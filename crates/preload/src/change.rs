@@ -1,0 +1,162 @@
+//! What the program does to a place that was taken.
+//!
+//! What the engine can do it does. For all else the kernel's own mapping is put in the place first, under threads that
+//! read there, and the kernel does what it was asked.
+
+use crate::count::HANDED_BACK;
+use crate::table::Table;
+use crate::{call, marked};
+use core::ops::Range;
+use libc::{c_int, c_void};
+use softfault::{Advice, KernelMapping, Mmap};
+
+/// Hands back whatever overlaps a range, with all else that is in the same windows. False if it cannot be: the place
+/// is as it was. In a thread that is inside.
+pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
+    loop {
+        let window = table.over(range).next().map(|taken| taken.window.clone());
+        let Some(window) = window else {
+            return true;
+        };
+        let all = table.remove_window(&window);
+        let mappings = all.iter().map(|taken| KernelMapping {
+            addresses: taken.addresses.clone(),
+            protection: libc::PROT_READ,
+            sharing: taken.sharing,
+        });
+        let mappings: Vec<_> = mappings.collect();
+        let maps = all.into_iter().map(|taken| taken.map).collect();
+        // SAFETY: all that is in the window; the program has addresses, and no maps.
+        if unsafe { Mmap::hand_back(maps, &mappings) }.is_err() {
+            return false;
+        }
+        marked::mark(&window, false);
+        for mapping in &mappings {
+            HANDED_BACK.add(mapping.addresses.len());
+        }
+    }
+}
+
+/// `munmap(2)`: whole mappings are the engine's to drop, and what is between them the kernel's.
+pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
+    let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
+    loop {
+        let cut = table.over(range).find(|taken| !within(&taken.addresses));
+        let cut = cut.map(|taken| taken.addresses.clone());
+        match cut {
+            Some(cut) if hand_back(table, &cut) => {}
+            Some(_) => return refuse(libc::ENOMEM),
+            None => break,
+        }
+    }
+    let whole: Vec<_> = table.over(range).map(|taken| taken.addresses.clone()).collect();
+    let mut free = range.start;
+    let mut answer = 0;
+    for taken in whole.iter().rev() {
+        answer |= unmap_plain(free..taken.start);
+        if let Some(taken) = table.remove(taken.start) {
+            let window = taken.window.clone();
+            drop(taken);
+            if table.is_free(&window) {
+                marked::mark(&window, false);
+            }
+        }
+        free = taken.end;
+    }
+    answer | unmap_plain(free..range.end)
+}
+
+fn unmap_plain(range: Range<usize>) -> c_int {
+    if range.is_empty() {
+        return 0;
+    }
+    // SAFETY: what the program asks for, of its own.
+    unsafe { call::any(libc::SYS_munmap, [range.start, range.len(), 0, 0]) }
+}
+
+/// `mprotect(2)`: true if nothing has to be done.
+pub fn is_protected(table: &Table, range: &Range<usize>, protection: c_int) -> bool {
+    protection == libc::PROT_READ && covers(table, range)
+}
+
+/// True if all of a range was taken.
+fn covers(table: &Table, range: &Range<usize>) -> bool {
+    let mut end = range.end;
+    for taken in table.over(range) {
+        if taken.addresses.end < end {
+            return false;
+        }
+        end = taken.addresses.start;
+    }
+    end <= range.start
+}
+
+/// `madvise(2)`; `None`: the kernel is to do it.
+pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<c_int> {
+    let ours = match advice {
+        libc::MADV_NORMAL => Advice::Normal,
+        libc::MADV_RANDOM => Advice::Random,
+        libc::MADV_SEQUENTIAL => Advice::Sequential,
+        libc::MADV_WILLNEED => Advice::WillNeed,
+        libc::MADV_DONTNEED => {
+            if !covers(table, range) {
+                hand_back(table, range);
+                return None;
+            }
+            for (taken, part) in parts(table, range) {
+                let _ = taken.invalidate(part);
+            }
+            return Some(0);
+        }
+        // What the kernel does to a window is right, and says nothing to the engine.
+        libc::MADV_COLD
+        | libc::MADV_PAGEOUT
+        | libc::MADV_POPULATE_READ
+        | libc::MADV_HUGEPAGE
+        | libc::MADV_NOHUGEPAGE
+        | libc::MADV_DONTDUMP
+        | libc::MADV_DODUMP => return None,
+        _ => {
+            hand_back(table, range);
+            return None;
+        }
+    };
+    if !covers(table, range) {
+        // The kernel has an errno for what is between.
+        let gaps = parts(table, range).map(|(map, part)| map.advise_range(ours, part.start, part.len()));
+        let _ = gaps.count();
+        return None;
+    }
+    for (map, part) in parts(table, range) {
+        let _ = map.advise_range(ours, part.start, part.len());
+    }
+    Some(0)
+}
+
+/// The maps that overlap a range, and by their offsets which part of each.
+fn parts<'a>(
+    table: &'a Table,
+    range: &Range<usize>,
+) -> impl Iterator<Item = (&'a Mmap, Range<usize>)> {
+    let range = range.clone();
+    table.over(&range).collect::<Vec<_>>().into_iter().map(move |taken| {
+        let base = taken.addresses.start;
+        let part = range.start.max(base) - base..range.end.min(taken.addresses.end) - base;
+        // The last page has bytes that are no file's.
+        let len = taken.map.len();
+        (&taken.map, part.start.min(len)..part.end.min(len))
+    })
+}
+
+/// An answer of a system call that failed.
+pub fn refuse(errno: c_int) -> c_int {
+    call::set_errno(errno);
+    -1
+}
+
+/// The pages of a call's range; `None` where the kernel has an error for it.
+pub fn pages(start: *const c_void, bytes: usize) -> Option<Range<usize>> {
+    let start = start as usize;
+    let end = start.checked_add(bytes)?.checked_next_multiple_of(crate::decide::PAGE)?;
+    (start.is_multiple_of(crate::decide::PAGE) && start < end).then_some(start..end)
+}

@@ -1,0 +1,149 @@
+//! Which mappings are taken: of large regular files, that the program only reads.
+
+use crate::assurance;
+use crate::count::Decline;
+use crate::options;
+use core::mem::MaybeUninit;
+use libc::c_int;
+use std::ffi::{CStr, CString};
+use std::os::fd::RawFd;
+
+/// A call of mmap(2), as far as it matters.
+#[derive(Clone, Copy)]
+pub struct Call {
+    pub bytes: usize,
+    pub protection: c_int,
+    pub flags: c_int,
+    pub fd: RawFd,
+    pub offset: i64,
+}
+
+/// A mapping that is to be taken.
+pub struct Wanted {
+    pub fd: RawFd,
+    pub offset: u64,
+    /// Whole pages.
+    pub bytes: usize,
+    /// Bytes of the file.
+    pub size: u64,
+    /// `MAP_SHARED` or `MAP_PRIVATE`.
+    pub sharing: c_int,
+    pub populate: bool,
+}
+
+pub const PAGE: usize = 4096;
+
+/// Flags that change nothing for us: hints, and what mmap(2) ignores.
+const HARMLESS: c_int = libc::MAP_NORESERVE
+    | libc::MAP_POPULATE
+    | libc::MAP_NONBLOCK
+    | libc::MAP_STACK
+    | libc::MAP_DENYWRITE
+    | libc::MAP_EXECUTABLE;
+
+/// What is to be taken, or why not. `Ok(None)`: the kernel has an error for it.
+pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
+    let options = options::get();
+    let Some(stat) = look(call.fd) else {
+        return Ok(None);
+    };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(Decline::NotRegular);
+    }
+    let size = stat.st_size as u64;
+    if size < options.min_size {
+        return Err(Decline::TooSmall);
+    }
+    let bytes = call.bytes.checked_next_multiple_of(PAGE);
+    let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
+    let offset = u64::try_from(call.offset).ok();
+    let offset = offset.filter(|offset| offset.is_multiple_of(PAGE as u64));
+    let (Some(bytes), Some(offset)) = (bytes, offset) else {
+        return Ok(None);
+    };
+    let sharing = sharing(call)?;
+    if let Some(matches) = by_path(call.fd, options)
+        && !matches
+    {
+        return Err(Decline::NotMatched);
+    }
+    // SAFETY: only asks.
+    let mode = unsafe { libc::fcntl(call.fd, libc::F_GETFL) };
+    if mode < 0 || mode & libc::O_PATH != 0 {
+        return Ok(None);
+    }
+    match mode & libc::O_ACCMODE {
+        libc::O_RDONLY => {}
+        libc::O_RDWR => return Err(Decline::OpenForWriting),
+        _ => return Ok(None),
+    }
+    assurance::of(call.fd, &stat)?;
+    Ok(Some(Wanted {
+        fd: call.fd,
+        offset,
+        bytes,
+        size,
+        sharing,
+        populate: call.flags & libc::MAP_POPULATE != 0,
+    }))
+}
+
+/// How the mapping is shared, if its flags and its protection are such as we can serve.
+fn sharing(call: &Call) -> Result<c_int, Decline> {
+    let sharing = match call.flags & libc::MAP_TYPE {
+        libc::MAP_PRIVATE => libc::MAP_PRIVATE,
+        libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => libc::MAP_SHARED,
+        _ => return Err(Decline::OddFlags),
+    };
+    let other = call.flags & !(libc::MAP_TYPE | HARMLESS);
+    if other & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
+        return Err(Decline::Fixed);
+    }
+    if call.protection & libc::PROT_EXEC != 0 {
+        return Err(Decline::Executable);
+    }
+    if other & libc::MAP_LOCKED != 0 {
+        return Err(Decline::Locked);
+    }
+    if other != 0 {
+        return Err(Decline::OddFlags);
+    }
+    match call.protection {
+        libc::PROT_READ => Ok(sharing),
+        protection if protection & libc::PROT_WRITE == 0 => Err(Decline::NoAccess),
+        _ if sharing == libc::MAP_SHARED => Err(Decline::SharedWritable),
+        _ => Err(Decline::PrivateWritable),
+    }
+}
+
+fn look(fd: RawFd) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fills the structure.
+    let looked = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
+    // SAFETY: zeros, or what the call has filled in.
+    (looked == 0).then(|| unsafe { stat.assume_init() })
+}
+
+/// What the patterns say of a file; `None`: there are none.
+fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
+    if options.matching.is_empty() && options.not.is_empty() {
+        return None;
+    }
+    let link = format!("/proc/self/fd/{fd}");
+    let path = std::fs::read_link(link).ok()?;
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
+    let any = |patterns: &[CString]| patterns.iter().any(|pattern| matches(pattern, &path));
+    Some((options.matching.is_empty() || any(&options.matching)) && !any(&options.not))
+}
+
+/// True if a pattern matches a path, or, without a slash in it, the path's last part.
+fn matches(pattern: &CStr, path: &CStr) -> bool {
+    let whole = path.to_bytes_with_nul();
+    let last = whole.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let text = match pattern.to_bytes().contains(&b'/') {
+        true => whole,
+        false => &whole[last..],
+    };
+    // SAFETY: both end in zero.
+    unsafe { libc::fnmatch(pattern.as_ptr(), text.as_ptr().cast(), 0) == 0 }
+}

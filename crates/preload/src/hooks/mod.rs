@@ -1,0 +1,3 @@
+//! The functions of the C library that are ours.
+
+mod mapping;

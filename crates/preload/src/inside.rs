@@ -1,0 +1,47 @@
+//! A mark in a thread that is in softfault: what it calls is softfault's, and goes to the kernel.
+
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+
+thread_local! {
+    /// Without a destructor: looking at it allocates nothing.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A thread that is in softfault, with all signals masked and errno kept.
+pub struct Inside {
+    mask: libc::sigset_t,
+    errno: libc::c_int,
+}
+
+/// True in a thread that is in softfault.
+pub fn is_inside() -> bool {
+    INSIDE.get()
+}
+
+/// Enters; `None` if the thread is inside already.
+pub fn enter() -> Option<Inside> {
+    if is_inside() {
+        return None;
+    }
+    let errno = crate::call::errno();
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets are filled before they are used.
+    let mask = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    INSIDE.set(true);
+    Some(Inside { mask, errno })
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+        // SAFETY: what was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, core::ptr::null_mut()) };
+        crate::call::set_errno(self.errno);
+    }
+}

@@ -1,0 +1,40 @@
+//! `LD_PRELOAD` of this library gives a program's large file mappings to softfault. `softfault run` does that;
+//! `docs/run.md` says what a program gets.
+//!
+//! ```text
+//!   mmap(2) of the program ──► hooks/mapping.rs
+//!                                │ anonymous, no file of any size: the kernel, at once
+//!                                ▼
+//!                              decide.rs     which mappings are taken, and which are declined, why
+//!                                │           assurance.rs: how we know that nobody writes to the file
+//!                                ▼
+//!                              take.rs       a map of the engine's, and its place in the table     table.rs
+//!
+//!   munmap, mprotect, mremap, ... of a place that was taken ──► hooks/mapping.rs ──► change.rs
+//!                                what the engine cannot do, the kernel does: its own mapping is put in the place
+//!                                first, under threads that read there
+//! ```
+//!
+//! A hook may be called in any state of the program: in its malloc, in a signal handler, in a child of fork, before
+//! static initialisers. It looks at its arguments and at a bitmap (`marked.rs`), and makes the system call. Only for a
+//! mapping that is large enough, or was taken, it does more: with signals masked, over a heap of its own, and with a
+//! mark in the thread (`inside.rs`), so that what softfault itself calls is passed on to the kernel.
+
+mod assurance;
+mod call;
+mod change;
+mod count;
+mod decide;
+mod fork;
+mod hooks;
+mod inside;
+mod marked;
+mod options;
+mod start;
+mod stats;
+mod table;
+mod take;
+
+/// Of this library alone: never the program's.
+#[global_allocator]
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -1,0 +1,126 @@
+//! What the environment says. `softfault run` puts its arguments there, and looks at them before.
+//!
+//! | variable | value |
+//! |---|---|
+//! | `SOFTFAULT_MEMORY`, `SOFTFAULT_SWAP`, `SOFTFAULT_READS` | as for every engine |
+//! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
+//! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
+//! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
+//! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
+//! | `SOFTFAULT_RUN_STATS` | `text` or `json`: what was done, at exit |
+//! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::env::var_os;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+
+/// What the environment says.
+pub struct Options {
+    /// Bytes of the smallest file whose mappings are taken.
+    pub min_size: u64,
+    /// Patterns of paths that are taken; empty: all.
+    pub matching: Vec<CString>,
+    /// Patterns of paths that are not.
+    pub not: Vec<CString>,
+    /// Nobody writes to the files.
+    pub assume_immutable: bool,
+    /// The budget, if it is said.
+    pub memory: Option<usize>,
+    /// How faults arrive.
+    pub faults: RunFaults,
+    /// What is written at exit.
+    pub stats: Option<StatsForm>,
+    /// Where to; without, to the standard error.
+    pub stats_file: Option<CString>,
+}
+
+/// How faults arrive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RunFaults {
+    /// By messages, where the system allows it.
+    Auto,
+    /// By messages.
+    Messages,
+}
+
+/// The form of what is written at exit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum StatsForm {
+    /// Lines to be read.
+    Text,
+    /// A line of JSON.
+    Json,
+}
+
+/// Files that are smaller are cheaper by the kernel.
+const MIN_SIZE: u64 = 16 << 20;
+
+static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What the environment said when the library was loaded, or at the first call before that.
+pub fn get() -> &'static Options {
+    // Acquire pairs with the AcqRel below.
+    let there = OPTIONS.load(Ordering::Acquire);
+    // SAFETY: null, or leaked below.
+    if let Some(options) = unsafe { there.as_ref() } {
+        return options;
+    }
+    let made = Box::into_raw(Box::new(read()));
+    let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
+    let null = core::ptr::null_mut();
+    match OPTIONS.compare_exchange(null, made, set, failed) {
+        // SAFETY: just boxed, and never dropped.
+        Ok(_) => unsafe { &*made },
+        // SAFETY: just boxed, and nobody knows it; the other was leaked so.
+        Err(other) => unsafe {
+            drop(Box::from_raw(made));
+            &*other
+        },
+    }
+}
+
+fn read() -> Options {
+    let text = |name: &str| var_os(name).and_then(|value| value.into_string().ok());
+    let bytes = |name: &str| text(name).and_then(|value| parse_bytes(&value));
+    let lines = |name: &str| patterns(var_os(name).unwrap_or_default());
+    Options {
+        min_size: bytes("SOFTFAULT_RUN_MIN_SIZE").unwrap_or(MIN_SIZE),
+        matching: lines("SOFTFAULT_RUN_MATCH"),
+        not: lines("SOFTFAULT_RUN_NOT"),
+        assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
+        memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
+        faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
+            Some("messages") => RunFaults::Messages,
+            _ => RunFaults::Auto,
+        },
+        stats: match text("SOFTFAULT_RUN_STATS").as_deref() {
+            Some("text") => Some(StatsForm::Text),
+            Some("json") => Some(StatsForm::Json),
+            _ => None,
+        },
+        stats_file: var_os("SOFTFAULT_RUN_STATS_FILE")
+            .and_then(|path| CString::new(path.into_vec()).ok()),
+    }
+}
+
+/// A number of bytes, or one with K, M, G or T behind it.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn patterns(lines: OsString) -> Vec<CString> {
+    let lines = lines.into_vec();
+    let lines = lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter_map(|line| CString::new(line).ok()).collect()
+}

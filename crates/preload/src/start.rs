@@ -1,0 +1,23 @@
+//! When the library is loaded, and when the process ends.
+
+use crate::{options, stats};
+
+/// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+/// Behind what the program has registered with atexit(3).
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ENDS: extern "C" fn() = ends;
+
+extern "C" fn loaded() {
+    // SAFETY: nothing was allocated yet, or by a hook of the one thread that there is.
+    unsafe { dlmalloc::enable_alloc_after_fork() };
+    options::get();
+}
+
+extern "C" fn ends() {
+    stats::write();
+}

@@ -1,0 +1,139 @@
+//! What was done, at exit: lines to be read, or one of JSON.
+
+use crate::options::{self, Options, StatsForm};
+use crate::{count, inside, table};
+use core::fmt::Write;
+use softfault::Stats;
+
+/// Writes it, if it is wanted.
+pub fn write() {
+    let options = options::get();
+    let Some(form) = options.stats else {
+        return;
+    };
+    let Some(inside) = inside::enter() else {
+        return;
+    };
+    // A thread that exits may leave it locked.
+    let engine = table::try_lock().and_then(|table| table.engine.clone());
+    let stats = engine.as_ref().map(softfault::Engine::stats);
+    let refused = table::try_lock().and_then(|table| table.refused.clone());
+    core::mem::forget(engine);
+    let text = match form {
+        StatsForm::Text => text(stats.as_ref(), refused.as_deref()),
+        StatsForm::Json => json(stats.as_ref(), refused.as_deref()),
+    };
+    put(options, text.as_bytes());
+    drop(inside);
+}
+
+/// Nanoseconds that threads waited in faults.
+fn waited(stats: &Stats) -> u64 {
+    stats.waits.read.total_ns + stats.waits.folio.total_ns
+}
+
+fn text(stats: Option<&Stats>, refused: Option<&str>) -> String {
+    let mut text = String::new();
+    let who = format!("softfault: {}[{}]", program(), std::process::id());
+    let (taken, taken_bytes) = count::TAKEN.get();
+    let (back, back_bytes) = count::HANDED_BACK.get();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "{who}: taken={taken} taken_bytes={taken_bytes} handed_back={back} handed_back_bytes={back_bytes}"
+    );
+    for (name, why, (count, bytes)) in count::all_declined() {
+        let _ = writeln!(text, "{who}: declined {name}={count} bytes={bytes} ({why})");
+    }
+    if let Some(stats) = stats {
+        let _ = writeln!(
+            text,
+            "{who}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={}",
+            stats.faults,
+            stats.bytes_read,
+            stats.evicted,
+            stats.peak_bytes,
+            stats.memory_bytes,
+            waited(stats),
+            stats.failed_touches,
+        );
+    }
+    if let Some(refused) = refused {
+        let _ = writeln!(text, "{who}: no engine: {refused}");
+    }
+    text
+}
+
+fn json(stats: Option<&Stats>, refused: Option<&str>) -> String {
+    let mut text = String::new();
+    let mappings = |(count, bytes)| format!("{{\"mappings\":{count},\"bytes\":{bytes}}}");
+    let declined = count::all_declined();
+    let declined = declined.map(|(name, _, counted)| format!("\"{name}\":{}", mappings(counted)));
+    let declined: Vec<_> = declined.collect();
+    let _ = write!(
+        text,
+        "{{\"pid\":{},\"program\":{},\"taken\":{},\"handed_back\":{},\"declined\":{{{}}}",
+        std::process::id(),
+        quoted(&program()),
+        mappings(count::TAKEN.get()),
+        mappings(count::HANDED_BACK.get()),
+        declined.join(","),
+    );
+    if let Some(stats) = stats {
+        let _ = write!(
+            text,
+            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{}",
+            stats.faults,
+            stats.bytes_read,
+            stats.evicted,
+            stats.peak_bytes,
+            stats.memory_bytes,
+            waited(stats),
+            stats.failed_touches,
+        );
+    }
+    if let Some(refused) = refused {
+        let _ = write!(text, ",\"no_engine\":{}", quoted(refused));
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// What the process is called.
+fn program() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// In one call: lines of several processes do not mix.
+fn put(options: &Options, text: &[u8]) {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    // SAFETY: a path that ends in zero, and bytes that are there.
+    unsafe {
+        let fd = match &options.stats_file {
+            Some(path) => libc::open(path.as_ptr(), flags, 0o666),
+            None => libc::STDERR_FILENO,
+        };
+        if fd >= 0 {
+            libc::write(fd, text.as_ptr().cast(), text.len());
+        }
+        if fd >= 0 && options.stats_file.is_some() {
+            libc::close(fd);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What was taken, by address.
+
+use core::ops::Range;
+use softfault::{Engine, Mmap};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A mapping of the program's that the engine serves.
+pub struct Taken {
+    /// Whole pages.
+    pub addresses: Range<usize>,
+    /// The window that it is a part of.
+    pub window: Range<usize>,
+    /// `MAP_SHARED` or `MAP_PRIVATE`.
+    pub sharing: i32,
+    pub map: Mmap,
+}
+
+/// All that was taken, and the engine that serves it.
+pub struct Table {
+    /// By their first addresses; none overlaps another.
+    taken: BTreeMap<usize, Taken>,
+    /// Of this process; made with the first mapping that is taken.
+    pub engine: Option<Engine>,
+    /// Why there can be none.
+    pub refused: Option<String>,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    taken: BTreeMap::new(),
+    engine: None,
+    refused: None,
+});
+
+/// Locks it: in a thread that is inside, whose signals are masked.
+pub fn lock() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks it, if nobody has it locked.
+pub fn try_lock() -> Option<MutexGuard<'static, Table>> {
+    TABLE.try_lock().ok()
+}
+
+impl Table {
+    /// The mappings that overlap a range, the last first.
+    pub fn over(&self, range: &Range<usize>) -> impl Iterator<Item = &Taken> {
+        let before = self.taken.range(..range.end).rev();
+        let (start, end) = (range.start, range.end);
+        let before = before.map(|(_, taken)| taken);
+        before.take_while(move |taken| start < end && taken.addresses.end > start)
+    }
+
+    /// Enters one.
+    pub fn add(&mut self, taken: Taken) {
+        self.taken.insert(taken.addresses.start, taken);
+    }
+
+    /// Takes the one out that begins there.
+    pub fn remove(&mut self, start: usize) -> Option<Taken> {
+        self.taken.remove(&start)
+    }
+
+    /// Takes those out that are parts of a window, in the order of their addresses.
+    pub fn remove_window(&mut self, window: &Range<usize>) -> Vec<Taken> {
+        let starts: Vec<_> = self.taken.range(window.clone()).map(|(&start, _)| start).collect();
+        starts.iter().filter_map(|start| self.taken.remove(start)).collect()
+    }
+
+    /// True if a window has none.
+    pub fn is_free(&self, window: &Range<usize>) -> bool {
+        self.taken.range(window.clone()).next().is_none()
+    }
+
+    /// Takes all out.
+    pub fn take_all(&mut self) -> BTreeMap<usize, Taken> {
+        core::mem::take(&mut self.taken)
+    }
+}

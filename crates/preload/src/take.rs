@@ -1,0 +1,100 @@
+//! Taking a mapping: the engine maps the file, and the program gets the addresses.
+
+use crate::count::{Decline, TAKEN};
+use crate::decide::Wanted;
+use crate::options;
+use crate::table::{Table, Taken};
+use crate::{fork, marked};
+use softfault::{Engine, Faults, MmapOptions};
+use std::io;
+
+/// Takes a mapping; where it is, or why the kernel is to make it. In a thread that is inside.
+pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
+    let engine = engine(table)?;
+    let taken = map(table, &engine, wanted).map_err(|_| Decline::Error)?;
+    let start = taken.addresses.start;
+    marked::mark(&taken.addresses, true);
+    TAKEN.add(taken.addresses.len());
+    table.add(taken);
+    Ok(start)
+}
+
+fn map(table: &Table, engine: &Engine, wanted: &Wanted) -> io::Result<Taken> {
+    let end = wanted.offset.checked_add(wanted.bytes as u64);
+    let end = end.ok_or(io::ErrorKind::InvalidInput)?;
+    // What the file has of the mapping: its last page is the file's to the last byte, and zeros.
+    let rest = wanted.size.saturating_sub(wanted.offset);
+    let within = rest.next_multiple_of(crate::decide::PAGE as u64) >= wanted.bytes as u64;
+    if within {
+        let len = (wanted.bytes as u64).min(rest) as usize;
+        let taken = map_part(engine, wanted, len, None)?;
+        if table.over(&taken.addresses).next().is_none() {
+            return Ok(taken);
+        }
+    }
+    // Two mappings have two places; and one that reaches past the end of the file has room for that.
+    map_part(engine, wanted, wanted.bytes, Some(end))
+}
+
+fn map_part(
+    engine: &Engine,
+    wanted: &Wanted,
+    len: usize,
+    own_window: Option<u64>,
+) -> io::Result<Taken> {
+    let mut options = MmapOptions::new();
+    options.offset(wanted.offset).len(len);
+    if wanted.populate {
+        options.populate();
+    }
+    if let Some(bytes) = own_window {
+        options.own_window(bytes);
+    }
+    // SAFETY: somebody vouches for the file, or the user does; and the program's own references are as they would be
+    // with a mapping of the kernel's.
+    let map = unsafe { options.map_with(engine, wanted.fd) }?;
+    let (start, window) = (map.as_ptr() as usize, map.window());
+    // One that is to be the kernel's own, whatever for, is not taken.
+    let window = window.ok_or(io::ErrorKind::Unsupported)?;
+    let addresses = start..start + wanted.bytes;
+    if addresses.end > window.end || !marked::can_mark(&window) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(Taken {
+        addresses,
+        window,
+        sharing: wanted.sharing,
+        map,
+    })
+}
+
+/// The process's engine, made now if there is none.
+fn engine(table: &mut Table) -> Result<Engine, Decline> {
+    if let Some(engine) = &table.engine {
+        return Ok(engine.clone());
+    }
+    if table.refused.is_some() {
+        return Err(Decline::NoFaults);
+    }
+    let mut builder = Engine::builder()
+        .faults(Faults::Messages)
+        .by_kernel(false)
+        .small_maps(0);
+    if let Some(bytes) = options::get().memory {
+        builder = builder.memory(bytes);
+    }
+    let built = builder.build();
+    match built {
+        Ok(engine) if marked::make() => {
+            // Behind the engine's own handlers: the table is locked before what is the engine's.
+            fork::watch();
+            table.engine = Some(engine.clone());
+            Ok(engine)
+        }
+        Ok(_) => Err(Decline::NoFaults),
+        Err(error) => {
+            table.refused = Some(error.to_string());
+            Err(Decline::NoFaults)
+        }
+    }
+}
