@@ -49,7 +49,10 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
             None => break,
         }
     }
-    let whole: Vec<_> = table.over(range).map(|taken| taken.addresses.clone()).collect();
+    let whole: Vec<_> = table
+        .over(range)
+        .map(|taken| taken.addresses.clone())
+        .collect();
     let mut free = range.start;
     let mut answer = 0;
     for taken in whole.iter().rev() {
@@ -123,7 +126,8 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
     };
     if !covers(table, range) {
         // The kernel has an errno for what is between.
-        let gaps = parts(table, range).map(|(map, part)| map.advise_range(ours, part.start, part.len()));
+        let gaps =
+            parts(table, range).map(|(map, part)| map.advise_range(ours, part.start, part.len()));
         let _ = gaps.count();
         return None;
     }
@@ -139,13 +143,17 @@ fn parts<'a>(
     range: &Range<usize>,
 ) -> impl Iterator<Item = (&'a Mmap, Range<usize>)> {
     let range = range.clone();
-    table.over(&range).collect::<Vec<_>>().into_iter().map(move |taken| {
-        let base = taken.addresses.start;
-        let part = range.start.max(base) - base..range.end.min(taken.addresses.end) - base;
-        // The last page has bytes that are no file's.
-        let len = taken.map.len();
-        (&taken.map, part.start.min(len)..part.end.min(len))
-    })
+    table
+        .over(&range)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(move |taken| {
+            let base = taken.addresses.start;
+            let part = range.start.max(base) - base..range.end.min(taken.addresses.end) - base;
+            // The last page has bytes that are no file's.
+            let len = taken.map.len();
+            (&taken.map, part.start.min(len)..part.end.min(len))
+        })
 }
 
 /// An answer of a system call that failed.
@@ -157,6 +165,8 @@ pub fn refuse(errno: c_int) -> c_int {
 /// The pages of a call's range; `None` where the kernel has an error for it.
 pub fn pages(start: *const c_void, bytes: usize) -> Option<Range<usize>> {
     let start = start as usize;
-    let end = start.checked_add(bytes)?.checked_next_multiple_of(crate::decide::PAGE)?;
+    let end = start
+        .checked_add(bytes)?
+        .checked_next_multiple_of(crate::decide::PAGE)?;
     (start.is_multiple_of(crate::decide::PAGE) && start < end).then_some(start..end)
 }

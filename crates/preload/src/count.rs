@@ -24,18 +24,42 @@ pub enum Decline {
 impl Decline {
     /// All of them, in the order of their numbers.
     pub const ALL: [(Self, &'static str, &'static str); COUNT] = [
-        (Self::TooSmall, "too_small", "the file is smaller than --min-size"),
+        (
+            Self::TooSmall,
+            "too_small",
+            "the file is smaller than --min-size",
+        ),
         (Self::NotRegular, "not_regular", "not a regular file"),
-        (Self::OpenForWriting, "open_for_writing", "the descriptor is open for writing"),
+        (
+            Self::OpenForWriting,
+            "open_for_writing",
+            "the descriptor is open for writing",
+        ),
         (Self::Fixed, "map_fixed", "MAP_FIXED"),
         (Self::Executable, "prot_exec", "PROT_EXEC"),
         (Self::Locked, "map_locked", "MAP_LOCKED"),
-        (Self::SharedWritable, "shared_writable", "shared and writable"),
-        (Self::PrivateWritable, "private_writable", "private and writable"),
+        (
+            Self::SharedWritable,
+            "shared_writable",
+            "shared and writable",
+        ),
+        (
+            Self::PrivateWritable,
+            "private_writable",
+            "private and writable",
+        ),
         (Self::NoAccess, "no_access", "PROT_NONE, or not to be read"),
-        (Self::OddFlags, "odd_flags", "flags that only the kernel can do"),
+        (
+            Self::OddFlags,
+            "odd_flags",
+            "flags that only the kernel can do",
+        ),
         (Self::NotMatched, "not_matched", "--match or --not"),
-        (Self::NoAssurance, "no_assurance", "others may write to the file"),
+        (
+            Self::NoAssurance,
+            "no_assurance",
+            "others may write to the file",
+        ),
         (Self::NoFaults, "no_faults", "no engine can be had"),
         (Self::Error, "error", "the engine could not map it"),
     ];

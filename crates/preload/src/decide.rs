@@ -139,7 +139,10 @@ fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
 /// True if a pattern matches a path, or, without a slash in it, the path's last part.
 fn matches(pattern: &CStr, path: &CStr) -> bool {
     let whole = path.to_bytes_with_nul();
-    let last = whole.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let last = whole
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |at| at + 1);
     let text = match pattern.to_bytes().contains(&b'/') {
         true => whole,
         false => &whole[last..],

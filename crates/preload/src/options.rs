@@ -3,7 +3,6 @@
 //! | variable | value |
 //! |---|---|
 //! | `SOFTFAULT_MEMORY`, `SOFTFAULT_SWAP`, `SOFTFAULT_READS` | as for every engine |
-//! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
 //! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
 //! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
@@ -27,21 +26,10 @@ pub struct Options {
     pub assume_immutable: bool,
     /// The budget, if it is said.
     pub memory: Option<usize>,
-    /// How faults arrive.
-    pub faults: RunFaults,
     /// What is written at exit.
     pub stats: Option<StatsForm>,
     /// Where to; without, to the standard error.
     pub stats_file: Option<CString>,
-}
-
-/// How faults arrive.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum RunFaults {
-    /// By messages, where the system allows it.
-    Auto,
-    /// By messages.
-    Messages,
 }
 
 /// The form of what is written at exit.
@@ -90,10 +78,6 @@ fn read() -> Options {
         not: lines("SOFTFAULT_RUN_NOT"),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
-        faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
-            Some("messages") => RunFaults::Messages,
-            _ => RunFaults::Auto,
-        },
         stats: match text("SOFTFAULT_RUN_STATS").as_deref() {
             Some("text") => Some(StatsForm::Text),
             Some("json") => Some(StatsForm::Json),
@@ -121,6 +105,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
 
 fn patterns(lines: OsString) -> Vec<CString> {
     let lines = lines.into_vec();
-    let lines = lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let lines = lines
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty());
     lines.filter_map(|line| CString::new(line).ok()).collect()
 }

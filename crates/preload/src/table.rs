@@ -63,8 +63,15 @@ impl Table {
 
     /// Takes those out that are parts of a window, in the order of their addresses.
     pub fn remove_window(&mut self, window: &Range<usize>) -> Vec<Taken> {
-        let starts: Vec<_> = self.taken.range(window.clone()).map(|(&start, _)| start).collect();
-        starts.iter().filter_map(|start| self.taken.remove(start)).collect()
+        let starts: Vec<_> = self
+            .taken
+            .range(window.clone())
+            .map(|(&start, _)| start)
+            .collect();
+        starts
+            .iter()
+            .filter_map(|start| self.taken.remove(start))
+            .collect()
     }
 
     /// True if a window has none.

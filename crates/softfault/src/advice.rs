@@ -140,7 +140,9 @@ fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
     let start = range.start & !(PAGE_SIZE - 1);
     // SAFETY: advice about a mapping of ours; whoever gives one that changes bytes
     // vouches for it.
-    match unsafe { crate::kernel_calls::madvise(start as *mut libc::c_void, range.end - start, advice) } {
+    match unsafe {
+        crate::kernel_calls::madvise(start as *mut libc::c_void, range.end - start, advice)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -66,7 +66,11 @@ pub(crate) fn faults() -> io::Result<Faults> {
         b"signals" => Ok(Faults::Signals),
         b"threads" => Ok(Faults::Threads),
         b"messages" => Ok(Faults::Messages),
-        _ => Err(refused(FAULTS, &value, "it is signals, threads or messages")),
+        _ => Err(refused(
+            FAULTS,
+            &value,
+            "it is signals, threads or messages",
+        )),
     }
 }
 

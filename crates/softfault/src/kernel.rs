@@ -139,7 +139,9 @@ impl KernelMap {
         let new = new.ok_or_else(too_large)?.max(1);
         let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of ours, which its owner has for itself.
-        let addr = unsafe { crate::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut()) };
+        let addr = unsafe {
+            crate::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut())
+        };
         if addr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

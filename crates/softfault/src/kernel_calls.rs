@@ -20,7 +20,8 @@ pub(crate) unsafe fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let mapped = unsafe { libc::syscall(MMAP, addr, bytes, protection, flags, fd, in_units(offset)) };
+    let mapped =
+        unsafe { libc::syscall(MMAP, addr, bytes, protection, flags, fd, in_units(offset)) };
     pointer(mapped)
 }
 

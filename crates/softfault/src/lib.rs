@@ -140,13 +140,13 @@
 // In layers: a module imports only what stands above it here. ARCHITECTURE.md says what each of them has.
 
 // The ground.
-mod advice;
 mod cgroup;
 mod errno;
 mod generation;
 mod kernel_calls;
 mod signal;
 
+mod advice;
 mod error;
 mod frames;
 mod machine;

@@ -15,7 +15,9 @@ pub fn find() -> Result<PathBuf, Error> {
             let there = path.is_file();
             there.then_some(path.clone()).ok_or_else(|| {
                 let path = path.display();
-                Error::input(format_args!("SOFTFAULT_PRELOAD: there is no library {path}"))
+                Error::input(format_args!(
+                    "SOFTFAULT_PRELOAD: there is no library {path}"
+                ))
             })?
         }
         None => beside_us()?,

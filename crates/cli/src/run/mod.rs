@@ -20,11 +20,13 @@ use std::path::PathBuf;
 
 /// Arguments of `run`.
 #[derive(Args, Debug)]
-#[command(after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
+#[command(
+    after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
     SOFTFAULT_MEMORY, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
-    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
+    each pattern), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
     SOFTFAULT_RUN_STATS_FILE, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
-    without softfault; --stats names each reason. docs/run.md has all of it.")]
+    without softfault; --stats names each reason. docs/run.md has all of it."
+)]
 pub struct RunArgs {
     /// What the mappings of each process may have in memory at a time
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -41,9 +43,6 @@ pub struct RunArgs {
     /// Take files although others might write to them meanwhile: you know that nobody does
     #[arg(long)]
     assume_immutable: bool,
-    /// How faults are served
-    #[arg(long, value_name = "HOW")]
-    faults: Option<RunFaults>,
     /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
     #[arg(long, value_name = "HOW")]
     reads: Option<Reads>,
@@ -54,16 +53,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     program: Vec<OsString>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum RunFaults {
-    /// By messages, where the system allows it
-    Auto,
-    /// By threads that serve the program's faults and the kernel's
-    Messages,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -109,12 +105,10 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     if let Some(reads) = args.reads {
         set("SOFTFAULT_READS", reads.to_string().as_ref());
     }
-    let value_of = |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
-    if let Some(faults) = args.faults.and_then(|faults| value_of(faults.to_possible_value())) {
-        set("SOFTFAULT_RUN_FAULTS", faults.as_ref());
-    }
-    if let Some(form) = args.stats.and_then(|form| value_of(form.to_possible_value())) {
-        set("SOFTFAULT_RUN_STATS", form.as_ref());
+    match args.stats {
+        Some(StatsForm::Text) => set("SOFTFAULT_RUN_STATS", "text".as_ref()),
+        Some(StatsForm::Json) => set("SOFTFAULT_RUN_STATS", "json".as_ref()),
+        None => {}
     }
     if let Some(file) = &args.stats_file {
         // The program may go elsewhere.
@@ -135,7 +129,10 @@ fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
     if patterns.is_empty() {
         return Ok(());
     }
-    if patterns.iter().any(|pattern| pattern.as_bytes().contains(&b'\n')) {
+    if patterns
+        .iter()
+        .any(|pattern| pattern.as_bytes().contains(&b'\n'))
+    {
         return Err(Error::input("a pattern has no line breaks"));
     }
     let lines = patterns.join(OsStr::new("\n"));

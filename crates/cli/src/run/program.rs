@@ -24,13 +24,16 @@ impl Program {
         if name.as_bytes().contains(&b'/') {
             return match Path::new(name).exists() {
                 true => Ok(Self(name.into())),
-                false => Err(Error::input(format_args!("{shown}: there is no such program"))),
+                false => Err(Error::input(format_args!(
+                    "{shown}: there is no such program"
+                ))),
             };
         }
         let path = var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let mut found = std::env::split_paths(&path).map(|directory| directory.join(name));
         let found = found.find(|path| is_executable(path));
-        let found = found.ok_or_else(|| Error::input(format_args!("{shown}: there is no such program in PATH")));
+        let found = found
+            .ok_or_else(|| Error::input(format_args!("{shown}: there is no such program in PATH")));
         found.map(Self)
     }
 
@@ -60,8 +63,14 @@ impl Program {
                         "a statically linked program has no loader, and LD_PRELOAD does nothing: run it without softfault",
                     );
                 }
-                Kind::Musl => return refuse("linked with musl, whose loader cannot load our library: it is glibc's"),
-                Kind::Other => return refuse("not a program for this machine's processor and word size"),
+                Kind::Musl => {
+                    return refuse(
+                        "linked with musl, whose loader cannot load our library: it is glibc's",
+                    );
+                }
+                Kind::Other => {
+                    return refuse("not a program for this machine's processor and word size");
+                }
                 Kind::Unknown => return Ok(()),
             }
         }
@@ -82,7 +91,8 @@ fn gains_rights(path: &Path) -> bool {
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     let mode = about.mode();
     mode & libc::S_ISUID != 0 && about.uid() != user
-        || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && about.gid() != group
+        || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
+            && about.gid() != group
 }
 
 /// What a program begins with.
@@ -104,7 +114,11 @@ enum Kind {
 
 /// Numbers of an ELF header, all little-endian on the machines that we know.
 const ELF64: usize = 2;
-const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+const MACHINE: u64 = if cfg!(target_arch = "x86_64") {
+    62
+} else {
+    183
+};
 const PT_INTERP: u64 = 3;
 
 impl Head {
@@ -130,7 +144,13 @@ impl Head {
         if usize::from(self.bytes[4]) != ELF64 || self.number(18, 2) != Some(MACHINE) {
             return Kind::Other;
         }
-        let headers = || Some((self.number(32, 8)?, self.number(54, 2)?, self.number(56, 2)?));
+        let headers = || {
+            Some((
+                self.number(32, 8)?,
+                self.number(54, 2)?,
+                self.number(56, 2)?,
+            ))
+        };
         let Some((at, size, count)) = headers() else {
             return Kind::Unknown;
         };

@@ -140,7 +140,12 @@ fn by_kernel(number: c_long, args: [usize; 4]) -> impl FnOnce() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
     let kernel = by_kernel(libc::SYS_munmap, [addr as usize, bytes, 0, 0]);
-    on_range(addr, bytes, |table, range| Some(change::unmap(table, range)), kernel)
+    on_range(
+        addr,
+        bytes,
+        |table, range| Some(change::unmap(table, range)),
+        kernel,
+    )
 }
 
 /// mremap(2). In C it has the last argument only with `MREMAP_FIXED` and `MREMAP_DONTUNMAP`: otherwise it is not
@@ -178,11 +183,11 @@ pub unsafe extern "C" fn mremap(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
-    let ours = |table: &mut Table, range: &Range<usize>| {
-        match change::is_protected(table, range, protection) {
-            true => Some(0),
-            false => handed_back(table, range),
-        }
+    let ours = |table: &mut Table, range: &Range<usize>| match change::is_protected(
+        table, range, protection,
+    ) {
+        true => Some(0),
+        false => handed_back(table, range),
     };
     let args = [addr as usize, bytes, protection as usize, 0];
     on_range(addr, bytes, ours, by_kernel(libc::SYS_mprotect, args))
@@ -204,7 +209,12 @@ pub unsafe extern "C" fn pkey_mprotect(
         return unsafe { mprotect(addr, bytes, protection) };
     }
     let args = [addr as usize, bytes, protection as usize, key as usize];
-    on_range(addr, bytes, handed_back, by_kernel(libc::SYS_pkey_mprotect, args))
+    on_range(
+        addr,
+        bytes,
+        handed_back,
+        by_kernel(libc::SYS_pkey_mprotect, args),
+    )
 }
 
 /// madvise(2).
@@ -244,7 +254,12 @@ pub unsafe extern "C" fn posix_madvise(addr: *mut c_void, bytes: size_t, advice:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
     let (start, bytes) = whole_pages(addr, bytes);
-    on_range(start, bytes, handed_back, by_kernel(libc::SYS_mlock, [start as usize, bytes, 0, 0]))
+    on_range(
+        start,
+        bytes,
+        handed_back,
+        by_kernel(libc::SYS_mlock, [start as usize, bytes, 0, 0]),
+    )
 }
 
 /// mlock2(2).
@@ -279,9 +294,15 @@ pub unsafe extern "C" fn remap_file_pages(
     let kernel = move || {
         // SAFETY: the caller's promise.
         unsafe {
-            libc::syscall(libc::SYS_remap_file_pages, addr, bytes, protection, page, flags) as c_int
+            libc::syscall(
+                libc::SYS_remap_file_pages,
+                addr,
+                bytes,
+                protection,
+                page,
+                flags,
+            ) as c_int
         }
     };
     on_range(addr, bytes, handed_back, kernel)
 }
-

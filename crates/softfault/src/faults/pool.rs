@@ -153,7 +153,8 @@ impl ServingThreads {
         if !served {
             let refuse = || {
                 // Of a system call, which no signal ends: it answers EFAULT.
-                let by_kernel = process.faults() == Faults::Messages && raise::is_in_call(message.thread);
+                let by_kernel =
+                    process.faults() == Faults::Messages && raise::is_in_call(message.thread);
                 if !(by_kernel && process.mmu().poison(addr)) {
                     raise::raise(message.thread, addr);
                 }

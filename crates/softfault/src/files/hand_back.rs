@@ -48,8 +48,12 @@ impl Files {
         let window = cache.addresses();
         let reservation = cache.reservation();
         // SAFETY: the caller's promise; the window has a reservation of its own.
-        unsafe { process.mmu().hand_back(reservation, || replace(&file, reservation.range(), parts)) }
-            .map_err(|error| crate::error::map(error.into()))?;
+        unsafe {
+            process
+                .mmu()
+                .hand_back(reservation, || replace(&file, reservation.range(), parts))
+        }
+        .map_err(|error| crate::error::map(error.into()))?;
         cache.invalidate(window.clone());
         managed.unmap_window(window);
         let gone = self.table().take_out(&cache);

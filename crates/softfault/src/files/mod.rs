@@ -137,7 +137,11 @@ impl Files {
         on_truncate: OnTruncate,
         bytes: u64,
     ) -> io::Result<OpenedWindow> {
-        let store = Arc::new(FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?);
+        let store = Arc::new(FileStore::open_by(
+            fd,
+            Some(&managed.rings),
+            &managed.reads,
+        )?);
         let identity = store.opened_as()?;
         let had_name = store.had_name();
         let bytes = bytes.max(identity.size);
@@ -150,7 +154,8 @@ impl Files {
         }
         let shown = (cache.clone(), served.clone());
         // It is never certain what it shows: nobody finds it.
-        self.table().add(identity, false, shown, Some(store), had_name);
+        self.table()
+            .add(identity, false, shown, Some(store), had_name);
         Ok(OpenedWindow::new(cache, served, identity.size))
     }
 

@@ -56,7 +56,11 @@ impl Anchor {
             if has_page(anchor) {
                 // SAFETY: maps a page in a mapping of ours, by the table that the map has.
                 unsafe {
-                    crate::kernel_calls::madvise(anchor as *mut c_void, wanted.page, libc::MADV_POPULATE_READ)
+                    crate::kernel_calls::madvise(
+                        anchor as *mut c_void,
+                        wanted.page,
+                        libc::MADV_POPULATE_READ,
+                    )
                 };
             }
         }

@@ -70,7 +70,9 @@ impl SharedMapping {
     /// `madvise(2)` about all of it.
     pub(super) fn advise(&self, advice: c_int) {
         // SAFETY: advice about how a mapping of ours is to be served; it changes no bytes.
-        unsafe { crate::kernel_calls::madvise(self.range.start as *mut c_void, self.range.len(), advice) };
+        unsafe {
+            crate::kernel_calls::madvise(self.range.start as *mut c_void, self.range.len(), advice)
+        };
     }
 }
 
@@ -96,7 +98,9 @@ impl WantedMapping {
 fn nothing(bytes: usize) -> io::Result<SharedMapping> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let addr = unsafe { crate::kernel_calls::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    let addr = unsafe {
+        crate::kernel_calls::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+    };
     made(addr, bytes)
 }
 

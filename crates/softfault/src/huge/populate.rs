@@ -69,7 +69,9 @@ impl HugeMap {
             false => MADV_POPULATE_WRITE,
         };
         // SAFETY: within the map; no bytes change.
-        match unsafe { crate::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice) } {
+        match unsafe {
+            crate::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice)
+        } {
             0 => 0,
             _ => errno(),
         }

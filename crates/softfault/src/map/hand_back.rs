@@ -79,6 +79,11 @@ impl Mmap {
         let parts: Vec<_> = parts.collect();
         let managed = engine.inner.managed().ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: the caller's promise.
-        unsafe { engine.inner.files.hand_back(managed, process, cache, &parts) }
+        unsafe {
+            engine
+                .inner
+                .files
+                .hand_back(managed, process, cache, &parts)
+        }
     }
 }

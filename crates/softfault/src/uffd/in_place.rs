@@ -81,7 +81,13 @@ impl UffdMmu {
             map(file, range.start, range.len(), libc::PROT_READ, flags)?;
             // As any window: a child of fork has it not.
             // SAFETY: advice about a mapping that was just made.
-            unsafe { crate::kernel_calls::madvise(range.start as *mut c_void, range.len(), libc::MADV_DONTFORK) };
+            unsafe {
+                crate::kernel_calls::madvise(
+                    range.start as *mut c_void,
+                    range.len(),
+                    libc::MADV_DONTFORK,
+                )
+            };
             shown.insert(range.start);
             Ok(())
         })
@@ -119,7 +125,8 @@ impl UffdMmu {
             let to = range.start as *mut c_void;
             let from = place as *mut c_void;
             // SAFETY: from what was just made to the place of a mapping of ours.
-            let moved = unsafe { crate::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
+            let moved =
+                unsafe { crate::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
             if moved == libc::MAP_FAILED {
                 return undo(errno());
             }

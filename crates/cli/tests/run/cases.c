@@ -1,0 +1,434 @@
+/* What programs do with mappings of a file: `cases CASE FILE`. Prints the same under softfault and without. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static const char *path;
+static int fd;
+static size_t size;
+static const size_t MIB = 1 << 20;
+
+static uint64_t sum(const unsigned char *bytes, size_t count)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < count; i += 61)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash;
+}
+
+static void show(const char *what, const unsigned char *bytes, size_t count)
+{
+    printf("%s %016llx\n", what, (unsigned long long)sum(bytes, count));
+}
+
+static unsigned char *map(size_t bytes, int protection, int flags, off_t offset)
+{
+    unsigned char *mapped = mmap(NULL, bytes, protection, flags, fd, offset);
+    if (mapped == MAP_FAILED) {
+        printf("mmap: %s\n", strerror(errno));
+        exit(3);
+    }
+    return mapped;
+}
+
+static unsigned char *whole(void) { return map(size, PROT_READ, MAP_SHARED, 0); }
+
+static void answer(const char *what, int answered)
+{
+    printf("%s %d %s\n", what, answered, answered < 0 ? strerror(errno) : "");
+}
+
+static sigjmp_buf back;
+static volatile sig_atomic_t caught;
+static void on_fault(int signal) { caught = signal; siglongjmp(back, 1); }
+
+static void catch_faults(void)
+{
+    struct sigaction action = {.sa_handler = on_fault};
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+static const char *touch(const volatile unsigned char *byte)
+{
+    caught = 0;
+    if (sigsetjmp(back, 1) == 0)
+        (void)*byte;
+    return caught == 0 ? "there" : caught == SIGSEGV ? "SIGSEGV" : "SIGBUS";
+}
+
+static void whole_file(void) { show("whole", whole(), size); }
+
+static void parts(void)
+{
+    unsigned char *first = map(5 * MIB + 100, PROT_READ, MAP_SHARED, 3 * MIB);
+    unsigned char *last = map(size - 20 * MIB, PROT_READ, MAP_PRIVATE, 20 * MIB);
+    show("first", first, 5 * MIB + 100);
+    show("last", last, size - 20 * MIB);
+    answer("munmap", munmap(first, 5 * MIB + 100));
+    show("last", last, size - 20 * MIB);
+}
+
+static void twice(void)
+{
+    unsigned char *one = whole(), *other = whole();
+    printf("apart %d\n", one + size <= other || other + size <= one);
+    answer("munmap", munmap(one, size));
+    show("other", other, size);
+}
+
+static void past_end(void)
+{
+    unsigned char *mapped = map(size + 8 * MIB, PROT_READ, MAP_SHARED, 0);
+    size_t end = (size + 4095) & ~(size_t)4095;
+    catch_faults();
+    show("file", mapped, size);
+    printf("rest of the page %d\n", mapped[end - 1]);
+    printf("behind %s\n", touch(mapped + end));
+    printf("far behind %s\n", touch(mapped + size + 8 * MIB - 1));
+}
+
+static void unmap_parts(void)
+{
+    unsigned char *mapped = whole();
+    show("before", mapped, size);
+    answer("middle", munmap(mapped + 4 * MIB, 2 * MIB));
+    catch_faults();
+    printf("middle %s\n", touch(mapped + 5 * MIB));
+    show("front", mapped, 4 * MIB);
+    show("back", mapped + 6 * MIB, size - 6 * MIB);
+    answer("all", munmap(mapped, size));
+    printf("all %s\n", touch(mapped));
+}
+
+static void again(void)
+{
+    for (int i = 0; i < 20; i++) {
+        unsigned char *mapped = whole();
+        printf("%d ", mapped[(size_t)i * MIB]);
+        answer("munmap", munmap(mapped, size));
+    }
+}
+
+static void protect(void)
+{
+    unsigned char *mapped = whole();
+    catch_faults();
+    answer("the same", mprotect(mapped, size, PROT_READ));
+    answer("to write", mprotect(mapped, 4096, PROT_READ | PROT_WRITE));
+    answer("none", mprotect(mapped + MIB, MIB, PROT_NONE));
+    printf("none %s\n", touch(mapped + MIB));
+    answer("read", mprotect(mapped + MIB, MIB, PROT_READ));
+    show("all", mapped, size);
+}
+
+static void write_to_private(void)
+{
+    unsigned char *mapped = map(size, PROT_READ, MAP_PRIVATE, 0);
+    show("before", mapped, size);
+    answer("to write", mprotect(mapped + MIB, MIB, PROT_READ | PROT_WRITE));
+    memset(mapped + MIB, 7, MIB);
+    show("after", mapped, size);
+    show("file", whole(), size);
+}
+
+static void move(void)
+{
+    unsigned char *mapped = whole();
+    unsigned char *moved = mremap(mapped, size, size - MIB, 0);
+    printf("shrunk %d\n", moved == mapped);
+    moved = mremap(moved, size - MIB, size + MIB, MREMAP_MAYMOVE);
+    show("grown", moved, size);
+    answer("munmap", munmap(moved, size + MIB));
+}
+
+static void fixed_over(void)
+{
+    unsigned char *mapped = whole();
+    show("before", mapped, size);
+    void *over = mmap(mapped + MIB, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    printf("over %d\n", over == mapped + MIB);
+    memset(over, 9, MIB);
+    show("after", mapped, size);
+    answer("munmap", munmap(mapped, size));
+}
+
+static void advise(void)
+{
+    unsigned char *mapped = whole();
+    answer("random", madvise(mapped, size, MADV_RANDOM));
+    show("random", mapped, size);
+    answer("sequential", madvise(mapped, size, MADV_SEQUENTIAL));
+    answer("will need", madvise(mapped + MIB, MIB, MADV_WILLNEED));
+    answer("do not need", madvise(mapped, size, MADV_DONTNEED));
+    show("again", mapped, size);
+    answer("populate", madvise(mapped, MIB, MADV_POPULATE_READ));
+    answer("free", madvise(mapped, size, MADV_FREE));
+    answer("posix", posix_madvise(mapped, size, POSIX_MADV_DONTNEED));
+    answer("posix wrong", posix_madvise(mapped + 1, size, POSIX_MADV_RANDOM));
+    answer("wrong", madvise(mapped + 1, MIB, MADV_RANDOM));
+    answer("unknown", madvise(mapped, MIB, 12345));
+    show("free", mapped, size);
+}
+
+static void lock(void)
+{
+    unsigned char *mapped = whole();
+    unsigned char there[16];
+    answer("mlock", mlock(mapped + 100, 60000));
+    answer("mincore", mincore(mapped, 16 * 4096, there));
+    int count = 0;
+    for (int i = 0; i < 14; i++)
+        count += there[i] & 1;
+    printf("there %d\n", count);
+    answer("munlock", munlock(mapped, 65536));
+    answer("msync", msync(mapped, size, MS_SYNC));
+    show("all", mapped, size);
+}
+
+static void calls(void)
+{
+    char name[] = "/tmp/softfault-run-XXXXXX";
+    int out = mkstemp(name), ends[2];
+    unlink(name);
+    unsigned char *mapped = whole();
+    printf("write %zd\n", write(out, mapped + 2 * MIB, MIB));
+    printf("pwrite %zd\n", pwrite(out, mapped + 5 * MIB, MIB, MIB));
+    struct iovec parts[3] = {{mapped + 9 * MIB, 5000}, {mapped + 7 * MIB, 5000}, {mapped + 8 * MIB + 1, 5000}};
+    printf("writev %zd\n", writev(out, parts, 3));
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, ends);
+    printf("send %zd\n", send(ends[0], mapped + 10 * MIB, 3000, 0));
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    printf("sendmsg %zd\n", sendmsg(ends[0], &message, 0));
+    printf("raw %ld\n", syscall(SYS_pwrite64, out, mapped + 11 * MIB, 4096, 3 * MIB));
+    answer("read into it", read(fd, mapped + 12 * MIB, 4096));
+    answer("stat into it", fstat(fd, (struct stat *)(mapped + 13 * MIB)));
+    answer("open", open((char *)mapped + 14 * MIB, O_RDONLY));
+    unsigned char *copy = mmap(NULL, 4 * MIB, PROT_READ, MAP_PRIVATE, out, 0);
+    struct stat about;
+    fstat(out, &about);
+    printf("size %lld\n", (long long)about.st_size);
+    show("copy", copy, about.st_size);
+}
+
+static void kept_errno(void)
+{
+    errno = 1234;
+    unsigned char *mapped = whole();
+    printf("mmap %d\n", errno);
+    madvise(mapped, size, MADV_RANDOM);
+    munmap(mapped, size);
+    printf("munmap %d\n", errno);
+    answer("no file", mmap(NULL, 4096, PROT_READ, MAP_SHARED, 9999, 0) == MAP_FAILED ? -1 : 0);
+    answer("odd offset", mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 77) == MAP_FAILED ? -1 : 0);
+    answer("no length", mmap(NULL, 0, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+    answer("odd munmap", munmap((char *)1, 4096));
+}
+
+static void wait_for(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+    printf("child %d\n", status);
+}
+
+static void forks(void)
+{
+    unsigned char *mapped = whole(), *part = map(MIB, PROT_READ, MAP_PRIVATE, MIB);
+    show("parent", mapped, 2 * MIB);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        show("child", mapped, size);
+        show("child's part", part, MIB);
+        answer("munmap", munmap(mapped, size));
+        show("child's own", whole(), size);
+        fflush(stdout);
+        _exit(5);
+    }
+    wait_for(child);
+    show("parent", mapped, size);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "cases", "whole", path, NULL);
+        _exit(6);
+    }
+    wait_for(child);
+    child = vfork();
+    if (child == 0) {
+        execl("/proc/self/exe", "cases", "whole", path, NULL);
+        _exit(7);
+    }
+    wait_for(child);
+    char *arguments[] = {"cases", "parts", (char *)path, NULL};
+    posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ);
+    wait_for(child);
+    show("parent", mapped, size);
+}
+
+static unsigned char *shared;
+static uint64_t sums[100];
+static void *reads(void *number)
+{
+    size_t at = (size_t)number;
+    size_t part = size / 100;
+    uint64_t hash = 0;
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < 100; i += 7)
+            hash = hash * 31 + shared[(at + i) % 100 * part + i];
+    sums[at] = hash + sum(shared + at * part, part);
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t all[100];
+    shared = whole();
+    for (size_t i = 0; i < 100; i++)
+        pthread_create(&all[i], NULL, reads, (void *)i);
+    for (size_t i = 0; i < 100; i++)
+        pthread_join(all[i], NULL);
+    show("sums", (unsigned char *)sums, sizeof sums);
+}
+
+/* Threads read while the rest of the mapping is changed. */
+static volatile int done;
+static void *reads_on(void *expected)
+{
+    uint64_t wrong = 0;
+    while (!done)
+        wrong += sum(shared, 2 * MIB) != *(uint64_t *)expected;
+    return (void *)wrong;
+}
+
+static void change_under_readers(void)
+{
+    uint64_t wrong = 0;
+    for (int round = 0; round < 10; round++) {
+        pthread_t readers[3];
+        shared = whole();
+        uint64_t expected = sum(shared, 2 * MIB);
+        done = 0;
+        for (int i = 0; i < 3; i++)
+            pthread_create(&readers[i], NULL, reads_on, &expected);
+        usleep(2000);
+        munmap(shared + 8 * MIB, MIB);
+        usleep(2000);
+        done = 1;
+        for (int i = 0; i < 3; i++) {
+            void *of_thread;
+            pthread_join(readers[i], &of_thread);
+            wrong += (uint64_t)of_thread;
+        }
+        munmap(shared, size);
+    }
+    printf("wrong %llu\n", (unsigned long long)wrong);
+}
+
+static void handlers(void)
+{
+    static unsigned char stack[65536];
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    sigaltstack(&alternate, NULL);
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK}, now;
+    unsigned char *mapped = whole();
+    sigaction(SIGBUS, &action, NULL);
+    signal(SIGSEGV, SIG_DFL);
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    show("masked", mapped, size);
+    pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+    signal(SIGBUS, SIG_IGN);
+    show("ignored", mapped + MIB, 2 * MIB);
+    sigaction(SIGBUS, NULL, &now);
+    printf("still ignored %d\n", now.sa_handler == SIG_IGN);
+    catch_faults();
+    printf("nothing %s\n", touch(NULL));
+    show("all", mapped, size);
+}
+
+static void dies(void)
+{
+    show("before", whole(), size);
+    fflush(stdout);
+    raise(SIGTERM);
+}
+
+static void loads(void)
+{
+    void *library = dlopen("libm.so.6", RTLD_NOW);
+    double (*root)(double) = library ? (double (*)(double))dlsym(library, "sqrt") : NULL;
+    printf("dlopen %g\n", root ? root(2) : 0.0);
+    show("whole", whole(), size);
+    printf("dlclose %d\n", library ? dlclose(library) : 0);
+}
+
+static void declined(void)
+{
+    char small[] = "/tmp/softfault-run-XXXXXX";
+    int other = mkstemp(small), writable = open(path, O_RDWR), pipes[2];
+    unlink(small);
+    answer("truncate", ftruncate(other, 65536));
+    unsigned char *mapped = mmap(NULL, 65536, PROT_READ, MAP_SHARED, other, 0);
+    show("small", mapped, 65536);
+    show("written", mmap(NULL, size, PROT_READ, MAP_SHARED, writable, 0), size);
+    show("shared", mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, writable, 0), size);
+    show("private", map(size, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0), size);
+    show("executable", map(MIB, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0), MIB);
+    show("locked", map(16384, PROT_READ, MAP_SHARED | MAP_LOCKED, 0), 16384);
+    printf("none %d\n", map(MIB, PROT_NONE, MAP_SHARED, 0) != NULL);
+    void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    show("fixed", mmap(place, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), size);
+#ifdef MAP_32BIT
+    show("low", map(MIB, PROT_READ, MAP_SHARED | MAP_32BIT, 0), MIB);
+#endif
+    int zero = open("/dev/zero", O_RDONLY);
+    show("device", mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, zero, 0), 65536);
+    answer("pipe", pipe(pipes));
+    answer("of a pipe", mmap(NULL, 4096, PROT_READ, MAP_SHARED, pipes[0], 0) == MAP_FAILED ? -1 : 0);
+}
+
+static const struct { const char *name; void (*run)(void); } CASES[] = {
+    {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
+    {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
+    {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls},
+    {"errno", kept_errno}, {"forks", forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
+    {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
+};
+
+int main(int count, char **arguments)
+{
+    struct stat about;
+    if (count < 3)
+        return 2;
+    path = arguments[2];
+    fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &about) < 0)
+        return 2;
+    size = about.st_size;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        if (strcmp(CASES[i].name, arguments[1]) == 0) {
+            CASES[i].run();
+            return 0;
+        }
+    return 2;
+}

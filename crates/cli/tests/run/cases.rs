@@ -1,0 +1,216 @@
+//! The cases of `cases.c`.
+
+use crate::stats::{self, ProcessStats};
+use crate::{BYTES, MEMORY, assert_same, can_run, compile, directory, file, softfault_run};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A program that has the cases, and a file for them.
+struct Cases {
+    directory: PathBuf,
+    program: PathBuf,
+    data: PathBuf,
+}
+
+impl Cases {
+    /// Those of all tests, made once; `None` where none can run.
+    fn get() -> Option<&'static Self> {
+        static CASES: OnceLock<Option<Cases>> = OnceLock::new();
+        let cases = CASES.get_or_init(|| {
+            let directory = directory("cases");
+            let program = compile("cases.c", &directory.join("cases"), &[])?;
+            let data = file(&directory, BYTES);
+            can_run().then_some(Self {
+                directory,
+                program,
+                data,
+            })
+        });
+        if cases.is_none() {
+            eprintln!("skipped: no case can run here");
+        }
+        cases.as_ref()
+    }
+
+    /// A file for what processes write at their exit.
+    fn stats_file(&self, name: &str) -> PathBuf {
+        let file = self.directory.join(format!("{name}.stats"));
+        let _ = std::fs::remove_file(&file);
+        file
+    }
+
+    /// Runs a case both ways; what the processes did, the first last.
+    fn run(&self, case: &str) -> Vec<ProcessStats> {
+        let without = Command::new(&self.program)
+            .arg(case)
+            .arg(&self.data)
+            .output()
+            .unwrap();
+        let file = self.stats_file(case);
+        let mut with = softfault_run();
+        with.args([
+            "--memory",
+            MEMORY,
+            "--assume-immutable",
+            "--stats=json",
+            "--stats-file",
+        ]);
+        with.arg(&file)
+            .arg("--")
+            .arg(&self.program)
+            .arg(case)
+            .arg(&self.data);
+        assert_same(&with.output().unwrap(), &without, case);
+        stats::read(&file)
+    }
+
+    /// The same of one process, that takes so many mappings and has none declined.
+    fn run_one(&self, case: &str, taken: u64) -> ProcessStats {
+        let mut all = self.run(case);
+        assert_eq!(all.len(), 1, "{case}: one process");
+        let stats = all.remove(0);
+        assert_eq!(stats.taken(), taken, "{case}: taken");
+        assert_eq!(stats.declined(), [], "{case}: declined");
+        let (peak, memory) = (
+            stats.number(&["peak_bytes"]),
+            stats.number(&["memory_bytes"]),
+        );
+        assert!(
+            0 < peak && peak <= memory,
+            "{case}: {peak} of {memory} bytes"
+        );
+        stats
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident: $case:literal takes $taken:literal and hands back $back:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let Some(cases) = Cases::get() else { return };
+            assert_eq!(cases.run_one($case, $taken).handed_back(), $back, "handed back");
+        }
+    )*};
+}
+
+cases! {
+    a_whole_file: "whole" takes 1 and hands back 0;
+    parts_of_a_file: "parts" takes 2 and hands back 0;
+    two_mappings_of_one_file_have_two_places: "twice" takes 2 and hands back 0;
+    behind_the_end_of_the_file_is_a_sigbus: "past-end" takes 1 and hands back 0;
+    parts_are_unmapped: "unmap-parts" takes 1 and hands back 1;
+    a_file_is_mapped_again_and_again: "again" takes 20 and hands back 0;
+    a_mapping_is_protected: "protect" takes 1 and hands back 1;
+    a_private_mapping_is_written_to_in_the_end: "write-to-private" takes 2 and hands back 1;
+    a_mapping_moves: "move" takes 1 and hands back 1;
+    something_else_is_mapped_over_it: "fixed-over" takes 1 and hands back 1;
+    advice: "advise" takes 1 and hands back 1;
+    memory_is_locked: "lock" takes 1 and hands back 1;
+    errno_is_as_it_was: "errno" takes 1 and hands back 0;
+    a_hundred_threads_read: "threads" takes 1 and hands back 0;
+    it_is_handed_back_under_readers: "change-under-readers" takes 10 and hands back 10;
+    handlers_and_masks_of_the_program: "handlers" takes 1 and hands back 0;
+    a_library_is_loaded: "loads" takes 1 and hands back 0;
+}
+
+#[test]
+fn system_calls_find_what_is_not_in_memory() {
+    let Some(cases) = Cases::get() else { return };
+    let stats = cases.run("calls");
+    assert_eq!(stats[0].taken(), 1);
+    // A copy of what was written.
+    assert_eq!(stats[0].declined(), [("too_small".to_owned(), 1)]);
+    assert_eq!(stats[0].number(&["failed"]), 0);
+}
+
+#[test]
+fn children_have_what_their_parent_has() {
+    let Some(cases) = Cases::get() else { return };
+    let stats = cases.run("forks");
+    let taken: Vec<_> = stats.iter().map(ProcessStats::taken).collect();
+    // Two that called exec, one that was spawned, and the parent; the child without exec ended by _exit.
+    assert_eq!(taken, [1, 1, 2, 2]);
+}
+
+#[test]
+fn a_signal_ends_the_program_as_it_would() {
+    let Some(cases) = Cases::get() else { return };
+    assert_eq!(cases.run("dies").len(), 0, "nothing runs at its exit");
+}
+
+#[test]
+fn what_is_declined_is_named() {
+    let Some(cases) = Cases::get() else { return };
+    let stats = cases.run("declined");
+    assert_eq!(stats[0].taken(), 0);
+    let mut expected = vec![
+        ("executable", "prot_exec", 1),
+        ("fixed", "map_fixed", 1),
+        ("locked", "map_locked", 1),
+        ("none", "no_access", 1),
+        ("private", "private_writable", 1),
+        ("shared", "shared_writable", 1),
+        ("small", "too_small", 1),
+        ("written", "open_for_writing", 1),
+        ("a device, and a pipe", "not_regular", 2),
+    ];
+    if cfg!(target_arch = "x86_64") {
+        expected.push(("low", "odd_flags", 1));
+    }
+    let declined = stats[0].declined();
+    for (what, name, count) in &expected {
+        let found = declined.iter().find(|(declined, _)| declined == name);
+        assert_eq!(found.map(|&(_, count)| count), Some(*count), "{what}");
+    }
+    assert_eq!(declined.len(), expected.len(), "{declined:?}");
+}
+
+#[test]
+fn a_file_that_others_may_write_to_is_declined() {
+    let Some(cases) = Cases::get() else { return };
+    let file = cases.stats_file("assurance");
+    let mut with = softfault_run();
+    with.args(["--stats=json", "--stats-file"])
+        .arg(&file)
+        .arg("--");
+    with.arg(&cases.program).arg("whole").arg(&cases.data);
+    assert!(with.output().unwrap().status.success());
+    let stats = stats::read(&file);
+    assert_eq!(stats[0].declined(), [("no_assurance".to_owned(), 1)]);
+}
+
+#[test]
+fn patterns_say_which_files() {
+    let Some(cases) = Cases::get() else { return };
+    let path = cases.data.to_str().unwrap();
+    let other = ["not_matched", "taken"];
+    let rows: [(&[&str], usize); 6] = [
+        (&["--match", "data"], 1),
+        (&["--match", "*.bin"], 0),
+        (&["--match", "*.bin", "--match", path], 1),
+        (&["--match", "/nowhere/*"], 0),
+        (&["--not", "da*"], 0),
+        (&["--match", "*", "--not", "*.bin"], 1),
+    ];
+    for (arguments, taken) in rows {
+        let file = cases.stats_file("patterns");
+        let mut with = softfault_run();
+        with.args(["--assume-immutable", "--stats=json", "--stats-file"])
+            .arg(&file);
+        with.args(arguments)
+            .arg("--")
+            .arg(&cases.program)
+            .arg("whole")
+            .arg(&cases.data);
+        assert!(with.output().unwrap().status.success());
+        let stats = stats::read(&file);
+        assert_eq!(
+            stats[0].taken(),
+            taken as u64,
+            "{arguments:?}: {}",
+            other[taken]
+        );
+        assert_eq!(stats[0].declined().len(), 1 - taken, "{arguments:?}");
+    }
+}

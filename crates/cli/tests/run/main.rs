@@ -1,0 +1,97 @@
+//! `softfault run`: programs in C do what programs do with mappings, with softfault and without, and print the same.
+
+#![allow(missing_docs)]
+
+mod cases;
+mod command;
+mod stats;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Bytes of the file that the cases map: more than the budget, and no whole number of pages.
+pub const BYTES: usize = (24 << 20) + 100;
+pub const MEMORY: &str = "8M";
+
+/// A directory of a test's own.
+pub fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{name}"));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// A file of bytes that differ from page to page.
+pub fn file(directory: &Path, bytes: usize) -> PathBuf {
+    let path = directory.join("data");
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    let data: Vec<u8> = words.take(bytes).collect();
+    std::fs::write(&path, data).unwrap();
+    path
+}
+
+/// Compiles a program; `None`, and a line that says so, where there is no compiler.
+pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/run")
+        .join(source);
+    let mut cc = Command::new("cc");
+    cc.arg("-O1")
+        .arg("-w")
+        .args(arguments)
+        .arg(source)
+        .arg("-o")
+        .arg(to);
+    let compiled = cc.args(["-lpthread", "-ldl"]).output();
+    match compiled {
+        Ok(compiled) if compiled.status.success() => Some(to.to_owned()),
+        Ok(compiled) => {
+            let why = String::from_utf8_lossy(&compiled.stderr);
+            eprintln!("skipped: cc cannot compile this: {why}");
+            None
+        }
+        Err(why) => {
+            eprintln!("skipped: there is no cc: {why}");
+            None
+        }
+    }
+}
+
+/// `softfault run`, with the library that was built with this test.
+pub fn softfault_run() -> Command {
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("libsoftfault_preload.so");
+    assert!(
+        library.is_file(),
+        "{} is built with this test",
+        library.display()
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    command.env("SOFTFAULT_PRELOAD", library).arg("run");
+    command
+}
+
+/// Where the kernel lets us handle its faults; otherwise a line that says that a test cannot run.
+pub fn can_run() -> bool {
+    let engine = softfault::Engine::builder().faults(softfault::Faults::Messages);
+    let built = engine.build();
+    if let Err(why) = &built {
+        eprintln!("skipped: the kernel's faults cannot be served here: {why}");
+    }
+    built.is_ok()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn assert_same(with: &Output, without: &Output, what: &str) {
+    assert_eq!(text(&with.stderr), text(&without.stderr), "{what}");
+    assert_eq!(text(&with.stdout), text(&without.stdout), "{what}");
+    assert_eq!(with.status, without.status, "{what}");
+}

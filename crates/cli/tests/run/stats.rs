@@ -1,0 +1,39 @@
+//! What processes have written at their exit.
+
+use serde_json::Value;
+use std::path::Path;
+
+/// What one process did.
+pub struct ProcessStats(Value);
+
+/// All that is in a file.
+pub fn read(path: &Path) -> Vec<ProcessStats> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let parse = |line| ProcessStats(serde_json::from_str(line).expect("a line of JSON"));
+    text.lines().map(parse).collect()
+}
+
+impl ProcessStats {
+    pub fn number(&self, path: &[&str]) -> u64 {
+        let value = path.iter().fold(&self.0, |value, name| &value[*name]);
+        value.as_u64().unwrap_or(0)
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.number(&["taken", "mappings"])
+    }
+
+    pub fn handed_back(&self) -> u64 {
+        self.number(&["handed_back", "mappings"])
+    }
+
+    /// The reasons for which mappings were declined, and how many for each.
+    pub fn declined(&self) -> Vec<(String, u64)> {
+        let declined = self.0["declined"].as_object().expect("an object");
+        let count = |value: &Value| value["mappings"].as_u64().expect("a number");
+        declined
+            .iter()
+            .map(|(name, value)| (name.clone(), count(value)))
+            .collect()
+    }
+}
