@@ -25,12 +25,14 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
             sharing: taken.sharing,
         });
         let mappings: Vec<_> = mappings.collect();
+        let leased: Vec<_> = all.iter().filter_map(|taken| taken.leased).collect();
         let maps = all.into_iter().map(|taken| taken.map).collect();
         // SAFETY: all that is in the window; the program has addresses, and no maps.
         if unsafe { Mmap::hand_back(maps, &mappings) }.is_err() {
             return false;
         }
         marked::mark(&window, false);
+        leased.into_iter().for_each(|file| table.leases.give(file));
         for mapping in &mappings {
             HANDED_BACK.add(mapping.addresses.len());
         }
@@ -58,8 +60,9 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
     for taken in whole.iter().rev() {
         answer |= unmap_plain(free..taken.start);
         if let Some(taken) = table.remove(taken.start) {
-            let window = taken.window.clone();
+            let (window, leased) = (taken.window.clone(), taken.leased);
             drop(taken);
+            leased.into_iter().for_each(|file| table.leases.give(file));
             if table.is_free(&window) {
                 marked::mark(&window, false);
             }

@@ -1,7 +1,8 @@
 //! Which mappings are taken: of large regular files, that the program only reads.
 
-use crate::assurance;
+use crate::assurance::{self, Assurance};
 use crate::count::Decline;
+use crate::leases::FileKey;
 use crate::options;
 use core::mem::MaybeUninit;
 use libc::c_int;
@@ -29,6 +30,9 @@ pub struct Wanted {
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub sharing: c_int,
     pub populate: bool,
+    pub assurance: Assurance,
+    /// Device and inode.
+    pub file: FileKey,
 }
 
 pub const PAGE: usize = 4096;
@@ -77,7 +81,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         libc::O_RDWR => return Err(Decline::OpenForWriting),
         _ => return Ok(None),
     }
-    assurance::of(call.fd, &stat)?;
+    let assurance = assurance::of(call.fd, &stat)?;
     Ok(Some(Wanted {
         fd: call.fd,
         offset,
@@ -85,6 +89,8 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         size,
         sharing,
         populate: call.flags & libc::MAP_POPULATE != 0,
+        assurance,
+        file: (stat.st_dev, stat.st_ino),
     }))
 }
 

@@ -51,6 +51,7 @@ extern "C" fn child() {
     }
     core::mem::forget(table.engine.take());
     table.refused = None;
+    table.leases.forked();
     count::forked();
     drop(table);
     drop(inside);

@@ -28,6 +28,7 @@ mod decide;
 mod fork;
 mod hooks;
 mod inside;
+mod leases;
 mod marked;
 mod options;
 mod start;

@@ -1,5 +1,6 @@
 //! What was taken, by address.
 
+use crate::leases::{FileKey, Leases};
 use core::ops::Range;
 use softfault::{Engine, Mmap};
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ pub struct Taken {
     pub window: Range<usize>,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub sharing: i32,
+    /// The file, if it is under a lease.
+    pub leased: Option<FileKey>,
     pub map: Mmap,
 }
 
@@ -24,12 +27,14 @@ pub struct Table {
     pub engine: Option<Engine>,
     /// Why there can be none.
     pub refused: Option<String>,
+    pub leases: Leases,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     taken: BTreeMap::new(),
     engine: None,
     refused: None,
+    leases: Leases::new(),
 });
 
 /// Locks it: in a thread that is inside, whose signals are masked.
@@ -72,6 +77,13 @@ impl Table {
             .iter()
             .filter_map(|start| self.taken.remove(start))
             .collect()
+    }
+
+    /// Where a mapping of a file is that is under a lease.
+    pub fn of_file(&self, file: FileKey) -> Option<Range<usize>> {
+        let mut taken = self.taken.values();
+        let found = taken.find(|taken| taken.leased == Some(file));
+        found.map(|taken| taken.addresses.clone())
     }
 
     /// True if a window has none.

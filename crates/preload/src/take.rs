@@ -1,5 +1,6 @@
 //! Taking a mapping: the engine maps the file, and the program gets the addresses.
 
+use crate::assurance::Assurance;
 use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
 use crate::options;
@@ -11,7 +12,19 @@ use std::io;
 /// Takes a mapping; where it is, or why the kernel is to make it. In a thread that is inside.
 pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     let engine = engine(table)?;
-    let taken = map(table, &engine, wanted).map_err(|_| Decline::Error)?;
+    // Before the engine looks at the file: from then on it stays as it is.
+    let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
+    if let Some(file) = leased {
+        table.leases.take(file, wanted.fd)?;
+    }
+    let mut taken = match map(table, &engine, wanted) {
+        Ok(taken) => taken,
+        Err(_) => {
+            leased.into_iter().for_each(|file| table.leases.give(file));
+            return Err(Decline::Error);
+        }
+    };
+    taken.leased = leased;
     let start = taken.addresses.start;
     marked::mark(&taken.addresses, true);
     TAKEN.add(taken.addresses.len());
@@ -57,13 +70,14 @@ fn map_part(
     // One that is to be the kernel's own, whatever for, is not taken.
     let window = window.ok_or(io::ErrorKind::Unsupported)?;
     let addresses = start..start + wanted.bytes;
-    if addresses.end > window.end || !marked::can_mark(&window) {
+    if addresses.end > window.end || !marked::can_mark(&window) || !map.can_be_handed_back() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(Taken {
         addresses,
         window,
         sharing: wanted.sharing,
+        leased: None,
         map,
     })
 }

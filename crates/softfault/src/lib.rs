@@ -161,6 +161,7 @@ mod many;
 
 // What the kernel serves us with.
 mod kernel;
+mod lease;
 mod table;
 mod uffd;
 
@@ -205,6 +206,8 @@ pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
+#[doc(hidden)]
+pub use lease::ReadLease;
 #[doc(hidden)]
 pub use map::KernelMapping;
 pub use map::{MapIfSafeError, Mmap, Pinned};

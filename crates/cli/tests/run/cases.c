@@ -407,12 +407,114 @@ static void declined(void)
     answer("of a pipe", mmap(NULL, 4096, PROT_READ, MAP_SHARED, pipes[0], 0) == MAP_FAILED ? -1 : 0);
 }
 
+static void fill(int to, size_t at, size_t bytes, int byte)
+{
+    unsigned char *some = malloc(bytes);
+    memset(some, byte, bytes);
+    if (pwrite(to, some, bytes, at) != (ssize_t)bytes)
+        exit(4);
+    free(some);
+}
+
+/* Somebody else writes to the file, makes it shorter and longer, and replaces it, in rounds that the reader tells. */
+static void writes(int rounds, int from, int to)
+{
+    char name[4096];
+    for (int round = 0; round < rounds; round++) {
+        char go;
+        if (read(from, &go, 1) != 1)
+            exit(0);
+        if (round % 4 == 3)
+            answer("truncate", truncate(path, 9 * MIB));
+        int file = open(path, O_RDWR);
+        if (round % 4 == 1 || round % 4 == 3)
+            answer("ftruncate", ftruncate(file, size));
+        fill(file, MIB, 6 * MIB, round);
+        fill(file, 12 * MIB, 4096, round + 1);
+        if (round % 4 == 2) {
+            snprintf(name, sizeof name, "%s.new", path);
+            int fresh = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+            answer("ftruncate", ftruncate(fresh, size));
+            fill(fresh, MIB, 6 * MIB, round);
+            close(fresh);
+            answer("rename", rename(name, path));
+        }
+        close(file);
+        fflush(stdout);
+        if (write(to, &go, 1) != 1)
+            exit(0);
+    }
+    exit(0);
+}
+
+static volatile int expected_byte;
+static void *reads_others(void *nothing)
+{
+    /* Bytes that nobody writes to. */
+    uint64_t wrong = 0;
+    while (!done)
+        wrong += shared[11 * MIB + 5] != expected_byte;
+    return (void *)wrong;
+}
+
+static void written(void)
+{
+    int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12, ask[2], told[2];
+    uint64_t wrong = 0;
+    if (pipe(ask) || pipe(told))
+        exit(4);
+    if (fork() == 0) {
+        close(ask[1]);
+        writes(rounds, ask[0], told[1]);
+    }
+    for (int round = 0; round < rounds; round++) {
+        char go = 0;
+        pthread_t reader;
+        void *of_thread;
+        /* Mapped by a descriptor of the file that has the name now. */
+        close(fd);
+        fd = open(path, O_RDONLY);
+        shared = whole();
+        expected_byte = shared[11 * MIB + 5];
+        done = round % 4 == 3;
+        pthread_create(&reader, NULL, reads_others, NULL);
+        sum(shared, size);
+        if (write(ask[1], &go, 1) != 1 || read(told[0], &go, 1) != 1)
+            exit(4);
+        for (size_t at = MIB; at < 7 * MIB; at++)
+            wrong += shared[at] != (unsigned char)round;
+        for (size_t at = 12 * MIB; at < 12 * MIB + 4096; at++)
+            wrong += shared[at] != (unsigned char)(round + 1);
+        done = 1;
+        pthread_join(reader, &of_thread);
+        wrong += (uint64_t)of_thread;
+        munmap(shared, size);
+    }
+    printf("wrong %llu\n", (unsigned long long)wrong);
+    fflush(stdout);
+    wait(NULL);
+}
+
+static void writes_itself(void)
+{
+    unsigned char *mapped = whole(), *part = map(MIB, PROT_READ, MAP_PRIVATE, 2 * MIB);
+    show("before", mapped, size);
+    show("part", part, MIB);
+    int file = open(path, O_RDWR);
+    fill(file, MIB, 4 * MIB, 99);
+    show("after", mapped, size);
+    show("while open", whole(), size);
+    close(file);
+    show("closed", whole(), size);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
     {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls},
     {"errno", kept_errno}, {"forks", forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
+    {"written", written}, {"writes-itself", writes_itself},
 };
 
 int main(int count, char **arguments)

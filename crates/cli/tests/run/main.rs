@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)]
 
+mod assurance;
 mod cases;
 mod command;
 mod stats;

@@ -31,6 +31,12 @@ pub(crate) struct KernelPart {
 }
 
 impl Files {
+    /// True if a window can be handed back: the kernel can map its file.
+    pub(crate) fn can_hand_back(&self, cache: &Arc<PageCache>) -> bool {
+        let file = self.table().file_of(cache);
+        cache.has_own_reservation() && file.is_some_and(|file| file.can_be_mapped())
+    }
+
     /// Hands the window of a cache back: these parts of it are the kernel's mappings of the file, and the rest is
     /// unmapped. The caller is the only one who maps it, and does no more from here on. Signals are masked.
     ///

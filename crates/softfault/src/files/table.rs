@@ -227,12 +227,9 @@ impl WindowTable {
 
     /// No new map finds the window of a cache from now on. Its file, if it has one.
     pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileStore>> {
-        let entry = self.entry_of(cache)?;
-        if entry.writes.is_some() {
-            return None;
-        }
-        entry.certain = false;
-        entry.file.clone()
+        let file = self.file_of(cache)?;
+        self.entry_of(cache)?.certain = false;
+        Some(file)
     }
 
     /// Takes the window of a cache out, whoever maps it.
@@ -245,6 +242,13 @@ impl WindowTable {
             self.files.remove(&file);
         }
         Some(gone)
+    }
+
+    /// The file of a cache's window, if it has one, and is not written to.
+    pub(super) fn file_of(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileStore>> {
+        let entry = self.entry_of(cache)?;
+        let file = entry.file.clone();
+        file.filter(|_| entry.writes.is_none())
     }
 
     fn entry_of(&mut self, cache: &Arc<PageCache>) -> Option<&mut FileWindow> {

@@ -30,6 +30,15 @@ impl Mmap {
         }
     }
 
+    /// True if its window can be handed back.
+    #[doc(hidden)]
+    pub fn can_be_handed_back(&self) -> bool {
+        match self.kind() {
+            MmapKind::Managed(file) => self.engine.inner.files.can_hand_back(file.cache()),
+            _ => false,
+        }
+    }
+
     /// Hands the addresses of a window back to the program: `maps` are all the maps of it, and where `mappings` are,
     /// sorted, the kernel maps the file from now on. The rest of the window is unmapped. Threads that read there
     /// meanwhile see the file's bytes. After an error the maps are leaked, and what is not replaced yet is served as

@@ -1,0 +1,129 @@
+//! How it is known that nobody writes to a file, and what becomes of a mapping when somebody does.
+
+use crate::cases::Cases;
+use crate::{stats, text};
+use std::fs::File;
+use std::process::Command;
+
+/// Rounds in which a file is written to; many with `SOFTFAULT_RUN_ROUNDS`.
+fn rounds() -> u64 {
+    let rounds = std::env::var("SOFTFAULT_RUN_ROUNDS").ok();
+    rounds.map_or(12, |rounds| rounds.parse().expect("a number"))
+}
+
+#[test]
+fn a_file_that_somebody_writes_to_is_handed_back_before() {
+    let Some(cases) = Cases::of_its_own("written") else {
+        return;
+    };
+    let file = cases.stats_file("written");
+    let mut with = cases.with("written", &file);
+    let with = with.env("ROUNDS", rounds().to_string()).output().unwrap();
+    let said = text(&with.stdout);
+    assert!(said.ends_with("wrong 0\n"), "{said} {}", text(&with.stderr));
+    let stats = stats::read(&file);
+    let last = stats.last().unwrap();
+    // Each began with a mapping that was taken.
+    assert_eq!(
+        (last.taken(), last.handed_back()),
+        (rounds(), rounds()),
+        "{:?}",
+        last.declined()
+    );
+}
+
+#[test]
+fn a_program_writes_to_what_it_has_mapped() {
+    let Some(cases) = Cases::of_its_own("writes-itself") else {
+        return;
+    };
+    let copy = cases.data.with_extension("copy");
+    std::fs::copy(&cases.data, &copy).unwrap();
+    let without = Command::new(&cases.program)
+        .arg("writes-itself")
+        .arg(&copy)
+        .output()
+        .unwrap();
+    let file = cases.stats_file("writes-itself");
+    let with = cases.with("writes-itself", &file).output().unwrap();
+    crate::assert_same(&with, &without, "writes-itself");
+    let stats = &stats::read(&file)[0];
+    // Before, and when nobody has it open for writing any more.
+    assert_eq!((stats.taken(), stats.handed_back()), (3, 2));
+    assert_eq!(stats.declined(), [("open_for_writing".to_owned(), 1)]);
+}
+
+#[test]
+fn a_file_that_is_open_for_writing_is_declined() {
+    let Some(cases) = Cases::of_its_own("open") else {
+        return;
+    };
+    let file = cases.stats_file("open");
+    let writer = File::options().append(true).open(&cases.data).unwrap();
+    let mut with = cases.with("whole", &file);
+    assert!(with.output().unwrap().status.success());
+    let stats = &stats::read(&file)[0];
+    assert_eq!(stats.declined(), [("open_for_writing".to_owned(), 1)]);
+    // Unless the user says that nobody writes.
+    let file = cases.stats_file("assumed");
+    let with = cases
+        .with("whole", &file)
+        .env("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "1")
+        .output();
+    assert!(with.unwrap().status.success());
+    assert_eq!(stats::read(&file)[0].taken(), 1);
+    drop(writer);
+}
+
+/// A file system that is made for a test, in a mount namespace of its own: what is run there, and what it did.
+fn on(kind: &str, then: &str, name: &str) -> Option<stats::ProcessStats> {
+    let cases = Cases::of_its_own(name)?;
+    let place = cases.directory.join("place");
+    std::fs::create_dir_all(&place).unwrap();
+    let mount = format!(
+        "mount -t {kind} none {place} && cp {data} {place}/data && {then} || exit 77; exec \"$@\"",
+        place = place.display(),
+        data = cases.data.display(),
+        then = then.replace("PLACE", &place.display().to_string()),
+    );
+    let file = cases.stats_file("mounted");
+    let there = place.join("data");
+    let run = cases.with_file("whole", &file, &there);
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["-m", "sh", "-c", &mount, "sh"])
+        .arg(run.get_program())
+        .args(run.get_args());
+    for (name, value) in run.get_envs() {
+        unshare.env(name, value.unwrap_or_default());
+    }
+    match unshare.output() {
+        Ok(output) if output.status.success() => stats::read(&file).pop(),
+        Ok(output) => {
+            eprintln!(
+                "skipped: nothing can be mounted here: {}",
+                text(&output.stderr)
+            );
+            None
+        }
+        Err(why) => {
+            eprintln!("skipped: nothing can be mounted here: unshare: {why}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_file_system_without_leases_of_its_own_is_declined() {
+    if let Some(stats) = on("ramfs", "true", "ramfs") {
+        assert_eq!(stats.declined(), [("no_assurance".to_owned(), 1)]);
+    }
+}
+
+#[test]
+fn nobody_writes_to_a_read_only_file_system() {
+    // One that leases are not asked of.
+    if let Some(stats) = on("ramfs", "mount -o remount,ro none PLACE", "read-only") {
+        assert_eq!(stats.taken(), 1, "{:?}", stats.declined());
+    }
+}

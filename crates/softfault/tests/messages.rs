@@ -1,0 +1,264 @@
+//! Faults of the kernel's own that threads of the engine serve ([`Faults::Messages`]), and places that are handed back to
+//! the kernel, in processes of their own.
+
+mod child;
+mod files;
+
+use files::{byte_at, check, made_file};
+use softfault::{Engine, Faults, KernelMapping, Mmap, MmapOptions};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use std::io::{Read as _, Write};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+const BUDGET: usize = 8 << 20;
+const BYTES: usize = 4 * BUDGET + 100;
+
+fn engine(faults: Faults) -> Option<Engine> {
+    let builder = Engine::builder().by_kernel(false).small_maps(0);
+    match builder.memory(BUDGET).faults(faults).build() {
+        Ok(engine) => Some(engine),
+        Err(why) => {
+            println!("skipped: the kernel's faults cannot be served here: {why}");
+            None
+        }
+    }
+}
+
+/// Runs `scenario` in a process of its own, and ends it if it hangs.
+#[track_caller]
+fn alone(test: &str, scenario: fn()) {
+    match child::scenario() {
+        None => child::succeeds(test, "alone"),
+        Some(_) => {
+            // SAFETY: a process that hangs is killed rather than waited for.
+            unsafe { libc::alarm(120) };
+            scenario();
+        }
+    }
+}
+
+#[test]
+fn system_calls_wait_for_pages() {
+    alone("system_calls_wait_for_pages", || {
+        let Some(engine) = engine(Faults::Messages) else {
+            return;
+        };
+        let file = made_file("messages", BYTES);
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        let (mut end, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            other.read_to_end(&mut all).unwrap();
+            all
+        });
+        end.write_all(&map).unwrap();
+        drop(end);
+        let all = reader.join().unwrap();
+        assert_eq!(all.len(), BYTES);
+        assert!(
+            (0..BYTES).all(|at| all[at] == byte_at(at)),
+            "what was written"
+        );
+        let stats = engine.stats();
+        assert!(stats.evicted > 0 && stats.failed_touches == 0);
+        assert!(stats.peak_bytes <= BUDGET as u64);
+        // Private memory, into which the kernel writes.
+        let mut memory = engine.map_anon(16 * PAGE_SIZE).unwrap();
+        let read = std::os::unix::fs::FileExt::read_at(&file, &mut memory, 12345).unwrap();
+        assert_eq!(read, memory.len());
+        assert!(
+            (0..read).all(|at| memory[at] == byte_at(12345 + at)),
+            "what was read"
+        );
+    });
+}
+
+/// A store that cannot be read.
+struct Broken;
+
+impl Store for Broken {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(1 << 20)
+    }
+
+    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..1 << 20))
+    }
+
+    unsafe fn read(&self, _: u64, _: *mut u8, _: usize) -> Result<usize, StoreError> {
+        Err(StoreError::Io(libc::EIO))
+    }
+
+    unsafe fn submit(&self, _: &[Read]) -> usize {
+        0
+    }
+
+    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
+        Reap::NotInFlight
+    }
+}
+
+static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: i32) {
+    SIGNALS.fetch_add(1, SeqCst);
+}
+
+#[test]
+fn a_system_call_whose_page_cannot_be_had_fails() {
+    alone("a_system_call_whose_page_cannot_be_had_fails", || {
+        let Some(engine) = engine(Faults::Messages) else {
+            return;
+        };
+        // SAFETY: it answers nothing.
+        let map = unsafe { engine.map_store(Arc::new(Broken)) }.unwrap();
+        // SAFETY: a function that suits the signal.
+        unsafe { libc::signal(libc::SIGBUS, count as *const () as usize) };
+        let (out, _in) = std::os::unix::net::UnixStream::pair().unwrap();
+        for page in [0, 5] {
+            // SAFETY: bytes of a map.
+            let written = unsafe {
+                libc::write(
+                    out.as_raw_fd(),
+                    map.as_ptr().add(page * PAGE_SIZE).cast(),
+                    100,
+                )
+            };
+            let why = std::io::Error::last_os_error();
+            assert_eq!(
+                (written, why.raw_os_error()),
+                (-1, Some(libc::EFAULT)),
+                "page {page}"
+            );
+        }
+        assert_eq!(
+            SIGNALS.load(SeqCst),
+            0,
+            "no signal for the kernel's own faults"
+        );
+        assert!(engine.stats().failed_touches >= 2);
+    });
+}
+
+/// Threads that read a window are served by whatever is in its place.
+fn handed_back(faults: Faults) {
+    let Some(engine) = engine(faults) else { return };
+    let file = made_file("handed-back", BYTES);
+    for _ in 0..20 {
+        let mut options = MmapOptions::new();
+        // SAFETY: nobody writes to the file.
+        let map = |options: &MmapOptions| unsafe { options.map_with(&engine, &file) }.unwrap();
+        let whole = map(&options);
+        let part = map(options.offset(PAGE_SIZE as u64 * 8).len(BUDGET));
+        assert_eq!(
+            part.as_ptr() as usize,
+            whole.as_ptr() as usize + PAGE_SIZE * 8
+        );
+        let place = whole.as_ptr() as usize;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let done = &done;
+                scope.spawn(move || {
+                    // SAFETY: of a map, and of the kernel's mapping later.
+                    let bytes = unsafe { std::slice::from_raw_parts(place as *const u8, BYTES) };
+                    let mut at = thread * 1_000_003;
+                    while !done.load(SeqCst) {
+                        at = (at + 7919 * PAGE_SIZE + 13) % BYTES;
+                        check(bytes, at);
+                    }
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let mapping = KernelMapping {
+                addresses: place..place + BYTES.next_multiple_of(PAGE_SIZE),
+                protection: libc::PROT_READ,
+                sharing: libc::MAP_PRIVATE,
+            };
+            // SAFETY: all the maps of the window, which nobody asks for anything more.
+            unsafe { Mmap::hand_back(vec![whole, part], &[mapping]) }.unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            done.store(true, SeqCst);
+        });
+        let stats = engine.stats();
+        assert_eq!(
+            (stats.windows, stats.idle_windows, stats.failed_touches),
+            (0, 0, 0)
+        );
+        // It is the program's: it may be written to, and nothing of the engine's throws that away.
+        let bytes = BYTES.next_multiple_of(PAGE_SIZE);
+        // SAFETY: a private mapping that nobody else uses.
+        unsafe {
+            assert_eq!(
+                libc::mprotect(place as *mut _, bytes, libc::PROT_READ | libc::PROT_WRITE),
+                0
+            );
+            let own = std::slice::from_raw_parts_mut(place as *mut u8, BYTES);
+            own[PAGE_SIZE] = 77;
+            let again = map(&MmapOptions::new());
+            assert!(again.as_ptr() as usize != place);
+            for at in (0..BYTES).step_by(PAGE_SIZE) {
+                check(&again, at);
+            }
+            assert_eq!(own[PAGE_SIZE], 77);
+            drop(again);
+            engine.close_idle();
+            assert_eq!(own[PAGE_SIZE], 77);
+            libc::munmap(place as *mut _, bytes);
+        }
+    }
+}
+
+#[test]
+fn a_window_is_handed_back_under_readers() {
+    alone("a_window_is_handed_back_under_readers", || {
+        handed_back(Faults::Messages)
+    });
+}
+
+#[test]
+fn a_window_is_handed_back_under_readers_that_signals_serve() {
+    alone(
+        "a_window_is_handed_back_under_readers_that_signals_serve",
+        || {
+            handed_back(Faults::Signals);
+        },
+    );
+}
+
+#[test]
+fn a_map_with_a_window_of_its_own_reaches_past_the_end() {
+    alone(
+        "a_map_with_a_window_of_its_own_reaches_past_the_end",
+        || {
+            let Some(engine) = engine(Faults::Threads) else {
+                return;
+            };
+            let file = made_file("own-window", BYTES);
+            // SAFETY: nobody writes to the file.
+            let shared = unsafe { engine.map(&file) }.unwrap();
+            let mut options = MmapOptions::new();
+            let longer = 2 * BYTES;
+            options.own_window(longer as u64).len(longer);
+            // SAFETY: as above.
+            let own = unsafe { options.map_with(&engine, &file) }.unwrap();
+            assert_eq!(own.len(), longer);
+            assert_ne!(own.as_ptr(), shared.as_ptr());
+            for at in (0..BYTES).step_by(PAGE_SIZE / 2) {
+                check(&shared, at);
+                check(&own[..BYTES], at);
+            }
+            assert_eq!(own[BYTES], 0, "the rest of the last page");
+            assert!(
+                own.pin(BYTES + PAGE_SIZE..BYTES + PAGE_SIZE + 1).is_err(),
+                "behind the end"
+            );
+            drop(own);
+            check(&shared, 0);
+        },
+    );
+}
