@@ -1,22 +1,10 @@
-//! Read leases on files of which mappings are taken, and the thread that hears when somebody wants to write.
-//!
-//! ```text
-//!   open for writing, truncate(2), by anybody ──► waits in the kernel
-//!          a signal to our thread alone ──► it locks the table, hands the file's mappings back, gives the lease up
-//!                                                                      ──► the opener goes on
-//! ```
+//! Read leases on files of which mappings are taken.
 
 use crate::count::Decline;
-use crate::table::Table;
-use crate::{change, inside, table};
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicI32, Ordering};
 use libc::c_int;
 use softfault::ReadLease;
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::time::Duration;
 
 /// Device and inode.
 pub type FileKey = (u64, u64);
@@ -24,8 +12,8 @@ pub type FileKey = (u64, u64);
 /// The leases of a process. Protected by the table's lock.
 pub struct Leases {
     held: BTreeMap<FileKey, Leased>,
-    /// The kernel's number of the thread that hears; 0 before there is one.
-    thread: c_int,
+    /// The kernel's number of the thread that hears when one is wanted, once there is one.
+    pub thread: Option<c_int>,
 }
 
 struct Leased {
@@ -35,22 +23,14 @@ struct Leased {
 }
 
 /// What the thread gets: a real-time signal that hardly anybody uses. It goes to that thread, which waits for it.
-const SIGNAL: c_int = 57;
-/// `si_code` of a signal that says that a lease is wanted.
-const POLL_MSG: c_int = 3;
-/// Looks at the leases although no signal came: it may be lost where the program ignores the signal, or the user has too
-/// many queued.
-const LOOKS: Duration = Duration::from_secs(1);
-/// A signal of that number that is somebody else's goes back, and whoever it is for gets so much time.
-const FOREIGN: Duration = Duration::from_millis(10);
-const STACK: usize = 256 << 10;
+pub const SIGNAL: c_int = 57;
 
 impl Leases {
     /// None.
     pub const fn new() -> Self {
         Self {
             held: BTreeMap::new(),
-            thread: 0,
+            thread: None,
         }
     }
 
@@ -63,12 +43,10 @@ impl Leases {
             leased.users += 1;
             return Ok(());
         }
-        if self.thread == 0 {
-            self.thread = start().map_err(|_| Decline::NoAssurance)?;
-        }
+        let thread = self.thread.ok_or(Decline::NoAssurance)?;
         // SAFETY: open as long as the program's call lasts.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let lease = ReadLease::take(fd, self.thread, SIGNAL);
+        let lease = ReadLease::take(fd, thread, SIGNAL);
         let lease = lease.map_err(|why| match why.raw_os_error() {
             Some(libc::EAGAIN) => Decline::OpenForWriting,
             _ => Decline::NoAssurance,
@@ -87,94 +65,23 @@ impl Leases {
         }
     }
 
+    /// Gives the lease on a file up, whoever has mapped it.
+    pub fn give_up(&mut self, file: FileKey) {
+        self.held.remove(&file);
+    }
+
     /// In a child of fork: they are the parent's.
     pub fn forked(&mut self) {
         core::mem::forget(core::mem::take(&mut self.held));
-        self.thread = 0;
+        self.thread = None;
     }
 
-    fn wanted(&self) -> Vec<FileKey> {
+    /// Files that somebody wants to write to.
+    pub fn wanted(&self) -> Vec<FileKey> {
         let wanted = self
             .held
             .iter()
             .filter(|(_, leased)| leased.lease.is_wanted());
         wanted.map(|(&file, _)| file).collect()
     }
-}
-
-/// Hands back all mappings of files that somebody wants to write to.
-fn give_way(table: &mut Table) {
-    for file in table.leases.wanted() {
-        // What cannot be handed back is told no more of what others write: the lease goes all the same, as it
-        // would by itself after a while.
-        while let Some(addresses) = table.of_file(file) {
-            if !change::hand_back(table, &addresses) {
-                break;
-            }
-        }
-        table.leases.held.remove(&file);
-    }
-}
-
-/// Starts the thread; its number. All signals are masked in it, as they are in the caller.
-fn start() -> io::Result<c_int> {
-    let number: &'static AtomicI32 = Box::leak(Box::new(AtomicI32::new(0)));
-    let builder = std::thread::Builder::new().name("softfault-lease".into());
-    builder.stack_size(STACK).spawn(|| {
-        // SAFETY: only asks.
-        let here = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
-        // Release pairs with the Acquire below.
-        number.store(here, Ordering::Release);
-        hear();
-    })?;
-    loop {
-        match number.load(Ordering::Acquire) {
-            0 => std::thread::yield_now(),
-            number => return Ok(number),
-        }
-    }
-}
-
-/// What the thread does, for ever.
-fn hear() {
-    // What it calls is softfault's.
-    let _inside = inside::enter();
-    let mut signals = MaybeUninit::uninit();
-    // SAFETY: the set is filled.
-    let signals = unsafe {
-        libc::sigemptyset(signals.as_mut_ptr());
-        libc::sigaddset(signals.as_mut_ptr(), SIGNAL);
-        signals.assume_init()
-    };
-    loop {
-        let timeout = libc::timespec {
-            tv_sec: LOOKS.as_secs() as libc::time_t,
-            tv_nsec: 0,
-        };
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the set and the time are there, and the call fills the structure.
-        let (signal, code) = unsafe {
-            let signal = libc::sigtimedwait(&signals, info.as_mut_ptr(), &timeout);
-            (signal, info.assume_init_ref().si_code)
-        };
-        if signal > 0 && code != POLL_MSG {
-            put_back(signal, &mut info);
-            std::thread::sleep(FOREIGN);
-        }
-        give_way(&mut table::lock());
-    }
-}
-
-/// A signal that was sent to the process, and is not for us.
-fn put_back(signal: c_int, info: &mut MaybeUninit<libc::siginfo_t>) {
-    let process = std::process::id();
-    // SAFETY: what the kernel has filled in, to this process.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigqueueinfo,
-            process,
-            signal,
-            info.as_mut_ptr(),
-        )
-    };
 }

@@ -13,6 +13,8 @@
 //!   munmap, mprotect, mremap, ... of a place that was taken ──► hooks/mapping.rs ──► change.rs
 //!                                what the engine cannot do, the kernel does: its own mapping is put in the place
 //!                                first, under threads that read there
+//!
+//!   another opens a taken file for writing ──► leases.rs, hear.rs: handed back before he goes on
 //! ```
 //!
 //! A hook may be called in any state of the program: in its malloc, in a signal handler, in a child of fork, before
@@ -26,6 +28,7 @@ mod change;
 mod count;
 mod decide;
 mod fork;
+mod hear;
 mod hooks;
 mod inside;
 mod leases;

@@ -5,7 +5,7 @@ use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
 use crate::options;
 use crate::table::{Table, Taken};
-use crate::{fork, marked};
+use crate::{fork, hear, marked};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -15,6 +15,9 @@ pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     // Before the engine looks at the file: from then on it stays as it is.
     let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
     if let Some(file) = leased {
+        if table.leases.thread.is_none() {
+            table.leases.thread = hear::start().ok();
+        }
         table.leases.take(file, wanted.fd)?;
     }
     let mut taken = match map(table, &engine, wanted) {

@@ -26,12 +26,15 @@
 //! memory (Ganguly et al., ISCA 2019, <https://doi.org/10.1145/3307650.3322224>); regions
 //! beside, guesses and loans are ours.
 
+mod region;
+
 use super::areas::{AREA, Area, Areas, Blocks, Pages, samples};
 use super::guess::Guesses;
 use super::loans::Loans;
 use super::texture::Texture;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
 use core::ops::Range;
+use region::Region;
 
 /// Pages of the smallest region.
 const LEAST: u64 = 8;
@@ -67,49 +70,6 @@ pub(super) struct Room {
     /// Pages in front of a reader.
     pub(super) window: u64,
     pub(super) clock: u32,
-}
-
-/// An aligned region of the file.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    start: u64,
-    /// Pages of it that the file has.
-    len: u16,
-    /// Pages of it that may be touched.
-    count: u16,
-    level: u8,
-    /// Its area has regular gaps.
-    has_gaps: bool,
-    /// A reader is expected in it, and was not seen there yet.
-    is_front: bool,
-}
-
-impl Region {
-    fn area(&self) -> u64 {
-        self.start / AREA
-    }
-
-    /// Where it is in its area.
-    fn range(&self) -> Range<u64> {
-        let first = self.start % AREA;
-        first..first + u64::from(self.len)
-    }
-
-    fn count(&self) -> u64 {
-        u64::from(self.count)
-    }
-
-    /// What it is trusted for: its size, with gaps or without, around a reader or in front.
-    fn rank(&self) -> usize {
-        let kind = 2 * usize::from(self.is_front) + usize::from(self.has_gaps);
-        kind * LEVELS + usize::from(self.level)
-    }
-
-    /// Where the region of this size is some places further.
-    fn beside(&self, places: i64) -> Option<u64> {
-        let size = (LEAST << self.level) as i64;
-        u64::try_from(self.start as i64 + places * size).ok()
-    }
 }
 
 impl Density {

@@ -1,0 +1,48 @@
+//! A region of a file, as its density is asked for.
+
+use super::{LEAST, LEVELS};
+use crate::readahead::areas::AREA;
+use core::ops::Range;
+
+/// An aligned region of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub(super) start: u64,
+    /// Pages of it that the file has.
+    pub(super) len: u16,
+    /// Pages of it that may be touched.
+    pub(super) count: u16,
+    pub(super) level: u8,
+    /// Its area has regular gaps.
+    pub(super) has_gaps: bool,
+    /// A reader is expected in it, and was not seen there yet.
+    pub(super) is_front: bool,
+}
+
+impl Region {
+    pub(super) fn area(&self) -> u64 {
+        self.start / AREA
+    }
+
+    /// Where it is in its area.
+    pub(super) fn range(&self) -> Range<u64> {
+        let first = self.start % AREA;
+        first..first + u64::from(self.len)
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        u64::from(self.count)
+    }
+
+    /// What it is trusted for: its size, with gaps or without, around a reader or in front.
+    pub(super) fn rank(&self) -> usize {
+        let kind = 2 * usize::from(self.is_front) + usize::from(self.has_gaps);
+        kind * LEVELS + usize::from(self.level)
+    }
+
+    /// Where the region of this size is some places further.
+    pub(super) fn beside(&self, places: i64) -> Option<u64> {
+        let size = (LEAST << self.level) as i64;
+        u64::try_from(self.start as i64 + places * size).ok()
+    }
+}
