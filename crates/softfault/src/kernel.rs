@@ -187,6 +187,34 @@ impl From<Protection> for KernelAccess {
     }
 }
 
+/// Drops pages of a mapping of the kernel's, whose addresses stay taken: what somebody else came to map there would go with
+/// the rest of the mapping.
+///
+/// # Safety
+/// The pages are of a mapping of ours, and nobody looks at them any more.
+pub(crate) unsafe fn close_part(pages: &Range<usize>) -> io::Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    const CLOSED: c_int =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: the caller has the pages, and gives them up.
+    let addr = unsafe {
+        libc::mmap(
+            pages.start as *mut c_void,
+            pages.len(),
+            libc::PROT_NONE,
+            CLOSED,
+            -1,
+            0,
+        )
+    };
+    match addr {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// `mlock(2)` of pages that the kernel serves, or `munlock(2)`: both begin at the page's first byte.
 pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Result<()> {
     let (start, bytes) = (addresses.start as *mut c_void, addresses.len());

@@ -212,6 +212,8 @@ pub use lease::ReadLease;
 pub use map::KernelMapping;
 pub use map::{MapIfSafeError, Mmap, Pinned};
 pub use map_mut::{Flushing, MmapMut};
+#[doc(hidden)]
+pub use map_raw::Kept;
 pub use map_raw::MmapRaw;
 pub use options::{Coherence, MmapAsRawDesc, MmapOptions, MmapRawDescriptor, RemapOptions};
 pub use softfault_engine::cache::{OnTruncate, Residency};

@@ -234,6 +234,13 @@ impl WritableFile {
         Ok(())
     }
 
+    /// Gives back pages that this map does not use any more; what was written to them is in the file then, if it could
+    /// be written.
+    pub(crate) fn give_up(&self, addresses: Range<usize>) {
+        files::write_back(self.file.cache(), addresses.clone());
+        self.file.invalidate(addresses);
+    }
+
     /// Takes it away; what was written to it is in the file then, if it could be written.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
         let _ = self.unlock();

@@ -11,6 +11,7 @@ mod safe;
 mod tests;
 
 pub use hand_back::KernelMapping;
+pub(crate) use pinned::Held;
 pub use pinned::Pinned;
 pub use safe::MapIfSafeError;
 
@@ -19,11 +20,11 @@ use crate::engine::Engine;
 use crate::error::FaultError;
 use crate::fault_in::{Awaited, FaultIn, FaultInMany, KeptServed};
 use crate::file_map::{FileMap, FilePin};
-use crate::kernel::KernelMap;
+use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::private::Private;
-use crate::range::{offsets, within};
+use crate::range::{offsets, whole_pages, within};
 use core::ops::{Deref, Range, RangeBounds};
 use softfault_engine::cache::Residency;
 use std::io;
@@ -244,6 +245,35 @@ impl Mmap {
             Some(file) => file.change_server(kernel),
             None => Ok(false),
         }
+    }
+
+    /// The pages that no map has but this one, and those of the same file's window.
+    pub(crate) fn window_pages(&self) -> Range<usize> {
+        match &self.kind {
+            MmapKind::Managed(file) => file.cache().addresses().clone(),
+            MmapKind::Private(map) => map.window_pages(),
+            _ => whole_pages(&(self.start..self.start + self.len)),
+        }
+    }
+
+    /// See [`MmapRaw::unmap_part`](crate::MmapRaw::unmap_part).
+    ///
+    /// # Safety
+    /// Nobody looks at the part any more.
+    pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
+        let addresses = self.addresses(part.clone())?;
+        match self.kind() {
+            MmapKind::Managed(file) => file.invalidate(addresses),
+            // SAFETY: the caller vouches for it.
+            MmapKind::Private(map) => return unsafe { map.give_up_part(part) },
+            // SAFETY: the mapping is this map's, or the window's that it was the child's to inherit, and nobody looks
+            // at the part any more.
+            MmapKind::Kernel(_) | MmapKind::Inherited => unsafe {
+                close_part(&whole_pages(&addresses))?;
+            },
+            MmapKind::Empty => {}
+        }
+        Ok(())
     }
 
     /// Unmaps the pages of a private map that the range touches, for tests of the engine.

@@ -2,7 +2,8 @@
 
 use super::{Mmap, MmapKind};
 use crate::error::FaultError;
-use crate::file_map::{FilePin, populate_by_kernel};
+use crate::file_map::{FileMap, FilePin, populate_by_kernel};
+use crate::managed::Managed;
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 
@@ -16,7 +17,7 @@ pub struct Pinned<'a> {
 }
 
 /// What keeps it there.
-enum Held {
+pub(crate) enum Held {
     /// Nothing: it is empty, or the kernel's own.
     Nothing,
     /// Pages of private memory are kept.
@@ -26,19 +27,7 @@ enum Held {
 
 impl<'a> Pinned<'a> {
     pub(super) fn new(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
-        let addresses = map.addresses(range.clone())?;
-        let held = match (map.private(), map.file()) {
-            _ if addresses.is_empty() => Held::Nothing,
-            (Some(private), _) => {
-                private.hold(map.managed(), addresses, false)?;
-                Held::Private
-            }
-            (None, Some(file)) => Held::File(file.pin(map.managed(), addresses)?),
-            (None, None) => {
-                populate_by_kernel(&addresses, false)?;
-                Held::Nothing
-            }
-        };
+        let held = map.hold_part(range.clone(), FileMap::pin)?;
         Ok(Self { map, range, held })
     }
 
@@ -63,6 +52,52 @@ impl<'a> Pinned<'a> {
             }
         };
         Ok(Self { map, range, held })
+    }
+}
+
+/// How pages of a file are kept.
+type Keeping = fn(&FileMap, &Managed, Range<usize>) -> Result<FilePin, FaultError>;
+
+impl Mmap {
+    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with what this answers.
+    pub(crate) fn hold_part(
+        &self,
+        part: Range<usize>,
+        of_file: Keeping,
+    ) -> Result<Held, FaultError> {
+        let addresses = self.addresses(part)?;
+        Ok(match (self.private(), self.file()) {
+            _ if addresses.is_empty() => Held::Nothing,
+            (Some(private), _) => {
+                private.hold(self.managed(), addresses, false)?;
+                Held::Private
+            }
+            (None, Some(file)) => Held::File(of_file(file, self.managed(), addresses)?),
+            (None, None) => {
+                populate_by_kernel(&addresses, false)?;
+                Held::Nothing
+            }
+        })
+    }
+
+    /// Lets a part go that [`hold_part`](Self::hold_part) has kept.
+    pub(crate) fn release_part(&self, part: Range<usize>, held: Held) {
+        if self.is_parents() || matches!(self.kind(), MmapKind::Inherited) {
+            // The parent's locks are.
+            return core::mem::forget(held);
+        }
+        let addresses = self.addresses(part).expect("checked when it was held");
+        match held {
+            Held::Nothing => {}
+            Held::Private => {
+                let private = self.private().expect("its pages are kept");
+                private.release(self.managed(), addresses);
+            }
+            Held::File(pin) => {
+                let file = self.file().expect("its pages are pinned");
+                file.unpin(addresses, pin);
+            }
+        }
     }
 }
 
@@ -91,22 +126,6 @@ impl core::fmt::Debug for Pinned<'_> {
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         let held = core::mem::replace(&mut self.held, Held::Nothing);
-        if self.map.is_parents() || matches!(self.map.kind(), MmapKind::Inherited) {
-            // The parent's locks are.
-            return core::mem::forget(held);
-        }
-        let addresses = self.map.addresses(self.range.clone());
-        let addresses = addresses.expect("checked when it was made");
-        match held {
-            Held::Nothing => {}
-            Held::Private => {
-                let private = self.map.private().expect("its pages are kept");
-                private.release(self.map.managed(), addresses);
-            }
-            Held::File(pin) => {
-                let file = self.map.file().expect("its pages are pinned");
-                file.unpin(addresses, pin);
-            }
-        }
+        self.map.release_part(self.range.clone(), held);
     }
 }

@@ -16,16 +16,17 @@ pub use flushing::Flushing;
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::file_map::FileMap;
 use crate::files::WrittenFile;
-use crate::kernel::KernelMap;
+use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
 use crate::private::Private;
 use crate::range::{offsets, whole_pages, within};
 use crate::writable::WritableFile;
-use crate::{Advice, Engine, FaultError, signal};
+use crate::{Advice, Engine, FaultError, error, signal};
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::PageState;
 use softfault_engine::cache::Residency;
+use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Memory that can be written to; memmap2's `MmapMut`.
@@ -201,6 +202,49 @@ impl MmapMut {
             MmapMutKind::Managed(private) => private.is_lost(),
             MmapMutKind::Writable(file) => self.engine.inner.is_parents() && !file.was_inherited(),
             MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+        }
+    }
+
+    /// The pages that no map has but this one, and those of the same file's window.
+    pub(crate) fn window_pages(&self) -> Range<usize> {
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.window(),
+            MmapMutKind::Writable(file) => file.file().cache().addresses().clone(),
+            _ => whole_pages(&(self.start..self.start + self.len)),
+        }
+    }
+
+    /// True if system calls may write to what is kept of it.
+    pub(crate) fn is_writable(&self) -> bool {
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.is_writable(),
+            MmapMutKind::Writable(_) => true,
+            // Its own protection says so: whoever pins it only reads it in.
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+        }
+    }
+
+    /// See [`MmapRaw::unmap_part`](crate::MmapRaw::unmap_part).
+    ///
+    /// # Safety
+    /// Nobody looks at the part any more.
+    pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
+        let addresses = self.addresses(part)?;
+        let pages = whole_pages(&addresses);
+        match &self.kind {
+            MmapMutKind::Managed(_) if !pages.is_empty() => {
+                let _masked = signal::masked();
+                let unmapped = self.managed().space.munmap(pages, |_, _| {});
+                unmapped.map_err(error::mm)
+            }
+            MmapMutKind::Writable(file) if !file.was_inherited() => {
+                file.give_up(addresses);
+                Ok(())
+            }
+            // SAFETY: the mapping is this map's, or the window's that it was the child's to inherit, and nobody looks
+            // at the part any more.
+            MmapMutKind::Kernel(_) | MmapMutKind::Writable(_) => unsafe { close_part(&pages) },
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),
         }
     }
 

@@ -41,13 +41,26 @@ impl MmapMut {
         reader: &mut (impl io::Read + ?Sized),
     ) -> io::Result<u64> {
         let range = offsets(range, self.len);
+        // SAFETY: the map is borrowed for writing.
+        unsafe { self.fill_from(range, reader) }
+    }
+
+    /// As [`read_from`](Self::read_from), of a map of which others have pointers.
+    ///
+    /// # Safety
+    /// Nobody else has a reference to the range, and whoever reads or writes it meanwhile minds no race.
+    pub(crate) unsafe fn fill_from(
+        &self,
+        range: Range<usize>,
+        reader: &mut (impl io::Read + ?Sized),
+    ) -> io::Result<u64> {
         self.addresses(range.clone())?;
         let mut at = range.start;
         while at < range.end {
             let kept = KeptPart::new(self, at..range.end, true)?;
             let part = kept.0.clone();
             let start = self.start + at;
-            // SAFETY: within the map, which is borrowed for writing; the guard has it
+            // SAFETY: within the map, whose bytes are the reader's as the caller says; the guard has it
             // only to let its pages go.
             let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, part.len()) };
             match reader.read(bytes) {
@@ -78,14 +91,29 @@ impl MmapMut {
     /// SIGBUS (behind the end of the file, into a hole of a full disk, without memory), that is an error
     /// here, and what was written up to there stays.
     pub fn write_at(&mut self, bytes: &[u8], offset: usize) -> Result<usize, FaultError> {
-        let count = bytes.len().min(self.len.saturating_sub(offset));
+        // SAFETY: a slice's bytes can be read; the map is borrowed for writing.
+        unsafe { self.copy_in((bytes.as_ptr(), bytes.len()), offset) }
+    }
+
+    /// As [`write_at`](Self::write_at), of bytes and of a map of which others have pointers.
+    ///
+    /// # Safety
+    /// The bytes can be read, and are not the map's. Nobody has a reference to those that they replace, and whoever reads
+    /// or writes these meanwhile minds no race.
+    pub(crate) unsafe fn copy_in(
+        &self,
+        (bytes, len): (*const u8, usize),
+        offset: usize,
+    ) -> Result<usize, FaultError> {
+        let count = len.min(self.len.saturating_sub(offset));
         let mut done = 0;
         while done < count {
             let kept = KeptPart::new(self, offset + done..offset + count, true)?;
             let part = kept.0.clone();
             let into = (self.start + part.start) as *mut u8;
-            // SAFETY: within the map, which is borrowed for writing; the guard has it only to let its pages go.
-            unsafe { into.copy_from(bytes[done..].as_ptr(), part.len()) };
+            // SAFETY: within the map and within the bytes, and the caller says that both may be used so; the guard has
+            // the map only to let its pages go.
+            unsafe { into.copy_from(bytes.add(done), part.len()) };
             done += part.len();
         }
         Ok(count)
@@ -114,28 +142,45 @@ impl<'a> KeptPart<'a> {
         // Not across steps: as few pages as there can be.
         let step = step - (map.start + range.start) % step;
         let part = range.start..range.end.min(range.start + step);
-        let addresses = map.addresses(part.clone())?;
-        let mut pin = None;
-        match &map.kind {
-            MmapMutKind::Managed(private) => private.hold(map.managed(), addresses, write)?,
-            MmapMutKind::Writable(file) => pin = file.hold(map.managed(), addresses, write)?,
+        let pin = map.hold_part(part.clone(), write)?;
+        Ok(Self(part, map, pin))
+    }
+}
+
+impl MmapMut {
+    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with what this answers; if it
+    /// is to be written to, so that a system call can do that.
+    pub(crate) fn hold_part(
+        &self,
+        part: Range<usize>,
+        write: bool,
+    ) -> Result<Option<FilePin>, FaultError> {
+        let addresses = self.addresses(part)?;
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.hold(self.managed(), addresses, write)?,
+            MmapMutKind::Writable(file) => return file.hold(self.managed(), addresses, write),
             MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, write)?,
             MmapMutKind::Empty => {}
         }
-        Ok(Self(part, map, pin))
+        Ok(None)
+    }
+
+    /// Lets a part go that [`hold_part`](Self::hold_part) has kept.
+    pub(crate) fn release_part(&self, part: Range<usize>, pin: Option<FilePin>) {
+        // What a child of fork has is not the parent's any more.
+        let Ok(addresses) = self.addresses(part) else {
+            return core::mem::forget(pin);
+        };
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.release(self.managed(), addresses),
+            MmapMutKind::Writable(file) => file.release(addresses, pin),
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty => {}
+        }
     }
 }
 
 impl Drop for KeptPart<'_> {
     fn drop(&mut self) {
-        // What a child of fork has is not the parent's any more.
-        let Ok(addresses) = self.1.addresses(self.0.clone()) else {
-            return;
-        };
-        match &self.1.kind {
-            MmapMutKind::Managed(private) => private.release(self.1.managed(), addresses),
-            MmapMutKind::Writable(file) => file.release(addresses, self.2.take()),
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => {}
-        }
+        self.1.release_part(self.0.clone(), self.2.take());
     }
 }

@@ -130,6 +130,11 @@ impl Private {
         self.len
     }
 
+    /// True if it may be written to.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.protection == Protection::ReadWrite
+    }
+
     /// The memory, for statistics.
     pub(crate) fn anonymous(&self) -> &Arc<Anonymous> {
         &self.anon

@@ -1,5 +1,20 @@
 //! memmap2's `MmapRaw`: a map of which only pointers are given away.
 
+/// Calls a method that both have.
+macro_rules! either {
+    ($raw:expr, $map:ident => $call:expr) => {
+        match $raw {
+            Raw::Read($map) => $call,
+            Raw::Write($map) => $call,
+        }
+    };
+}
+
+mod by_pointers;
+mod kept;
+
+pub use kept::Kept;
+
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
 use crate::map::Mmap;
 use crate::map_mut::MmapMut;
@@ -17,16 +32,6 @@ pub struct MmapRaw(Raw);
 enum Raw {
     Read(Mmap),
     Write(MmapMut),
-}
-
-/// Calls a method that both have.
-macro_rules! either {
-    ($raw:expr, $map:ident => $call:expr) => {
-        match $raw {
-            Raw::Read($map) => $call,
-            Raw::Write($map) => $call,
-        }
-    };
 }
 
 impl MmapOptions {

@@ -1,0 +1,76 @@
+//! Parts of a map that stay in memory until they are let go by name: for those who have no borrow to hold.
+
+use super::{MmapRaw, Raw};
+use crate::FaultError;
+use crate::file_map::{FileMap, FilePin};
+use crate::kernel::lock_by_kernel;
+use crate::map::Held;
+use core::ops::Range;
+
+/// A part of a map that stays; given back to [`MmapRaw::release`].
+#[derive(Debug)]
+#[must_use = "what is dropped stays in memory as long as the map"]
+pub struct Kept {
+    /// Offsets in the map. Immutable.
+    part: Range<usize>,
+    pages: KeptPages,
+}
+
+enum KeptPages {
+    Read(Held),
+    Written(Option<FilePin>),
+    /// `mlock(2)` of a mapping of the kernel's own.
+    ByKernel,
+}
+
+impl core::fmt::Debug for KeptPages {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Read(_) => "Read",
+            Self::Written(_) => "Written",
+            Self::ByKernel => "ByKernel",
+        })
+    }
+}
+
+impl MmapRaw {
+    /// Brings a part in, and keeps it: system calls may read it, and write to it if the map may be written to. Pages
+    /// that the kernel serves are read in, and are locked there if they are to be `locked`; a file's that are locked
+    /// the kernel serves no more.
+    #[doc(hidden)]
+    pub fn keep(&self, part: Range<usize>, locked: bool) -> Result<Kept, FaultError> {
+        let pages = match &self.0 {
+            _ if locked && !self.is_managed() => {
+                self.lock_by_kernel(&part, true)?;
+                KeptPages::ByKernel
+            }
+            Raw::Read(map) => {
+                let of_file = if locked { FileMap::lock } else { FileMap::pin };
+                KeptPages::Read(map.hold_part(part.clone(), of_file)?)
+            }
+            Raw::Write(map) => KeptPages::Written(map.hold_part(part.clone(), map.is_writable())?),
+        };
+        Ok(Kept { part, pages })
+    }
+
+    /// Lets a part go that [`keep`](Self::keep) has kept.
+    ///
+    /// # Safety
+    /// It was kept of this map, which was not remapped since.
+    #[doc(hidden)]
+    pub unsafe fn release(&self, kept: Kept) {
+        match (kept.pages, &self.0) {
+            (KeptPages::Read(held), Raw::Read(map)) => map.release_part(kept.part, held),
+            (KeptPages::Written(pin), Raw::Write(map)) => map.release_part(kept.part, pin),
+            // A child of fork that could not take the map over has nothing locked.
+            (KeptPages::ByKernel, _) => drop(self.lock_by_kernel(&kept.part, false)),
+            _ => unreachable!("a part is given back to its map"),
+        }
+    }
+
+    fn lock_by_kernel(&self, part: &Range<usize>, locked: bool) -> Result<(), FaultError> {
+        let addresses = self.addresses(part.clone())?;
+        let done = lock_by_kernel(&addresses, locked);
+        done.map_err(|error| FaultError::Io(error.raw_os_error().unwrap_or(libc::ENOMEM)))
+    }
+}
