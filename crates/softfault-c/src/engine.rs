@@ -1,0 +1,310 @@
+//! Engines.
+
+use crate::boundary::answer;
+use crate::failure::Failure;
+use crate::sized::{self, Grows};
+use core::ffi::{CStr, c_char, c_int};
+use softfault::policy::Policies;
+use softfault::{
+    AsyncReads, Builder, Coherence, Compression, Engine, Fallback, Faults, OnTruncate, Reads, Swap,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Maps under one budget.
+#[allow(non_camel_case_types)]
+pub struct softfault_engine {
+    pub(crate) engine: Engine,
+}
+
+/// Files are read past the kernel's page cache.
+pub const SOFTFAULT_READS_DIRECT: c_int = 1;
+/// Files are read through the kernel's page cache, where they stay.
+pub const SOFTFAULT_READS_CACHED: c_int = 2;
+/// By what memory there is, file by file: the default.
+pub const SOFTFAULT_READS_AUTO: c_int = 3;
+
+/// Maps that write to their file are the kernel's own, in no budget: the default.
+pub const SOFTFAULT_COHERENCE_KERNEL: c_int = 1;
+/// They are the engine's, under its budget: others see what was written a few seconds later.
+pub const SOFTFAULT_COHERENCE_ENGINE: c_int = 2;
+
+/// Faults are served in the thread that touches, by SIGBUS: the default.
+pub const SOFTFAULT_FAULTS_SIGNALS: c_int = 1;
+/// Faults are served by threads of the engine.
+pub const SOFTFAULT_FAULTS_THREADS: c_int = 2;
+
+/// A touch behind the end of a file that was truncated raises SIGBUS: the default.
+pub const SOFTFAULT_ON_TRUNCATE_ERROR: c_int = 1;
+/// It finds zeros.
+pub const SOFTFAULT_ON_TRUNCATE_ZEROS: c_int = 2;
+
+/// Where userfaultfd is closed, mapping fails: the default.
+pub const SOFTFAULT_FALLBACK_ERROR: c_int = 1;
+/// The kernel maps there, without a budget.
+pub const SOFTFAULT_FALLBACK_KERNEL: c_int = 2;
+
+/// Read-ahead goes by io_submit(2), or io_uring where that is closed: the default.
+pub const SOFTFAULT_ASYNC_READS_AUTO: c_int = 1;
+/// By io_submit(2).
+pub const SOFTFAULT_ASYNC_READS_IO_SUBMIT: c_int = 2;
+/// By io_uring.
+pub const SOFTFAULT_ASYNC_READS_IO_URING: c_int = 3;
+/// There is none: each fault reads for itself.
+pub const SOFTFAULT_ASYNC_READS_NEVER: c_int = 4;
+
+/// Pages go to swap as they are: the default.
+pub const SOFTFAULT_COMPRESSION_NONE: c_int = 1;
+/// They are compressed.
+pub const SOFTFAULT_COMPRESSION_LZ4: c_int = 2;
+
+/// Files that the page cache has, and small ones, may be the kernel's to serve, outside of the budget: the default of
+/// SOFTFAULT_READS_AUTO.
+pub const SOFTFAULT_BY_KERNEL_YES: c_int = 1;
+/// The engine serves all files.
+pub const SOFTFAULT_BY_KERNEL_NO: c_int = 2;
+
+/// What an engine is to be. Set it to zero, then `size` and what you want: zero is the default of each.
+#[allow(non_camel_case_types)]
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct softfault_engine_options {
+    /// sizeof(struct softfault_engine_options).
+    pub size: usize,
+    /// The budget: bytes that may be resident, page tables included, at least 8 MiB. 0: a quarter of the machine's
+    /// memory, or of its memory cgroup's limit.
+    pub memory: u64,
+    /// What softfault_set_memory may ask for later. 0: the machine's memory.
+    pub most_memory: u64,
+    /// An engine whose budget this one's memory counts against too; or NULL.
+    pub within: *const softfault_engine,
+    /// A directory, in which private memory goes to a file without a name where it does not fit the budget. NULL: it
+    /// does not, and stays in memory.
+    pub swap_directory: *const c_char,
+    /// Bytes of memory that may be there. 0: four times the budget.
+    pub swap_size: u64,
+    /// Bytes of the largest file that is small, which the kernel maps by itself. 0: as SOFTFAULT_SMALL_MAPS says, or
+    /// 1 MiB. Negative: none is.
+    pub small_maps: i64,
+    /// Policies other than the default, as text: "lock=rwsem+retry=mmap-lock" (docs/documents.md); or NULL.
+    pub policies: *const c_char,
+    /// SOFTFAULT_READS_...
+    pub reads: c_int,
+    /// SOFTFAULT_COHERENCE_...
+    pub coherence: c_int,
+    /// SOFTFAULT_FAULTS_...
+    pub faults: c_int,
+    /// SOFTFAULT_BY_KERNEL_...
+    pub by_kernel: c_int,
+    /// SOFTFAULT_COMPRESSION_...
+    pub compression: c_int,
+    /// SOFTFAULT_ON_TRUNCATE_...
+    pub on_truncate: c_int,
+    /// SOFTFAULT_FALLBACK_...
+    pub fallback: c_int,
+    /// SOFTFAULT_ASYNC_READS_...
+    pub async_reads: c_int,
+    /// Not 0: maps although somebody has installed a handler of SIGBUS after the engine, which is known to pass on what
+    /// it does not know.
+    pub trust_signal_handlers: c_int,
+    /// 0.
+    pub reserved: c_int,
+}
+
+// SAFETY: words of 8 bytes, the first of which is the size, then an even number of ints; null is a pointer.
+unsafe impl Grows for softfault_engine_options {
+    const FIRST: usize = 8 * 8 + 10 * 4;
+}
+
+const _: () = assert!(size_of::<softfault_engine_options>() == softfault_engine_options::FIRST);
+
+/// Makes an engine: a budget, and what its maps are to be.
+///
+/// options may be NULL for the default of all. What it leaves at zero the environment may say, for reads, coherence,
+/// faults, by_kernel and small_maps (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are the default engine's only. The
+/// strings are not used any more when this returns. The first engine of a process installs a handler of SIGBUS.
+///
+/// Returns the engine, for softfault_engine_free, or NULL with errno:
+///   E2BIG       options says something that this release does not know
+///   EINVAL      options->size is none that the structure has had, or a field is none of its values, or the budget is
+///               below 8 MiB, or there is no such policy, or faults or the policy of locks are others than those of the
+///               process's first engine
+///   ENOMEM      the machine, or the enclosing budget, has not that much memory
+///   EOPNOTSUPP  userfaultfd is closed to this process
+///   and what making a file in the directory of swap answers.
+///
+/// Any threads may call this at the same time.
+///
+/// # Safety
+/// `options` is null, or a structure of the size that it says, whose strings end and whose engine was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_engine_new(
+    options: *const softfault_engine_options,
+) -> *mut softfault_engine {
+    answer(core::ptr::null_mut(), || {
+        let mut builder = Engine::builder();
+        if !options.is_null() {
+            // SAFETY: the caller's.
+            let options = unsafe { sized::read(options) }?;
+            // SAFETY: the caller's.
+            builder = unsafe { apply(builder, &options) }?;
+        }
+        let engine = builder.build()?;
+        Ok(Box::into_raw(Box::new(softfault_engine { engine })))
+    })
+}
+
+/// Lets go of an engine. It lives as long as its maps do. NULL is nothing.
+///
+/// Any threads may call this at the same time, for different engines; and while others call functions on maps
+/// of this one. Nobody uses the pointer any more.
+///
+/// # Safety
+/// `engine` is null, or of softfault_engine_new, and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_engine_free(engine: *mut softfault_engine) {
+    answer((), || {
+        if !engine.is_null() {
+            // SAFETY: the caller's: boxed by `softfault_engine_new`, and nobody's any more.
+            drop(unsafe { Box::from_raw(engine) });
+        }
+        Ok(())
+    });
+}
+
+/// Changes an engine's budget, and evicts down to it. NULL is the default engine.
+///
+/// Without swap, private memory that was written to cannot be evicted, and stays charged.
+///
+/// Returns 0, or -1 with errno:
+///   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
+///   ENOMEM  the enclosing budget, or the machine, has not that much memory; or maps, pins and private memory hold more
+///           than so small a budget leaves to faults
+///
+/// Any threads may call this at the same time, and while others use its maps.
+///
+/// # Safety
+/// `engine` is null, or was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_set_memory(
+    engine: *const softfault_engine,
+    bytes: u64,
+) -> c_int {
+    answer(-1, || {
+        // SAFETY: the caller's.
+        let engine = unsafe { or_default(engine) }?;
+        engine.set_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        Ok(0)
+    })
+}
+
+/// The engine, or the process's default one.
+///
+/// # Safety
+/// It is null, or lives as long as the answer is used.
+pub(crate) unsafe fn or_default<'a>(
+    engine: *const softfault_engine,
+) -> Result<&'a Engine, Failure> {
+    // SAFETY: the caller's.
+    match unsafe { engine.as_ref() } {
+        Some(engine) => Ok(&engine.engine),
+        None => Ok(Engine::process_default()?),
+    }
+}
+
+/// What a number means: it is one of these, which begin with 1, or 0 for `None`.
+fn one_of<T: Copy>(name: &str, value: c_int, values: &[T]) -> Result<Option<T>, Failure> {
+    if value == 0 {
+        return Ok(None);
+    }
+    let place = usize::try_from(value)
+        .ok()
+        .and_then(|value| value.checked_sub(1));
+    let found = place.and_then(|place| values.get(place).copied());
+    found.map(Some).ok_or_else(|| not_known(name, value))
+}
+
+fn not_known(name: &str, value: c_int) -> Failure {
+    Failure::invalid(format!("options.{name} is {value}, which means nothing"))
+}
+
+/// # Safety
+/// Pointers are null, or to strings, or to an engine.
+unsafe fn apply(
+    mut builder: Builder,
+    options: &softfault_engine_options,
+) -> Result<Builder, Failure> {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    if options.memory != 0 {
+        builder = builder.memory(bytes(options.memory));
+    }
+    if options.most_memory != 0 {
+        builder = builder.most_memory(bytes(options.most_memory));
+    }
+    // SAFETY: the caller's.
+    if let Some(within) = unsafe { options.within.as_ref() } {
+        builder = builder.within(&within.engine);
+    }
+    if options.small_maps != 0 {
+        builder = builder.small_maps(usize::try_from(options.small_maps).unwrap_or(0));
+    }
+    // SAFETY: the caller's.
+    if let Some(policies) = unsafe { text(options.policies) } {
+        let parsed: Result<Policies, _> = policies.to_string_lossy().parse();
+        builder = builder.policies(parsed.map_err(|error| Failure::invalid(error.to_string()))?);
+    }
+    let reads = [Reads::Direct, Reads::Cached, Reads::Auto];
+    if let Some(reads) = one_of("reads", options.reads, &reads)? {
+        builder = builder.reads(reads);
+    }
+    let coherence = [Coherence::Kernel, Coherence::Engine];
+    if let Some(coherence) = one_of("coherence", options.coherence, &coherence)? {
+        builder = builder.coherence(coherence);
+    }
+    let faults = [Faults::Signals, Faults::Threads];
+    if let Some(faults) = one_of("faults", options.faults, &faults)? {
+        builder = builder.faults(faults);
+    }
+    if let Some(may) = one_of("by_kernel", options.by_kernel, &[true, false])? {
+        builder = builder.by_kernel(may);
+    }
+    let on_truncate = [OnTruncate::Error, OnTruncate::Zero];
+    if let Some(on_truncate) = one_of("on_truncate", options.on_truncate, &on_truncate)? {
+        builder = builder.on_truncate(on_truncate);
+    }
+    let fallback = [Fallback::Error, Fallback::Kernel];
+    if let Some(fallback) = one_of("fallback", options.fallback, &fallback)? {
+        builder = builder.fallback(fallback);
+    }
+    let ways = [
+        AsyncReads::Auto,
+        AsyncReads::IoSubmit,
+        AsyncReads::IoUring,
+        AsyncReads::Never,
+    ];
+    if let Some(way) = one_of("async_reads", options.async_reads, &ways)? {
+        builder = builder.async_reads(way);
+    }
+    if options.reserved != 0 {
+        return Err(not_known("reserved", options.reserved));
+    }
+    let compression = [Compression::None, Compression::Lz4];
+    let compression = one_of("compression", options.compression, &compression)?;
+    // SAFETY: the caller's.
+    if let Some(directory) = unsafe { text(options.swap_directory) } {
+        let mut swap = Swap::in_dir(OsStr::from_bytes(directory.to_bytes()));
+        if options.swap_size != 0 {
+            swap = swap.bytes(options.swap_size);
+        }
+        swap = swap.compression(compression.unwrap_or_default());
+        builder = builder.swap(swap);
+    }
+    Ok(builder.trust_signal_handlers(options.trust_signal_handlers != 0))
+}
+
+/// # Safety
+/// Null, or a string that lives as long as the answer is used.
+unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller's.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}

@@ -1,0 +1,88 @@
+//! Errors as C has them: errno, and a line of text.
+
+use core::ffi::c_int;
+use softfault::FaultError;
+use std::borrow::Cow;
+use std::io::{self, ErrorKind};
+
+/// Why a call has failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) errno: c_int,
+    pub(crate) text: Cow<'static, str>,
+}
+
+impl Failure {
+    /// With a text of ours.
+    pub(crate) fn new(errno: c_int, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self { errno, text }
+    }
+
+    /// EINVAL.
+    pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(libc::EINVAL, text)
+    }
+
+    /// EOPNOTSUPP: mmap(2) has it, and softfault not.
+    pub(crate) fn unsupported(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(libc::EOPNOTSUPP, text)
+    }
+
+    /// ENOMEM, as madvise(2) and its siblings have it: some of a range is no map.
+    pub(crate) fn not_mapped() -> Self {
+        Self::new(
+            libc::ENOMEM,
+            "the range has addresses that softfault has not mapped",
+        )
+    }
+
+    /// A panic.
+    pub(crate) fn bug() -> Self {
+        let text = "softfault has a bug, and said on the standard error where";
+        Self::new(libc::ENOTRECOVERABLE, text)
+    }
+}
+
+/// errno of an error in a page.
+pub(crate) fn errno_of(error: FaultError) -> c_int {
+    match error {
+        FaultError::BeyondEnd => libc::EFAULT,
+        FaultError::Io(errno) => errno,
+        FaultError::NoMemory | FaultError::PoolEmpty | FaultError::OutOfRange => libc::ENOMEM,
+        FaultError::ReadOnly => libc::EACCES,
+        FaultError::TimedOut => libc::ETIMEDOUT,
+        FaultError::Forked => libc::EOPNOTSUPP,
+        // What the library comes to say besides.
+        _ => libc::EIO,
+    }
+}
+
+impl From<FaultError> for Failure {
+    fn from(error: FaultError) -> Self {
+        Self::new(errno_of(error), error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let inner = error.get_ref();
+        if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<FaultError>()) {
+            return (*error).into();
+        }
+        let errno = error.raw_os_error().unwrap_or(match error.kind() {
+            ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::PermissionDenied => libc::EACCES,
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => libc::EINVAL,
+            ErrorKind::OutOfMemory => libc::ENOMEM,
+            ErrorKind::Unsupported => libc::EOPNOTSUPP,
+            ErrorKind::TimedOut => libc::ETIMEDOUT,
+            ErrorKind::UnexpectedEof => libc::EFAULT,
+            ErrorKind::StorageFull => libc::ENOSPC,
+            ErrorKind::FileTooLarge => libc::EFBIG,
+            ErrorKind::WouldBlock => libc::EAGAIN,
+            _ => libc::EIO,
+        });
+        Self::new(errno, error.to_string())
+    }
+}

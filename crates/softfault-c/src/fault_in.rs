@@ -1,0 +1,177 @@
+//! Ranges brought into memory at a call.
+
+use crate::access::bytes;
+use crate::boundary::answer;
+use crate::failure::{Failure, errno_of};
+use crate::maps::{NotMapped, Part};
+use core::ffi::{c_int, c_void};
+use core::ops::Range;
+use libc::{iovec, timespec};
+use softfault::MmapRaw;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Brings a range into memory, as reads would, and waits until it is there. An error is a value here, and no signal.
+///
+/// addr and length need be no multiples of anything. Nothing keeps the range: it may be evicted before the next
+/// instruction. softfault_pin keeps.
+///
+/// Returns 0, or -1 with errno:
+///   EFAULT  some of the range is behind the end of the file
+///   EINVAL  the range is longer than addresses go
+///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   and the error of a read that has failed.
+///
+/// Any threads may call this at the same time, on the same range too. Signals are delivered meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_int {
+    answer(-1, || {
+        let range = bytes(addr, length)?;
+        let parts = Part::of(&range).map_err(|NotMapped| Failure::not_mapped())?;
+        for part in &parts {
+            let answers = part.map.fault_in_many(&[part.offsets()]).wait();
+            answers.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(0)
+    })
+}
+
+/// Brings many ranges into memory, in any order and overlapping as they like, with as many reads in flight as a disk
+/// likes, and waits until they are there or the deadline is over.
+///
+/// ranges has count of them; results, where not NULL, has room for as many, and gets of each 0, if it is in memory, or
+/// why its first page that is not cannot be had:
+///   EFAULT     behind the end of the file
+///   EINVAL     the range is longer than addresses go
+///   ENOMEM     not mapped by softfault, or the budget cannot hold it
+///   ETIMEDOUT  it was not in memory at the deadline
+///   or the error of its read.
+/// One that cannot be had stops no other. Nothing keeps what was brought; if the ranges are larger than the budget,
+/// the first are evicted before the last have come.
+///
+/// deadline is a time of CLOCK_MONOTONIC, or NULL for none. Reads under way at the deadline are left; one that
+/// this thread does itself, through the kernel's page cache, ends first.
+///
+/// Ranges of one map are read together, and the maps one after the other, in the order of their first ranges.
+///
+/// Returns how many ranges are not in memory: 0 if all are; or -1 with errno, and nothing was done:
+///   EFAULT  ranges is NULL, and count is not 0
+///   EINVAL  count is more than fits an int, or deadline is no time
+///
+/// Any threads may call this at the same time, on the same ranges too, with arrays of their own. Signals are
+/// delivered meanwhile.
+///
+/// # Safety
+/// The arrays have `count` elements, of which those of `results` can be written; `deadline` is null or a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_fault_in_many(
+    ranges: *const iovec,
+    count: usize,
+    deadline: *const timespec,
+    results: *mut c_int,
+) -> c_int {
+    answer(-1, || {
+        if count > c_int::MAX as usize {
+            return Err(Failure::invalid("the ranges are too many to be counted"));
+        }
+        if ranges.is_null() && count > 0 {
+            return Err(Failure::new(libc::EFAULT, "ranges is NULL"));
+        }
+        let until = match deadline.is_null() {
+            true => None,
+            // SAFETY: the caller's.
+            false => Some(instant(unsafe { &*deadline })?),
+        };
+        let mut many = Many::default();
+        for place in 0..count {
+            // SAFETY: the caller has `count` of them.
+            let range = unsafe { &*ranges.add(place) };
+            many.add(place, range.iov_base, range.iov_len);
+        }
+        let failed = many.wait(until);
+        if !results.is_null() {
+            // SAFETY: the caller has `count` of them.
+            unsafe { results.write_bytes(0, count) };
+            for (place, errno) in &failed {
+                // SAFETY: the same; the place is one of theirs.
+                unsafe { results.add(*place).write(*errno) };
+            }
+        }
+        Ok(failed.len() as c_int)
+    })
+}
+
+/// A range's place, and its offsets in the map.
+type Placed = (usize, Range<usize>);
+
+/// Ranges by the maps that they are of.
+#[derive(Default)]
+struct Many {
+    maps: Vec<(Arc<MmapRaw>, Vec<Placed>)>,
+    /// By their place.
+    failed: Vec<(usize, c_int)>,
+}
+
+impl Many {
+    fn add(&mut self, place: usize, addr: *const c_void, length: usize) {
+        let parts = match bytes(addr, length).map(|range| Part::of(&range)) {
+            Ok(Ok(parts)) => parts,
+            Ok(Err(NotMapped)) => return self.failed.push((place, libc::ENOMEM)),
+            Err(failure) => return self.failed.push((place, failure.errno)),
+        };
+        for part in parts {
+            let offsets = (place, part.offsets());
+            // Most are of the same map as the one before.
+            let known = self
+                .maps
+                .iter_mut()
+                .rev()
+                .find(|(map, _)| Arc::ptr_eq(map, &part.map));
+            match known {
+                Some((_, ranges)) => ranges.push(offsets),
+                None => self.maps.push((part.map, vec![offsets])),
+            }
+        }
+    }
+
+    /// The places of those that are not in memory, with why not, each once.
+    fn wait(self, until: Option<Instant>) -> Vec<(usize, c_int)> {
+        let mut failed = self.failed;
+        for (map, ranges) in self.maps {
+            let (places, ranges): (Vec<_>, Vec<_>) = ranges.into_iter().unzip();
+            let mut many = map.fault_in_many(&ranges);
+            if let Some(until) = until {
+                many = many.until(until);
+            }
+            let answers = places.into_iter().zip(many.wait());
+            failed.extend(
+                answers.filter_map(|(place, answer)| Some((place, errno_of(answer.err()?)))),
+            );
+        }
+        // Stable: of a range of two maps the first error is told.
+        failed.sort_by_key(|&(place, _)| place);
+        failed.dedup_by_key(|&mut (place, _)| place);
+        failed
+    }
+}
+
+/// A time of CLOCK_MONOTONIC, which is `Instant`'s clock too.
+fn instant(time: &timespec) -> Result<Instant, Failure> {
+    let wrong = || Failure::invalid("the deadline is no time");
+    let nanos = u32::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&nanos| nanos < 1_000_000_000);
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| wrong())?;
+    let deadline = Duration::new(seconds, nanos.ok_or_else(wrong)?);
+    let mut now = timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let at = Instant::now();
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    // One that is over is over now.
+    let left = deadline.saturating_sub(now);
+    at.checked_add(left).ok_or_else(wrong)
+}

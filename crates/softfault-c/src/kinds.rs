@@ -1,0 +1,257 @@
+//! What is mapped for the arguments of mmap(2).
+
+use crate::access::{PAGE_SIZE, Prot};
+use crate::failure::Failure;
+use crate::maps::{self, Access};
+use core::ffi::{c_int, c_void};
+use softfault::{Engine, MmapOptions, MmapRaw};
+use std::io;
+
+/// The arguments of mmap(2), but for the address, which is a hint that is not taken.
+pub(crate) struct Arguments {
+    pub(crate) length: usize,
+    pub(crate) prot: c_int,
+    pub(crate) flags: c_int,
+    pub(crate) fd: c_int,
+    pub(crate) offset: libc::off_t,
+}
+
+/// Flags that say something here.
+const KNOWN: c_int = libc::MAP_TYPE
+    | libc::MAP_ANONYMOUS
+    | libc::MAP_POPULATE
+    | libc::MAP_LOCKED
+    | libc::MAP_STACK
+    | libc::MAP_HUGETLB
+    | libc::MAP_HUGE_MASK << libc::MAP_HUGE_SHIFT;
+
+/// Flags that Linux ignores, or that only forbid what is not done here.
+const IGNORED: c_int =
+    libc::MAP_NORESERVE | libc::MAP_NONBLOCK | libc::MAP_DENYWRITE | libc::MAP_EXECUTABLE;
+
+impl Arguments {
+    fn has(&self, flag: c_int) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.has(libc::MAP_ANONYMOUS)
+    }
+
+    /// Maps over an engine, or the process's default one.
+    pub(crate) fn map(&self, engine: Option<&Engine>) -> Result<*mut c_void, Failure> {
+        // In the kernel's order, so that of two errors the same one is told.
+        if !(self.offset as usize).is_multiple_of(PAGE_SIZE) {
+            return Err(Failure::invalid(
+                "the offset is not a multiple of the page size",
+            ));
+        }
+        let opened = match self.is_anonymous() {
+            true => None,
+            false => Some(self.opened()?),
+        };
+        if self.length == 0 {
+            return Err(Failure::invalid("the length is 0"));
+        }
+        // The last page would be no address.
+        if self.length > isize::MAX as usize - PAGE_SIZE {
+            return Err(Failure::new(
+                libc::ENOMEM,
+                "the length is beyond all addresses",
+            ));
+        }
+        if opened.is_some() && self.offset < 0 {
+            return Err(Failure::new(libc::EOVERFLOW, "the offset is negative"));
+        }
+        let unknown = self.flags & !(KNOWN | IGNORED);
+        let shared = match self.flags & libc::MAP_TYPE {
+            libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
+            libc::MAP_PRIVATE => false,
+            _ => {
+                return Err(Failure::invalid(
+                    "flags has not one of MAP_SHARED and MAP_PRIVATE",
+                ));
+            }
+        };
+        if unknown != 0 {
+            return Err(unsupported(unknown));
+        }
+        let prot = match &opened {
+            Some(opened) => opened.allow(self.prot, shared)?,
+            None => Prot::of(self.prot)?,
+        };
+        let engine = match engine {
+            Some(engine) => engine,
+            None => Engine::process_default()?,
+        };
+        let map = match opened {
+            None => self.anonymous(engine, prot, shared)?,
+            Some(_) if self.has(libc::MAP_HUGETLB) => {
+                return Err(Failure::invalid("MAP_HUGETLB is for anonymous memory"));
+            }
+            Some(_) if shared => self.shared(engine, prot)?,
+            Some(_) => self.private(engine, prot)?,
+        };
+        let writable = prot == Prot::Write;
+        let start = maps::enter(map, self.length, Access { shared, writable });
+        if let Err(error) = self.bring_in(start) {
+            let pages = start..start + crate::access::whole_pages(self.length);
+            // It is there: it was entered.
+            let _ = maps::unmap(&pages);
+            return Err(error);
+        }
+        Ok(start as *mut c_void)
+    }
+
+    /// MAP_LOCKED, and MAP_POPULATE: which is advice, as in mmap(2).
+    fn bring_in(&self, start: usize) -> Result<(), Failure> {
+        let pages = start..start + crate::access::whole_pages(self.length);
+        if self.has(libc::MAP_LOCKED) {
+            return maps::lock(&pages);
+        }
+        if self.has(libc::MAP_POPULATE) {
+            for part in maps::Part::of(&pages).unwrap_or_default() {
+                let advice = match part.access.writable && !part.access.shared {
+                    true => softfault::Advice::PopulateWrite,
+                    false => softfault::Advice::WillNeed,
+                };
+                let offsets = part.offsets();
+                let _ = part.map.advise_range(advice, offsets.start, offsets.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> MmapOptions {
+        let mut options = MmapOptions::new();
+        options.len(self.length);
+        if !self.is_anonymous() {
+            options.offset(self.offset as u64);
+        }
+        options
+    }
+
+    fn anonymous(&self, engine: &Engine, prot: Prot, shared: bool) -> Result<MmapRaw, Failure> {
+        if shared {
+            return Err(Failure::unsupported(
+                "MAP_SHARED of anonymous memory: a memfd can be shared",
+            ));
+        }
+        let mut options = self.options();
+        if self.has(libc::MAP_STACK) {
+            options.stack();
+        }
+        if self.has(libc::MAP_HUGETLB) {
+            let bits = self.flags >> libc::MAP_HUGE_SHIFT & libc::MAP_HUGE_MASK;
+            options.huge((bits != 0).then_some(bits as u8));
+        }
+        protected(options.map_anon_with(engine)?.into(), prot)
+    }
+
+    /// MAP_SHARED of a file.
+    fn shared(&self, engine: &Engine, prot: Prot) -> Result<MmapRaw, Failure> {
+        if prot == Prot::Write {
+            // SAFETY: bytes are given away by pointers only.
+            let map = unsafe { self.options().map_mut_with(engine, self.fd) }?;
+            return Ok(map.into());
+        }
+        let size = size_of_file(self.fd)?;
+        let rest = size.saturating_sub(self.offset as u64);
+        let pages = crate::access::whole_pages(self.length) as u64;
+        if rest == 0 || pages > rest.next_multiple_of(PAGE_SIZE as u64) {
+            // A window ends with its file. What lies behind is a SIGBUS, and is its own.
+            return self.private(engine, prot);
+        }
+        let mut options = self.options();
+        options.len(self.length.min(rest as usize));
+        // SAFETY: bytes are given away by pointers only.
+        match unsafe { options.map_with(engine, self.fd) } {
+            Ok(map) => Ok(map.into()),
+            // It was truncated meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => self.private(engine, prot),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// MAP_PRIVATE of a file.
+    fn private(&self, engine: &Engine, prot: Prot) -> Result<MmapRaw, Failure> {
+        // SAFETY: bytes are given away by pointers only.
+        let map = unsafe { self.options().map_copy_with(engine, self.fd) }?;
+        protected(map.into(), prot)
+    }
+
+    /// How the file is open.
+    fn opened(&self) -> Result<Opened, Failure> {
+        // SAFETY: only asks.
+        let flags = unsafe { libc::fcntl(self.fd, libc::F_GETFL) };
+        if flags < 0 || flags & libc::O_PATH != 0 {
+            return Err(Failure::new(
+                libc::EBADF,
+                "the descriptor is of no open file",
+            ));
+        }
+        Ok(Opened(flags & libc::O_ACCMODE))
+    }
+}
+
+/// How a file is open.
+struct Opened(c_int);
+
+impl Opened {
+    /// An error if a file that is open so cannot be mapped so.
+    fn allow(&self, prot: c_int, shared: bool) -> Result<Prot, Failure> {
+        if shared && prot & libc::PROT_WRITE != 0 && self.0 != libc::O_RDWR {
+            let text =
+                "a shared map that is written to needs a file that is open for reading and writing";
+            return Err(Failure::new(libc::EACCES, text));
+        }
+        if self.0 == libc::O_WRONLY {
+            let text = "the file is not open for reading";
+            return Err(Failure::new(libc::EACCES, text));
+        }
+        Prot::of(prot)
+    }
+}
+
+/// A private map, as it may be used.
+fn protected(mut map: MmapRaw, prot: Prot) -> Result<MmapRaw, Failure> {
+    if prot == Prot::Read {
+        map.protect(false)?;
+    }
+    Ok(map)
+}
+
+fn size_of_file(fd: c_int) -> Result<u64, Failure> {
+    // SAFETY: zeros are a value of each field.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: fills the structure.
+    match unsafe { libc::fstat(fd, &mut stat) } {
+        0 => Ok(stat.st_size as u64),
+        _ => Err(io::Error::last_os_error().into()),
+    }
+}
+
+/// Flags that mmap(2) may have, and we not.
+fn unsupported(flags: c_int) -> Failure {
+    let named = [
+        (libc::MAP_FIXED, "MAP_FIXED: the engine says where a map is"),
+        (
+            libc::MAP_FIXED_NOREPLACE,
+            "MAP_FIXED_NOREPLACE: the engine says where a map is",
+        ),
+        (
+            libc::MAP_GROWSDOWN,
+            "MAP_GROWSDOWN: stacks are mapped by mmap(2)",
+        ),
+        (libc::MAP_32BIT, "MAP_32BIT: the engine says where a map is"),
+        (
+            libc::MAP_SYNC,
+            "MAP_SYNC: persistent memory is mapped by mmap(2)",
+        ),
+    ];
+    let known = named.iter().find(|(flag, _)| flags & flag != 0);
+    match known {
+        Some((_, text)) => Failure::unsupported(*text),
+        None => Failure::unsupported(format!("flags has unknown bits: {flags:#x}")),
+    }
+}

@@ -1,0 +1,236 @@
+//! Pages that stay in memory: pins, which nest, and locks, which do not.
+
+use super::find::Part;
+use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common, look, without};
+use crate::failure::Failure;
+use softfault::{FaultError, Kept};
+
+/// What keeps pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Pinned,
+    Locked,
+}
+
+/// Pages that stay. Protected by the lock of the table; [`release`](Self::release) is called without it.
+pub(crate) struct KeptRange {
+    pub(super) range: Range<usize>,
+    pub(super) why: Why,
+    /// As long as they stay.
+    map: Arc<MmapRaw>,
+    kept: Kept,
+}
+
+/// Bytes that are locked by one piece: unlocking a part of a piece keeps the others anew first.
+const LOCKED_PIECE: usize = 2 << 20;
+
+impl KeptRange {
+    fn new(part: &Part, why: Why) -> Result<Self, FaultError> {
+        let kept = part.map.keep(part.offsets(), why == Why::Locked)?;
+        Ok(Self {
+            range: part.range.clone(),
+            why,
+            map: part.map.clone(),
+            kept,
+        })
+    }
+
+    /// Another part of the same map, kept in the same way.
+    fn again(&self, range: Range<usize>) -> Result<Self, FaultError> {
+        let (start, len) = (self.map.as_ptr() as usize, self.map.len());
+        let offsets = (range.start - start).min(len)..(range.end - start).min(len);
+        let kept = self.map.keep(offsets, self.why == Why::Locked)?;
+        Ok(Self {
+            range,
+            why: self.why,
+            map: self.map.clone(),
+            kept,
+        })
+    }
+
+    /// True if it is a part of this map.
+    pub(super) fn is_of(&self, map: &Arc<MmapRaw>) -> bool {
+        Arc::ptr_eq(&self.map, map)
+    }
+
+    pub(super) fn release(self) {
+        // SAFETY: kept of this map; a map is remapped only when nothing of it is kept.
+        unsafe { self.map.release(self.kept) };
+    }
+
+    /// Enters what is kept into the table; if its pages were unmapped meanwhile, lets it go.
+    fn enter(self) -> Result<(), NotMapped> {
+        let mut maps = change();
+        let window = maps.window_mut(self.range.start);
+        let window = window.filter(|window| window.uncovered(&self.range).is_empty());
+        match window {
+            Some(window) => {
+                window.kept.push(self);
+                Ok(())
+            }
+            None => {
+                drop(maps);
+                self.release();
+                Err(NotMapped)
+            }
+        }
+    }
+}
+
+impl Maps {
+    /// Takes out all that is kept of a range for this reason.
+    fn take_kept(&mut self, range: &Range<usize>, why: Why) -> Vec<KeptRange> {
+        let mut taken = Vec::new();
+        let below = self.windows.range_mut(..range.end);
+        for (_, window) in below
+            .rev()
+            .take_while(|(_, window)| window.range().end > range.start)
+        {
+            let is_it =
+                |kept: &mut KeptRange| kept.why == why && !common(&kept.range, range).is_empty();
+            taken.extend(window.kept.extract_if(.., is_it));
+        }
+        taken
+    }
+}
+
+/// Brings a range of one map into memory and keeps it there.
+pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
+    let parts = Part::of(range).map_err(|NotMapped| Failure::not_mapped())?;
+    let [part] = &parts[..] else {
+        return Err(Failure::invalid("a pin is of one map"));
+    };
+    let kept = KeptRange::new(part, Why::Pinned)?;
+    kept.enter().map_err(|NotMapped| Failure::not_mapped())
+}
+
+/// Ends a pin of the range.
+pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
+    let taken = {
+        let mut maps = change();
+        let window = maps.window_mut(range.start);
+        let window = window.ok_or_else(Failure::not_mapped)?;
+        let is_it = |kept: &KeptRange| kept.why == Why::Pinned && kept.range == *range;
+        let place = window.kept.iter().rposition(is_it);
+        let place = place.ok_or_else(|| Failure::invalid("the range is not pinned as such"))?;
+        window.kept.swap_remove(place)
+    };
+    taken.release();
+    Ok(())
+}
+
+/// Locks pages; those that are locked stay so.
+pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
+    let parts = Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
+    let mut made = Vec::new();
+    let mut locked = Ok(());
+    'all: for part in parts {
+        for range in not_locked(&part.range) {
+            let part = Part {
+                range,
+                ..part_of(&part)
+            };
+            match KeptRange::new(&part, Why::Locked) {
+                Ok(kept) => made.push(kept),
+                Err(error) => {
+                    locked = Err(error);
+                    break 'all;
+                }
+            }
+        }
+    }
+    if let Err(error) = locked {
+        made.into_iter().for_each(KeptRange::release);
+        return Err(error.into());
+    }
+    for kept in made {
+        kept.enter().map_err(|NotMapped| Failure::not_mapped())?;
+    }
+    Ok(())
+}
+
+fn part_of(part: &Part) -> Part {
+    Part {
+        map: part.map.clone(),
+        range: part.range.clone(),
+        ..*part
+    }
+}
+
+/// What of some pages of one map is not locked, in pieces.
+fn not_locked(pages: &Range<usize>) -> Vec<Range<usize>> {
+    let maps = look();
+    let mut rest = vec![pages.clone()];
+    if let Some(window) = maps.window(pages.start) {
+        for kept in window.kept.iter().filter(|kept| kept.why == Why::Locked) {
+            rest = without(&rest, &kept.range);
+        }
+    }
+    let pieces = rest.into_iter().flat_map(|range| {
+        let starts = range.clone().step_by(LOCKED_PIECE);
+        starts.map(move |start| start..range.end.min(start + LOCKED_PIECE))
+    });
+    pieces.collect()
+}
+
+/// True if some pages of one map are locked.
+pub(crate) fn is_locked(pages: &Range<usize>) -> bool {
+    let maps = look();
+    let window = maps.window(pages.start);
+    window.is_some_and(|window| {
+        let mut kept = window.kept.iter();
+        kept.any(|kept| kept.why == Why::Locked && !common(&kept.range, pages).is_empty())
+    })
+}
+
+/// Unlocks pages.
+pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
+    Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
+    let taken = change().take_kept(pages, Why::Locked);
+    let mut unlocked = Ok(());
+    for kept in taken {
+        // What stays is kept before the whole is let go.
+        let rest = without(core::slice::from_ref(&kept.range), pages);
+        let rest: Result<Vec<_>, _> = rest.into_iter().map(|rest| kept.again(rest)).collect();
+        match rest {
+            Ok(rest) => {
+                for rest in rest {
+                    let _ = rest.enter();
+                }
+                kept.release();
+            }
+            Err(error) => {
+                let _ = kept.enter();
+                unlocked = Err(error.into());
+            }
+        }
+    }
+    unlocked
+}
+
+/// Lets go what is kept of pages that are mapped no more; what is locked beside them stays so, as far as it can.
+pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
+    for kept in kept {
+        let mut rest = match kept.why {
+            Why::Locked => vec![kept.range.clone()],
+            Why::Pinned => Vec::new(),
+        };
+        for gone in gone {
+            rest = without(&rest, gone);
+        }
+        for rest in rest {
+            if let Ok(rest) = kept.again(rest) {
+                let _ = rest.enter();
+            }
+        }
+        kept.release();
+    }
+}
+
+/// Locks parts of a map again that has been remapped. As with mremap(2), what cannot be is not locked, and that is no
+/// error.
+pub(crate) fn lock_again(pages: &[Range<usize>]) {
+    for pages in pages {
+        let _ = lock(pages);
+    }
+}

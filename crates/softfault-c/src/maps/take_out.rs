@@ -1,0 +1,158 @@
+//! Pages that are unmapped, and maps that are changed as a whole.
+
+use super::kept::{self, KeptRange, Why};
+use super::window::{Access, Mapped};
+use super::{Arc, MmapRaw, NotMapped, Range, change, common};
+use crate::failure::Failure;
+
+/// Unmaps pages, all of which are mapped.
+pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
+    let mut cuts = Vec::new();
+    {
+        let mut maps = change();
+        // Nothing is unmapped if some of it is nobody's.
+        let mut at = pages.start;
+        let mut parts = Vec::new();
+        while at < pages.end {
+            let window = maps.window(at).ok_or(NotMapped)?;
+            let part = common(window.range(), pages);
+            if !window.uncovered(&part).is_empty() {
+                return Err(NotMapped);
+            }
+            at = part.end;
+            parts.push((window.range().start, part));
+        }
+        for (start, part) in parts {
+            let window = maps.windows.get_mut(&start).expect("it was found");
+            // Of each page that goes some map shows that it was there, for who gives it back.
+            let (shown, _) = window.piece_at(part.start).expect("it is mapped");
+            let shown = shown.map.clone();
+            let whole = window.cut(&part);
+            let gone = window.uncovered(&part);
+            let kept = window.kept.extract_if(.., |kept| {
+                gone.iter()
+                    .any(|gone| !common(&kept.range, gone).is_empty())
+            });
+            let kept = kept.collect();
+            if window.maps.is_empty() {
+                maps.windows.remove(&start);
+            }
+            cuts.push(Cut {
+                shown,
+                whole,
+                gone,
+                kept,
+            });
+        }
+    }
+    for cut in cuts {
+        cut.finish();
+    }
+    Ok(())
+}
+
+/// What was taken out of a window.
+struct Cut {
+    shown: Arc<MmapRaw>,
+    /// Maps that go.
+    whole: Vec<Mapped>,
+    /// Pages that nobody has any more.
+    gone: Vec<Range<usize>>,
+    kept: Vec<KeptRange>,
+}
+
+impl Cut {
+    /// Gives it back, with no lock.
+    fn finish(self) {
+        kept::unmapped(self.kept, &self.gone);
+        let goes = self
+            .whole
+            .iter()
+            .any(|mapped| Arc::ptr_eq(&mapped.map, &self.shown));
+        // A map that goes takes its pages with it.
+        if !goes {
+            let start = self.shown.as_ptr() as usize;
+            let end = start + self.shown.len();
+            for gone in self.gone {
+                let gone = common(&gone, &(start..end));
+                if gone.is_empty() {
+                    continue;
+                }
+                // What cannot be given back now goes with the rest.
+                // SAFETY: no map has these pages any more, and nothing of them is kept.
+                let _ = unsafe { self.shown.unmap_part(gone.start - start..gone.end - start) };
+            }
+        }
+    }
+}
+
+/// A map that is in nobody's table, to be changed.
+pub(crate) struct Taken {
+    pub(crate) map: MmapRaw,
+    pub(crate) access: Access,
+    asked: usize,
+    locked: Vec<Range<usize>>,
+    start: usize,
+}
+
+impl Taken {
+    /// Takes out the map that was made for these pages, and that nothing else shows or uses.
+    pub(crate) fn of(pages: &Range<usize>) -> Result<Self, Failure> {
+        let (mapped, kept) = {
+            let mut maps = change();
+            let window = maps
+                .window_mut(pages.start)
+                .ok_or_else(Failure::not_mapped)?;
+            let is_it = |mapped: &Mapped| mapped.is_whole() && mapped.range() == pages;
+            let place = window.maps.iter().position(is_it);
+            let place = place.ok_or_else(|| {
+                Failure::unsupported("only a whole map can be changed so, as mmap has made it")
+            })?;
+            let map = &window.maps[place].map;
+            if (window.kept.iter()).any(|kept| kept.is_of(map) && kept.why == Why::Pinned) {
+                return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
+            }
+            let locks = window.kept.iter().filter(|kept| kept.is_of(map)).count();
+            if Arc::strong_count(map) > 1 + locks {
+                return Err(in_use());
+            }
+            let mapped = window.maps.swap_remove(place);
+            let kept = window.kept.extract_if(.., |kept| kept.is_of(&mapped.map));
+            let kept: Vec<_> = kept.collect();
+            if window.maps.is_empty() {
+                let start = window.range().start;
+                maps.windows.remove(&start);
+            }
+            (mapped, kept)
+        };
+        let locked = kept.iter().map(|kept| kept.range.clone()).collect();
+        kept.into_iter().for_each(KeptRange::release);
+        let Mapped { map, access, .. } = mapped;
+        // Nobody finds it any more, and nobody had it when it was taken out.
+        let map = Arc::into_inner(map).ok_or_else(in_use)?;
+        Ok(Self {
+            map,
+            access,
+            asked: pages.len(),
+            locked,
+            start: pages.start,
+        })
+    }
+
+    /// Enters it again, with so many bytes, or as many as it had; answers where it is.
+    pub(crate) fn enter(self, asked: Option<usize>) -> usize {
+        let asked = asked.unwrap_or(self.asked);
+        let start = super::enter(self.map, asked, self.access);
+        let moved = |range: &Range<usize>| {
+            let (from, to) = (range.start - self.start, range.end - self.start);
+            start + from..start + to.min(asked).max(from)
+        };
+        let locked: Vec<_> = self.locked.iter().map(moved).collect();
+        kept::lock_again(&locked);
+        start
+    }
+}
+
+fn in_use() -> Failure {
+    Failure::new(libc::EBUSY, "another call uses the map")
+}

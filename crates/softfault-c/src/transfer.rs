@@ -1,0 +1,225 @@
+//! Bytes in and out, with errors as values; system calls on memory that may be elsewhere.
+
+use crate::access::bytes;
+use crate::boundary::answer;
+use crate::failure::Failure;
+use crate::maps::{NotMapped, Part};
+use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
+use libc::ssize_t;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
+
+/// Copies length bytes of a map to buffer. An error is a value here, and no signal.
+///
+/// Returns how many bytes were copied, which are fewer only where the file has ended or an error came after some; or -1
+/// with errno:
+///   EFAULT  behind the end of the file; or buffer is NULL, and length is not 0
+///   EINVAL  the range is longer than addresses go
+///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   and the error of a read that has failed.
+///
+/// Any threads may call this at the same time, on the same range too, with buffers of their own.
+///
+/// # Safety
+/// `buffer` has `length` bytes, which can be written, nobody else uses, and are not of the range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_read_at(
+    addr: *const c_void,
+    buffer: *mut c_void,
+    length: usize,
+) -> ssize_t {
+    answer(-1, || {
+        let length = checked(buffer, length)?;
+        each_part(addr, length, |part, done| {
+            let (offsets, into) = (part.offsets(), buffer.cast::<u8>());
+            // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
+            let copied = unsafe {
+                part.map
+                    .copy_out(offsets.start, (into.add(done), offsets.len()))
+            };
+            Ok(copied?)
+        })
+    })
+}
+
+/// Copies length bytes from buffer to a map. An error is a value here, and no signal: where a store would raise
+/// SIGBUS for a full disk, the end of the file or want of memory.
+///
+/// Returns how many bytes were copied, which are fewer only where the map has ended or an error came after some; or
+/// -1 with errno:
+///   EACCES  the map may only be read
+///   EFAULT  behind the end of the file; or buffer is NULL, and length is not 0
+///   EINVAL  the range is longer than addresses go
+///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   ENOSPC  the disk has no block for a hole of the file
+///   and the error of a read that has failed.
+///
+/// Any threads may call this at the same time, on different ranges.
+///
+/// # Safety
+/// `buffer` has `length` bytes, which can be read and are not of the range. Nobody uses the range meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_write_at(
+    addr: *mut c_void,
+    buffer: *const c_void,
+    length: usize,
+) -> ssize_t {
+    answer(-1, || {
+        let length = checked(buffer, length)?;
+        each_part(addr, length, |part, done| {
+            may_write(part)?;
+            let (offsets, from) = (part.offsets(), buffer.cast::<u8>());
+            // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
+            let copied = unsafe {
+                part.map
+                    .copy_in(offsets.start, (from.add(done), offsets.len()))
+            };
+            Ok(copied?)
+        })
+    })
+}
+
+/// Writes length bytes of a map to fd; write(2), of memory that need not be there.
+///
+/// It goes on until all are written; on a socket or a pipe it blocks, unless fd is non-blocking.
+///
+/// Returns how many bytes were written, which are fewer only where an error came after some, or the file that is mapped
+/// has ended; or -1 with errno:
+///   EBADF   fd is no open file
+///   EFAULT  behind the end of the file
+///   EINVAL  the range is longer than addresses go
+///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   and what write(2) answers (EAGAIN, EPIPE, ...), or the error of a read that has failed. SIGPIPE is raised as
+///   there. EINTR is never answered.
+///
+/// Any threads may call this at the same time, on the same range too.
+#[unsafe(no_mangle)]
+pub extern "C" fn softfault_write_to(fd: c_int, addr: *const c_void, length: usize) -> ssize_t {
+    answer(-1, || {
+        let mut file = lent(fd)?;
+        each_part(addr, length, |part, _| {
+            let mut counted = Counted(&mut *file, 0);
+            let written = part.map.write_to(part.offsets(), &mut counted);
+            some(counted.1, written)
+        })
+    })
+}
+
+/// Fills length bytes of a map from fd; read(2), into memory that need not be there.
+///
+/// It goes on until all are filled or fd has ended.
+///
+/// Returns how many bytes were read, which are fewer only at the end of fd, or where an error came after some; or -1
+/// with errno:
+///   EACCES  the map may only be read
+///   EBADF   fd is no open file
+///   EFAULT  behind the end of the file that is mapped
+///   EINVAL  the range is longer than addresses go
+///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   and what read(2) answers (EAGAIN, ...). EINTR is never answered.
+///
+/// Any threads may call this at the same time, on different ranges.
+///
+/// # Safety
+/// Nobody uses the range meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softfault_read_from(
+    fd: c_int,
+    addr: *mut c_void,
+    length: usize,
+) -> ssize_t {
+    answer(-1, || {
+        let mut file = lent(fd)?;
+        each_part(addr, length, |part, _| {
+            may_write(part)?;
+            let mut counted = Counted(&mut *file, 0);
+            // SAFETY: the caller's: nobody uses the range.
+            let read = unsafe { part.map.fill_from(part.offsets(), &mut counted) };
+            some(counted.1, read)
+        })
+    })
+}
+
+/// The length of a buffer that the caller has.
+fn checked(buffer: *const c_void, length: usize) -> Result<usize, Failure> {
+    match buffer.is_null() && length > 0 {
+        true => Err(Failure::new(libc::EFAULT, "the buffer is NULL")),
+        false => Ok(length),
+    }
+}
+
+fn may_write(part: &Part) -> Result<(), Failure> {
+    match part.access.writable {
+        true => Ok(()),
+        false => Err(Failure::new(libc::EACCES, "the map may only be read")),
+    }
+}
+
+/// Goes over the maps of a range; each says how many bytes it has done, of which it is told how many there were before.
+/// Stops at the first that has not done all.
+fn each_part(
+    addr: *const c_void,
+    length: usize,
+    mut work: impl FnMut(&Part, usize) -> Result<usize, Failure>,
+) -> Result<ssize_t, Failure> {
+    let range = bytes(addr, length)?;
+    let parts = Part::of(&range).map_err(|NotMapped| Failure::not_mapped())?;
+    let mut done = 0;
+    for part in &parts {
+        match work(part, done) {
+            Ok(count) => done += count,
+            Err(failure) if done == 0 => return Err(failure),
+            Err(_) => break,
+        }
+        if done < part.range.end - range.start {
+            break;
+        }
+    }
+    Ok(done as ssize_t)
+}
+
+/// The caller's descriptor, which stays open.
+fn lent(fd: c_int) -> Result<ManuallyDrop<File>, Failure> {
+    // SAFETY: only asks.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(Failure::new(
+            libc::EBADF,
+            "the descriptor is of no open file",
+        ));
+    }
+    // SAFETY: the caller's for as long as the call, and not closed by this.
+    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
+}
+
+/// What was done before an error counts, as with write(2).
+fn some<T>(count: usize, done: io::Result<T>) -> Result<usize, Failure> {
+    match done {
+        Err(error) if count == 0 => Err(error.into()),
+        _ => Ok(count),
+    }
+}
+
+/// Counts what goes through.
+struct Counted<'a, T>(&'a mut T, usize);
+
+impl<T: Write> Write for Counted<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.0.write(bytes)?;
+        self.1 += count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<T: Read> Read for Counted<'_, T> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(bytes)?;
+        self.1 += count;
+        Ok(count)
+    }
+}
