@@ -34,6 +34,15 @@ pub(crate) fn pages(addr: *const c_void, length: usize) -> Result<Range<usize>, 
     Ok(addr as usize..end)
 }
 
+/// The same, for calls that answer ENOMEM to a range that no memory can be.
+pub(crate) fn mapped_pages(addr: *const c_void, length: usize) -> Result<Range<usize>, Failure> {
+    let pages = pages(addr, length);
+    pages.map_err(|failure| match (addr as usize).is_multiple_of(PAGE_SIZE) {
+        true => Failure::not_mapped(),
+        false => failure,
+    })
+}
+
 /// The pages that have a range.
 pub(crate) fn pages_around(addr: *const c_void, length: usize) -> Result<Range<usize>, Failure> {
     let skip = addr as usize % PAGE_SIZE;

@@ -7,7 +7,7 @@ use crate::maps::{NotMapped, Part};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use libc::{iovec, timespec};
-use softfault::MmapRaw;
+use softfault::{Advice, MmapRaw};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,7 @@ pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_in
         let range = bytes(addr, length)?;
         let parts = Part::of(&range).map_err(|NotMapped| Failure::not_mapped())?;
         for part in &parts {
-            let answers = part.map.fault_in_many(&[part.offsets()]).wait();
-            answers.into_iter().collect::<Result<(), _>>()?;
+            populate(&part.map, &part.offsets())?;
         }
         Ok(0)
     })
@@ -101,6 +100,12 @@ pub unsafe extern "C" fn softfault_fault_in_many(
     })
 }
 
+/// Brings a part in, by whoever serves the map.
+fn populate(map: &MmapRaw, offsets: &Range<usize>) -> Result<(), Failure> {
+    let range = (offsets.start, offsets.len());
+    Ok(map.advise_range(Advice::PopulateRead, range.0, range.1)?)
+}
+
 /// A range's place, and its offsets in the map.
 type Placed = (usize, Range<usize>);
 
@@ -139,6 +144,10 @@ impl Many {
         let mut failed = self.failed;
         for (map, ranges) in self.maps {
             let (places, ranges): (Vec<_>, Vec<_>) = ranges.into_iter().unzip();
+            if !map.is_managed() {
+                failed.extend(of_kernel(&map, &places, &ranges, until));
+                continue;
+            }
             let mut many = map.fault_in_many(&ranges);
             if let Some(until) = until {
                 many = many.until(until);
@@ -153,6 +162,28 @@ impl Many {
         failed.dedup_by_key(|&mut (place, _)| place);
         failed
     }
+}
+
+/// The same of a map that the kernel serves, which is told of all of them first.
+fn of_kernel(
+    map: &MmapRaw,
+    places: &[usize],
+    ranges: &[Range<usize>],
+    until: Option<Instant>,
+) -> Vec<(usize, c_int)> {
+    for range in ranges {
+        // It is advice.
+        let _ = map.prefetch(range.clone());
+    }
+    let is_over = || until.is_some_and(|until| Instant::now() >= until);
+    let answers = places.iter().zip(ranges).map(|(&place, range)| {
+        let errno = match is_over() {
+            true => libc::ETIMEDOUT,
+            false => populate(map, range).err()?.errno,
+        };
+        Some((place, errno))
+    });
+    answers.flatten().collect()
 }
 
 /// A time of CLOCK_MONOTONIC, which is `Instant`'s clock too.

@@ -16,6 +16,9 @@ pub(crate) struct Arguments {
     pub(crate) offset: libc::off_t,
 }
 
+/// Addresses that a process has, on the machines that there are.
+const ADDRESSES: usize = 1 << 48;
+
 /// Flags that say something here.
 const KNOWN: c_int = libc::MAP_TYPE
     | libc::MAP_ANONYMOUS
@@ -53,8 +56,7 @@ impl Arguments {
         if self.length == 0 {
             return Err(Failure::invalid("the length is 0"));
         }
-        // The last page would be no address.
-        if self.length > isize::MAX as usize - PAGE_SIZE {
+        if self.length > ADDRESSES {
             return Err(Failure::new(
                 libc::ENOMEM,
                 "the length is beyond all addresses",

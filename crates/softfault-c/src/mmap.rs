@@ -39,7 +39,7 @@ unsafe impl Grows for softfault_map_options {
 ///
 /// flags is one of
 ///   MAP_SHARED (or MAP_SHARED_VALIDATE) of a file. Read-only, it is the engine's: a page shows what the file had when
-///     it was read, until it is evicted. Two such maps of one file are at the same address, and softfault_munmap is
+///     it was read, until it is evicted. Two such maps of one file may have the same addresses: softfault_munmap is
 ///     called for each. Writable, it is the kernel's own mapping, in no budget, or the engine's where its coherence
 ///     is SOFTFAULT_COHERENCE_ENGINE;
 ///   MAP_PRIVATE of a file: what is written is this map's alone, counts against the budget, and goes to swap where

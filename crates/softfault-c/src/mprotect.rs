@@ -1,6 +1,6 @@
 //! mprotect(2).
 
-use crate::access::{Prot, pages};
+use crate::access::{Prot, mapped_pages};
 use crate::boundary::answer;
 use crate::failure::Failure;
 use crate::maps::{NotMapped, Part, Taken};
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn softfault_mprotect(
     prot: c_int,
 ) -> c_int {
     answer(-1, || {
-        let pages = pages(addr, length)?;
+        let pages = mapped_pages(addr, length)?;
         let writable = Prot::of(prot)? == Prot::Write;
         let parts = Part::of(&pages).map_err(|NotMapped| Failure::not_mapped())?;
         let wrong = parts.iter().find(|part| part.access.writable != writable);

@@ -1,6 +1,6 @@
 //! msync(2).
 
-use crate::access::pages;
+use crate::access::mapped_pages;
 use crate::boundary::answer;
 use crate::failure::Failure;
 use crate::maps::{self, NotMapped, Part};
@@ -27,7 +27,7 @@ pub extern "C" fn softfault_msync(addr: *mut c_void, length: usize, flags: c_int
         if flags & !KNOWN != 0 || flags & both == both {
             return Err(Failure::invalid("flags is not one of MS_SYNC and MS_ASYNC"));
         }
-        let pages = pages(addr, length)?;
+        let pages = mapped_pages(addr, length)?;
         let parts = Part::of(&pages).map_err(|NotMapped| Failure::not_mapped())?;
         let is_locked = || parts.iter().any(|part| maps::is_locked(&part.range));
         if flags & libc::MS_INVALIDATE != 0 && is_locked() {

@@ -33,6 +33,9 @@ pub(crate) trait Awaited: Sync + RefUnwindSafe {
 
     /// Tells the kernel, of a map that it serves, what will be wanted.
     fn will_need(&self, range: Range<usize>);
+
+    /// Brings addresses of a map in that the kernel served a moment ago, whoever serves them now.
+    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError>;
 }
 
 /// A map that the engine serves: for ever, or until this is dropped.
@@ -101,8 +104,24 @@ impl<'a> FaultInMany<'a> {
                 let managed = map.engine().inner.managed().expect("a map that is served");
                 many.wait(&managed.space, Reached::ByLoads, self.until)
             }
-            Err(answer) => answer,
+            Err(answer) => self.wait_for_kernel(answer),
         }
+    }
+
+    /// Waits for the ranges of a map that the kernel serves, which has been told what will be wanted.
+    fn wait_for_kernel(&self, mut answers: Answers) -> Answers {
+        let Ok((start, _)) = self.map.place() else {
+            return answers;
+        };
+        let is_over = || self.until.is_some_and(|until| Instant::now() >= until);
+        let asked = self.ranges.iter().zip(&mut answers);
+        for (range, answer) in asked.filter(|(range, answer)| answer.is_ok() && !range.is_empty()) {
+            *answer = match is_over() {
+                true => Err(FaultError::TimedOut),
+                false => self.map.bring_in(start + range.start..start + range.end),
+            };
+        }
+        answers
     }
 
     /// The ranges as they are to be brought in; or the answer, where nothing is.

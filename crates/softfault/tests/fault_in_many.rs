@@ -396,3 +396,26 @@ fn dropped_futures_leave_their_ranges() {
     let read = engine.stats().bytes_read;
     assert!(read < 100 * LEN as u64, "{read} bytes");
 }
+
+/// It only had the kernel begin to read, and said that all was there.
+#[test]
+fn a_map_that_the_kernel_serves_is_waited_for() {
+    let file = made_file("kernels", 16 * PAGE);
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    // SAFETY: what is cut off is not looked at.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    assert!(!map.is_managed(), "it is small");
+    let ranges = [0..PAGE, 8 * PAGE..9 * PAGE, 5..5, 0..17 * PAGE];
+    file.set_len(4 * PAGE as u64).unwrap();
+    let answers = map.fault_in_many(&ranges).wait();
+    assert_eq!(answers[0], Ok(()));
+    assert!(
+        matches!(answers[1], Err(FaultError::Io(_))),
+        "{:?}",
+        answers[1]
+    );
+    assert_eq!(answers[2], Ok(()));
+    assert_eq!(answers[3], Err(FaultError::OutOfRange));
+    let over = map.fault_in_many(&ranges[..1]).until(Instant::now());
+    assert_eq!(over.wait(), [Err(FaultError::TimedOut)]);
+}

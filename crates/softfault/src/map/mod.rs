@@ -19,7 +19,7 @@ use crate::advice::Advice;
 use crate::engine::Engine;
 use crate::error::FaultError;
 use crate::fault_in::{Awaited, FaultIn, FaultInMany, KeptServed};
-use crate::file_map::{FileMap, FilePin};
+use crate::file_map::{FileMap, FilePin, populate_by_kernel};
 use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
@@ -366,6 +366,15 @@ impl Awaited for Mmap {
         if !matches!(&self.kind, MmapKind::Private(map) if map.is_managed()) && !range.is_empty() {
             // It is advice.
             let _ = Advice::WillNeed.to_kernel(&range);
+        }
+    }
+
+    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError> {
+        match self.kind() {
+            MmapKind::Managed(file) => file.populate(self.managed(), range, false),
+            MmapKind::Private(map) => map.bring_in(range),
+            MmapKind::Kernel(_) | MmapKind::Inherited => populate_by_kernel(&range, false),
+            MmapKind::Empty => Ok(()),
         }
     }
 }

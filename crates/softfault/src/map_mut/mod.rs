@@ -14,7 +14,7 @@ mod transfer;
 pub use flushing::Flushing;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
-use crate::file_map::FileMap;
+use crate::file_map::{FileMap, populate_by_kernel};
 use crate::files::WrittenFile;
 use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
@@ -291,6 +291,14 @@ impl Awaited for MmapMut {
         if let MmapMutKind::Kernel(_) = self.kind {
             // It is advice.
             let _ = Advice::WillNeed.to_kernel(&range);
+        }
+    }
+
+    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError> {
+        match &self.kind {
+            MmapMutKind::Managed(private) => private.populate(self.managed(), range, false),
+            MmapMutKind::Kernel(_) | MmapMutKind::Writable(_) => populate_by_kernel(&range, false),
+            MmapMutKind::Empty => Ok(()),
         }
     }
 }

@@ -1,0 +1,102 @@
+//! A child of fork calls on its parent's maps, whatever threads were doing.
+
+use crate::twin::{PAGE, READ, anonymous, answer, content, file, of_file, own_engine, unmap};
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::munmap::softfault_munmap;
+use softfault_c::pin::{softfault_pin, softfault_unpin};
+use softfault_c::transfer::{softfault_read_at, softfault_write_at};
+
+const PAGES: usize = 16;
+
+/// What a child finds; the number of the first thing that is not right, or 0.
+fn child(shared: *mut u8, private: *mut u8, all: &[u8]) -> i32 {
+    let mut copy = vec![0; PAGES * PAGE];
+    // SAFETY: the maps are the child's, too, and nobody else in it uses them.
+    unsafe {
+        let read = softfault_read_at(shared.cast(), copy.as_mut_ptr().cast(), PAGES * PAGE);
+        if read as usize != PAGES * PAGE || copy != all {
+            return 1;
+        }
+        if private.add(PAGE).read_volatile() != 42 {
+            return 2;
+        }
+        if softfault_write_at(private.cast(), all.as_ptr().cast(), 100) != 100 {
+            return 3;
+        }
+        // The pin was the parent's; it ends here without harm.
+        if softfault_unpin(private.cast(), PAGE) != 0 {
+            return 4;
+        }
+        if softfault_pin(private.cast(), 2 * PAGE) != 0
+            || softfault_unpin(private.cast(), 2 * PAGE) != 0
+        {
+            return 5;
+        }
+        if softfault_munmap(private.cast(), 4 * PAGE) != 0 {
+            return 6;
+        }
+        if answer(softfault_fault_in(private.cast(), PAGE)) != Err(libc::ENOMEM) {
+            return 7;
+        }
+        if softfault_munmap(private.add(4 * PAGE).cast(), (PAGES - 4) * PAGE) != 0 {
+            return 8;
+        }
+        if softfault_munmap(shared.cast(), PAGES * PAGE) != 0 {
+            return 9;
+        }
+    }
+    match anonymous(4).ours(crate::twin::DEFAULT) {
+        // SAFETY: the child's.
+        Ok(map) => match unsafe { softfault_munmap(map, 4 * PAGE) } {
+            0 => 0,
+            _ => 11,
+        },
+        Err(_) => 10,
+    }
+}
+
+#[test]
+fn a_child_calls_while_threads_of_the_parent_change_the_table() {
+    let made = file(PAGES * PAGE);
+    let all = content(PAGES * PAGE);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    let map = anonymous(2).ours(own_engine()).unwrap();
+                    softfault_pin(map, PAGE);
+                    unmap(map, 2 * PAGE);
+                }
+            });
+        }
+        for round in 0..20 {
+            let shared = of_file(&made, PAGES, READ, libc::MAP_SHARED);
+            let shared = shared.ours(own_engine()).unwrap().cast::<u8>();
+            let private = anonymous(PAGES).ours(own_engine()).unwrap().cast::<u8>();
+            // SAFETY: within the map; the child ends without cleaning up.
+            let status = unsafe {
+                private.add(PAGE).write_volatile(42);
+                assert_eq!(softfault_pin(private.cast(), PAGE), 0);
+                let pid = libc::fork();
+                assert!(pid >= 0);
+                if pid == 0 {
+                    libc::alarm(60);
+                    libc::_exit(child(shared, private, &all));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                status
+            };
+            assert_eq!(status, 0, "round {round}: {status:#x}");
+            // SAFETY: nobody uses them any more.
+            unsafe {
+                assert_eq!(private.read_volatile(), 0, "the child's own");
+                assert_eq!(softfault_munmap(private.cast(), PAGES * PAGE), 0);
+                assert_eq!(softfault_munmap(shared.cast(), PAGES * PAGE), 0);
+            }
+        }
+        over.store(true, SeqCst);
+    });
+}

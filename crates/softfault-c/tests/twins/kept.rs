@@ -1,0 +1,139 @@
+//! Pins and locks.
+
+use crate::twin::{
+    PAGE, READ, WRITE, anonymous, answer, errno, file, of_file, own_engine, pipe, text, unmap,
+};
+use core::ffi::c_void;
+use softfault_c::madvise::softfault_madvise;
+use softfault_c::mlock::{softfault_mlock, softfault_munlock};
+use softfault_c::msync::softfault_msync;
+use softfault_c::munmap::softfault_munmap;
+use softfault_c::pin::{softfault_pin, softfault_unpin};
+
+/// True if the kernel can read so much there, which it can where it is in memory.
+fn can_be_read_by_the_kernel(addr: *mut c_void, len: usize) -> bool {
+    let ends = pipe();
+    // A pipe copies what it is given.
+    // SAFETY: the kernel looks whether it can read them.
+    let wrote = unsafe { libc::write(ends[1], addr, len) };
+    for fd in ends {
+        // SAFETY: ours.
+        unsafe { libc::close(fd) };
+    }
+    wrote == len as isize
+}
+
+#[test]
+fn pins_nest_and_end_by_their_range() {
+    let made = file(64 * PAGE);
+    for arguments in [
+        of_file(&made, 64, READ, libc::MAP_SHARED),
+        of_file(&made, 64, WRITE, libc::MAP_PRIVATE),
+        anonymous(64),
+    ] {
+        let map = arguments.ours(own_engine()).unwrap();
+        // SAFETY: within the map.
+        let at = |offset: usize| unsafe { map.byte_add(offset) };
+        assert!(!can_be_read_by_the_kernel(at(0), PAGE), "it is cold");
+        for _ in 0..2 {
+            assert_eq!(softfault_pin(at(5), 2 * PAGE), 0, "{}", text());
+        }
+        assert!(can_be_read_by_the_kernel(at(5), 2 * PAGE));
+        let said = answer(softfault_unpin(at(5), PAGE));
+        assert_eq!(said, Err(libc::EINVAL), "another range");
+        for _ in 0..2 {
+            assert_eq!(softfault_unpin(at(5), 2 * PAGE), 0, "{}", text());
+        }
+        assert_eq!(answer(softfault_unpin(at(5), 2 * PAGE)), Err(libc::EINVAL));
+        assert_eq!(answer(softfault_pin(at(0), 0)), Err(libc::EINVAL));
+        let beyond = answer(softfault_pin(at(0), 65 * PAGE));
+        assert_eq!(beyond, Err(libc::ENOMEM));
+        // A pin ends with its pages.
+        assert_eq!(softfault_pin(at(0), 4 * PAGE), 0, "{}", text());
+        unmap(at(3 * PAGE), PAGE);
+        assert_eq!(answer(softfault_unpin(at(0), 4 * PAGE)), Err(libc::EINVAL));
+        // SAFETY: nobody uses it any more.
+        unsafe {
+            assert_eq!(softfault_munmap(at(0), 3 * PAGE), 0, "{}", text());
+            assert_eq!(softfault_munmap(at(4 * PAGE), 60 * PAGE), 0, "{}", text());
+        }
+    }
+}
+
+#[test]
+fn a_system_call_writes_to_what_is_pinned() {
+    let map = anonymous(16).ours(own_engine()).unwrap();
+    assert_eq!(softfault_pin(map, 16 * PAGE), 0);
+    // SAFETY: the kernel fills it.
+    let read = unsafe {
+        let fd = libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY);
+        let read = libc::read(fd, map, 16 * PAGE);
+        libc::close(fd);
+        read
+    };
+    assert_eq!(read, 16 * PAGE as isize, "{}", errno());
+    assert_eq!(softfault_unpin(map, 16 * PAGE), 0);
+    unmap(map, 16 * PAGE);
+}
+
+#[test]
+fn locks_are_by_pages() {
+    let made = file(1024 * PAGE);
+    for arguments in [
+        of_file(&made, 1024, READ, libc::MAP_SHARED),
+        anonymous(1024),
+    ] {
+        let map = arguments.ours(own_engine()).unwrap();
+        // SAFETY: within the map.
+        let at = |page: usize| unsafe { map.byte_add(page * PAGE) };
+        // Twice, in part: they do not nest.
+        assert_eq!(softfault_mlock(at(10), 700 * PAGE), 0, "{}", text());
+        assert_eq!(softfault_mlock(at(600), 200 * PAGE), 0, "{}", text());
+        // SAFETY: it fails.
+        let said = answer(unsafe { softfault_madvise(at(700), PAGE, libc::MADV_DONTNEED) });
+        assert_eq!(said, Err(libc::EINVAL), "as of what mlock(2) has locked");
+        let said = answer(softfault_msync(
+            at(700),
+            PAGE,
+            libc::MS_ASYNC | libc::MS_INVALIDATE,
+        ));
+        assert_eq!(said, Err(libc::EBUSY));
+        assert_eq!(softfault_munlock(at(50), 700 * PAGE), 0, "{}", text());
+        for (page, is_locked) in [
+            (9, false),
+            (10, true),
+            (49, true),
+            (50, false),
+            (749, false),
+            (750, true),
+        ] {
+            // SAFETY: nobody relies on the bytes.
+            let said = answer(unsafe { softfault_madvise(at(page), PAGE, libc::MADV_DONTNEED) });
+            let expected = if is_locked { Err(libc::EINVAL) } else { Ok(()) };
+            assert_eq!(said, expected, "{page}: {}", text());
+        }
+        // SAFETY: nobody uses it any more; a part of what is locked stays so.
+        unsafe {
+            assert_eq!(softfault_munmap(at(0), 20 * PAGE), 0, "{}", text());
+            let said = answer(softfault_madvise(at(30), PAGE, libc::MADV_DONTNEED));
+            assert_eq!(said, Err(libc::EINVAL));
+            assert_eq!(softfault_munmap(at(20), 1004 * PAGE), 0, "{}", text());
+        }
+    }
+}
+
+#[test]
+fn no_more_is_locked_than_half_of_the_budget() {
+    let pages = (40 << 20) / PAGE;
+    let map = anonymous(pages).ours(own_engine()).unwrap();
+    assert_eq!(
+        answer(softfault_mlock(map, pages * PAGE)),
+        Err(libc::ENOMEM)
+    );
+    assert!(text().contains("budget"), "{}", text());
+    // Nothing of it is locked.
+    // SAFETY: nobody relies on the bytes.
+    let said = answer(unsafe { softfault_madvise(map, pages * PAGE, libc::MADV_DONTNEED) });
+    assert_eq!(said, Ok(()), "{}", text());
+    unmap(map, pages * PAGE);
+}

@@ -1,0 +1,207 @@
+//! Many ranges, and bytes copied, with an answer each.
+
+use crate::twin::{
+    PAGE, READ, WRITE, anonymous, answer, content, errno, file, of_file, own_engine, pipe, text,
+    unmap,
+};
+use core::ffi::c_void;
+use libc::{iovec, timespec};
+use softfault_c::fault_in::{softfault_fault_in, softfault_fault_in_many};
+use softfault_c::madvise::softfault_prefetch;
+use softfault_c::munmap::softfault_munmap;
+use softfault_c::transfer::{
+    softfault_read_at, softfault_read_from, softfault_write_at, softfault_write_to,
+};
+use std::fs::File;
+use std::io::Seek;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+const PAGES: usize = 64;
+
+#[test]
+fn each_range_has_its_answer() {
+    let (one, two) = (file(PAGES * PAGE), file(PAGES * PAGE));
+    let map = |file: &File| {
+        of_file(file, PAGES + 4, READ, libc::MAP_PRIVATE)
+            .ours(own_engine())
+            .unwrap()
+    };
+    let maps = [map(&one), map(&two)];
+    let range = |map: usize, offset: usize, len: usize| iovec {
+        iov_base: maps[map].cast::<u8>().wrapping_add(offset).cast(),
+        iov_len: len,
+    };
+    let ranges = [
+        range(0, 5, 10),
+        range(1, 3 * PAGE, PAGE),
+        range(0, (PAGES + 1) * PAGE, 1),
+        range(0, 7 * PAGE, 0),
+        range(0, 0, usize::MAX),
+        iovec {
+            iov_base: core::ptr::without_provenance_mut(PAGE),
+            iov_len: 1,
+        },
+        range(1, PAGES * PAGE - 1, 2),
+    ];
+    let expected = [
+        0,
+        0,
+        libc::EFAULT,
+        0,
+        libc::EINVAL,
+        libc::ENOMEM,
+        libc::EFAULT,
+    ];
+    let mut results = [-1; 7];
+    // SAFETY: arrays of so many.
+    let missing = unsafe {
+        softfault_fault_in_many(ranges.as_ptr(), 7, core::ptr::null(), results.as_mut_ptr())
+    };
+    assert_eq!((missing, results), (4, expected), "{}", text());
+    // Without results, the count is the answer.
+    // SAFETY: as many.
+    let missing = unsafe {
+        softfault_fault_in_many(ranges.as_ptr(), 2, core::ptr::null(), core::ptr::null_mut())
+    };
+    assert_eq!(missing, 0);
+    for map in maps {
+        unmap(map, (PAGES + 4) * PAGE);
+    }
+}
+
+#[test]
+fn a_deadline_that_is_over_reads_nothing() {
+    let made = file(PAGES * PAGE);
+    let map = of_file(&made, PAGES, READ, libc::MAP_SHARED)
+        .ours(own_engine())
+        .unwrap();
+    let range = iovec {
+        iov_base: map,
+        iov_len: PAGES * PAGE,
+    };
+    let over = timespec {
+        tv_sec: 0,
+        tv_nsec: 1,
+    };
+    let mut result = 0;
+    // SAFETY: one range.
+    let missing = unsafe { softfault_fault_in_many(&range, 1, &over, &mut result) };
+    assert_eq!((missing, result), (1, libc::ETIMEDOUT), "{}", text());
+    for wrong in [(0, 1_000_000_000), (0, -1), (-1, 0)] {
+        let wrong = timespec {
+            tv_sec: wrong.0,
+            tv_nsec: wrong.1,
+        };
+        // SAFETY: one range.
+        let said = unsafe { softfault_fault_in_many(&range, 1, &wrong, &mut result) };
+        assert_eq!((said, errno()), (-1, libc::EINVAL));
+    }
+    // SAFETY: nothing is looked at.
+    let said = unsafe {
+        softfault_fault_in_many(
+            core::ptr::null(),
+            1,
+            core::ptr::null(),
+            core::ptr::null_mut(),
+        )
+    };
+    assert_eq!((said, errno()), (-1, libc::EFAULT));
+    unmap(map, PAGES * PAGE);
+}
+
+#[test]
+fn bytes_go_in_and_out() {
+    let bytes = PAGES * PAGE - 1000;
+    let made = file(bytes);
+    let map = of_file(&made, PAGES, WRITE, libc::MAP_PRIVATE)
+        .ours(own_engine())
+        .unwrap();
+    let all = content(bytes);
+    let mut copy = vec![9; PAGES * PAGE];
+    // SAFETY: buffers of so many bytes, here and below.
+    let copied = unsafe { softfault_read_at(map, copy.as_mut_ptr().cast(), PAGES * PAGE) };
+    assert_eq!(copied, (PAGES * PAGE) as isize, "{}", text());
+    assert!(copy[..bytes] == all[..] && copy[bytes..].iter().all(|&byte| byte == 0));
+    let into = map.cast::<u8>().wrapping_add(4000).cast::<c_void>();
+    // SAFETY: within the map.
+    let copied = unsafe { softfault_write_at(into, all.as_ptr().cast(), 5000) };
+    assert_eq!(copied, 5000, "{}", text());
+    // SAFETY: within the map.
+    assert!(unsafe { core::slice::from_raw_parts(into.cast::<u8>(), 5000) } == &all[..5000]);
+    let to = file(0);
+    assert_eq!(
+        softfault_write_to(to.as_raw_fd(), into, 5000),
+        5000,
+        "{}",
+        text()
+    );
+    let mut wrote = vec![0; 5000];
+    to.read_exact_at(&mut wrote, 0).unwrap();
+    assert!(wrote == all[..5000]);
+    (&to).rewind().unwrap();
+    // Fewer, where the descriptor has ended.
+    // SAFETY: within the map.
+    let read = unsafe { softfault_read_from(to.as_raw_fd(), map, 3 * PAGE) };
+    assert_eq!(read, 5000);
+    // SAFETY: within the map.
+    assert!(unsafe { core::slice::from_raw_parts(map.cast::<u8>(), 5000) } == &all[..5000]);
+    let null = core::ptr::null_mut();
+    // SAFETY: they fail.
+    unsafe {
+        assert_eq!(
+            (softfault_read_at(map, null, 1), errno()),
+            (-1, libc::EFAULT)
+        );
+        assert_eq!(
+            (softfault_write_at(map, null, 1), errno()),
+            (-1, libc::EFAULT)
+        );
+        assert_eq!(
+            (softfault_read_from(-1, map, 1), errno()),
+            (-1, libc::EBADF)
+        );
+        assert_eq!(
+            (softfault_write_to(987_654, map, 1), errno()),
+            (-1, libc::EBADF)
+        );
+        let unmapped = core::ptr::without_provenance_mut(PAGE);
+        let byte = copy.as_mut_ptr().cast();
+        assert_eq!(
+            (softfault_read_at(unmapped, byte, 1), errno()),
+            (-1, libc::ENOMEM)
+        );
+        assert_eq!(softfault_read_at(unmapped, byte, 0), 0);
+        assert_eq!(answer(softfault_prefetch(unmapped, 1)), Err(libc::ENOMEM));
+        assert_eq!(answer(softfault_prefetch(map, PAGES * PAGE)), Ok(()));
+        assert_eq!(softfault_munmap(map, PAGES * PAGE), 0);
+    }
+    let readable = of_file(&made, PAGES, READ, libc::MAP_SHARED)
+        .ours(own_engine())
+        .unwrap();
+    // SAFETY: they fail.
+    unsafe {
+        let said = softfault_write_at(readable, all.as_ptr().cast(), 1);
+        assert_eq!((said, errno()), (-1, libc::EACCES));
+        let said = softfault_read_from(to.as_raw_fd(), readable, 1);
+        assert_eq!((said, errno()), (-1, libc::EACCES));
+        assert_eq!(softfault_munmap(readable, PAGES * PAGE), 0);
+    }
+}
+
+#[test]
+fn what_was_written_before_an_error_counts() {
+    let map = anonymous(PAGES).ours(own_engine()).unwrap();
+    let ends = pipe();
+    // As much as a pipe holds, and then EAGAIN.
+    let wrote = softfault_write_to(ends[1], map, PAGES * PAGE);
+    assert_eq!(wrote, 16 * PAGE as isize);
+    let wrote = softfault_write_to(ends[1], map, PAGES * PAGE);
+    assert_eq!((wrote, errno()), (-1, libc::EAGAIN));
+    assert_eq!(answer(softfault_fault_in(map, PAGES * PAGE)), Ok(()));
+    for fd in ends {
+        // SAFETY: ours.
+        unsafe { libc::close(fd) };
+    }
+    unmap(map, PAGES * PAGE);
+}
