@@ -51,13 +51,11 @@ pub unsafe extern "C" fn softfault_mremap(
         }
         let old = pages(old_address, old_size)?;
         let new = pages(old_address, new_size)?;
-        let parts = Part::of(&old).map_err(|NotMapped| not_mapped())?;
-        let is_whole = matches!(&parts[..], [part] if part.is_whole);
-        drop(parts);
+        Part::of(&old).map_err(|NotMapped| not_mapped())?;
         if new == old {
             return Ok(old_address);
         }
-        if !is_whole {
+        if !maps::is_one_map(&old) {
             if new.end > old.end {
                 return Err(Failure::unsupported("a part of a map cannot grow"));
             }

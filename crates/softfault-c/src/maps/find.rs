@@ -8,8 +8,6 @@ pub(crate) struct Part {
     pub(crate) map: Arc<MmapRaw>,
     /// Its addresses.
     pub(crate) range: Range<usize>,
-    /// True if it is all that the map was made for.
-    pub(crate) is_whole: bool,
     pub(crate) access: Access,
 }
 
@@ -28,16 +26,22 @@ impl Part {
         let mut at = range.start;
         while at < range.end {
             let window = maps.window(at).ok_or(NotMapped)?;
-            let (mapped, piece) = window.piece_at(at).ok_or(NotMapped)?;
-            let end = piece.end.min(range.end);
+            let (mapped, run) = window.at(at).ok_or(NotMapped)?;
+            let end = run.end.min(range.end);
             parts.push(Self {
                 map: mapped.map.clone(),
                 range: at..end,
-                is_whole: mapped.is_whole() && *mapped.range() == (at..end),
                 access: mapped.access,
             });
             at = end;
         }
         Ok(parts)
     }
+}
+
+/// True if the pages are those that a map was made for, and it has lost none.
+pub(crate) fn is_one_map(pages: &Range<usize>) -> bool {
+    let maps = look();
+    let window = maps.window(pages.start);
+    window.is_some_and(|window| window.exact(pages).is_some())
 }

@@ -7,7 +7,7 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `window` | the maps of one window, and which pages of each are left |
+//! | `window` | the maps of one window, and which pages of it are mapped |
 //! | `find` | the maps of a range |
 //! | `take_out` | pages that are unmapped, and maps that are changed as a whole |
 //! | `kept` | pages that stay: pins and locks |
@@ -19,7 +19,7 @@ mod kept;
 mod take_out;
 mod window;
 
-pub(crate) use find::Part;
+pub(crate) use find::{Part, is_one_map};
 pub(crate) use kept::{is_locked, lock, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
 pub(crate) use window::Access;

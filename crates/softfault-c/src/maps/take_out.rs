@@ -25,16 +25,12 @@ pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
         for (start, part) in parts {
             let window = maps.windows.get_mut(&start).expect("it was found");
             // Of each page that goes some map shows that it was there, for who gives it back.
-            let (shown, _) = window.piece_at(part.start).expect("it is mapped");
+            let (shown, _) = window.at(part.start).expect("it is mapped");
             let shown = shown.map.clone();
             let whole = window.cut(&part);
             let gone = window.uncovered(&part);
-            let kept = window.kept.extract_if(.., |kept| {
-                gone.iter()
-                    .any(|gone| !common(&kept.range, gone).is_empty())
-            });
-            let kept = kept.collect();
-            if window.maps.is_empty() {
+            let kept = window.take_kept_of(&gone);
+            if window.is_empty() {
                 maps.windows.remove(&start);
             }
             cuts.push(Cut {
@@ -103,23 +99,22 @@ impl Taken {
             let window = maps
                 .window_mut(pages.start)
                 .ok_or_else(Failure::not_mapped)?;
-            let is_it = |mapped: &Mapped| mapped.is_whole() && mapped.range() == pages;
-            let place = window.maps.iter().position(is_it);
-            let place = place.ok_or_else(|| {
+            let mapped = window.take(pages, |window, mapped| {
+                if window.keeps(&mapped.map, |kept| kept.why == Why::Pinned) {
+                    return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
+                }
+                let locks = window.kept.iter().filter(|kept| kept.is_of(&mapped.map));
+                match Arc::strong_count(&mapped.map) > 1 + locks.count() {
+                    true => Err(in_use()),
+                    false => Ok(()),
+                }
+            });
+            let mapped = mapped.ok_or_else(|| {
                 Failure::unsupported("only a whole map can be changed so, as mmap has made it")
-            })?;
-            let map = &window.maps[place].map;
-            if (window.kept.iter()).any(|kept| kept.is_of(map) && kept.why == Why::Pinned) {
-                return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
-            }
-            let locks = window.kept.iter().filter(|kept| kept.is_of(map)).count();
-            if Arc::strong_count(map) > 1 + locks {
-                return Err(in_use());
-            }
-            let mapped = window.maps.swap_remove(place);
-            let kept = window.kept.extract_if(.., |kept| kept.is_of(&mapped.map));
-            let kept: Vec<_> = kept.collect();
-            if window.maps.is_empty() {
+            })??;
+            let is_of = |kept: &mut KeptRange| kept.is_of(&mapped.map);
+            let kept: Vec<_> = window.kept.extract_if(.., is_of).collect();
+            if window.is_empty() {
                 let start = window.range().start;
                 maps.windows.remove(&start);
             }

@@ -1,10 +1,19 @@
-//! The maps of one window.
+//! The maps of one window, and which pages of it are mapped.
+//!
+//! ```text
+//!  maps     A: [0, 6)         B: [4, 9)
+//!  runs     [0, 4) A    [4, 6) A B    [6, 9) B
+//! ```
+//!
+//! A run is pages that the same maps have. So whoever looks for an address finds it in one step, however many maps of a file
+//! there are.
 
+use super::common;
 use super::kept::KeptRange;
-use super::without;
 use crate::access::whole_pages;
 use core::ops::Range;
 use softfault::MmapRaw;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a map is, and may be used for.
@@ -15,13 +24,13 @@ pub(crate) struct Access {
     pub(crate) writable: bool,
 }
 
-/// A map, and what is left of it. Protected by the lock of the table.
+/// A map. Protected by the lock of the table.
 pub(crate) struct Mapped {
     pub(super) map: Arc<MmapRaw>,
     /// The pages that were asked for. Immutable.
     range: Range<usize>,
-    /// Those that are left, by address.
-    pub(super) pieces: Vec<Range<usize>>,
+    /// Bytes of them that are left.
+    left: usize,
     /// Immutable.
     pub(super) access: Access,
 }
@@ -32,7 +41,7 @@ impl Mapped {
         let range = start..start + whole_pages(asked);
         Self {
             map: Arc::new(map),
-            pieces: vec![range.clone()],
+            left: range.len(),
             range,
             access,
         }
@@ -42,17 +51,28 @@ impl Mapped {
         &self.range
     }
 
-    /// True if nothing of it was unmapped.
-    pub(super) fn is_whole(&self) -> bool {
-        self.pieces.first() == Some(&self.range)
+    /// True if it has these pages, no others, and has lost none.
+    pub(super) fn is(&self, pages: &Range<usize>) -> bool {
+        self.range == *pages && self.left == pages.len()
     }
+}
+
+/// Pages that the same maps have.
+struct Run {
+    end: usize,
+    /// By their numbers; the last that was mapped is the last. At least one.
+    owners: Vec<u64>,
 }
 
 /// The addresses that no other map has, and the maps there. Protected by the lock of the table.
 pub(crate) struct Window {
     /// Immutable.
     range: Range<usize>,
-    pub(super) maps: Vec<Mapped>,
+    /// By number.
+    maps: BTreeMap<u64, Mapped>,
+    next: u64,
+    /// By their first address.
+    runs: BTreeMap<usize, Run>,
     pub(super) kept: Vec<KeptRange>,
 }
 
@@ -60,7 +80,9 @@ impl Window {
     pub(super) fn new(range: Range<usize>) -> Self {
         Self {
             range,
-            maps: Vec::new(),
+            maps: BTreeMap::new(),
+            next: 0,
+            runs: BTreeMap::new(),
             kept: Vec::new(),
         }
     }
@@ -69,54 +91,246 @@ impl Window {
         &self.range
     }
 
-    pub(super) fn enter(&mut self, mapped: Mapped) {
-        self.maps.push(mapped);
+    pub(super) fn is_empty(&self) -> bool {
+        self.maps.is_empty()
     }
 
-    /// The map that has most of the pages from `at` on, and its piece.
-    pub(super) fn piece_at(&self, at: usize) -> Option<(&Mapped, &Range<usize>)> {
-        let pieces = self.maps.iter().flat_map(|mapped| {
-            let pieces = mapped.pieces.iter();
-            pieces.map(move |piece| (mapped, piece))
-        });
-        let there = pieces.filter(|(_, piece)| piece.contains(&at));
-        there.max_by_key(|(_, piece)| piece.end)
+    pub(super) fn enter(&mut self, mapped: Mapped) {
+        let (number, pages) = (self.next, mapped.range.clone());
+        self.next += 1;
+        self.maps.insert(number, mapped);
+        self.split(pages.start);
+        self.split(pages.end);
+        for gap in self.uncovered(&pages) {
+            let owners = Vec::new();
+            self.runs.insert(
+                gap.start,
+                Run {
+                    end: gap.end,
+                    owners,
+                },
+            );
+        }
+        for (_, run) in self.runs.range_mut(pages) {
+            run.owners.push(number);
+        }
+    }
+
+    /// Has no run go across an address.
+    fn split(&mut self, at: usize) {
+        let below = self.runs.range_mut(..at).next_back();
+        if let Some((_, run)) = below
+            && run.end > at
+        {
+            let above = Run {
+                end: run.end,
+                owners: run.owners.clone(),
+            };
+            run.end = at;
+            self.runs.insert(at, above);
+        }
+    }
+
+    /// Makes one run of two that touch there and have the same maps.
+    fn join(&mut self, at: usize) {
+        let Some(above) = self.runs.get(&at) else {
+            return;
+        };
+        let (end, owners) = (above.end, &above.owners);
+        let below = self.runs.range(..at).next_back();
+        let same = below.filter(|(_, below)| below.end == at && below.owners == *owners);
+        if let Some((&start, _)) = same {
+            self.runs.remove(&at);
+            self.runs.get_mut(&start).expect("it was found").end = end;
+        }
+    }
+
+    /// The run that an address is in, and a map that has it.
+    pub(super) fn at(&self, at: usize) -> Option<(&Mapped, Range<usize>)> {
+        let (&start, run) = self.runs.range(..=at).next_back()?;
+        let owner = run.owners.last()?;
+        (at < run.end).then(|| (&self.maps[owner], start..run.end))
     }
 
     /// What of some pages no map has.
     pub(super) fn uncovered(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
-        let mut rest = vec![pages.clone()];
-        for piece in self.maps.iter().flat_map(|mapped| &mapped.pieces) {
-            rest = without(&rest, piece);
+        let mut gaps = Vec::new();
+        let mut at = pages.start;
+        if let Some((_, range)) = self.at(at) {
+            at = range.end;
         }
-        rest
+        for (&start, run) in self.runs.range(at.min(pages.end)..pages.end) {
+            if at < start {
+                gaps.push(at..start);
+            }
+            at = run.end;
+        }
+        if at < pages.end {
+            gaps.push(at..pages.end);
+        }
+        gaps
     }
 
-    /// Takes pages out, each of one map that has it: of that which has these and no others, if there is one. Answers the
-    /// maps of which nothing is left. All of the pages are mapped.
+    /// The map that was made for these pages, and has lost none.
+    pub(super) fn exact(&self, pages: &Range<usize>) -> Option<u64> {
+        let (_, run) = self.runs.range(..=pages.start).next_back()?;
+        let mut owners = run.owners.iter().rev();
+        owners.find(|owner| self.maps[owner].is(pages)).copied()
+    }
+
+    /// Takes out the map that was made for these pages, and has lost none, if `may` says so of it.
+    pub(super) fn take<E>(
+        &mut self,
+        pages: &Range<usize>,
+        may: impl FnOnce(&Self, &Mapped) -> Result<(), E>,
+    ) -> Option<Result<Mapped, E>> {
+        let number = self.exact(pages)?;
+        if let Err(error) = may(self, &self.maps[&number]) {
+            return Some(Err(error));
+        }
+        self.remove(pages, |_| number);
+        self.maps.remove(&number).map(Ok)
+    }
+
+    /// Takes pages out, each of one map that has it: of that which was made for these, if there is one. Answers the maps
+    /// of which nothing is left. All of the pages are mapped.
     pub(super) fn cut(&mut self, pages: &Range<usize>) -> Vec<Mapped> {
-        let exact = self
-            .maps
-            .iter()
-            .position(|mapped| mapped.pieces[..] == [pages.clone()]);
-        if let Some(exact) = exact {
-            return vec![self.maps.remove(exact)];
-        }
-        let mut rest = vec![pages.clone()];
+        let exact = self.exact(pages);
         // The last that was mapped goes first.
-        for mapped in self.maps.iter_mut().rev() {
-            let had = mapped.pieces.clone();
-            for part in &rest {
-                mapped.pieces = without(&mapped.pieces, part);
-            }
-            for piece in &had {
-                rest = without(&rest, piece);
+        let last = |owners: &[u64]| exact.or(owners.last().copied()).expect("a run has owners");
+        let touched = self.remove(pages, last);
+        let gone = touched
+            .into_iter()
+            .filter(|number| self.maps[number].left == 0);
+        let gone: Vec<u64> = gone.collect();
+        gone.iter()
+            .filter_map(|number| self.maps.remove(number))
+            .collect()
+    }
+
+    /// Takes pages out of the maps that `choose` says, run by run; answers their numbers, each once.
+    fn remove(&mut self, pages: &Range<usize>, choose: impl Fn(&[u64]) -> u64) -> Vec<u64> {
+        self.split(pages.start);
+        self.split(pages.end);
+        let mut touched = Vec::new();
+        for (&start, run) in self.runs.range_mut(pages.clone()) {
+            let number = choose(&run.owners);
+            run.owners.retain(|&owner| owner != number);
+            let mapped = self.maps.get_mut(&number).expect("an owner is a map");
+            mapped.left -= run.end - start;
+            touched.push(number);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let starts = self.runs.range(pages.clone()).map(|(&start, _)| start);
+        for start in starts.collect::<Vec<_>>() {
+            match self.runs[&start].owners.is_empty() {
+                true => drop(self.runs.remove(&start)),
+                false => self.join(start),
             }
         }
-        let (gone, left) = core::mem::take(&mut self.maps)
-            .into_iter()
-            .partition(|mapped| mapped.pieces.is_empty());
-        self.maps = left;
-        gone
+        self.join(pages.end);
+        touched
+    }
+
+    /// True if some of what is kept is of a map.
+    pub(super) fn keeps(&self, map: &Arc<MmapRaw>, is_it: impl Fn(&KeptRange) -> bool) -> bool {
+        self.kept.iter().any(|kept| kept.is_of(map) && is_it(kept))
+    }
+
+    /// Takes out what is kept of any of some pages.
+    pub(super) fn take_kept_of(&mut self, pages: &[Range<usize>]) -> Vec<KeptRange> {
+        let is_of = |kept: &mut KeptRange| {
+            let mut pages = pages.iter();
+            pages.any(|pages| !common(&kept.range, pages).is_empty())
+        };
+        self.kept.extract_if(.., is_of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softfault::MmapOptions;
+
+    /// Pages, of a window that nothing else is in.
+    const PAGE: usize = crate::access::PAGE_SIZE;
+
+    /// A map of some pages of a window: of memory, for what is looked at are the numbers.
+    fn enter(window: &mut Window, first: usize, count: usize) -> u64 {
+        let map = MmapOptions::new()
+            .len(count * PAGE)
+            .stack()
+            .map_anon()
+            .unwrap();
+        let access = Access {
+            shared: true,
+            writable: false,
+        };
+        let mut mapped = Mapped::new(map.into(), count * PAGE, access);
+        mapped.range = first * PAGE..(first + count) * PAGE;
+        window.enter(mapped);
+        window.next - 1
+    }
+
+    fn pages(first: usize, count: usize) -> Range<usize> {
+        first * PAGE..(first + count) * PAGE
+    }
+
+    /// Runs as first page, page behind the last, and maps.
+    fn runs(window: &Window) -> Vec<(usize, usize, Vec<u64>)> {
+        let runs = window.runs.iter();
+        runs.map(|(start, run)| (start / PAGE, run.end / PAGE, run.owners.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn maps_lie_over_each_other() {
+        let mut window = Window::new(pages(0, 100));
+        let a = enter(&mut window, 0, 6);
+        let b = enter(&mut window, 4, 5);
+        assert_eq!(
+            runs(&window),
+            [(0, 4, vec![a]), (4, 6, vec![a, b]), (6, 9, vec![b])]
+        );
+        let c = enter(&mut window, 20, 2);
+        assert_eq!(
+            window.uncovered(&pages(5, 20)),
+            [pages(9, 11), pages(22, 3)]
+        );
+        assert_eq!(window.uncovered(&pages(30, 2)), [pages(30, 2)]);
+        assert!(window.uncovered(&pages(2, 7)).is_empty());
+        assert!(window.at(10 * PAGE).is_none());
+        // What was made for these pages goes, though another was mapped later.
+        let d = enter(&mut window, 0, 9);
+        let gone = window.cut(&pages(4, 5));
+        assert_eq!(gone.len(), 1);
+        assert_eq!(runs(&window)[..2], [(0, 6, vec![a, d]), (6, 9, vec![d])]);
+        assert_eq!(window.exact(&pages(0, 6)), Some(a));
+        // One page after the other.
+        assert!(window.cut(&pages(5, 1)).is_empty());
+        assert_eq!(runs(&window)[..2], [(0, 5, vec![a, d]), (5, 6, vec![a])]);
+        assert_eq!(window.exact(&pages(0, 9)), None, "it has lost one");
+        assert!(window.cut(&pages(5, 1)).is_empty());
+        assert_eq!(window.uncovered(&pages(0, 9)), [pages(5, 1)]);
+        assert_eq!(window.cut(&pages(6, 3)).len(), 0);
+        assert_eq!(window.cut(&pages(0, 5)).len(), 1, "the other is left");
+        assert_eq!(window.cut(&pages(0, 5)).len(), 1);
+        assert_eq!(runs(&window), [(20, 22, vec![c])]);
+        assert_eq!(window.cut(&pages(20, 2)).len(), 1);
+        assert!(window.is_empty() && window.runs.is_empty());
+    }
+
+    #[test]
+    fn runs_become_one_again() {
+        let mut window = Window::new(pages(0, 1000));
+        let all = enter(&mut window, 0, 1000);
+        for round in 0..50 {
+            let first = round * 17 % 900;
+            enter(&mut window, first, 3);
+            assert_eq!(window.cut(&pages(first, 3)).len(), 1);
+            assert_eq!(runs(&window), [(0, 1000, vec![all])]);
+            assert_eq!(window.exact(&pages(0, 1000)), Some(all));
+        }
     }
 }

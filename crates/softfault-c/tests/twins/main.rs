@@ -7,6 +7,7 @@ mod forks;
 mod kept;
 mod many;
 mod parts;
+mod random;
 mod sizes;
 mod threads;
 mod twin;

@@ -1,0 +1,276 @@
+//! Calls in any order, on maps of ours and of the kernel's, under a budget that is too small for all of them.
+
+use crate::twin::{
+    Answer, Arguments, Engine, PAGE, READ, Twin, WRITE, aged_file, anonymous, answer,
+    engine_options, of_file, own_engine, text,
+};
+use core::ffi::c_int;
+use core::ops::Range;
+use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, softfault_engine_new};
+use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::madvise::{softfault_madvise, softfault_prefetch};
+use softfault_c::mlock::{softfault_mlock, softfault_munlock};
+use softfault_c::mprotect::softfault_mprotect;
+use softfault_c::mremap::softfault_mremap;
+use softfault_c::munmap::softfault_munmap;
+use softfault_c::pin::{softfault_pin, softfault_unpin};
+use std::fs::File;
+
+const MOST_PAGES: usize = 600;
+
+/// Numbers of no order, the same each time.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % end
+    }
+
+    /// Some pages, at least one.
+    fn part(&mut self, pages: usize) -> Range<usize> {
+        let start = self.below(pages);
+        start..start + 1 + self.below(pages - start)
+    }
+}
+
+/// A map, and what of it the test has not unmapped.
+struct Place {
+    twin: Twin,
+    mapped: Vec<bool>,
+    shared: bool,
+    writable: bool,
+}
+
+impl Place {
+    fn pages(&self) -> usize {
+        self.mapped.len()
+    }
+
+    fn has(&self, part: &Range<usize>) -> bool {
+        self.mapped[part.clone()].iter().all(|&mapped| mapped)
+    }
+
+    fn check(&self, part: Range<usize>) {
+        for page in part.filter(|&page| self.mapped[page]) {
+            self.twin.same(page, 1);
+        }
+    }
+
+    /// A call on the pages of both.
+    fn both(
+        &self,
+        part: &Range<usize>,
+        call: impl FnOnce(*mut core::ffi::c_void, *mut core::ffi::c_void, usize) -> (c_int, c_int),
+    ) -> (Answer, Answer) {
+        let (ours, kernels) = self.twin.at(part.start);
+        let (ours, kernels) = call(ours, kernels, part.len() * PAGE);
+        (answer(ours), answer(kernels))
+    }
+}
+
+struct World {
+    draw: Draw,
+    file: File,
+    engine: Engine,
+    places: Vec<Place>,
+}
+
+impl World {
+    fn map(&mut self) {
+        let pages = 1 + self.draw.below(MOST_PAGES);
+        let offset = self.draw.below(100) * PAGE;
+        let kind = self.draw.below(3);
+        let arguments = match kind {
+            0 => anonymous(pages),
+            1 => Arguments {
+                offset: offset as i64,
+                ..of_file(&self.file, pages, WRITE, libc::MAP_PRIVATE)
+            },
+            _ => Arguments {
+                offset: offset as i64,
+                ..of_file(&self.file, pages, READ, libc::MAP_SHARED)
+            },
+        };
+        self.places.push(Place {
+            twin: Twin::of(arguments, self.engine),
+            mapped: vec![true; pages],
+            shared: kind == 2,
+            writable: kind != 2,
+        });
+    }
+
+    fn step(&mut self) {
+        if self.places.is_empty() || self.places.len() < 14 && self.draw.below(6) == 0 {
+            return self.map();
+        }
+        let at = self.draw.below(self.places.len());
+        let action = self.draw.below(10);
+        let draw = &mut self.draw;
+        let place = &mut self.places[at];
+        let part = draw.part(place.pages());
+        let is_whole = place.mapped.iter().all(|&mapped| mapped);
+        let well: (Answer, Answer) = (Ok(()), Ok(()));
+        match action {
+            0..=2 if place.writable => {
+                for page in part.filter(|&page| place.mapped[page]) {
+                    place
+                        .twin
+                        .write(page * PAGE + draw.below(PAGE), draw.below(256) as u8);
+                }
+            }
+            3 if place.has(&part) => {
+                assert_eq!(place.twin.unmap(part.start, part.len()), well, "{}", text());
+                place.mapped[part].fill(false);
+                if place.mapped.iter().all(|&mapped| !mapped) {
+                    self.places.swap_remove(at);
+                }
+            }
+            // Of what is not all there, nothing goes.
+            3 if !place.shared => {
+                let (ours, _) = place.twin.at(part.start);
+                // SAFETY: it fails.
+                let said = answer(unsafe { softfault_munmap(ours, part.len() * PAGE) });
+                assert_eq!(said, Err(libc::EINVAL));
+            }
+            4 if place.has(&part) && !place.shared => {
+                let said = place.both(&part, |ours, kernels, len| {
+                    // SAFETY: both give up the same bytes.
+                    unsafe {
+                        (
+                            softfault_madvise(ours, len, libc::MADV_DONTNEED),
+                            libc::madvise(kernels, len, libc::MADV_DONTNEED),
+                        )
+                    }
+                });
+                assert_eq!(said, well, "{}", text());
+                place.check(part);
+            }
+            5 if place.has(&part) => {
+                let part = part.start..part.end.min(part.start + 60);
+                let (ours, len) = (place.twin.at(part.start).0, part.len() * PAGE);
+                assert_eq!(answer(softfault_mlock(ours, len)), Ok(()), "{}", text());
+                place.check(part);
+                assert_eq!(answer(softfault_munlock(ours, len)), Ok(()), "{}", text());
+            }
+            6 if place.has(&part) && !place.shared => {
+                let part = part.start..part.end.min(part.start + 60);
+                let (ours, len) = (place.twin.at(part.start).0, part.len() * PAGE - 5);
+                assert_eq!(answer(softfault_pin(ours, len)), Ok(()), "{}", text());
+                place.check(part);
+                assert_eq!(answer(softfault_unpin(ours, len)), Ok(()), "{}", text());
+            }
+            7 if is_whole && !place.shared => {
+                let pages = 1 + draw.below(MOST_PAGES);
+                let (old, new) = (place.pages() * PAGE, pages * PAGE);
+                // SAFETY: the test goes on with the new addresses.
+                let (ours, kernels) = unsafe {
+                    let ours = place.twin.ours.cast();
+                    let kernels = place.twin.kernels.cast();
+                    (
+                        softfault_mremap(ours, old, new, libc::MREMAP_MAYMOVE),
+                        libc::mremap(kernels, old, new, libc::MREMAP_MAYMOVE),
+                    )
+                };
+                assert!(
+                    ours != libc::MAP_FAILED && kernels != libc::MAP_FAILED,
+                    "{}",
+                    text()
+                );
+                place.twin = Twin {
+                    ours: ours.cast(),
+                    kernels: kernels.cast(),
+                    length: new,
+                };
+                place.mapped = vec![true; pages];
+                // What is new of a file may lie behind its end.
+                place.check(0..pages.min(old / PAGE));
+            }
+            8 if is_whole && !place.shared => {
+                let prot = if place.writable { READ } else { WRITE };
+                let said = place.both(&(0..place.pages()), |ours, kernels, len| {
+                    // SAFETY: nothing is written that may not be.
+                    unsafe {
+                        (
+                            softfault_mprotect(ours, len, prot),
+                            libc::mprotect(kernels, len, prot),
+                        )
+                    }
+                });
+                assert_eq!(said, well, "{}", text());
+                place.writable = !place.writable;
+            }
+            9 if place.has(&part) => {
+                let (ours, len) = (place.twin.at(part.start).0, part.len() * PAGE);
+                assert_eq!(answer(softfault_prefetch(ours, len)), Ok(()), "{}", text());
+                assert_eq!(answer(softfault_fault_in(ours, len)), Ok(()), "{}", text());
+            }
+            _ => place.check(part),
+        }
+    }
+}
+
+/// More with `SOFTFAULT_C_OPERATIONS=100000`, and others with `SOFTFAULT_C_SEED`.
+#[test]
+fn calls_in_any_order() {
+    let said = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|said| said.parse::<u64>().unwrap())
+    };
+    let operations = said("SOFTFAULT_C_OPERATIONS").unwrap_or(1000);
+    let seed = said("SOFTFAULT_C_SEED").unwrap_or(1);
+    println!("SOFTFAULT_C_SEED={seed}");
+    let folder = format!("{}\0", env!("CARGO_TARGET_TMPDIR"));
+    let mut options = engine_options();
+    options.memory = 8 << 20;
+    options.by_kernel = SOFTFAULT_BY_KERNEL_NO;
+    options.small_maps = -1;
+    options.swap_directory = folder.as_ptr().cast();
+    options.swap_size = 128 << 20;
+    // SAFETY: a structure of its size.
+    let engine = unsafe { softfault_engine_new(&options) };
+    assert!(!engine.is_null(), "{}", text());
+    let mut world = World {
+        draw: Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+        // No map reaches behind it.
+        file: aged_file((MOST_PAGES + 100 + MOST_PAGES) * PAGE),
+        engine: Engine(engine),
+        places: Vec::new(),
+    };
+    for _ in 0..operations {
+        world.step();
+    }
+    for place in world.places.drain(..) {
+        place.check(0..place.pages());
+        for page in (0..place.pages()).filter(|&page| place.mapped[page]) {
+            assert_eq!(place.twin.unmap(page, 1), (Ok(()), Ok(())), "{}", text());
+        }
+    }
+    // SAFETY: nobody has it any more.
+    unsafe { softfault_c::engine::softfault_engine_free(engine) };
+}
+
+/// Slices of one file are found in one step each, however many there are: this is done at once, or never ends.
+#[test]
+fn ten_thousand_maps_of_one_file() {
+    let pages = 10_000;
+    let made = aged_file(pages * PAGE);
+    let map = |first: usize, count: usize| {
+        let mut arguments = of_file(&made, count, READ, libc::MAP_SHARED);
+        arguments.offset = (first * PAGE) as i64;
+        arguments.ours(own_engine()).unwrap()
+    };
+    let whole = map(0, pages);
+    let slices: Vec<_> = (0..pages).map(|page| map(page, 1)).collect();
+    assert_eq!(slices[0], whole);
+    for &slice in slices.iter().rev() {
+        assert_eq!(answer(softfault_prefetch(slice, 1)), Ok(()));
+        crate::twin::unmap(slice, PAGE);
+    }
+    assert_eq!(answer(softfault_fault_in(whole, PAGE)), Ok(()));
+    crate::twin::unmap(whole, pages * PAGE);
+    assert_eq!(answer(softfault_fault_in(whole, PAGE)), Err(libc::ENOMEM));
+}
