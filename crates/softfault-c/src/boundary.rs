@@ -68,3 +68,24 @@ fn set_errno(errno: c_int) {
     // SAFETY: the thread's own word.
     unsafe { *libc::__errno_location() = errno };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_is_that_of_the_failure_or_stays() {
+        set_errno(77);
+        assert_eq!(answer(-1, || Ok(5)), 5);
+        assert_eq!(errno(), 77);
+        assert_eq!(answer(-1, || Err(Failure::invalid("wrong"))), -1);
+        assert_eq!(errno(), libc::EINVAL);
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        assert_eq!(answer(-1, || panic!("for a test")), -1);
+        assert_eq!(errno(), libc::ENOTRECOVERABLE);
+        assert_eq!(answer(-1, || Ok(0)), 0, "and the next call is as any");
+    }
+}
