@@ -4,8 +4,9 @@
 //! read there, and the kernel does what it was asked.
 
 use crate::count::HANDED_BACK;
+use crate::options::Mode;
 use crate::table::Table;
-use crate::{call, marked};
+use crate::{call, marked, mode};
 use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
@@ -113,6 +114,13 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
                 let _ = taken.invalidate(part);
             }
             return Some(0);
+        }
+        // It cannot, where faults are signals.
+        libc::MADV_POPULATE_READ if mode::get() == Mode::Signals => {
+            for (taken, part) in parts(table, range) {
+                let _ = taken.fault_in_many(&[part]).wait();
+            }
+            return covers(table, range).then_some(0);
         }
         // What the kernel does to a window is right, and says nothing to the engine.
         libc::MADV_COLD

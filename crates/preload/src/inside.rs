@@ -8,6 +8,16 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Signals that a thread raises by what it does.
+const SYNCHRONOUS: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
 /// A thread that is in softfault, with all signals masked and errno kept.
 pub struct Inside {
     mask: libc::sigset_t,
@@ -30,6 +40,10 @@ pub fn enter() -> Option<Inside> {
     // SAFETY: both sets are filled before they are used.
     let mask = unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        // What the thread raises itself: a fault of ours among them.
+        for signal in SYNCHRONOUS {
+            libc::sigdelset(all.as_mut_ptr(), signal);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         before.assume_init()
     };

@@ -3,6 +3,7 @@
 //! | variable | value |
 //! |---|---|
 //! | `SOFTFAULT_MEMORY`, `SOFTFAULT_SWAP`, `SOFTFAULT_READS` | as for every engine |
+//! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
 //! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
 //! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
@@ -26,10 +27,21 @@ pub struct Options {
     pub assume_immutable: bool,
     /// The budget, if it is said.
     pub memory: Option<usize>,
+    /// How faults arrive, if it is said.
+    pub faults: Option<Mode>,
     /// What is written at exit.
     pub stats: Option<StatsForm>,
     /// Where to; without, to the standard error.
     pub stats_file: Option<CString>,
+}
+
+/// How faults of the program reach us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// By messages to threads of ours, the kernel's faults too.
+    Messages,
+    /// By SIGBUS in the thread that touches; system calls are wrapped.
+    Signals,
 }
 
 /// The form of what is written at exit.
@@ -78,6 +90,11 @@ fn read() -> Options {
         not: lines("SOFTFAULT_RUN_NOT"),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
+        faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
+            Some("messages") => Some(Mode::Messages),
+            Some("signals") => Some(Mode::Signals),
+            _ => None,
+        },
         stats: match text("SOFTFAULT_RUN_STATS").as_deref() {
             Some("text") => Some(StatsForm::Text),
             Some("json") => Some(StatsForm::Json),

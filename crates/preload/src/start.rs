@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{options, stats};
+use crate::{hooks, options, stats};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -16,6 +16,7 @@ extern "C" fn loaded() {
     // SAFETY: nothing was allocated yet, or by a hook of the one thread that there is.
     unsafe { dlmalloc::enable_alloc_after_fork() };
     options::get();
+    hooks::prepare();
 }
 
 extern "C" fn ends() {

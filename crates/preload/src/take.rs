@@ -3,9 +3,9 @@
 use crate::assurance::Assurance;
 use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
-use crate::options;
+use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
-use crate::{fork, hear, marked};
+use crate::{fork, hear, marked, mode, program};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -94,11 +94,19 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         return Err(Decline::NoFaults);
     }
     let mut builder = Engine::builder()
-        .faults(Faults::Messages)
+        .faults(match mode::get() {
+            Mode::Messages => Faults::Messages,
+            Mode::Signals => Faults::Signals,
+        })
         .by_kernel(false)
         .small_maps(0);
     if let Some(bytes) = options::get().memory {
         builder = builder.memory(bytes);
+    }
+    if mode::get() == Mode::Signals && program::makes_calls_itself() {
+        table.refused =
+            Some("a Go program makes system calls itself, and faults are signals here".into());
+        return Err(Decline::NoFaults);
     }
     let built = builder.build();
     match built {

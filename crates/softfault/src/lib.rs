@@ -204,6 +204,8 @@ pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
+#[doc(hidden)]
+pub use faults::program_sigbus;
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 #[doc(hidden)]

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
     SOFTFAULT_MEMORY, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
-    each pattern), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
+    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
     SOFTFAULT_RUN_STATS_FILE, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
     without softfault; --stats names each reason. docs/run.md has all of it."
 )]
@@ -43,6 +43,9 @@ pub struct RunArgs {
     /// Take files although others might write to them meanwhile: you know that nobody does
     #[arg(long)]
     assume_immutable: bool,
+    /// How faults are served
+    #[arg(long, value_name = "HOW")]
+    faults: Option<RunFaults>,
     /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
     #[arg(long, value_name = "HOW")]
     reads: Option<Reads>,
@@ -60,6 +63,16 @@ pub struct RunArgs {
         value_name = "PROGRAM"
     )]
     program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RunFaults {
+    /// By messages, where the system allows it
+    Auto,
+    /// By threads that serve the program's faults and the kernel's
+    Messages,
+    /// By signals in the threads that touch; system calls are wrapped
+    Signals,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -104,6 +117,12 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     }
     if let Some(reads) = args.reads {
         set("SOFTFAULT_READS", reads.to_string().as_ref());
+    }
+    match args.faults {
+        Some(RunFaults::Auto) => set("SOFTFAULT_RUN_FAULTS", "auto".as_ref()),
+        Some(RunFaults::Messages) => set("SOFTFAULT_RUN_FAULTS", "messages".as_ref()),
+        Some(RunFaults::Signals) => set("SOFTFAULT_RUN_FAULTS", "signals".as_ref()),
+        None => {}
     }
     match args.stats {
         Some(StatsForm::Text) => set("SOFTFAULT_RUN_STATS", "text".as_ref()),

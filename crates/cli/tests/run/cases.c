@@ -217,7 +217,10 @@ static void calls(void)
     printf("send %zd\n", send(ends[0], mapped + 10 * MIB, 3000, 0));
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
     printf("sendmsg %zd\n", sendmsg(ends[0], &message, 0));
-    printf("raw %ld\n", syscall(SYS_pwrite64, out, mapped + 11 * MIB, 4096, 3 * MIB));
+    FILE *stream = fdopen(dup(out), "w");
+    fseek(stream, 3 * MIB, SEEK_SET);
+    printf("fwrite %zu\n", fwrite(mapped + 15 * MIB + 3, 1000, 1000, stream));
+    answer("fclose", fclose(stream));
     answer("read into it", read(fd, mapped + 12 * MIB, 4096));
     answer("stat into it", fstat(fd, (struct stat *)(mapped + 13 * MIB)));
     answer("open", open((char *)mapped + 14 * MIB, O_RDONLY));
@@ -226,6 +229,19 @@ static void calls(void)
     fstat(out, &about);
     printf("size %lld\n", (long long)about.st_size);
     show("copy", copy, about.st_size);
+}
+
+/* Calls that no library is in front of. */
+static void raw_calls(void)
+{
+    char name[] = "/tmp/softfault-run-XXXXXX";
+    int out = mkstemp(name);
+    unlink(name);
+    unsigned char *mapped = whole();
+    printf("raw %ld\n", syscall(SYS_pwrite64, out, mapped + 11 * MIB, 4096, 0));
+    unsigned char *copy = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, out, 0);
+    show("copy", copy, 4096);
+    printf("same %d\n", memcmp(copy, mapped + 11 * MIB, 4096) == 0);
 }
 
 static void kept_errno(void)
@@ -359,10 +375,25 @@ static void handlers(void)
     pthread_sigmask(SIG_UNBLOCK, &all, NULL);
     signal(SIGBUS, SIG_IGN);
     show("ignored", mapped + MIB, 2 * MIB);
+    signal(SIGBUS, SIG_DFL);
+    show("default", mapped + 3 * MIB, 2 * MIB);
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_fault, .sa_mask = all}, NULL);
+    sigaction(SIGUSR1, NULL, &now);
+    printf("masks %d\n", sigismember(&now.sa_mask, SIGBUS));
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    pthread_sigmask(SIG_BLOCK, NULL, &all);
+    printf("blocked %d\n", sigismember(&all, SIGBUS));
+    pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+    pthread_sigmask(SIG_BLOCK, NULL, &all);
+    printf("unblocked %d\n", sigismember(&all, SIGBUS));
+    signal(SIGBUS, SIG_IGN);
     sigaction(SIGBUS, NULL, &now);
     printf("still ignored %d\n", now.sa_handler == SIG_IGN);
     catch_faults();
     printf("nothing %s\n", touch(NULL));
+    if (sigsetjmp(back, 1) == 0)
+        raise(SIGBUS);
+    printf("raised %d\n", caught == SIGBUS);
     show("all", mapped, size);
 }
 
@@ -511,7 +542,7 @@ static void writes_itself(void)
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
     {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
-    {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls},
+    {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
     {"errno", kept_errno}, {"forks", forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},

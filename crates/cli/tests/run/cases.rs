@@ -58,6 +58,13 @@ impl Cases {
         self.with_file(case, stats, &self.data)
     }
 
+    /// The same with faults that are signals.
+    fn with_signals(&self, case: &str, stats: &Path) -> Command {
+        let mut with = self.with(case, stats);
+        with.env("SOFTFAULT_RUN_FAULTS", "signals");
+        with
+    }
+
     /// The same with another file.
     pub fn with_file(&self, case: &str, stats: &Path, data: &Path) -> Command {
         let mut with = softfault_run();
@@ -70,34 +77,37 @@ impl Cases {
         with
     }
 
-    /// Runs a case both ways; what the processes did, the first last.
-    fn run(&self, case: &str) -> Vec<ProcessStats> {
-        let without = Command::new(&self.program)
-            .arg(case)
-            .arg(&self.data)
-            .output()
-            .unwrap();
-        let file = self.stats_file(case);
-        assert_same(&self.with(case, &file).output().unwrap(), &without, case);
-        stats::read(&file)
+    /// Runs a case without softfault, with messages and with signals; what the processes did with either, the first
+    /// last.
+    fn run(&self, case: &str) -> [Vec<ProcessStats>; 2] {
+        let mut without = Command::new(&self.program);
+        let without = without.arg(case).arg(&self.data).output().unwrap();
+        let messages = self.stats_file(case);
+        let with = self.with(case, &messages).output().unwrap();
+        assert_same(&with, &without, case);
+        let signals = self.stats_file(&format!("{case}.signals"));
+        let with = self.with_signals(case, &signals).output().unwrap();
+        assert_same(&with, &without, case);
+        [messages, signals].map(|file| stats::read(&file))
     }
 
-    /// The same of one process, that takes so many mappings and has none declined.
-    fn run_one(&self, case: &str, taken: u64) -> ProcessStats {
-        let mut all = self.run(case);
-        assert_eq!(all.len(), 1, "{case}: one process");
-        let stats = all.remove(0);
-        assert_eq!(stats.taken(), taken, "{case}: taken");
-        assert_eq!(stats.declined(), [], "{case}: declined");
-        let (peak, memory) = (
-            stats.number(&["peak_bytes"]),
-            stats.number(&["memory_bytes"]),
-        );
-        assert!(
-            0 < peak && peak <= memory,
-            "{case}: {peak} of {memory} bytes"
-        );
-        stats
+    /// The same of one process, that takes so many mappings, hands so many back, and has none declined.
+    fn run_one(&self, case: &str, taken: u64, handed_back: u64) {
+        for mut all in self.run(case) {
+            assert_eq!(all.len(), 1, "{case}: one process");
+            let stats = all.remove(0);
+            assert_eq!(stats.taken(), taken, "{case}: taken");
+            assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
+            assert_eq!(stats.declined(), [], "{case}: declined");
+            let (peak, memory) = (
+                stats.number(&["peak_bytes"]),
+                stats.number(&["memory_bytes"]),
+            );
+            assert!(
+                0 < peak && peak <= memory,
+                "{case}: {peak} of {memory} bytes"
+            );
+        }
     }
 }
 
@@ -106,7 +116,7 @@ macro_rules! cases {
         #[test]
         fn $name() {
             let Some(cases) = Cases::get() else { return };
-            assert_eq!(cases.run_one($case, $taken).handed_back(), $back, "handed back");
+            cases.run_one($case, $taken, $back);
         }
     )*};
 }
@@ -134,26 +144,42 @@ cases! {
 #[test]
 fn system_calls_find_what_is_not_in_memory() {
     let Some(cases) = Cases::get() else { return };
-    let stats = cases.run("calls");
-    assert_eq!(stats[0].taken(), 1);
-    // A copy of what was written.
-    assert_eq!(stats[0].declined(), [("too_small".to_owned(), 1)]);
-    assert_eq!(stats[0].number(&["failed"]), 0);
+    for stats in cases.run("calls") {
+        assert_eq!(stats[0].taken(), 1);
+        // A copy of what was written.
+        assert_eq!(stats[0].declined(), [("too_small".to_owned(), 1)]);
+        assert_eq!(stats[0].number(&["failed"]), 0);
+    }
+}
+
+#[test]
+fn messages_serve_calls_that_the_program_makes_itself() {
+    let Some(cases) = Cases::get() else { return };
+    let mut without = Command::new(&cases.program);
+    let without = without.arg("raw").arg(&cases.data).output().unwrap();
+    let with = cases
+        .with("raw", &cases.stats_file("raw"))
+        .output()
+        .unwrap();
+    assert_same(&with, &without, "raw");
 }
 
 #[test]
 fn children_have_what_their_parent_has() {
     let Some(cases) = Cases::get() else { return };
-    let stats = cases.run("forks");
-    let taken: Vec<_> = stats.iter().map(ProcessStats::taken).collect();
-    // Two that called exec, one that was spawned, and the parent; the child without exec ended by _exit.
-    assert_eq!(taken, [1, 1, 2, 2]);
+    for stats in cases.run("forks") {
+        let taken: Vec<_> = stats.iter().map(ProcessStats::taken).collect();
+        // Two that called exec, one that was spawned, and the parent; the child without exec ended by _exit.
+        assert_eq!(taken, [1, 1, 2, 2]);
+    }
 }
 
 #[test]
 fn a_signal_ends_the_program_as_it_would() {
     let Some(cases) = Cases::get() else { return };
-    assert_eq!(cases.run("dies").len(), 0, "nothing runs at its exit");
+    for stats in cases.run("dies") {
+        assert_eq!(stats.len(), 0, "nothing runs at its exit");
+    }
 }
 
 #[test]
@@ -161,8 +187,9 @@ fn what_is_declined_is_named() {
     let Some(cases) = Cases::of_its_own("declined") else {
         return;
     };
-    let stats = cases.run("declined");
-    assert_eq!(stats[0].taken(), 0);
+    let [stats, signals] = cases.run("declined");
+    assert_eq!((stats[0].taken(), signals[0].taken()), (0, 0));
+    assert_eq!(stats[0].declined(), signals[0].declined());
     let mut expected = vec![
         ("executable", "prot_exec", 1),
         ("fixed", "map_fixed", 1),

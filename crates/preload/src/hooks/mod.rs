@@ -1,3 +1,27 @@
 //! The functions of the C library that are ours.
+//!
+//! | file | has | does something |
+//! |---|---|---|
+//! | `mapping` | mmap(2) and what changes mappings | always |
+//! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
+//! | `memory` | calls that hand memory to the kernel: what is missing is brought in, and the call made again | where faults are signals |
+//! | `paths` | calls that hand a path to the kernel | where faults are signals |
+
+use crate::mode;
+use crate::options::Mode;
 
 mod mapping;
+mod memory;
+mod next;
+mod paths;
+mod signals;
+
+/// Before the program's threads begin: a hook may be called where nothing can be looked up.
+pub fn prepare() {
+    memory::find();
+    paths::find();
+    signals::find();
+    if mode::get() == Mode::Signals {
+        signals::unblock();
+    }
+}

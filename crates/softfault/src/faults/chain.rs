@@ -15,7 +15,7 @@
 //! Nothing here is ever taken back, and all of it is words: a handler may come at any time.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use libc::c_int;
 
 /// Forms of the handler.
@@ -67,8 +67,46 @@ pub(super) fn is_begun() -> bool {
     TAKEN.load(Relaxed) > 0
 }
 
+/// What the program has said since about SIGBUS, where its calls are told to us: the first form passes on to that.
+static INSTEAD: AtomicPtr<Said> = AtomicPtr::new(core::ptr::null_mut());
+
+/// All that was ever said, once each: a handler may look at any of it at any time.
+static ALL_SAID: AtomicPtr<Said> = AtomicPtr::new(core::ptr::null_mut());
+
+struct Said {
+    action: Action,
+    next: *mut Said,
+}
+
+/// The first form passes on to this from now on, as if it had been put over it.
+pub(super) fn replace(action: Action) {
+    let mut known = ALL_SAID.load(Acquire);
+    // SAFETY: null, or leaked below.
+    while let Some(said) = unsafe { known.as_ref() } {
+        if said.action == action {
+            return INSTEAD.store(known, Release);
+        }
+        known = said.next;
+    }
+    let mut next = ALL_SAID.load(Acquire);
+    let said = Box::into_raw(Box::new(Said { action, next }));
+    // Release pairs with the Acquire above.
+    while let Err(other) = ALL_SAID.compare_exchange(next, said, Release, Acquire) {
+        next = other;
+        // SAFETY: nobody knows it yet.
+        unsafe { (*said).next = next };
+    }
+    // Release pairs with the Acquire in `predecessor`.
+    INSTEAD.store(said, Release);
+}
+
 /// To whom a form passes on.
 pub(super) fn predecessor(form: usize) -> Action {
+    // SAFETY: null, or leaked by `replace`.
+    let said = unsafe { INSTEAD.load(Acquire).as_ref() };
+    if let Some(said) = said.filter(|_| form == 0) {
+        return said.action;
+    }
     let slot = &PREDECESSORS[form];
     Action {
         handler: slot.handler.load(Acquire),

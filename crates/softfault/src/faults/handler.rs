@@ -81,6 +81,31 @@ pub(crate) fn install() -> Installed {
     Installed::Ours
 }
 
+/// What the program does about SIGBUS: `now` from here on, if it says something. What it did before. `None` where no
+/// handler of ours is in force: then it is the kernel's to say.
+///
+/// For who hears of the program's calls of sigaction(2), and does not hand them on.
+#[doc(hidden)]
+pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
+    if !chain::is_begun() {
+        return None;
+    }
+    let before = chain::predecessor(0);
+    if let Some(now) = now {
+        chain::replace(action(now));
+    }
+    // SAFETY: a sigaction of zeros is valid, and the first 64 bits of a set are the kernel's signals.
+    unsafe {
+        let mut shown: sigaction = MaybeUninit::zeroed().assume_init();
+        shown.sa_sigaction = before.handler;
+        shown.sa_flags = before.flags;
+        (&raw mut shown.sa_mask)
+            .cast::<u64>()
+            .write_unaligned(before.mask);
+        Some(shown)
+    }
+}
+
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
 pub(crate) fn get_in_front() {

@@ -1,0 +1,81 @@
+//! The function that a hook is in front of: the C library's, or another library's that was loaded before it.
+
+use core::ffi::CStr;
+use core::marker::PhantomData;
+use core::mem::transmute_copy;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The next function of a name, looked up once.
+pub struct Next<F> {
+    name: &'static CStr,
+    /// Its address; 0 before it was looked up. Relaxed: whoever looks finds the same.
+    addr: AtomicUsize,
+    kind: PhantomData<F>,
+}
+
+impl<F: Copy> Next<F> {
+    /// That of a name. `F` is the function's type.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            addr: AtomicUsize::new(0),
+            kind: PhantomData,
+        }
+    }
+
+    /// It. The process ends where there is none: a program that calls it was linked with one.
+    pub fn get(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<usize>()) };
+        let mut addr = self.addr.load(Relaxed);
+        if addr == 0 {
+            // SAFETY: looks a name up.
+            addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+            if addr == 0 {
+                std::process::abort();
+            }
+            self.addr.store(addr, Relaxed);
+        }
+        // SAFETY: the function of that name has this type, as its hook has.
+        unsafe { transmute_copy(&addr) }
+    }
+
+    /// Looks it up, if there is one.
+    pub fn find(&self) {
+        // SAFETY: looks a name up.
+        let addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        self.addr.store(addr, Relaxed);
+    }
+}
+
+/// Hooks, each with the function that it is in front of. In the body, `next` is that function.
+macro_rules! hooks {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)? = |$next:ident| $body:expr;)*) => {
+        #[allow(non_upper_case_globals)]
+        mod nexts {
+            use super::*;
+            $(pub static $name: $crate::hooks::next::Next<unsafe extern "C" fn($($type),*) $(-> $answer)?> =
+                $crate::hooks::next::Next::new(
+                    match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("a name"),
+                    });)*
+        }
+
+        /// Looks all of them up.
+        pub fn find() {
+            $(nexts::$name.find();)*
+        }
+
+        $($(#[$doc])*
+        ///
+        /// # Safety
+        /// As of the C library's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $answer)? {
+            let $next = nexts::$name.get();
+            // SAFETY: the caller's promise.
+            unsafe { $body }
+        })*
+    };
+}
+pub(super) use hooks;

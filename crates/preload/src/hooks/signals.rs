@@ -1,0 +1,205 @@
+//! Handlers and masks, where faults are signals.
+//!
+//! SIGBUS is ours in the kernel from the first mapping that is taken, and never blocked: the kernel ends a process whose
+//! fault it cannot deliver. What the program says about it is kept here, and what it asks it is told; a SIGBUS that is
+//! not ours goes to the program's handler.
+
+use super::next::hooks;
+use crate::mode;
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use libc::{
+    c_int, epoll_event, fd_set, nfds_t, pollfd, sigaction as Action, sighandler_t, sigset_t,
+    timespec,
+};
+
+thread_local! {
+    /// The program believes that this thread blocks SIGBUS.
+    static BLOCKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Signals whose handlers are to run with SIGBUS blocked, as the program believes. Relaxed: words of its own.
+static BLOCKED_IN: AtomicU64 = AtomicU64::new(0);
+
+/// In the thread that loads the library: SIGBUS may have been blocked by the program before this one.
+pub fn unblock() {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the set is filled.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGBUS);
+        nexts::pthread_sigmask.get()(libc::SIG_UNBLOCK, set.as_ptr(), core::ptr::null_mut());
+    }
+}
+
+/// True if a set has SIGBUS.
+///
+/// # Safety
+/// It is there, if it is not null.
+unsafe fn has_sigbus(set: *const sigset_t) -> bool {
+    // SAFETY: the caller's promise.
+    !set.is_null() && unsafe { libc::sigismember(set, libc::SIGBUS) == 1 }
+}
+
+/// A set without SIGBUS, in `place`, if it has it.
+///
+/// # Safety
+/// As of [`has_sigbus`].
+unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -> *const sigset_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !mode::is_signals() || !has_sigbus(set) {
+            return set;
+        }
+        let place = place.write(set.read());
+        libc::sigdelset(place, libc::SIGBUS);
+        place
+    }
+}
+
+/// Changes the mask of a thread, but for SIGBUS.
+///
+/// # Safety
+/// As of pthread_sigmask(3).
+unsafe fn change_mask(
+    next: unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int,
+    how: c_int,
+    set: *const sigset_t,
+    before: *mut sigset_t,
+) -> c_int {
+    if !mode::is_signals() || crate::inside::is_inside() {
+        // SAFETY: the caller's promise.
+        return unsafe { next(how, set, before) };
+    }
+    let mut place = MaybeUninit::uninit();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let has = has_sigbus(set);
+        let answer = next(how, without(set, &mut place), before);
+        if answer != 0 {
+            return answer;
+        }
+        if !before.is_null() && BLOCKED.get() {
+            libc::sigaddset(before, libc::SIGBUS);
+        }
+        match how {
+            _ if set.is_null() => {}
+            libc::SIG_BLOCK if has => BLOCKED.set(true),
+            libc::SIG_UNBLOCK if has => BLOCKED.set(false),
+            libc::SIG_SETMASK => BLOCKED.set(has),
+            _ => {}
+        }
+        answer
+    }
+}
+
+/// sigaction(2).
+///
+/// # Safety
+/// As of the C library's.
+unsafe fn change_action(
+    next: unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int,
+    signal: c_int,
+    action: *const Action,
+    before: *mut Action,
+) -> c_int {
+    if !mode::is_signals() || crate::inside::is_inside() {
+        // SAFETY: the caller's promise.
+        return unsafe { next(signal, action, before) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if signal == libc::SIGBUS
+            && let Some(shown) = softfault::program_sigbus(action.as_ref())
+        {
+            if !before.is_null() {
+                before.write(shown);
+            }
+            return 0;
+        }
+        let mut place = MaybeUninit::uninit();
+        let mut own = action;
+        let mut without_sigbus;
+        if !action.is_null() && has_sigbus(&raw const (*action).sa_mask) {
+            without_sigbus = action.read();
+            without_sigbus.sa_mask = *without(&raw const (*action).sa_mask, &mut place);
+            own = &raw const without_sigbus;
+        }
+        let answer = next(signal, own, before);
+        if answer != 0 {
+            return answer;
+        }
+        let bit = 1 << (signal - 1);
+        if !before.is_null() && BLOCKED_IN.load(Relaxed) & bit != 0 {
+            libc::sigaddset(&raw mut (*before).sa_mask, libc::SIGBUS);
+        }
+        if !action.is_null() {
+            match own == action {
+                true => BLOCKED_IN.fetch_and(!bit, Relaxed),
+                false => BLOCKED_IN.fetch_or(bit, Relaxed),
+            };
+        }
+        answer
+    }
+}
+
+/// signal(3), of SIGBUS.
+fn sigbus_handler(handler: sighandler_t) -> Option<sighandler_t> {
+    if !mode::is_signals() || crate::inside::is_inside() {
+        return None;
+    }
+    let mut action = MaybeUninit::<Action>::zeroed();
+    // SAFETY: a sigaction of zeros is valid.
+    let action = unsafe {
+        (*action.as_mut_ptr()).sa_sigaction = handler;
+        (*action.as_mut_ptr()).sa_flags = libc::SA_RESTART;
+        action.assume_init()
+    };
+    softfault::program_sigbus(Some(&action)).map(|before| before.sa_sigaction)
+}
+
+hooks! {
+    /// sigaction(2).
+    fn sigaction(signal: c_int, action: *const Action, before: *mut Action) -> c_int = |next| {
+        change_action(next, signal, action, before)
+    };
+
+    /// signal(2).
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        match signal == libc::SIGBUS {
+            true => sigbus_handler(handler).unwrap_or_else(|| next(signal, handler)),
+            false => next(signal, handler),
+        }
+    };
+
+    /// sigprocmask(2).
+    fn sigprocmask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int = |next| {
+        change_mask(next, how, set, before)
+    };
+
+    /// pthread_sigmask(3).
+    fn pthread_sigmask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int = |next| {
+        change_mask(next, how, set, before)
+    };
+
+    /// sigsuspend(2).
+    fn sigsuspend(set: *const sigset_t) -> c_int = |next| {
+        next(without(set, &mut MaybeUninit::uninit()))
+    };
+
+    /// ppoll(2).
+    fn ppoll(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
+        next(all, count, until, without(set, &mut MaybeUninit::uninit()))
+    };
+
+    /// pselect(2).
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
+        next(count, read, write, other, until, without(set, &mut MaybeUninit::uninit()))
+    };
+
+    /// epoll_pwait(2).
+    fn epoll_pwait(fd: c_int, events: *mut epoll_event, most: c_int, until: c_int, set: *const sigset_t) -> c_int = |next| {
+        next(fd, events, most, until, without(set, &mut MaybeUninit::uninit()))
+    };
+}

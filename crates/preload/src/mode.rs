@@ -1,0 +1,51 @@
+//! How faults of this process reach us: settled when the library is loaded, by what the system allows.
+
+use crate::options::{self, Mode};
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// 0: not known yet.
+static MODE: AtomicU8 = AtomicU8::new(0);
+
+/// The mode. Messages wherever they are allowed: they alone are right for every system call.
+pub fn get() -> Mode {
+    // Relaxed: whoever finds it out finds the same.
+    match MODE.load(Relaxed) {
+        0 => {
+            let mode = options::get().faults.unwrap_or_else(allowed);
+            MODE.store(1 + mode as u8, Relaxed);
+            mode
+        }
+        known if known == 1 + Mode::Signals as u8 => Mode::Signals,
+        _ => Mode::Messages,
+    }
+}
+
+/// True if faults are known to arrive as signals. Cheap, and for any state of the program.
+pub fn is_signals() -> bool {
+    MODE.load(Relaxed) == 1 + Mode::Signals as u8
+}
+
+/// What the system allows.
+fn allowed() -> Mode {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let device = c"/dev/userfaultfd".as_ptr();
+    // SAFETY: a path that ends in zero; what is opened is closed.
+    let opened = unsafe {
+        [
+            libc::syscall(libc::SYS_userfaultfd, flags),
+            libc::syscall(
+                libc::SYS_openat,
+                libc::AT_FDCWD,
+                device,
+                libc::O_RDWR | libc::O_CLOEXEC,
+            ),
+        ]
+    };
+    let mut mode = Mode::Signals;
+    for fd in opened.into_iter().filter(|&fd| fd >= 0) {
+        mode = Mode::Messages;
+        // SAFETY: just made, and nobody knows it.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
+    }
+    mode
+}

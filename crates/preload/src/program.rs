@@ -1,0 +1,57 @@
+//! What is known of the program.
+
+use core::ffi::{c_int, c_void};
+
+/// Type of a note, and its name: what Go's linker writes into each program (`NT_GNU_BUILD_ID` of Go).
+const GO: (u32, &[u8]) = (4, b"Go\0\0");
+
+/// True if the program makes system calls by itself, and not by the C library: Go's runtime does.
+pub fn makes_calls_itself() -> bool {
+    let mut found = false;
+    // SAFETY: the function is called with the structures of what is loaded, the program first.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+/// Looks at the program, and at nothing that is loaded after it.
+unsafe extern "C" fn look(about: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader's, for as long as the call lasts.
+    let about = unsafe { &*about };
+    // SAFETY: as many headers as it says.
+    let headers = unsafe { core::slice::from_raw_parts(about.dlpi_phdr, about.dlpi_phnum.into()) };
+    for header in headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE)
+    {
+        let start = (about.dlpi_addr + header.p_vaddr) as *const u8;
+        // SAFETY: a part of the program that is loaded and may be read.
+        let notes = unsafe { core::slice::from_raw_parts(start, header.p_memsz as usize) };
+        if has_go_note(notes) {
+            // SAFETY: what the caller has handed to the loader.
+            unsafe { *found.cast::<bool>() = true };
+        }
+    }
+    1
+}
+
+/// True if one of some notes is Go's.
+fn has_go_note(mut notes: &[u8]) -> bool {
+    let word = |notes: &[u8], at: usize| {
+        let bytes = notes.get(at..at + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    while let (Some(name), Some(bytes), Some(kind)) =
+        (word(notes, 0), word(notes, 4), word(notes, 8))
+    {
+        let rest = &notes[12..];
+        if kind == GO.0 && rest.starts_with(GO.1) {
+            return true;
+        }
+        let len = (name as usize).next_multiple_of(4) + (bytes as usize).next_multiple_of(4);
+        match rest.get(len..) {
+            Some(rest) => notes = rest,
+            None => return false,
+        }
+    }
+    false
+}
