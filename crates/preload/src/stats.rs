@@ -11,6 +11,10 @@ pub fn write() {
     let Some(form) = options.stats else {
         return;
     };
+    // A process that has mapped no file has nothing to say.
+    if count::TAKEN.get().0 == 0 && count::all_declined().next().is_none() {
+        return;
+    }
     let Some(inside) = inside::enter() else {
         return;
     };

@@ -148,6 +148,8 @@ fn a_system_call_whose_page_cannot_be_had_fails() {
 fn handed_back(faults: Faults) {
     let Some(engine) = engine(faults) else { return };
     let file = made_file("handed-back", BYTES);
+    // A file that has just been written to is shown by a window for each map.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     for _ in 0..20 {
         let mut options = MmapOptions::new();
         // SAFETY: nobody writes to the file.

@@ -5,6 +5,7 @@
 mod assurance;
 mod cases;
 mod command;
+mod programs;
 mod stats;
 
 use std::path::{Path, PathBuf};
