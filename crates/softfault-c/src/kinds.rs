@@ -16,6 +16,9 @@ pub(crate) struct Arguments {
     pub(crate) offset: libc::off_t,
 }
 
+/// x86's; `libc` has it nowhere else.
+const MAP_32BIT: c_int = 0x40;
+
 /// Addresses that a process has, on the machines that there are.
 const ADDRESSES: usize = 1 << 48;
 
@@ -245,7 +248,7 @@ fn unsupported(flags: c_int) -> Failure {
             libc::MAP_GROWSDOWN,
             "MAP_GROWSDOWN: stacks are mapped by mmap(2)",
         ),
-        (libc::MAP_32BIT, "MAP_32BIT: the engine says where a map is"),
+        (MAP_32BIT, "MAP_32BIT: the engine says where a map is"),
         (
             libc::MAP_SYNC,
             "MAP_SYNC: persistent memory is mapped by mmap(2)",

@@ -196,7 +196,8 @@ fn what_mmap_has_and_softfault_has_not() {
             libc::MAP_FIXED,
             libc::MAP_FIXED_NOREPLACE,
             libc::MAP_GROWSDOWN,
-            libc::MAP_32BIT,
+            // MAP_32BIT, on x86.
+            0x40,
             libc::MAP_SYNC,
             1 << 25,
         ] {
