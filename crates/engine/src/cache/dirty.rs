@@ -238,7 +238,7 @@ impl Node {
     /// True if another folio may keep its frames: most are for reads.
     pub(crate) fn may_expect(&self) -> bool {
         let expected = self.dirty.expected.load(Ordering::Relaxed);
-        expected < self.demand_frames() as u64 / 4
+        expected < self.budget.limit() / 8
     }
 
     /// Writes to the folio are expected: it keeps its frames. The caller holds its lock.

@@ -77,6 +77,8 @@ pub mod flag {
     pub const AGED: u32 = 1 << 13;
     /// Dirty pages of it may not have been written to: the frames are still there to be compared.
     pub const EXPECTED: u32 = 1 << 14;
+    /// Read ahead, and all but certain to be touched: it stays for longer.
+    pub const SURE: u32 = 1 << 15;
 }
 
 /// A run of cached pages. A slot of a type-stable slab: every field is an

@@ -1,6 +1,6 @@
 //! Which pages of a file were touched of late, by area, in whatever order.
 //!
-//! A table of the areas that were touched last: a set has four, of which the one that was quiet
+//! A table of the areas that were touched last: a set has sixteen, of which the one that was quiet
 //! for longest makes room. What reclaim takes is not told; a miss on a page that was mapped
 //! shows it: its block is forgotten then, and with the third such block its area.
 
@@ -13,9 +13,9 @@ pub(super) const AREA: u64 = 512;
 const BLOCK: u64 = super::FOLIO;
 const _: () = assert!(BLOCK == 16 && AREA / BLOCK == 32);
 /// Areas of a set.
-const WAYS: usize = 4;
-/// Areas that are remembered of a large file: 256 MiB of it.
-const MOST: usize = 128;
+const WAYS: usize = 16;
+/// Areas that are remembered of a large file: 512 MiB of it.
+const MOST: usize = 256;
 /// The number of no area.
 const NONE: u64 = u64::MAX;
 
@@ -68,6 +68,16 @@ impl Pages {
             }
         }
         start.min(end)..end
+    }
+
+    /// How many are followed by another.
+    pub(super) fn pairs(&self) -> u64 {
+        let mut pairs = 0;
+        for (at, word) in self.0.iter().enumerate() {
+            let next = self.0.get(at + 1).copied().unwrap_or(0);
+            pairs += (word & (word >> 1 | next << 63)).count_ones();
+        }
+        u64::from(pairs)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -139,8 +149,9 @@ impl Pages {
 #[derive(Clone, Copy)]
 pub(super) struct Area {
     number: u64,
-    /// Clock of the last touch.
+    /// Clock of the last touch, and of the first.
     stamp: u32,
+    born: u32,
     /// Pages whose touches were seen.
     pub(super) seen: Pages,
     /// Those, and pages that are as good as touched.
@@ -149,8 +160,10 @@ pub(super) struct Area {
     pub(super) mapped: Pages,
     /// Pages read ahead because their area is dense, and not mapped yet.
     pub(super) ahead: Pages,
-    /// Pages that were, until their guess had its time: they may be touched yet.
-    pub(super) written_off: Pages,
+    /// Pages read ahead for another reason, and not mapped yet.
+    pub(super) read: Pages,
+    /// It began with a touch out of the blue.
+    pub(super) is_record: bool,
     /// Blocks that were found evicted.
     pub(super) lost: u8,
     /// Regular gaps, if it has any.
@@ -165,11 +178,13 @@ impl Area {
     const FREE: Area = Area {
         number: NONE,
         stamp: 0,
+        born: 0,
         seen: Pages::NONE,
         touched: Pages::NONE,
         mapped: Pages::NONE,
         ahead: Pages::NONE,
-        written_off: Pages::NONE,
+        read: Pages::NONE,
+        is_record: false,
         lost: 0,
         texture: None,
         expected: Pages([u64::MAX; 8]),
@@ -180,11 +195,21 @@ impl Area {
         self.number * AREA
     }
 
+    /// If it began out of the blue: how much of it was touched, of 255. Once.
+    pub(super) fn end_record(&mut self) -> Option<u8> {
+        // What was mapped with a touch of something else: nothing is known of it.
+        let of = AREA - self.mapped.without(&self.touched).count();
+        let is_known = core::mem::take(&mut self.is_record) && of * 16 >= AREA;
+        is_known.then(|| (self.touched.count() * 255 / of) as u8)
+    }
+
     /// Forgets what is known.
     pub(super) fn forget(&mut self) {
-        let number = self.number;
+        let (number, stamp) = (self.number, self.stamp);
         *self = Area {
             number,
+            stamp,
+            born: stamp,
             ..Area::FREE
         };
     }
@@ -220,7 +245,7 @@ impl Area {
     pub(super) fn absent_in(&self, range: &Range<u64>) -> u64 {
         let mut count = 0;
         Pages::words(range, |at, bits| {
-            let cached = self.mapped.0[at] | self.ahead.0[at];
+            let cached = self.mapped.0[at] | self.ahead.0[at] | self.read.0[at];
             count += (self.expected.0[at] & !cached & bits).count_ones();
         });
         u64::from(count)
@@ -230,7 +255,7 @@ impl Area {
     pub(super) fn absent(&self, range: &Range<u64>) -> Pages {
         let mut absent = Pages::NONE;
         Pages::words(range, |at, bits| {
-            let cached = self.mapped.0[at] | self.ahead.0[at];
+            let cached = self.mapped.0[at] | self.ahead.0[at] | self.read.0[at];
             absent.0[at] = self.expected.0[at] & !cached & bits;
         });
         absent
@@ -252,6 +277,11 @@ impl Area {
         };
     }
 
+    /// Touches of the file since the first one in the area.
+    pub(super) fn life(&self, clock: u32) -> u64 {
+        u64::from(clock.wrapping_sub(self.born))
+    }
+
     /// Touches of the file since the last one in the area.
     pub(super) fn age(&self, clock: u32) -> u32 {
         clock.wrapping_sub(self.stamp)
@@ -259,7 +289,11 @@ impl Area {
 }
 
 /// The areas that were touched last. Protected by the lock of the page cache.
-pub(super) struct Areas(Box<[Area]>);
+pub(super) struct Areas {
+    /// The number of each, or [`NONE`]: apart, as each touch goes through those of a set.
+    numbers: Box<[u64]>,
+    all: Box<[Area]>,
+}
 
 impl Areas {
     /// A table for a file of `file_pages` pages.
@@ -269,81 +303,94 @@ impl Areas {
             true => areas,
             false => areas.next_power_of_two(),
         };
-        Areas(vec![Area::FREE; areas].into_boxed_slice())
+        Areas {
+            numbers: vec![NONE; areas].into_boxed_slice(),
+            all: vec![Area::FREE; areas].into_boxed_slice(),
+        }
     }
 
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Forgets all of them.
     pub(super) fn forget(&mut self) {
-        self.0.fill(Area::FREE);
+        self.numbers.fill(NONE);
+        self.all.fill(Area::FREE);
     }
 
     /// Those that are remembered.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
-        self.0.iter().filter(|area| area.number != NONE)
+        self.all.iter().filter(|area| area.number != NONE)
     }
 
     /// Pages of all areas that are read ahead.
     #[cfg(test)]
     pub(super) fn ahead(&self) -> u64 {
-        self.0.iter().map(|area| area.ahead.count()).sum()
+        self.all.iter().map(|area| area.ahead.count()).sum()
     }
 
     fn set(&self, number: u64) -> Range<usize> {
-        if self.0.len() <= WAYS {
-            return 0..self.0.len();
+        if self.all.len() <= WAYS {
+            return 0..self.all.len();
         }
-        // Neighbours lie in different sets, and so do areas that are a power of two apart.
-        let mixed = (number ^ number >> 4 ^ number >> 8 ^ number >> 12) as usize;
-        let set = mixed % (self.0.len() / WAYS) * WAYS;
+        // Whatever lies between areas, few of a reader's are in one set.
+        let mixed = mixed(number) as usize;
+        let set = mixed % (self.all.len() / WAYS) * WAYS;
         set..set + WAYS
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        let set = self.set(number);
+        let at = self.numbers[set.clone()]
+            .iter()
+            .position(|&other| other == number)?;
+        (number != NONE).then_some(set.start + at)
+    }
+
+    /// Where room is made for an area that is not there: in the place of the one that was quiet for
+    /// longest.
+    fn room(&self, number: u64, clock: u32) -> usize {
+        let oldest = self.set(number).max_by_key(|&at| age(&self.all[at], clock));
+        oldest.expect("a set has areas")
     }
 
     /// What is known of an area.
     pub(super) fn find(&self, number: u64) -> Option<&Area> {
-        let mut set = self.0[self.set(number)].iter();
-        set.find(|area| area.number == number && number != NONE)
+        self.place(number).map(|at| &self.all[at])
     }
 
     pub(super) fn find_mut(&mut self, number: u64) -> Option<&mut Area> {
-        let set = self.set(number);
-        self.0[set].iter_mut().find(|area| area.number == number)
+        self.place(number).map(|at| &mut self.all[at])
     }
 
     /// The area that makes room for this one, if it is not there.
     pub(super) fn last_of(&self, number: u64, clock: u32) -> Option<u64> {
-        match self.find(number) {
+        match self.place(number) {
             Some(_) => None,
-            None => self.0[self.set(number)]
-                .iter()
-                .max_by_key(|area| age(area, clock))
-                .map(|area| area.number)
-                .filter(|&number| number != NONE),
+            None => Some(self.numbers[self.room(number, clock)]).filter(|&number| number != NONE),
         }
     }
 
     /// The area, touched now. It takes the place of the one that was quiet for longest.
     pub(super) fn touch(&mut self, number: u64, clock: u32) -> &mut Area {
-        let set = self.set(number);
-        let areas = &mut self.0[set];
-        let at = match areas.iter().position(|area| area.number == number) {
+        let at = match self.place(number) {
             Some(at) => at,
             None => {
-                let oldest = (0..areas.len()).max_by_key(|&at| age(&areas[at], clock));
-                let at = oldest.expect("a set has areas");
-                areas[at] = Area {
+                let at = self.room(number, clock);
+                self.numbers[at] = number;
+                self.all[at] = Area {
                     number,
+                    born: clock,
                     ..Area::FREE
                 };
                 at
             }
         };
-        areas[at].stamp = clock;
-        &mut areas[at]
+        let area = &mut self.all[at];
+        area.stamp = clock;
+        area
     }
 }
 
@@ -352,6 +399,14 @@ fn age(area: &Area, clock: u32) -> u32 {
         NONE => u32::MAX,
         _ => area.age(clock),
     }
+}
+
+/// A number drawn by another, of which each bit depends on all of that: a product alone has
+/// periods of its own. (The end of MurmurHash3, by Austin Appleby.)
+pub(super) fn mixed(mut word: u64) -> u64 {
+    word = (word ^ word >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    word = (word ^ word >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    word ^ word >> 33
 }
 
 /// Some blocks of an area, a bit each.
@@ -376,6 +431,14 @@ impl Blocks {
             }
         }
         pages
+    }
+}
+
+/// The same where nothing else was seen for long: of one area in four.
+pub(super) fn few_samples(number: u64) -> Blocks {
+    match mixed(number).is_multiple_of(4) {
+        true => samples(number),
+        false => Blocks::NONE,
     }
 }
 

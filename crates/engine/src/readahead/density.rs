@@ -26,13 +26,17 @@
 //! memory (Ganguly et al., ISCA 2019, <https://doi.org/10.1145/3307650.3322224>); regions
 //! beside, guesses and loans are ours.
 
+mod choose;
+mod confined;
 mod region;
 
-use super::areas::{AREA, Area, Areas, Blocks, Pages, samples};
+use super::areas::{AREA, Area, Areas, Blocks, Pages, few_samples, samples};
 use super::guess::Guesses;
 use super::loans::Loans;
+use super::records::{LIKELY, moved};
 use super::texture::Texture;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
+use confined::{Apart, Confined, EARLY};
 use core::ops::Range;
 use region::Region;
 
@@ -48,8 +52,6 @@ const LOOKS: [u64; 4] = [8, 24, 48, 96];
 const LOST: u8 = 2;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
-/// Areas that the frontier is in front of its reader, at most.
-const FRONT: u64 = 4;
 
 /// Protected by the lock of the page cache.
 pub(super) struct Density {
@@ -61,12 +63,23 @@ pub(super) struct Density {
     last: u64,
     /// Touches until the next reading, after one for which there was no room.
     pause: u8,
+    confined: Confined,
+    /// Pages that were mapped with another and evicted before their touch.
+    early: u8,
+    apart: Apart,
+    /// How much of an area that began out of the blue was touched in the end, of 255: a moving
+    /// share.
+    of_area: u8,
 }
 
 /// What may be read now.
 pub(super) struct Room {
     /// Pages, of all that may be outstanding.
     pub(super) pages: u64,
+    /// The same for what is all but certain.
+    pub(super) sure: u64,
+    /// Pages that the maps of the file may take.
+    pub(super) memory: u64,
     /// Pages in front of a reader.
     pub(super) window: u64,
     pub(super) clock: u32,
@@ -81,6 +94,10 @@ impl Density {
             loans: Loans::NONE,
             last: 0,
             pause: 0,
+            confined: Confined::NONE,
+            early: 0,
+            apart: Apart::default(),
+            of_area: 0,
         }
     }
 
@@ -108,6 +125,7 @@ impl Density {
             level: level as u8,
             has_gaps: false,
             is_front: false,
+            is_confined: false,
         };
         if let Some(area) = self.areas.find(start / AREA)
             && area.texture.is_some()
@@ -166,6 +184,25 @@ impl Density {
         }
     }
 
+    /// The touch is the first of an area, and none was expected there.
+    pub(super) fn begins(&mut self, page: u64) {
+        if let Some(area) = self.areas.find_mut(page / AREA)
+            && area.touched.count() == 1
+        {
+            area.is_record = true;
+        }
+    }
+
+    /// True if memory does not keep pages that are mapped with another until they are touched.
+    pub(super) fn reads_apart(&self, clock: u32) -> bool {
+        self.apart.is_on(clock)
+    }
+
+    /// True if areas that begin out of the blue are touched as a whole in the end.
+    pub(super) fn takes_areas(&self) -> bool {
+        self.of_area >= LIKELY
+    }
+
     /// What is known of the area that a page is in.
     pub(super) fn area_of(&self, page: u64) -> Option<&Area> {
         self.areas.find(page / AREA)
@@ -179,16 +216,26 @@ impl Density {
 
     /// Takes note of a touch, before it is known what will be read for it.
     #[inline(never)]
-    pub(super) fn note(&mut self, event: &Event, clock: u32) {
+    pub(super) fn note(&mut self, event: &Event, memory: u64, clock: u32) {
         let number = event.page / AREA;
         self.enter(number, clock);
         let bit = event.page % AREA;
         let area = self.areas.touch(number, clock);
         if event.touch == Touch::Miss {
             let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
-            area.written_off = area.written_off.without(&block);
+            if area.read.has(bit) {
+                // Dropped before it was touched, as those below.
+                area.read = area.read.without(&block);
+            }
         }
         if event.touch == Touch::Miss && area.mapped.has(bit) {
+            if !area.seen.has(bit) {
+                self.early += 1;
+                if self.early == EARLY {
+                    self.early = 0;
+                    self.apart.start(memory, clock);
+                }
+            }
             // It was evicted since, and so was its block. Where others are too, this is
             // another pass.
             area.lost += 1;
@@ -209,6 +256,14 @@ impl Density {
         area.touched.add(bit);
         area.seen.add(bit);
         let count = area.touched.count();
+        if count * 8 >= AREA * 7
+            && let Some(share) = area.end_record()
+        {
+            self.of_area = moved(self.of_area, share);
+            if area.life(clock) * 2 > memory {
+                self.apart.start(2 * memory, clock);
+            }
+        }
         if area.texture.is_some() {
             let strange = area.touched.without(&area.expected).count();
             if strange > 2 + count / 8 {
@@ -256,31 +311,10 @@ impl Density {
             let used = lent.count();
             area.ahead = area.ahead.without(&pages);
             area.mapped = area.mapped.or(&pages);
-            let late = area.written_off.and(&pages);
-            area.written_off = area.written_off.without(&late);
+            area.read = area.read.without(&pages);
             self.loans.use_up(used);
-            self.loans.find_again(late.count());
             start = end;
         }
-    }
-
-    /// The region of which something may be read for a touch that no stream expected: around
-    /// it, or in front of its reader. None if it is not in a dense region.
-    #[inline(never)]
-    fn choose(&mut self, event: &Event, room: &Room) -> Option<Region> {
-        let around = self.dense_around(event, room.clock)?;
-        if event.touch == Touch::Miss || self.absent_in(&around) > 0 {
-            return Some(around);
-        }
-        let Some(front) = self.frontier(event, room) else {
-            return Some(around);
-        };
-        self.enter_front(front.area(), event.page / AREA, room.clock);
-        let level = usize::from(front.level);
-        Some(Region {
-            is_front: true,
-            ..self.region(front.start, level, event.file_pages)
-        })
     }
 
     /// What is to be read for a touch that no stream expected. None if it is not in a dense
@@ -288,8 +322,12 @@ impl Density {
     pub(super) fn plan(&mut self, event: &Event, room: &Room) -> Option<Planned> {
         let region = self.choose(event, room)?;
         let is_sure = self.guesses.is_sure(region.rank());
-        let seen = samples(region.area());
-        let is_seen = !is_sure || room.pages < FOLIO || seen.have(event.page % AREA);
+        let seen = self.samples(&region);
+        let is_seen = !is_sure
+            || region.is_confined
+            || self.reads_apart(room.clock)
+            || room.pages < FOLIO
+            || seen.have(event.page % AREA);
         let demand = match event.touch == Touch::Miss && !is_seen {
             true => self.demand(event, &region),
             false => event.page..event.page + 1,
@@ -303,8 +341,12 @@ impl Density {
             (false, true) => 2,
             (false, false) => 4,
         };
-        let credit = self.loans.credit(share);
-        let most = (room.pages.saturating_sub(extra)).min(credit);
+        let (pages, credit) = match region.is_confined {
+            true => (room.sure, self.loans.credit_of(self.confined.touched)),
+            false if is_sure => (room.sure, self.loans.credit(share)),
+            false => (room.pages, self.loans.credit(share)),
+        };
+        let most = (pages.saturating_sub(extra)).min(credit);
         let ahead = self.ahead(event, &region, &demand, most.min(room.window), room.clock);
         Some(Planned { demand, ahead })
     }
@@ -339,8 +381,8 @@ impl Density {
         area.ahead = area.ahead.or(&pages);
         self.loans.lend(count);
         self.last = region.area();
-        let single = match is_sure {
-            true => samples(region.area()),
+        let single = match is_sure && !region.is_confined && !self.reads_apart(clock) {
+            true => self.samples(region),
             false => Blocks::ALL,
         };
         let visible = pages.and(&single.pages());
@@ -350,6 +392,7 @@ impl Density {
             start: first,
             pages,
             single,
+            is_sure: is_sure || region.is_confined,
         })
     }
 
@@ -357,7 +400,7 @@ impl Density {
     /// absent.
     pub(super) fn reads(&mut self, first: u64, pages: &Pages, clock: u32) {
         let area = self.areas.touch(first / AREA, clock);
-        area.mapped = area.mapped.or(&pages.without(&area.ahead));
+        area.read = area.read.or(&pages.without(&area.ahead));
     }
 
     /// The last reading was asked for in order, and there was no room from this page on: those
@@ -380,6 +423,14 @@ impl Density {
         self.loans.credit(16) >= FOLIO && self.pause == 0
     }
 
+    /// The blocks of a region that are read page by page.
+    fn samples(&self, region: &Region) -> Blocks {
+        match self.guesses.is_proven(region.rank()) {
+            true => few_samples(region.area()),
+            false => samples(region.area()),
+        }
+    }
+
     /// The pages around a missed one that are read and mapped with it.
     fn demand(&self, event: &Event, region: &Region) -> Range<u64> {
         let first = region.area() * AREA;
@@ -397,35 +448,6 @@ impl Density {
             .take_while(is_in)
             .last();
         start.unwrap_or(event.page)..end.unwrap_or(event.page) + 1
-    }
-
-    /// The largest dense region around a touch that is of a trusted kind.
-    #[inline(never)]
-    fn dense_around(&mut self, event: &Event, clock: u32) -> Option<Region> {
-        let number = event.page / AREA;
-        let is_known = |number| self.areas.find(number).is_some();
-        let area = self.areas.find(number)?;
-        if area.mapped.count() <= LEAST / 2
-            && !is_known(number.wrapping_sub(1))
-            && !is_known(number + 1)
-        {
-            return None;
-        }
-        let mut guessed = false;
-        for level in (0..LEVELS).rev() {
-            let region = self.region(event.page, level, event.file_pages);
-            if !self.is_dense(&region, event.file_pages) {
-                continue;
-            }
-            if self.guesses.is_trusted(region.rank()) {
-                return Some(region);
-            }
-            if !guessed && self.absent_in(&region) > 0 {
-                self.only_guess(&region, clock);
-                guessed = true;
-            }
-        }
-        None
     }
 
     /// Guesses that all of a region will be touched, and reads nothing.
@@ -449,99 +471,6 @@ impl Density {
         (at, is_new)
     }
 
-    /// True if a region that was touched is dense, or is to be taken for it.
-    fn is_dense(&self, region: &Region, file_pages: u64) -> bool {
-        let Some(area) = self.areas.find(region.area()) else {
-            return false;
-        };
-        let own = area.touched_in(&region.range());
-        if own * 2 > region.count() && own > LEAST / 2 {
-            return true;
-        }
-        let needed = match self.guesses.is_sure(region.rank()) {
-            true => 1,
-            false => (region.count() / 32).max(1),
-        };
-        own >= needed
-            && [-1, 1].iter().any(|&side| {
-                let beside = self.beside(region, side, file_pages);
-                beside.is_some_and(|beside| self.is_full(&beside))
-            })
-    }
-
-    /// True if nearly all of a region is used; or was read, where that is as good.
-    fn is_full(&self, region: &Region) -> bool {
-        let Some(area) = self.areas.find(region.area()) else {
-            return false;
-        };
-        let ahead = match self.guesses.is_sure(region.rank()) {
-            true => area.ahead_in(&region.range()),
-            false => 0,
-        };
-        (area.touched_in(&region.range()) + ahead) * 4 >= region.count().max(1) * 3
-    }
-
-    /// Pages of a region that were used.
-    fn used_of(&self, region: &Region) -> u64 {
-        let area = self.areas.find(region.area());
-        area.map_or(0, |area| area.touched_in(&region.range()))
-    }
-
-    fn absent_in(&self, region: &Region) -> u64 {
-        match self.areas.find(region.area()) {
-            Some(area) => area.absent_in(&region.range()),
-            None => region.count(),
-        }
-    }
-
-    /// The region in front of a reader that has used half of the one it is in.
-    #[inline(never)]
-    fn frontier(&mut self, event: &Event, room: &Room) -> Option<Region> {
-        let file_pages = event.file_pages;
-        let mut guessed = false;
-        for level in (0..LEVELS).rev() {
-            let region = self.region(event.page, level, file_pages);
-            if self.used_of(&region) * 2 < region.count() {
-                continue;
-            }
-            // What lies outside of the file is where a reader may come from.
-            let is_used = |side| match self.beside(&region, side, file_pages) {
-                Some(beside) => self.used_of(&beside) * 4 >= beside.count().max(1) * 3,
-                None => true,
-            };
-            let forwards = match (is_used(-1), is_used(1)) {
-                (true, false) => 1,
-                (false, true) => -1,
-                (true, true) => return None,
-                (false, false) => continue,
-            };
-            let most = match level + 1 == LEVELS && !region.has_gaps {
-                true => (room.pages.min(4 * room.window) / 4 / AREA).clamp(1, FRONT),
-                false => 1,
-            };
-            let absent = |places| {
-                let front = self.beside(&region, places * forwards, file_pages)?;
-                let front = Region {
-                    is_front: true,
-                    ..front
-                };
-                (self.absent_in(&front) > 0).then_some(front)
-            };
-            let front = (1..=most as i64).find_map(absent);
-            match front {
-                Some(front) if !self.guesses.is_trusted(front.rank()) => {
-                    if !guessed {
-                        self.enter_front(front.area(), event.page / AREA, room.clock);
-                        self.only_guess(&front, room.clock);
-                        guessed = true;
-                    }
-                }
-                front => return front,
-            }
-        }
-        None
-    }
-
     /// Judges the guesses that came true in an area, and any other that had its time.
     #[inline(never)]
     fn judge_over(&mut self, number: u64, clock: u32) {
@@ -561,6 +490,8 @@ impl Density {
             self.judge_one(at);
         }
         if let Some(area) = self.areas.find_mut(number) {
+            let share = area.end_record();
+            self.of_area = share.map_or(self.of_area, |share| moved(self.of_area, share));
             let unused = core::mem::take(&mut area.ahead);
             self.loans.lose(unused.count());
         }
@@ -571,7 +502,6 @@ impl Density {
         if let Some(area) = self.areas.find_mut(area) {
             let unused = guess.pages.and(&area.ahead);
             area.ahead = area.ahead.without(&unused);
-            area.written_off = area.written_off.or(&unused);
             self.guesses.sample(at, &area.touched);
             self.loans.lose(unused.count());
         }

@@ -5,7 +5,7 @@
 //! touches are counted by their place in it. That the places of none are gaps, and not chance, is
 //! worth `touches × ln(places / places touched)`, less what it takes to say which they are.
 
-use super::areas::{Area, Areas, Pages};
+use super::areas::{Area, Areas, Pages, mixed};
 use super::view::{LONGEST, View};
 
 /// Touches that are looked at, at most.
@@ -150,32 +150,18 @@ impl Sample {
     }
 }
 
-/// A number drawn by another, of which each bit depends on all of that: a product alone has
-/// periods of its own. (The end of MurmurHash3, by Austin Appleby.)
-fn mixed(mut word: u64) -> u64 {
-    word = (word ^ word >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-    word = (word ^ word >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    word ^ word >> 33
-}
-
 /// The view of a period, and what it is worth. None if it is not worth enough.
 fn of_period(touched: &Drawn<'_>, left_out: &Drawn<'_>, period: u64) -> Option<(f32, View)> {
     let mut touches = [0_u16; LONGEST as usize];
     let touches = &mut touches[..period as usize];
-    let mut left = period;
     let (mut periods, mut last) = (0, u64::MAX);
     for page in touched.pages {
-        let touches = &mut touches[(page % period) as usize];
-        left -= u64::from(*touches == 0);
-        if left == 0 {
-            return None;
-        }
-        *touches += 1;
+        touches[(page % period) as usize] += 1;
         periods += usize::from(page / period != last);
         last = page / period;
     }
     let count = touched.pages.len() as u64;
-    let places = period - left;
+    let places = touches.iter().filter(|&&touches| touches > 0).count() as u64;
     if count < places * ENOUGH || periods < PERIODS {
         return None;
     }
@@ -189,7 +175,7 @@ fn of_period(touched: &Drawn<'_>, left_out: &Drawn<'_>, period: u64) -> Option<(
     let (mut take, mut strange, mut avoided) = (0, 0, 0);
     for (phase, (&touches, &without)) in (0..).zip(touches.iter().zip(&without)) {
         let is_touched = u64::from(touches) * places * 4 >= count;
-        let is_unknown = u64::from(without) * period * 4 < left_out.pages.len() as u64;
+        let is_unknown = u64::from(without) * period * 8 < left_out.pages.len() as u64;
         if is_touched || is_unknown {
             phases.add(phase);
             take += 1;
@@ -258,12 +244,14 @@ mod tests {
             let is_place = |page: u64| page % of < take;
             let view = view(&areas(4, is_place)).expect("regular");
             assert!((0..AREA).all(|page| view.has(page) == is_place(page)));
-            let strays = areas(4, |page| is_place(page) || mixed(page).is_multiple_of(400));
+            let strays = areas(4, |page| {
+                is_place(page) || mixed(page).is_multiple_of(64 * of / take)
+            });
             let mut gaps = Gaps::new();
             let with_strays = gaps.look(&strays);
             assert!(
                 with_strays.is_none_or(|other| other == view),
-                "{take} of {of}"
+                "{take} of {of}: {with_strays:?}"
             );
         }
     }

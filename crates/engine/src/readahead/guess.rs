@@ -11,6 +11,13 @@ const AN_AREA: usize = 4;
 const QUIET: u32 = 512;
 const QUIET_IN_FRONT: u32 = 4096;
 
+/// What guesses are trusted for: each size of region, with gaps or without, around a reader or in
+/// front, and the areas of a confined reader.
+pub(super) const RANKS: usize = 4 * LEVELS + 1;
+
+/// The first rank of guesses about what comes later.
+const IN_FRONT: usize = 2 * LEVELS;
+
 /// The number of no area.
 const NONE: u64 = u64::MAX;
 // They are found as bits of a word.
@@ -22,6 +29,8 @@ const START: u8 = 208;
 const TRUSTED: u8 = 200;
 /// Several guesses came true, and none did not.
 const SURE: u8 = 230;
+/// Many did.
+const PROVEN: u8 = 250;
 
 /// A guess, until it is judged.
 #[derive(Clone, Copy)]
@@ -56,7 +65,7 @@ pub(super) struct Guesses {
     next: u8,
     /// Moving share of what was guessed right, of 255, by rank: the size of the
     /// region, with gaps or without, around a reader or in front.
-    trust: [u8; 4 * LEVELS],
+    trust: [u8; RANKS],
 }
 
 impl Guesses {
@@ -68,7 +77,7 @@ impl Guesses {
             looked: 0,
             last: vec![Guess::NONE; most].into_boxed_slice(),
             next: 0,
-            trust: [START; 4 * LEVELS],
+            trust: [START; RANKS],
         }
     }
 
@@ -76,7 +85,7 @@ impl Guesses {
     pub(super) fn forget_all(&mut self) {
         self.areas.fill(NONE);
         self.last.fill(Guess::NONE);
-        self.trust = [START; 4 * LEVELS];
+        self.trust = [START; RANKS];
     }
 
     pub(super) fn is_trusted(&self, rank: usize) -> bool {
@@ -85,6 +94,10 @@ impl Guesses {
 
     pub(super) fn is_sure(&self, rank: usize) -> bool {
         self.trust[rank] >= SURE
+    }
+
+    pub(super) fn is_proven(&self, rank: usize) -> bool {
+        self.trust[rank] >= PROVEN
     }
 
     /// The guesses about an area.
@@ -166,9 +179,9 @@ impl Guesses {
             false => guess.pages.and(&area.ahead),
         };
         let quiet = clock.wrapping_sub(guess.stamp).min(area.age(clock));
-        let most = match usize::from(guess.rank) < 2 * LEVELS {
-            true => QUIET,
-            false => QUIET_IN_FRONT,
+        let most = match usize::from(guess.rank) {
+            ..IN_FRONT => QUIET,
+            _ => QUIET_IN_FRONT,
         };
         left.is_empty() || quiet > most
     }

@@ -26,6 +26,11 @@ impl Loans {
         CREDIT.max(self.used / share).saturating_sub(self.lent)
     }
 
+    /// The same, where all loans together are so many.
+    pub(super) fn credit_of(&self, pages: u64) -> u64 {
+        CREDIT.max(pages).saturating_sub(self.lent)
+    }
+
     pub(super) fn lend(&mut self, pages: u64) {
         self.lent += pages;
     }
@@ -44,11 +49,6 @@ impl Loans {
     pub(super) fn lose(&mut self, pages: u64) {
         self.take_back(pages);
         self.used = self.used.saturating_sub(pages * UNDONE);
-    }
-
-    /// Pages that were lost were used after all.
-    pub(super) fn find_again(&mut self, pages: u64) {
-        self.used += pages * (UNDONE + 1);
     }
 
     #[cfg(test)]

@@ -50,7 +50,7 @@
 //!
 //! Locks: none here. `ReadAhead` is protected by the lock of the page cache
 //! that owns it. No I/O and no new memory after it was made: it runs in the fault
-//! handler. Of a file of 256 MiB or more it is 96 KiB, of one of a few pages 2 KiB.
+//! handler. Of a file of 512 MiB or more it is 160 KiB, of one of a few pages 2 KiB.
 
 mod accuracy;
 mod areas;
@@ -92,6 +92,10 @@ pub struct Limits {
     /// Pages of this mapping that may be in flight or unused, all streams
     /// together; zero stops read-ahead.
     pub max_ahead: u32,
+    /// The same where a guess is all but certain to come true.
+    pub max_sure: u32,
+    /// Pages of memory that the file's maps may take.
+    pub memory: u64,
     /// Pages of the file, a partial last one included. At least one.
     pub file_pages: u64,
     /// Single-page reads that keep the device busy: the window of a stride.

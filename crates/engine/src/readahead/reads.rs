@@ -20,6 +20,11 @@ impl Reads {
         self.ahead.len()
     }
 
+    /// True if it is all but certain to be used: it may take more of memory.
+    pub fn is_sure(&self) -> bool {
+        matches!(&self.ahead, Ahead::Area(area) if area.is_sure)
+    }
+
     /// True if there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -72,6 +77,8 @@ pub(super) struct AreaPages {
     pub(super) pages: Pages,
     /// Blocks whose pages are folios of their own: so that touches of each are seen.
     pub(super) single: Blocks,
+    /// All but certain to be touched.
+    pub(super) is_sure: bool,
 }
 
 impl AreaPages {

@@ -78,11 +78,14 @@ impl Recogniser {
         }
 
         let known = self.find(event);
-        self.density.note(event, self.clock);
+        self.density.note(event, limits.memory, self.clock);
         let records = self.records.as_mut();
         let density = &self.density;
         let begins =
             records.is_some_and(|records| records.note(event, |page| density.area_of(page)));
+        if begins {
+            self.density.begins(page);
+        }
         let follows = |(i, fit): (usize, Fit)| {
             matches!(fit, Fit::Next(_))
                 && (self.streams[i].is_run() || self.density.is_stride(page))
@@ -134,7 +137,9 @@ impl Recogniser {
     fn by_density(&mut self, event: &Event, limits: &Limits) -> Option<Planned> {
         let room = Room {
             pages: u64::from(limits.max_ahead.saturating_sub(self.accuracy.outstanding)),
+            sure: u64::from(limits.max_sure.saturating_sub(self.accuracy.outstanding)),
             window: u64::from(limits.max_window >> self.accuracy.shrink()),
+            memory: limits.memory,
             clock: self.clock,
         };
         let plan = self.density.plan(event, &room)?;
@@ -145,8 +150,18 @@ impl Recogniser {
 
     #[inline(never)]
     fn by_record(&mut self, event: &Event, limits: &Limits) -> Option<Planned> {
-        let room = limits.max_ahead.saturating_sub(self.accuracy.outstanding);
-        let reading = (self.records.as_ref()?).plan(event, u64::from(room))?;
+        let takes_areas = self.density.takes_areas();
+        let most = match takes_areas {
+            true => limits.max_sure,
+            false => limits.max_ahead,
+        };
+        let room = most.saturating_sub(self.accuracy.outstanding);
+        let reading = (self.records.as_ref()?).plan(
+            event,
+            u64::from(room),
+            takes_areas,
+            self.density.reads_apart(self.clock),
+        )?;
         self.density.reads(event.page, &reading.pages, self.clock);
         let ahead = match reading.pages.is_empty() {
             true => Ahead::None,
@@ -154,6 +169,7 @@ impl Recogniser {
                 start: event.page - event.page % areas::AREA,
                 pages: reading.pages,
                 single: reading.single,
+                is_sure: takes_areas,
             }),
         };
         let plan = Planned {

@@ -21,7 +21,7 @@ const REACH: u64 = 64;
 /// A record in so many is read page by page.
 const SAMPLE: u32 = 8;
 /// Four fifths, of 255.
-const LIKELY: u8 = 204;
+pub(super) const LIKELY: u8 = 204;
 /// Sizes of aligned regions: 8, 16, 32, 64 pages.
 const SIZES: usize = 4;
 
@@ -178,7 +178,13 @@ impl Records {
     /// What is to be read with the record that has just begun, `most` pages at most. None if
     /// it is the page alone.
     #[inline(never)]
-    pub(super) fn plan(&self, event: &Event, most: u64) -> Option<Reading> {
+    pub(super) fn plan(
+        &self,
+        event: &Event,
+        most: u64,
+        takes_areas: bool,
+        apart: bool,
+    ) -> Option<Reading> {
         let first = event.page;
         let record = Record {
             first,
@@ -195,7 +201,7 @@ impl Records {
                 likely |= record.region(size);
             }
         }
-        let wide = self.wide(event, most);
+        let wide = self.wide(event, most, takes_areas, apart);
         if wide.is_some() {
             return wide;
         }
@@ -230,11 +236,15 @@ impl Records {
     }
 
     /// The largest wide region that is likely, if there is one.
-    fn wide(&self, event: &Event, most: u64) -> Option<Reading> {
+    fn wide(&self, event: &Event, most: u64, takes_areas: bool, apart: bool) -> Option<Reading> {
         let mut sizes = self.by_wide_region.iter().zip(WIDE).rev();
-        let (_, size) = sizes.find(|(share, size)| **share >= LIKELY && *size <= most)?;
+        let is_likely = |share: u8, size| share >= LIKELY || (takes_areas && size == AREA);
+        let (_, size) = sizes.find(|(share, size)| is_likely(**share, *size) && *size <= most)?;
         let area = event.page / AREA;
-        let single = samples(area);
+        let single = match apart {
+            true => Blocks::ALL,
+            false => samples(area),
+        };
         let demand = match single.have(event.page % AREA) {
             true => event.page..event.page + 1,
             false => event.folio.clone(),
@@ -266,7 +276,7 @@ fn hide(record: &mut Record, pages: Range<u64>) {
 }
 
 /// A moving share: an eighth of the way, and all of it in the end.
-fn moved(share: u8, sample: u8) -> u8 {
+pub(super) fn moved(share: u8, sample: u8) -> u8 {
     match sample >= share {
         true => share + (sample - share).div_ceil(8),
         false => share - (share - sample).div_ceil(8),
@@ -301,13 +311,13 @@ mod tests {
         }
         let event = miss(500_003);
         assert!(records.note(&event, |_| None));
-        let reading = records.plan(&event, 100).expect("learned");
+        let reading = records.plan(&event, 100, false, false).expect("learned");
         let wanted = match reading.single == Blocks::ALL {
             true => (500_003..500_004, 7),
             false => (500_003..500_011, 0),
         };
         assert_eq!((reading.demand, reading.pages.count()), wanted);
-        assert!(records.plan(&event, 7).is_none());
+        assert!(records.plan(&event, 7, false, false).is_none());
     }
 
     #[test]
@@ -316,7 +326,7 @@ mod tests {
         for number in 0..100 {
             assert!(records.note(&miss(number * 1021), |_| None));
         }
-        assert!(records.plan(&miss(500_000), 100).is_none());
+        assert!(records.plan(&miss(500_000), 100, false, false).is_none());
     }
 
     /// An area of which some pages were touched, each alone.
@@ -337,14 +347,17 @@ mod tests {
                 assert!(records.note(&first, |page| areas.find(page / AREA)));
             }
             let event = miss(999 * AREA + 300);
-            let reading = records.plan(&event, 400);
+            let reading = records.plan(&event, 400, false, false);
             let pages = |reading: Reading| {
                 let demand = reading.demand.end - reading.demand.start;
                 assert!(reading.pages.without(&Pages::range(256..512)).is_empty());
                 reading.pages.count() + demand - 1
             };
             assert_eq!(reading.map(pages), likely, "{used} of each 256");
-            assert!(records.plan(&event, 100).is_none(), "no room for it");
+            assert!(
+                records.plan(&event, 100, false, false).is_none(),
+                "no room for it"
+            );
         }
     }
 
@@ -358,7 +371,7 @@ mod tests {
             }
         }
         let event = miss(500_000 / 32 * 32 + 20);
-        let reading = records.plan(&event, 100).expect("learned");
+        let reading = records.plan(&event, 100, false, false).expect("learned");
         let all = reading.pages.count() + (reading.demand.end - reading.demand.start);
         assert_eq!(all, 32);
     }

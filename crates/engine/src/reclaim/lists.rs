@@ -1,8 +1,9 @@
 //! The reclaim lists: which folio goes next.
 //!
 //! - **readahead**: read, never touched. They go first once they are stale: so
-//!   many pages were mapped since that a reader would have come by. Before that
-//!   they are what will be touched next, and go last.
+//!   many pages were mapped since that a reader would have come by, and four times as many
+//!   where it is all but certain that he will. Before that they are what will be touched next,
+//!   and go last.
 //! - **inactive**: mapped once, in the order of their mapping.
 //! - **active**: came back soon after they had been evicted (the ghosts know).
 //!
@@ -211,7 +212,12 @@ impl Inner {
     fn next(&self, folios: &Slab<Folio>, want: Want, stale: u32) -> Option<u32> {
         let [readahead, inactive, active] = &self.queues;
         let is_stale = |id: u32| {
-            let listed_at = folios.get(id).listed_at.load(Ordering::Relaxed);
+            let folio = folios.get(id);
+            let stale = match folio.is(flag::SURE) {
+                true => stale.saturating_mul(4),
+                false => stale,
+            };
+            let listed_at = folio.listed_at.load(Ordering::Relaxed);
             self.clock.wrapping_sub(listed_at) >= stale
         };
         let mapped = inactive.folios + active.folios;

@@ -318,7 +318,7 @@ proptest! {
         for (i, (at, file_pages, size, miss, told)) in touches.into_iter().enumerate() {
             let file_pages = match size { 0 => 1 << 52, 1 => 5000, _ => file_pages };
             let page = if at % 3 == 0 { at % file_pages } else { near[i % near.len()] % file_pages };
-            let limits = Limits { max_window: u32::MAX, max_ahead: u32::MAX, file_pages, queue_depth: u32::MAX };
+            let limits = Limits { max_window: u32::MAX, max_ahead: u32::MAX, max_sure: u32::MAX, memory: u64::MAX, file_pages, queue_depth: u32::MAX };
             let folio = page - page % 16..page - page % 16 + 16;
             let touch = if miss { Touch::Miss } else { Touch::FirstUse };
             let plan = policy.touch(page, folio, touch, Mapped::default(), Advice::Normal, &limits);

@@ -230,7 +230,9 @@ fn cost(order: &[u64]) -> (f64, f64, f64) {
     for &page in order {
         // As the engine has it under such a budget: half of what is left is for others.
         let outstanding = model.policy.outstanding();
-        model.limits.max_ahead = outstanding + 12288_u32.saturating_sub(outstanding) / 2;
+        let most = |pages: u32| outstanding + pages.saturating_sub(outstanding) / 2;
+        model.limits.max_ahead = most(12288);
+        model.limits.max_sure = most(30720);
         let _: Met = model.touch(page);
     }
     let of = |count: u64| count as f64 / order.len() as f64;

@@ -339,10 +339,14 @@ fn gaps_that_end() {
     let mut model = Model::new(file);
     let mut rng = Rng(3);
     for window in (0..file / 2).step_by(4096) {
-        for _ in 0..4096 {
-            let page = window + rng.below(4096 / 8) * 8 + rng.below(3);
-            model.touch(page);
+        let pages = window..window + 4096;
+        let mut pages: Vec<u64> = pages.filter(|page| page % 8 < 3).collect();
+        for at in (1..pages.len()).rev() {
+            pages.swap(at, rng.below(at as u64 + 1) as usize);
         }
+        pages.into_iter().for_each(|page| {
+            model.touch(page);
+        });
     }
     let (misses, touched) = (model.misses, model.distinct);
     // Of the first window, which has 1,536 pages, a half has to be known.

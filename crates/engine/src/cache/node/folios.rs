@@ -71,8 +71,8 @@ impl Deref for Folios {
 pub(crate) enum FrameUse {
     /// A fault waits.
     Demand,
-    /// Nobody waits: only spare frames.
-    Readahead,
+    /// Nobody waits: only spare frames, so many pages of them in all.
+    Readahead(usize),
     /// No frames.
     Hole,
 }
@@ -90,13 +90,18 @@ impl Node {
 
     /// Pages that frames may take for demand faults.
     pub(crate) fn demand_frames(&self) -> usize {
-        self.budget.limit() as usize / 2
+        self.budget.limit() as usize / 4 * 3
     }
 
     /// Pages that frames may take for read-ahead.
     pub(crate) fn readahead_frames(&self) -> usize {
         let quarters = self.policies.miss_accounting.frame_quarters();
         self.budget.limit() as usize / 4 * quarters
+    }
+
+    /// Pages that frames may take for read-ahead that is all but certain to be used.
+    pub(crate) fn sure_frames(&self) -> usize {
+        (self.budget.limit() as usize / 8 * 5).max(self.readahead_frames())
     }
 
     /// Pages of a window, where read-ahead is as Linux has it.
@@ -127,9 +132,8 @@ impl Node {
         let frame = match frames {
             FrameUse::Hole => return Ok(folio),
             FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
-            FrameUse::Readahead => {
+            FrameUse::Readahead(most) => {
                 // Demand faults keep an eighth of the pool to themselves.
-                let most = self.readahead_frames();
                 let room = self.frames.counts().used + pages <= most / 8 * 7;
                 room.then(|| self.frames.alloc(pages, most, most as u64 / 16))
                     .flatten()

@@ -26,14 +26,17 @@ pub(crate) fn plan(
 ) -> Plan {
     let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let room = (node.readahead_frames() / 4 * 3).saturating_sub(node.frames.counts().used);
+    let used = node.frames.counts().used;
+    let room = |frames: usize| ((frames / 4 * 3).saturating_sub(used) / 2) as u32;
     let mapped = cache.mapped_beside(addr, &folio);
     let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
     let mut readahead = cache.readahead.lock();
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
         // Half of what is left is for others.
-        max_ahead: readahead.outstanding() + (room / 2) as u32,
+        max_ahead: readahead.outstanding() + room(node.readahead_frames()),
+        max_sure: readahead.outstanding() + room(node.sure_frames()),
+        memory: node.budget.limit(),
         // The file may be truncated at this moment, the page not.
         file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
         queue_depth: QUEUE_DEPTH,
@@ -69,7 +72,10 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     }
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-    let mut batch = ReadBatch::new(cache, flag::READAHEAD);
+    let mut batch = match ahead.is_sure() {
+        true => ReadBatch::of_sure(cache),
+        false => ReadBatch::new(cache, flag::READAHEAD),
+    };
     let has_no_room = |pages: &Range<u64>| !run(&mut batch, pages.clone());
     let refused = ahead.ranges().find(has_no_room).map(|pages| pages.start);
     batch.submit();

@@ -72,6 +72,10 @@ pub(crate) struct ReadBatch<'a> {
     /// The folios of all reads, in order. The batch has a reference to each.
     folios: [u32; READS * READ_FOLIOS],
     folio_count: usize,
+    /// Pages that frames may take in all, and that the pool comes to by eviction. Immutable
+    /// once something was added.
+    frames: usize,
+    share: usize,
     /// What the store does not take is read by this thread.
     reads_all: bool,
     /// The store takes no more.
@@ -96,6 +100,8 @@ impl<'a> ReadBatch<'a> {
             count: 0,
             folios: [NO_FOLIO; READS * READ_FOLIOS],
             folio_count: 0,
+            frames: cache.node.readahead_frames(),
+            share: cache.node.readahead_frames() / 2,
             reads_all: false,
             full: false,
             started: 0,
@@ -107,6 +113,17 @@ impl<'a> ReadBatch<'a> {
     /// by this thread.
     pub(crate) fn reads_all(&mut self) {
         self.reads_all = true;
+    }
+
+    /// Of what is read ahead and all but certain to be used: it takes more frames, and keeps them
+    /// for longer.
+    pub(super) fn of_sure(cache: &'a Arc<PageCache>) -> Self {
+        let frames = cache.node.sure_frames();
+        Self {
+            frames,
+            share: frames / 8 * 7,
+            ..Self::new(cache, flag::READAHEAD | flag::SURE)
+        }
     }
 
     /// `add`, with a mark of its own.
@@ -145,14 +162,15 @@ impl<'a> ReadBatch<'a> {
     fn add(&mut self, range: Range<usize>) -> bool {
         let (cache, node) = (self.cache, &self.cache.node);
         let pages = (range.end - range.start) / PAGE_SIZE;
-        let mut folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
-        if folio.is_err() && node.frames.counts().present < node.readahead_frames() / 2 {
+        let mut folio =
+            node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
+        if folio.is_err() && node.frames.counts().present < self.share {
             // Memory is full of mapped pages: read-ahead gets its share.
             node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
-            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
+            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
         }
         while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
-            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead);
+            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
         }
         let Ok(folio) = folio else {
             return false;

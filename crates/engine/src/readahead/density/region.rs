@@ -1,8 +1,10 @@
-//! A region of a file, as its density is asked for.
+//! An aligned part of an area.
 
-use super::{LEAST, LEVELS};
-use crate::readahead::areas::AREA;
+use super::{AREA, LEAST, LEVELS};
 use core::ops::Range;
+
+/// The rank of the guess that a confined reader touches all of his areas.
+pub(super) const CONFINED: usize = crate::readahead::guess::RANKS - 1;
 
 /// An aligned region of the file.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,8 @@ pub(super) struct Region {
     pub(super) has_gaps: bool,
     /// A reader is expected in it, and was not seen there yet.
     pub(super) is_front: bool,
+    /// Its reader is confined to areas that memory can hold.
+    pub(super) is_confined: bool,
 }
 
 impl Region {
@@ -36,6 +40,9 @@ impl Region {
 
     /// What it is trusted for: its size, with gaps or without, around a reader or in front.
     pub(super) fn rank(&self) -> usize {
+        if self.is_confined {
+            return CONFINED;
+        }
         let kind = 2 * usize::from(self.is_front) + usize::from(self.has_gaps);
         kind * LEVELS + usize::from(self.level)
     }

@@ -47,9 +47,11 @@ fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
         mapped: Mapped::default(),
         file_pages: 1 << 22,
     };
-    density.note(&event, clock);
+    density.note(&event, 1 << 22, clock);
     let room = Room {
         pages: 4096,
+        sure: 4096,
+        memory: 1 << 22,
         window: 2048,
         clock,
     };

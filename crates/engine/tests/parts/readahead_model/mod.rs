@@ -23,8 +23,8 @@ pub enum Met {
 /// Which pages go when memory is full.
 #[derive(Debug, Clone, Copy)]
 pub enum Reclaim {
-    /// Pages never touched, once they have been there for a while, then the
-    /// longest mapped.
+    /// Pages never touched, once they have been there for a while, or all of memory was mapped since
+    /// where their use was all but certain; then the longest mapped.
     Aged,
     /// Pages never touched, however new.
     UnusedFirst,
@@ -34,6 +34,9 @@ struct Folio {
     pages: Range<u64>,
     planned_at: u64,
     read_at: u64,
+    /// Pages mapped until then.
+    mapped_at: u64,
+    is_sure: bool,
 }
 
 const ABSENT: u32 = 0;
@@ -55,6 +58,8 @@ pub struct Model {
     state: Vec<u32>,
     folios: Vec<Folio>,
     mapped: VecDeque<Range<u64>>,
+    /// Pages mapped so far.
+    mapped_pages: u64,
     unused: VecDeque<u32>,
     touched: Vec<bool>,
     /// All touches.
@@ -75,6 +80,8 @@ pub fn limits(file_pages: u64) -> Limits {
     Limits {
         max_window: 2048,
         max_ahead: 1 << 16,
+        max_sure: 1 << 16,
+        memory: u64::MAX,
         file_pages,
         queue_depth: 32,
     }
@@ -93,6 +100,7 @@ impl Model {
             state: vec![ABSENT; file_pages as usize],
             folios: Vec::new(),
             mapped: VecDeque::new(),
+            mapped_pages: 0,
             unused: VecDeque::new(),
             touched: vec![false; file_pages as usize],
             touches: 0,
@@ -107,6 +115,7 @@ impl Model {
 
     pub fn memory(mut self, pages: u64) -> Model {
         self.memory = pages;
+        self.limits.memory = pages;
         self
     }
 
@@ -170,7 +179,9 @@ impl Model {
         assert!(plan.demand.end <= self.limits.file_pages);
         let extra = plan.demand.end - plan.demand.start - 1 + plan.ahead.len();
         assert!(
-            extra == 0 || self.outstanding + extra <= u64::from(self.limits.max_ahead),
+            extra == 0
+                || self.outstanding + extra
+                    <= u64::from(self.limits.max_ahead.max(self.limits.max_sure)),
             "{extra} more than {}: {plan:?}",
             self.outstanding
         );
@@ -179,6 +190,7 @@ impl Model {
 
     fn map(&mut self, pages: Range<u64>) {
         self.state[pages.start as usize..pages.end as usize].fill(MAPPED);
+        self.mapped_pages += pages.end - pages.start;
         self.mapped.push_back(pages);
     }
 
@@ -201,7 +213,7 @@ impl Model {
             let mut start = range.start;
             while start < range.end {
                 let end = (start - start % FOLIO + FOLIO).min(range.end);
-                self.cache(start..end);
+                self.cache(start..end, ahead.is_sure());
                 start = end;
             }
         }
@@ -214,7 +226,7 @@ impl Model {
     }
 
     /// Reads what is absent in `pages` as folios of its own.
-    fn cache(&mut self, pages: Range<u64>) {
+    fn cache(&mut self, pages: Range<u64>, is_sure: bool) {
         let mut start = pages.start;
         while start < pages.end {
             let state = self.state[start as usize];
@@ -231,6 +243,8 @@ impl Model {
                 pages: start..end,
                 planned_at: self.touches,
                 read_at: self.read,
+                mapped_at: self.mapped_pages,
+                is_sure,
             });
             self.unused.push_back(index);
             self.read += end - start;
@@ -248,9 +262,13 @@ impl Model {
                 self.unused.pop_front(); // Touched meanwhile.
             }
             let oldest = self.unused.front().filter(|&&index| {
-                let age = self.read - self.folios[index as usize].read_at;
+                let folio = &self.folios[index as usize];
+                let is_stale = match folio.is_sure {
+                    true => self.mapped_pages - folio.mapped_at > self.memory,
+                    false => self.read - folio.read_at > self.memory / 2,
+                };
                 match self.reclaim {
-                    Reclaim::Aged => age > self.memory / 2 || self.mapped.is_empty(),
+                    Reclaim::Aged => is_stale || self.mapped.is_empty(),
                     Reclaim::UnusedFirst => true,
                 }
             });
