@@ -27,7 +27,7 @@ impl Decline {
         (
             Self::TooSmall,
             "too_small",
-            "the file is smaller than --min-size",
+            "the file is smaller than --min-size, or the mapping than 128 KiB",
         ),
         (Self::NotRegular, "not_regular", "not a regular file"),
         (

@@ -3,7 +3,7 @@
 use crate::assurance::{self, Assurance};
 use crate::count::Decline;
 use crate::leases::FileKey;
-use crate::options;
+use crate::{inside, options};
 use core::mem::MaybeUninit;
 use libc::c_int;
 use std::ffi::{CStr, CString};
@@ -37,6 +37,10 @@ pub struct Wanted {
 
 pub const PAGE: usize = 4096;
 
+/// Bytes of the smallest mapping that is looked at, as a part of a file of any size: nothing is gained by less, and one
+/// that is not looked at costs what it did.
+pub const LEAST: usize = 128 << 10;
+
 /// Flags that change nothing for us: hints, and what mmap(2) ignores.
 const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE
@@ -47,6 +51,12 @@ const HARMLESS: c_int = libc::MAP_NORESERVE
 
 /// What is to be taken, or why not. `Ok(None)`: the kernel has an error for it.
 pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
+    if call.bytes == 0 {
+        return Ok(None);
+    }
+    if call.bytes < LEAST {
+        return Err(Decline::TooSmall);
+    }
     let options = options::get();
     let Some(stat) = look(call.fd) else {
         return Ok(None);
@@ -58,6 +68,10 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     if size < options.min_size {
         return Err(Decline::TooSmall);
     }
+    // From here on there is more to do, in any state of the program.
+    let Some(_inside) = inside::enter() else {
+        return Ok(None);
+    };
     let bytes = call.bytes.checked_next_multiple_of(PAGE);
     let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
     let offset = u64::try_from(call.offset).ok();

@@ -28,6 +28,9 @@ pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
         }
     };
     taken.leased = leased;
+    taken
+        .map
+        .lend_as_private(taken.sharing == libc::MAP_PRIVATE);
     let start = taken.addresses.start;
     marked::mark(&taken.addresses, true);
     TAKEN.add(taken.addresses.len());
@@ -44,11 +47,13 @@ fn map(table: &Table, engine: &Engine, wanted: &Wanted) -> io::Result<Taken> {
     if within {
         let len = (wanted.bytes as u64).min(rest) as usize;
         let taken = map_part(engine, wanted, len, None)?;
-        if table.over(&taken.addresses).next().is_none() {
+        let is_other = |other: &Taken| other.sharing != taken.sharing;
+        let apart = table.over(&taken.window).any(is_other);
+        if table.over(&taken.addresses).next().is_none() && !apart {
             return Ok(taken);
         }
     }
-    // Two mappings have two places; and one that reaches past the end of the file has room for that.
+    // Two mappings have two places, private ones are not shared in children of fork, and one that reaches past the end of the file has room for that.
     map_part(engine, wanted, wanted.bytes, Some(end))
 }
 

@@ -252,8 +252,8 @@ static void kept_errno(void)
     madvise(mapped, size, MADV_RANDOM);
     munmap(mapped, size);
     printf("munmap %d\n", errno);
-    answer("no file", mmap(NULL, 4096, PROT_READ, MAP_SHARED, 9999, 0) == MAP_FAILED ? -1 : 0);
-    answer("odd offset", mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 77) == MAP_FAILED ? -1 : 0);
+    answer("no file", mmap(NULL, MIB, PROT_READ, MAP_SHARED, 9999, 0) == MAP_FAILED ? -1 : 0);
+    answer("odd offset", mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 77) == MAP_FAILED ? -1 : 0);
     answer("no length", mmap(NULL, 0, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
     answer("odd munmap", munmap((char *)1, 4096));
 }
@@ -281,6 +281,19 @@ static void forks(void)
     }
     wait_for(child);
     show("parent", mapped, size);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        /* What is private may be written to, and what is shared by a descriptor for reading may not. */
+        answer("private", mprotect(part, MIB, PROT_READ | PROT_WRITE));
+        part[1] = 77;
+        show("private", part, MIB);
+        answer("shared", mprotect(mapped, MIB, PROT_READ | PROT_WRITE));
+        fflush(stdout);
+        _exit(8);
+    }
+    wait_for(child);
+    show("parent's part", part, MIB);
     fflush(stdout);
     child = fork();
     if (child == 0) {
@@ -421,11 +434,14 @@ static void declined(void)
     answer("truncate", ftruncate(other, 65536));
     unsigned char *mapped = mmap(NULL, 65536, PROT_READ, MAP_SHARED, other, 0);
     show("small", mapped, 65536);
+    show("small part", map(65536, PROT_READ, MAP_SHARED, MIB), 65536);
+    mapped = mmap(NULL, MIB, PROT_READ, MAP_SHARED, other, 0);
+    show("small file", mapped, 65536);
     show("written", mmap(NULL, size, PROT_READ, MAP_SHARED, writable, 0), size);
     show("shared", mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, writable, 0), size);
     show("private", map(size, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0), size);
     show("executable", map(MIB, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0), MIB);
-    show("locked", map(16384, PROT_READ, MAP_SHARED | MAP_LOCKED, 0), 16384);
+    show("locked", map(MIB, PROT_READ, MAP_SHARED | MAP_LOCKED, 0), MIB);
     printf("none %d\n", map(MIB, PROT_NONE, MAP_SHARED, 0) != NULL);
     void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     show("fixed", mmap(place, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), size);
@@ -433,9 +449,9 @@ static void declined(void)
     show("low", map(MIB, PROT_READ, MAP_SHARED | MAP_32BIT, 0), MIB);
 #endif
     int zero = open("/dev/zero", O_RDONLY);
-    show("device", mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, zero, 0), 65536);
+    show("device", mmap(NULL, MIB, PROT_READ, MAP_PRIVATE, zero, 0), MIB);
     answer("pipe", pipe(pipes));
-    answer("of a pipe", mmap(NULL, 4096, PROT_READ, MAP_SHARED, pipes[0], 0) == MAP_FAILED ? -1 : 0);
+    answer("of a pipe", mmap(NULL, MIB, PROT_READ, MAP_SHARED, pipes[0], 0) == MAP_FAILED ? -1 : 0);
 }
 
 static void fill(int to, size_t at, size_t bytes, int byte)

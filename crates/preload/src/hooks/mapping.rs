@@ -61,12 +61,16 @@ pub unsafe extern "C" fn mmap64(
 /// Takes a mapping, if it is to be taken; otherwise counts why not.
 #[cold]
 fn take_over(call: &Call) -> Option<usize> {
-    let _inside = inside::enter()?;
+    let errno = call::errno();
     let taken = match decide::decide(call) {
-        Ok(Some(wanted)) => take::take(&mut table::lock(), &wanted),
+        Ok(Some(wanted)) => {
+            let _inside = inside::enter()?;
+            take::take(&mut table::lock(), &wanted)
+        }
         Ok(None) => return None,
         Err(why) => Err(why),
     };
+    call::set_errno(errno);
     match taken {
         Ok(start) => Some(start),
         Err(why) => {

@@ -112,6 +112,11 @@ impl FileMap {
         files.close(managed, self.cache);
     }
 
+    /// Whether children of fork have its window as a private mapping of the file.
+    pub(crate) fn lend_as_private(&self, private: bool) {
+        self.served.lend_as_private(private);
+    }
+
     /// The window, for who takes it away in another way.
     pub(crate) fn into_cache(self) -> Arc<PageCache> {
         self.cache

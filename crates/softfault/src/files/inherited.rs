@@ -23,6 +23,8 @@ pub(crate) struct FileWindow {
     served: Arc<Served>,
     /// What the child may do there.
     protection: i32,
+    /// `MAP_SHARED` or `MAP_PRIVATE`.
+    sharing: i32,
     /// Where the parent has mapped it, while it forks.
     aside: Option<usize>,
 }
@@ -42,7 +44,11 @@ impl Files {
         let windows = windows.map(|(entry, store)| {
             let addresses = entry.cache.addresses();
             // Without, a touch is a SIGSEGV in the child.
-            let map_aside = |file| map_aside(file, addresses.len()).ok();
+            let sharing = match entry.served.is_private_in_children() {
+                true => libc::MAP_PRIVATE,
+                false => libc::MAP_SHARED,
+            };
+            let map_aside = |file| map_aside(file, addresses.len(), sharing).ok();
             let aside = match &entry.writes {
                 // What is lent is open for reading only.
                 Some(writes) => writes.in_table().and_then(map_aside),
@@ -54,6 +60,7 @@ impl Files {
                 store: store.clone(),
                 served: entry.served.clone(),
                 protection: libc::PROT_READ | writes,
+                sharing,
                 addresses,
                 aside,
             }
@@ -85,7 +92,7 @@ impl FileWindow {
                 unsafe { crate::kernel_calls::mremap(aside, bytes, bytes, flags, start) }
             }
             (None, Some(fd)) if self.protection == libc::PROT_READ => {
-                let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+                let flags = self.sharing | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 // SAFETY: to such a place, as above.
                 unsafe { crate::kernel_calls::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
             }

@@ -52,6 +52,8 @@ pub(crate) struct Served {
     inherited: AtomicBool,
     /// A child of fork is not to have it. Relaxed: as of the moment of a fork.
     kept_from_children: AtomicBool,
+    /// A child has it as a private mapping. Relaxed: as of the moment of a fork.
+    private_in_children: AtomicBool,
 }
 
 struct State {
@@ -104,6 +106,7 @@ impl Served {
             of,
             inherited: AtomicBool::new(false),
             kept_from_children: AtomicBool::new(false),
+            private_in_children: AtomicBool::new(false),
         })
     }
 
@@ -124,6 +127,15 @@ impl Served {
     /// Whether children of fork are to have it; they are, if nobody says otherwise.
     pub(crate) fn lend(&self, lent: bool) {
         self.kept_from_children.store(!lent, Relaxed);
+    }
+
+    /// Whether children of fork have it as a private mapping of the file, which they may make writable.
+    pub(crate) fn lend_as_private(&self, private: bool) {
+        self.private_in_children.store(private, Relaxed);
+    }
+
+    pub(super) fn is_private_in_children(&self) -> bool {
+        self.private_in_children.load(Relaxed)
     }
 
     pub(super) fn is_for_children(&self) -> bool {

@@ -30,6 +30,15 @@ impl Mmap {
         }
     }
 
+    /// Whether children of fork have its window as a private mapping of the kernel's, or as a shared one, as they do
+    /// otherwise.
+    #[doc(hidden)]
+    pub fn lend_as_private(&self, private: bool) {
+        if let MmapKind::Managed(file) = self.kind() {
+            file.lend_as_private(private);
+        }
+    }
+
     /// True if its window can be handed back.
     #[doc(hidden)]
     pub fn can_be_handed_back(&self) -> bool {

@@ -202,8 +202,8 @@ fn map(
 
 /// A file's own mapping, at an address of the kernel's choice: where it is. Not to be read there: mlockall(2) with
 /// `MCL_FUTURE` would bring all of it in.
-pub(crate) fn map_aside(file: &Guarded, bytes: usize) -> Result<usize, MmuError> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+pub(crate) fn map_aside(file: &Guarded, bytes: usize, sharing: i32) -> Result<usize, MmuError> {
+    let flags = sharing | libc::MAP_NORESERVE;
     map(file, 0, bytes, libc::PROT_NONE, flags)
 }
 
