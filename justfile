@@ -47,6 +47,10 @@ oracle operations="1_000_000":
 oracle-uffd operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault --test anon_oracle -- --nocapture a_long_run
 
+# Operations on a file that is written to under the budget, beside the kernel's own map, and so many of fsx's mix: just oracle-write 1_000_000
+oracle-write operations="1_000_000":
+    SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault --test writable_oracle -- --nocapture --test-threads 1
+
 # Operations on huge pages that spaces share, alone and by threads at a time: just oracle-huge 1_000_000
 oracle-huge operations="1_000_000":
     SOFTFAULT_ORACLE_OPERATIONS={{ operations }} cargo test --release -p softfault-engine --test parts -- --nocapture huge_oracle huge_threads

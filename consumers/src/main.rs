@@ -12,10 +12,13 @@
 //! | `read_ahead` | how far the kernel reads ahead on the disk |
 //! | `interrupt` | Ctrl-C: what was set is put back |
 //! | `run` | one run: time, processor time, bytes read, and what softfault says that it served |
+//! | `sources` | where the sources of published crates are |
+//! | `crate_tests` | the own tests of crates that write to files, over both |
 //! | `memmap2_tests` | memmap2's own tests, over softfault |
 //! | `rows` | what is compared, and how often |
 
 mod cgroup;
+mod crate_tests;
 mod files;
 mod interrupt;
 mod memmap2_tests;
@@ -23,6 +26,7 @@ mod programs;
 mod read_ahead;
 mod rows;
 mod run;
+mod sources;
 
 use clap::Parser;
 use std::path::PathBuf;
@@ -63,6 +67,9 @@ pub struct Args {
     /// Only runs memmap2's own tests, with softfault in its place
     #[arg(long)]
     memmap2_tests: bool,
+    /// Only runs the own tests of crates that write to files through maps, with both
+    #[arg(long, conflicts_with = "memmap2_tests")]
+    crate_tests: bool,
     /// Where programs are built and files made: some 10 GiB
     #[arg(long, default_value = "consumers/target/work")]
     dir: PathBuf,
@@ -71,9 +78,10 @@ pub struct Args {
 fn main() -> ExitCode {
     interrupt::watch();
     let args = Args::parse();
-    let done = match args.memmap2_tests {
-        true => memmap2_tests::run(&args.dir),
-        false => rows::run(&args),
+    let done = match (args.memmap2_tests, args.crate_tests) {
+        (true, _) => memmap2_tests::run(&args.dir),
+        (_, true) => crate_tests::run(&args.dir),
+        _ => rows::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -131,8 +131,8 @@ unsafe impl Send for PageWrite {}
 pub trait WriteBack: Send + Sync {
     /// Writes pages, and returns when the store has them: whoever reads them from it finds
     /// what was written, but a crash may still lose it ([`sync`](Self::sync)). They are sorted by
-    /// offset. The store never becomes longer, and nothing is written from byte `end` on: what lies
-    /// behind goes nowhere.
+    /// offset. The store never becomes longer. `end` is how long it is, as far as is known: what lies behind goes nowhere. If
+    /// others have made it longer, what is not 0 behind `end` in its page was stored since, and is written.
     ///
     /// # Safety
     /// The pages are readable. If somebody writes to one meanwhile, the store may have any mixture

@@ -59,6 +59,8 @@ enum Reason {
     Table(usize),
     /// The store is to see to it that the page at this address can be written.
     Reserve(usize),
+    /// The store may have become longer than the page at this address is far, or the page is on its way out of it.
+    Length(usize),
     /// Another fault fills this page of anonymous memory.
     Page(usize),
     /// Nothing: this window is to be begun, with no lock in hand.
@@ -126,6 +128,11 @@ impl Wait {
     /// The store may have no room for the page at `addr`.
     pub(crate) fn reserve(cache: &Arc<PageCache>, addr: usize) -> Self {
         Self::new(cache, Reason::Reserve(addr))
+    }
+
+    /// The page at `addr` is past the end, as far as is known; or it is being taken out of the store.
+    pub(crate) fn length(cache: &Arc<PageCache>, addr: usize) -> Self {
+        Self::new(cache, Reason::Length(addr))
     }
 
     /// There is no memory for a page of anonymous memory.
@@ -312,6 +319,10 @@ impl Wait {
                     Err(error) => Waited::Failed(error.into()),
                 }
             }
+            Reason::Length(addr) => match self.cache().follow_length(addr) {
+                Ok(()) => ready_unless(interrupt),
+                Err(error) => Waited::Failed(error),
+            },
             Reason::Page(page) => {
                 if let Owner::Anonymous(anon) = &self.owner {
                     anon.pages.wait_unlocked(page, SLICE_NS);

@@ -86,7 +86,10 @@ impl TestStore {
 
     /// Makes these pages a hole.
     pub fn punch(&self, pages: Range<u64>) {
-        self.gate.change(|inner| inner.holes.push(pages));
+        self.gate.change(|inner| {
+            inner.written.retain(|page, _| !pages.contains(page));
+            inner.holes.push(pages);
+        });
     }
 
     /// Reads of this page fail from now on, or no longer.
@@ -317,13 +320,14 @@ impl WriteBack for TestStore {
                 }
                 let mut bytes = Box::new([0; PAGE_SIZE]);
                 for (at, byte) in bytes.iter_mut().enumerate() {
+                    // SAFETY: readable, as the caller has promised.
+                    let stored = unsafe { write.page.add(at).read() };
                     *byte = match at < count {
-                        // SAFETY: readable, as the caller has promised.
-                        true => unsafe { write.page.add(at).read() },
-                        false if write.offset + (at as u64) < file.len => {
-                            file.byte(write.offset + at as u64)
-                        }
-                        false => 0,
+                        true => stored,
+                        false if write.offset + (at as u64) >= file.len => 0,
+                        // Others have made it longer.
+                        false if stored == 0 => file.byte(write.offset + at as u64),
+                        false => stored,
                     };
                 }
                 file.written.insert(page, bytes);

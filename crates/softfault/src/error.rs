@@ -148,6 +148,11 @@ pub(crate) fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
+/// What cannot be had of pages that are to stay.
+pub(crate) fn locked() -> io::Error {
+    invalid("pages of the map are locked in memory")
+}
+
 /// Something that there is not enough of.
 pub(crate) fn no_memory(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, message)

@@ -5,7 +5,8 @@
 //! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed=0
 //! softfault-stats: read_bytes=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
 //! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out=0 swapped_in=0 huge_faults=0
-//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 shown_by_kernel=0 shown_bytes=0 taken_over=0
+//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 shown_by_kernel=0 shown_bytes=0 taken_over=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
+//! softfault-stats: writable_maps=0 writable_bytes=0 written_back_bytes=0 write_errors=0
 //! ```
 //!
 //! Fields may come to be more, at the end of a line; those that are here keep their names. A child of fork
@@ -47,9 +48,11 @@ enum Count {
     MemoryWaits,
     SwappedOut,
     SwappedIn,
+    WrittenBackBytes,
+    WriteErrors,
 }
 
-const COUNTS: usize = Count::SwappedIn as usize + 1;
+const COUNTS: usize = Count::WriteErrors as usize + 1;
 type Counts = [u64; COUNTS];
 
 /// An engine's node, and the process that made it. Entries stay: there are as many as engines were made.
@@ -69,9 +72,11 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that was the first to want it printed; its children inherit the handler.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 /// What is counted of the process as a whole, by name.
-const OF_PROCESS: [&str; 13] = [
+const OF_PROCESS: [&str; 15] = [
     "failed",
     "huge_faults",
+    "writable_maps",
+    "writable_bytes",
     "read_direct_bytes",
     "read_cached_bytes",
     "small_maps",
@@ -84,6 +89,8 @@ const OF_PROCESS: [&str; 13] = [
     "special_maps",
     "special_bytes",
 ];
+/// Maps that write to their file over an engine, and their bytes, at any time.
+static WRITABLE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// What a child's parent had counted of that.
 static PARENTS: [AtomicU64; OF_PROCESS.len()] = [const { AtomicU64::new(0) }; OF_PROCESS.len()];
 
@@ -101,6 +108,12 @@ pub(crate) fn watch() -> bool {
     true
 }
 
+/// A map that writes to its file was made over an engine.
+pub(crate) fn made_writable(bytes: usize) {
+    WRITABLE[0].fetch_add(1, Relaxed);
+    WRITABLE[1].fetch_add(bytes as u64, Relaxed);
+}
+
 /// In a child of fork: what was counted so far is the parent's.
 pub(crate) fn forked() {
     for (parents, count) in PARENTS.iter().zip(of_process()) {
@@ -114,6 +127,8 @@ fn of_process() -> [u64; OF_PROCESS.len()] {
     [
         crate::faults::failed_touches(),
         huge,
+        WRITABLE[0].load(Relaxed),
+        WRITABLE[1].load(Relaxed),
         direct,
         cached,
         KernelCount::SmallMaps.get(),
@@ -215,6 +230,11 @@ fn counts(node: &Node) -> Counts {
     set(Count::Evicted, stats.evicted.get());
     set(Count::Refaults, stats.refaults.get());
     set(Count::MemoryWaits, stats.memory_waits.get());
+    set(
+        Count::WrittenBackBytes,
+        stats.written_back.get() * PAGE_SIZE as u64,
+    );
+    set(Count::WriteErrors, stats.write_errors.get());
     if let Some(swap) = &node.swap {
         set(Count::SwappedOut, swap.stats.pages_out.get());
         set(Count::SwappedIn, swap.stats.pages_in.get());
@@ -262,8 +282,8 @@ fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) ->
     let of = |which: Count| counts[which as usize];
     let named: [(&str, u64); OF_PROCESS.len()] =
         core::array::from_fn(|at| (OF_PROCESS[at], of_process[at]));
-    let [failed, huge, rest @ ..] = &named;
-    let rows: [&[(&str, u64)]; 5] = [
+    let [failed, huge, maps, bytes, rest @ ..] = &named;
+    let rows: [&[(&str, u64)]; 6] = [
         &[
             ("pid", process.into()),
             ("engines", of(Count::Engines)),
@@ -293,6 +313,12 @@ fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) ->
             *huge,
         ],
         rest,
+        &[
+            *maps,
+            *bytes,
+            ("written_back_bytes", of(Count::WrittenBackBytes)),
+            ("write_errors", of(Count::WriteErrors)),
+        ],
     ];
     let mut block = String::new();
     for row in rows {

@@ -109,10 +109,14 @@ impl WritableFile {
             return populate_by_kernel(&addresses, write).map(|()| None);
         }
         let pin = self.file.pin(managed, addresses.clone())?;
-        // What is pinned is not protected by write-back any more.
-        if write && let Err(error) = self.file.populate(managed, addresses.clone(), true) {
-            self.file.unpin(addresses, pin);
-            return Err(error);
+        if write {
+            // What is pinned is not protected by write-back any more; what was before is opened.
+            let written = self.file.populate(managed, addresses.clone(), true);
+            let opened = written.and_then(|()| self.file.open_to_writes(addresses.clone()));
+            if let Err(error) = opened {
+                self.file.unpin(addresses, pin);
+                return Err(error);
+            }
         }
         Ok(Some(pin))
     }
@@ -203,13 +207,12 @@ impl WritableFile {
             UncheckedAdvice::Free => {
                 return Err(error::invalid("only anonymous memory can be freed"));
             }
+            UncheckedAdvice::Remove if lock(&self.locked).is_some() => return Err(error::locked()),
             UncheckedAdvice::Remove => {
                 let window = self.file.cache().addresses().start;
                 let offsets = (addresses.start - window) as u64..(addresses.end - window) as u64;
-                self.file.invalidate(addresses.clone());
-                self.writes.punch(offsets)?;
-                // What was read again meanwhile.
-                self.file.invalidate(addresses);
+                let punch = || self.writes.punch(offsets);
+                self.file.empty(addresses, punch)?;
             }
         }
         Ok(())
@@ -218,7 +221,7 @@ impl WritableFile {
     /// As `mremap(2)`, as long as the window has room.
     pub(crate) fn remap(&mut self, len: usize) -> io::Result<()> {
         if lock(&self.locked).is_some() {
-            return Err(error::invalid("pages of the map are locked in memory"));
+            return Err(error::locked());
         }
         let end = self
             .part

@@ -3,7 +3,7 @@
 mod child;
 
 use child::{command, forked, scenario};
-use softfault::{Engine, Mmap, MmapMut};
+use softfault::{Coherence, Engine, Mmap, MmapMut};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
@@ -24,6 +24,7 @@ fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
         "SOFTFAULT_READS",
         "SOFTFAULT_BY_KERNEL",
         "SOFTFAULT_SMALL_MAPS",
+        "SOFTFAULT_COHERENCE",
     ] {
         command.env_remove(ours);
     }
@@ -73,7 +74,7 @@ fn scratch() -> File {
         .unwrap();
     let bytes: Vec<u8> = (0..FILE).map(|at| (at / PAGE) as u8 + 1).collect();
     file.write_all(&bytes).unwrap();
-    let file = File::open(&path).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file
 }
@@ -224,8 +225,8 @@ fn field(block: &str, name: &str) -> u64 {
 
 fn blocks(output: &Output) -> Vec<String> {
     let lines = said(output);
-    assert!(lines.len().is_multiple_of(5), "{lines:?}");
-    lines.chunks(5).map(|block| block.join("\n")).collect()
+    assert!(lines.len().is_multiple_of(6), "{lines:?}");
+    lines.chunks(6).map(|block| block.join("\n")).collect()
 }
 
 /// Once at the end of the process, however many engines it had: of main's return and of `exit` alike, and in
@@ -253,7 +254,16 @@ fn what_was_served_is_printed_at_exit() {
         assert_eq!(ways, bytes, "{block}");
         assert_eq!(field(block, "small_maps"), 0, "{block}");
         assert!(field(block, "peak_bytes") >= FILE as u64, "{block}");
+        assert_eq!(field(block, "writable_maps"), 0, "{block}");
     }
+    // Also what is written back at exit.
+    let written = blocks(&with(TEST, "written", &one));
+    let block = &written[0];
+    assert_eq!(field(block, "writable_maps"), 1, "{block}");
+    assert_eq!(field(block, "writable_bytes"), FILE as u64, "{block}");
+    assert_eq!(field(block, "shared_maps"), 0, "{block}");
+    assert_eq!(field(block, "written_back_bytes"), PAGE as u64, "{block}");
+    assert_eq!(field(block, "write_errors"), 0, "{block}");
     let idle = blocks(&with(TEST, "idle child", &one));
     assert_eq!(idle.len(), 1, "{idle:?}");
     let busy = blocks(&with(TEST, "busy child", &one));
@@ -279,6 +289,14 @@ fn served(scenario: &str) {
         let sum: u64 = map.iter().step_by(PAGE).map(|&byte| u64::from(byte)).sum();
         assert_eq!(sum, 64 * 65 / 2);
     };
+    if scenario == "written" {
+        let engine = build().coherence(Coherence::Engine).build().unwrap();
+        // SAFETY: nobody else has it.
+        let mut map = unsafe { engine.map_mut(&file) }.unwrap();
+        map[PAGE] = 1;
+        core::mem::forget((map, engine));
+        return;
+    }
     if scenario == "soft" {
         let engine = build().build_soft().unwrap();
         let mut all = vec![0; FILE];

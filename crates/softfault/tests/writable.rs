@@ -223,6 +223,35 @@ fn system_calls_get_pages_that_they_can_write_to() {
     assert!(content[..2 * PAGE] == content[100 * PAGE..102 * PAGE]);
 }
 
+/// A flush of many pages protects all of the window: what is dirty beside them is open to a system call all the same.
+#[test]
+fn what_was_protected_with_others_is_open_to_system_calls() {
+    const FOLIOS: usize = 80;
+    const FOLIO: usize = 16 * PAGE;
+    let scratch = Scratch::new("opened", FOLIOS * FOLIO);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    (0..FOLIOS).for_each(|folio| map[folio * FOLIO] = 1);
+    map.flush_range(0, FOLIOS / 2 * FOLIO).unwrap();
+    let mut reader: &[u8] = &[2; FOLIO];
+    let last = (FOLIOS - 1) * FOLIO;
+    assert_eq!(map.read_from(last.., &mut reader).unwrap(), FOLIO as u64);
+    // By a system call.
+    let mut reader = scratch.open();
+    assert_eq!(
+        map.read_from(last - FOLIO..last, &mut reader).unwrap(),
+        FOLIO as u64
+    );
+    map.lock().unwrap();
+    file.read_exact_at(&mut map[last - 3 * FOLIO..last - FOLIO], 0)
+        .unwrap();
+    assert_eq!(
+        map[last - 3 * FOLIO..last - FOLIO],
+        scratch.content()[..2 * FOLIO]
+    );
+}
+
 #[test]
 fn a_child_of_fork_writes_to_the_same_file() {
     let scratch = Scratch::new("child", 64 * PAGE);
@@ -281,6 +310,14 @@ fn a_file_becomes_shorter_and_longer() {
     // SAFETY: nobody relies on the bytes.
     unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, 4 * PAGE) }.unwrap();
     assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
+    // As madvise(2) has it, nothing of what is locked.
+    map.lock().unwrap();
+    // SAFETY: as above.
+    let refused = unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, PAGE) };
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::InvalidInput
+    );
 }
 
 /// Maps that are made meanwhile have looked at the file before it became longer, and tell nobody how long it was.
@@ -307,6 +344,108 @@ fn a_file_that_has_become_longer_stays_so() {
             // A page that is not there: it would say that the file ends before it.
             let at = (20 + step % 150) * PAGE;
             map.read_at(&mut [0; 8], at).unwrap();
+        }
+    });
+}
+
+/// A map reaches as far as its file, however much longer that becomes, and by whom; and no further.
+#[test]
+fn a_file_that_others_make_longer_is_reached_by_its_maps() {
+    const ROOM: usize = 100 << 20;
+    let scratch = Scratch::new("reached", 10 * PAGE + 5);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut all = MmapOptions::new();
+    // SAFETY: what is written is looked for.
+    let mut map = unsafe { all.len(ROOM).map_mut_with(&engine, &file) }.unwrap();
+    assert!(map.is_managed());
+    map[10 * PAGE + 4] = 1;
+    assert_eq!(map.write_at(&[2], 11 * PAGE), Err(FaultError::BeyondEnd));
+    file.set_len(80 << 20).unwrap();
+    map[70 << 20] = 3;
+    assert_eq!(map.write_at(&[4], (80 << 20) - 1), Ok(1));
+    assert_eq!(map.populate((71 << 20)..(72 << 20)), Ok(()));
+    assert_eq!(map.write_at(&[5], 80 << 20), Err(FaultError::BeyondEnd));
+    file.write_all_at(&[6; PAGE], 90 << 20).unwrap();
+    assert_eq!((byte(&map, 90 << 20), byte(&map, 85 << 20)), (6, 0));
+    // Shorter it is by the engine, and then it is so for all.
+    engine.truncate(&file, 20 * PAGE as u64).unwrap();
+    assert_eq!(map.write_at(&[7], 20 * PAGE), Err(FaultError::BeyondEnd));
+    map.flush().unwrap();
+    let content = scratch.content();
+    assert_eq!(content.len(), 20 * PAGE);
+    assert_eq!(content[10 * PAGE + 4], 1);
+}
+
+/// Of the page that the file ended in: what maps store where others have moved the end on, and what others append.
+#[test]
+fn both_write_to_the_page_that_the_file_ended_in() {
+    const END: usize = 10 * PAGE + 5;
+    let scratch = Scratch::new("ended", END);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    map[END - 1] = 1;
+    file.write_all_at(b"appended", END as u64).unwrap();
+    map[END - 2] = 2;
+    // SAFETY: within the page, which the map has as a whole.
+    unsafe { map.as_mut_ptr().add(END + 100).write_volatile(3) };
+    file.set_len(END as u64 + 200).unwrap();
+    map.flush().unwrap();
+    let content = scratch.content();
+    assert_eq!(content.len(), END + 200);
+    assert_eq!((content[END - 2], content[END - 1]), (2, 1));
+    assert_eq!(
+        (&content[END..END + 8], content[END + 100]),
+        (&b"appended"[..], 3)
+    );
+    // Whoever maps the page anew has all of it, and zeros are stored as other bytes are.
+    map.advise(Advice::PageOut).unwrap();
+    let mut map = write(&engine, &file);
+    assert_eq!(map[END..END + 8], *b"appended");
+    file.write_all_at(&[7; 64], END as u64 + 200).unwrap();
+    map.advise(Advice::PageOut).unwrap();
+    map[END - 3] = 4;
+    // SAFETY: as above.
+    unsafe { map.as_mut_ptr().add(END + 200).write_volatile(0) };
+    map.flush().unwrap();
+    let content = scratch.content();
+    assert_eq!((content.len(), content[END - 3]), (END + 264, 4));
+    assert_eq!((content[END + 200], content[END + 201]), (0, 7));
+}
+
+/// A touch past the end that looks how long the file is, and a truncate at the same time: what was cut off stays so.
+#[test]
+fn a_touch_past_the_end_does_not_make_a_file_longer() {
+    const LONG: usize = 200 * PAGE;
+    let scratch = Scratch::new("touched", LONG);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let map = write(&engine, &file);
+    let start = map.as_ptr().addr();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = write(&engine, &file);
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = other.write_at(&[1; 8], 150 * PAGE);
+                let _ = other.flush();
+            }
+        });
+        let _over = softfault_oracle::Finally(|| {
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        for _ in 0..1_000 {
+            engine.truncate(&file, 10 * PAGE as u64).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), 10 * PAGE as u64);
+            let mut bytes = [0; 8];
+            let refused = map.read_at(&mut bytes, 150 * PAGE);
+            assert_eq!(refused, Err(FaultError::BeyondEnd));
+            assert_eq!(file.metadata().unwrap().len(), 10 * PAGE as u64);
+            engine.truncate(&file, LONG as u64).unwrap();
+            // SAFETY: a byte of the map, which the file has.
+            let last = unsafe { ((start + LONG - 1) as *const u8).read_volatile() };
+            assert_eq!(last, 0);
         }
     });
 }
@@ -413,108 +552,4 @@ fn no_write_is_lost_beside_flushes_and_eviction() {
             assert_eq!(word, expected, "page {page} of {thread}");
         }
     }
-}
-
-/// Drawn, beside a file that the kernel maps: each byte is the same, in the maps and in the files.
-#[test]
-fn drawn_operations_beside_the_kernels_own_map() {
-    const BYTES: usize = (24 << 20) + 777;
-    let (ours, theirs) = (Scratch::new("ours", BYTES), Scratch::new("theirs", BYTES));
-    let (file, twin) = (ours.open(), theirs.open());
-    let engine = engine(9 << 20);
-    let kernel = Engine::builder().memory(9 << 20).build().unwrap();
-    let mut map = write(&engine, &file);
-    // SAFETY: nobody else has the file.
-    let mut other = unsafe { kernel.map_mut(&twin) }.unwrap();
-    assert!(!other.is_managed());
-    let mut readers = vec![];
-    let mut word = 0x9abc_def1_2345_6789_u64;
-    let mut draw = |most: usize| {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        (word >> 16) as usize % most
-    };
-    for step in 0..6_000 {
-        let at = draw(BYTES);
-        let count = (1 + draw(3 * PAGE)).min(BYTES - at);
-        match draw(18) {
-            0..=5 => {
-                map[at..at + count].fill(step as u8);
-                other[at..at + count].fill(step as u8);
-            }
-            6 => {
-                let bytes = vec![step as u8; count];
-                assert_eq!(map.write_at(&bytes, at), Ok(count));
-                other[at..at + count].fill(step as u8);
-            }
-            7 => map.flush_range(at, count).unwrap(),
-            8 => {
-                map.flush_range(at, count).unwrap();
-                let mut seen = vec![0; count];
-                file.read_exact_at(&mut seen, at as u64).unwrap();
-                assert!(
-                    seen == other[at..at + count],
-                    "step {step}: the file at {at}"
-                );
-            }
-            9 => map
-                .advise_range(Advice::PageOut, at & !(PAGE - 1), count)
-                .unwrap(),
-            10 if readers.len() < 3 => readers.push(read(&engine, &file)),
-            11 if !readers.is_empty() => drop(readers.swap_remove(draw(readers.len()))),
-            12 if draw(20) == 0 => {
-                // By another: seen when the page is read again.
-                map.flush_range(at, count).unwrap();
-                file.write_all_at(&vec![step as u8; count], at as u64)
-                    .unwrap();
-                other[at..at + count].fill(step as u8);
-                map.advise_range(Advice::PageOut, at & !(PAGE - 1), count + PAGE)
-                    .unwrap();
-            }
-            13 if draw(40) == 0 => {
-                drop(map);
-                map = write(&engine, &file);
-            }
-            15 => {
-                let to = draw(BYTES - count);
-                map.copy_within(at..at + count, to);
-                other.copy_within(at..at + count, to);
-            }
-            16 if draw(4) == 0 => {
-                let start = at & !(PAGE - 1);
-                let pages = count
-                    .next_multiple_of(PAGE)
-                    .min((BYTES - start) & !(PAGE - 1));
-                let punch = UncheckedAdvice::Remove;
-                // SAFETY: nobody relies on the bytes.
-                unsafe { map.unchecked_advise_range(punch, start, pages) }.unwrap();
-                // SAFETY: as above.
-                unsafe { other.unchecked_advise_range(punch, start, pages) }.unwrap();
-            }
-            14 if draw(100) == 0 => {
-                let len = at as u64;
-                engine.truncate(&file, len).unwrap();
-                engine.truncate(&file, BYTES as u64).unwrap();
-                twin.set_len(len).unwrap();
-                twin.set_len(BYTES as u64).unwrap();
-            }
-            _ => {
-                assert!(
-                    map[at..at + count] == other[at..at + count],
-                    "step {step}: {at}"
-                );
-                for reader in &readers {
-                    assert!(
-                        reader[at..at + count] == other[at..at + count],
-                        "step {step}: {at}"
-                    );
-                }
-            }
-        }
-    }
-    map.flush().unwrap();
-    other.flush().unwrap();
-    assert!(ours.content() == theirs.content());
-    let _ = std::hint::black_box(&mut other);
 }

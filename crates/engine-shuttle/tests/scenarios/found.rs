@@ -19,6 +19,18 @@ const FOUND: &[(&str, u64, &str)] = &[
          it up believed that, and its slot was another folio's while reclaim still counted its \
          pages (schedule 368)",
     ),
+    (
+        "write_against_protection_of_the_window",
+        188_981_024_951_583,
+        "the soft page tables: two threads protected one page, and the second, which found it protected, did not wait for \
+         the cores that the first was waiting for: one wrote on, and a flush had not got that (schedule 533)",
+    ),
+    (
+        "write_against_punch",
+        9_693_204_098_597,
+        "the engine: a page that was read before a hole was punched, and written to, was written back after it as a whole, \
+         with what was to be gone (schedule 392)",
+    ),
 ];
 
 /// Those of a scenario.
@@ -30,7 +42,11 @@ pub fn seeds(scenario: &str) -> Vec<u64> {
 /// Of a scenario that was renamed, the seeds would never be run again.
 #[test]
 fn every_seed_has_its_scenario() {
-    const SOURCES: &[&str] = &[include_str!("truncate.rs"), include_str!("swap_fork.rs")];
+    const SOURCES: &[&str] = &[
+        include_str!("truncate.rs"),
+        include_str!("swap_fork.rs"),
+        include_str!("writable.rs"),
+    ];
     for (name, seed, _) in FOUND {
         let test = format!("fn {name}()");
         let is_there = SOURCES.iter().any(|source| source.contains(&test));

@@ -102,6 +102,12 @@ pub struct PageCache {
     /// Bytes of the backing that may be shown. Changed by `truncate`, and by
     /// a read that finds the backing shorter.
     pub(crate) end: AtomicU64,
+    /// Held while `end` follows the length of a store that is written to, and by whoever changes that length, from before
+    /// `truncate` says so until it has been told what came of it. Over write-back, and over waits for folios.
+    length: Mutex<()>,
+    /// The pages that are being taken out of the store, by their first and, above 32 bits, the one after the last; or 0. Changed by
+    /// the holder of `length`.
+    emptied: AtomicU64,
     /// Immutable.
     pub(crate) on_truncate: OnTruncate,
     /// Pages admitted by `admit_pin` and not let go.
@@ -177,6 +183,8 @@ impl PageCache {
             contents: Contents::File,
             writes: None,
             end: AtomicU64::new(bytes),
+            length: Mutex::new(()),
+            emptied: AtomicU64::new(0),
             on_truncate,
             pinned: AtomicU64::new(0),
             readahead: Mutex::new(ReadAhead::new(bytes.div_ceil(PAGE_SIZE as u64))),
@@ -283,6 +291,11 @@ impl PageCache {
         self.folios.fetch_add(1, Ordering::AcqRel);
         if bucket.overlaps(&range) || (last >= self.end() && self.on_truncate == OnTruncate::Error)
         {
+            self.folios.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        // In the same way: what `empty` takes away is seen here, or the folio there.
+        if self.is_emptied(&range) {
             self.folios.fetch_sub(1, Ordering::AcqRel);
             return None;
         }

@@ -3,17 +3,82 @@
 //! Pinned pages stay as they are; the last pin forgets them (`fault::unpin`).
 
 use super::PageCache;
-use super::folio::{Folio, flag};
+use super::folio::{BLOCK_BYTES, Folio, flag};
 use crate::PAGE_SIZE;
 use crate::cache::reads::unlocked;
-use crate::page::NeverInterrupted;
+use crate::lock::MutexGuard;
+use crate::page::{FaultError, NeverInterrupted};
 use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
 use sync::atomic::Ordering;
 
 impl PageCache {
+    /// Keeps faults from following the store's length. Whoever makes the store of a cache that is written to shorter or longer
+    /// holds this from before the first `truncate` until after the last.
+    pub fn hold_length(&self) -> MutexGuard<'_, ()> {
+        self.length.lock()
+    }
+
+    /// True if what is about to be mapped at `addr` lies around an end that others have moved on. What the last page has past the
+    /// end that is known is what the program stores there, and no more.
+    pub(crate) fn ends_later(&self, addr: usize) -> bool {
+        let end = self.end();
+        let is_around = || self.address(end) / BLOCK_BYTES == addr / BLOCK_BYTES;
+        let is_longer = || self.store.len().is_ok_and(|bytes| bytes > end);
+        self.is_writable() && !end.is_multiple_of(PAGE_SIZE as u64) && is_around() && is_longer()
+    }
+
+    /// Has `take` take the pages of `range` out of the store, and forgets what they were, dirty or not. Whoever touches one of them
+    /// meanwhile waits, and finds what the store has then. If it cannot be done nothing is lost.
+    ///
+    /// Pinned pages are not to be among them: they stay as they are.
+    pub fn empty<E>(
+        &self,
+        range: Range<usize>,
+        take: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _length = self.hold_length();
+        let page = |addr| self.offset(addr) / PAGE_SIZE as u64;
+        let pages = page(range.start) | page(range.end.next_multiple_of(PAGE_SIZE)) << 32;
+        // Release pairs with the Acquire in `is_emptied`; a folio that was inserted before is found by the walk, as in `truncate`.
+        self.emptied.store(pages, Ordering::Release);
+        self.evict_range(range.clone(), Dirty::Written);
+        let taken = take();
+        if taken.is_ok() {
+            // What could not be written before.
+            self.evict_range(range, Dirty::Dropped);
+        }
+        self.emptied.store(0, Ordering::Release);
+        taken
+    }
+
+    /// True if a page of `range` is on its way out of the store.
+    pub(crate) fn is_emptied(&self, range: &Range<usize>) -> bool {
+        if !self.is_writable() {
+            return false;
+        }
+        let pages = self.emptied.load(Ordering::Acquire);
+        let address = |page: u64| self.address(page * PAGE_SIZE as u64);
+        let (first, end) = (pages & u64::from(u32::MAX), pages >> 32);
+        pages != 0 && range.start < address(end) && address(first) < range.end
+    }
+
+    /// Looks whether the store has become longer, and how long it is then. An error if the page at `addr` is past its end still.
+    pub(crate) fn follow_length(&self, addr: usize) -> Result<(), FaultError> {
+        let _length = self.hold_length();
+        let bytes = self.store.len()?;
+        if bytes > self.end() {
+            self.truncate(bytes);
+        }
+        match self.offset(addr) < self.end() {
+            true => Ok(()),
+            false => Err(FaultError::BeyondEnd),
+        }
+    }
+
     /// The backing now ends at byte `end`: nothing past it is shown any more.
-    /// A longer backing shows more only up to the window's size.
+    /// A longer backing shows more only up to the window's size. Of one that is about to become longer this says the old end
+    /// first: what was stored behind that, in its page, is nobody's.
     pub fn truncate(&self, end: u64) {
         let window = self.addresses();
         let before = self.end();

@@ -210,8 +210,12 @@ fn what_is_written_past_the_end_is_nobodys() {
     store.set_len(bytes(10) + 500);
     cache.truncate(bytes(10) + 500);
     rig.write(start + 10 * PAGE_SIZE + 499, &[1, 2]).unwrap();
+    // Before the store is longer: what is behind the end then was stored since.
+    cache.truncate(bytes(10) + 500);
+    assert_eq!(rig.touch(start + 10 * PAGE_SIZE), Ok(byte_at(0, bytes(10))));
     store.set_len(bytes(64));
     cache.truncate(bytes(64));
+    assert_eq!(cache.folio_count(), 0, "the page is read anew");
     assert_eq!(rig.touch(start + 10 * PAGE_SIZE + 499), Ok(1));
     assert_eq!(rig.touch(start + 10 * PAGE_SIZE + 500), Ok(0));
     finish(rig, cache);

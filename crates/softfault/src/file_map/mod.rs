@@ -100,6 +100,16 @@ impl FileMap {
         self.cache.residency(addresses)
     }
 
+    /// Has some addresses taken out of the file; see [`PageCache::empty`].
+    pub(crate) fn empty(
+        &self,
+        addresses: Range<usize>,
+        take: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _masked = self.reached.masked();
+        self.cache.empty(addresses, take)
+    }
+
     /// Forgets the pages of some addresses. What the kernel serves is as the file is, anyway.
     pub(crate) fn invalidate(&self, addresses: Range<usize>) {
         let _masked = self.reached.masked();

@@ -83,6 +83,12 @@ impl FileMap {
             })
     }
 
+    /// Has pages that are pinned, and were brought in as writes would, take the writes of system calls.
+    pub(crate) fn open_to_writes(&self, addresses: Range<usize>) -> Result<(), FaultError> {
+        let _masked = self.reached.masked();
+        Ok(fault::open_to_writes(&self.cache, addresses)?)
+    }
+
     /// Lets pages go that were pinned.
     pub(crate) fn unpin(&self, addresses: Range<usize>, pin: FilePin) {
         let _masked = self.reached.masked();

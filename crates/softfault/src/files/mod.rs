@@ -35,7 +35,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::WindowTable;
-use writable::WriteBehind;
+use writable::{WriteBehind, about_to_end_at};
 
 /// The files of an engine.
 pub(crate) struct Files {
@@ -256,8 +256,12 @@ impl Files {
     /// Makes a file shorter or longer, and all windows of it.
     pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
         let _lengths = lock(&self.lengths);
+        let before = Look::at(file.as_fd())?.identity;
+        let written = self.written_of(&before);
+        // No fault follows the file's length before it is what it will be.
+        let _held: Vec<_> = written.iter().map(|cache| cache.hold_length()).collect();
         // Before the file is: a page that is being written back would make it longer again.
-        self.cut(file, bytes)?;
+        about_to_end_at(&written, before.size, bytes);
         let set = file.set_len(bytes);
         let Look { identity, now_ns } = Look::at(file.as_fd())?;
         for entry in self.table().of_file(&identity) {
@@ -383,11 +387,16 @@ impl Files {
             cache.invalidate(cache.addresses());
         }
         let _lengths = lock(&self.lengths);
-        match file.identity() {
-            Ok(now) => {
+        let now = {
+            let _length = cache.hold_length();
+            file.identity().inspect(|now| {
                 if cache.end() != now.size {
                     cache.truncate(now.size);
                 }
+            })
+        };
+        match now {
+            Ok(now) => {
                 opened.bytes = now.size;
                 Ok(opened)
             }

@@ -20,9 +20,8 @@ use crate::thread::{self, Thread};
 use core::ops::Range;
 use softfault_engine::cache::{Node, PageCache, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -95,16 +94,32 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
     }
 }
 
+/// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, nothing past it is written any
+/// more, nor is about to be; if it is longer, what was stored past the end that it had is gone.
+pub(super) fn about_to_end_at(written: &[Arc<PageCache>], size: u64, bytes: u64) {
+    for cache in written {
+        if cache.end() < size {
+            cache.truncate(size);
+        }
+        let addresses = cache.addresses();
+        if bytes < cache.end() {
+            // The file may refuse to become shorter: then nothing of it is lost.
+            write_back(cache, addresses.start + bytes as usize..addresses.end);
+        }
+        cache.truncate(bytes.min(cache.end()));
+    }
+}
+
 impl Files {
     /// The window for a new map that writes to a file, with its VMA in the space: the one that there is, or a new one, if that is
-    /// `wanted`. `None` where the kernel's own mapping is
+    /// `wanted`, with room for the map, whose last byte is at `reach`, however long the file is. `None` where the kernel's own mapping is
     /// the only one that all who have the file mapped already would agree with.
     pub(crate) fn open_writable(
         &self,
         managed: &Managed,
         fd: BorrowedFd<'_>,
         looked: &Look,
-        wanted: bool,
+        (wanted, reach): (bool, u64),
     ) -> io::Result<Option<OpenedWindow>> {
         if !managed.node.mmu.can_protect() {
             return Ok(None);
@@ -115,7 +130,7 @@ impl Files {
         if !wanted || self.table().is_taken(&looked.identity) {
             return Ok(None);
         }
-        let opened = match WritableStore::open(managed, fd) {
+        let opened = match WritableStore::open(managed, fd, reach) {
             Ok(opened) => opened,
             Err(error) if is_shortage(&error) => return Err(error),
             // The kernel says what it makes of it.
@@ -179,21 +194,11 @@ impl Files {
         known.map(up_to_date).transpose()
     }
 
-    /// A file is about to become shorter: nothing past `bytes` is written to it any more, nor is about to be.
-    pub(super) fn cut(&self, file: &File, bytes: u64) -> io::Result<()> {
-        let Look { identity, .. } = Look::at(file.as_fd())?;
-        let caches: Vec<_> = {
-            let mut table = self.table();
-            let written = (table.of_file(&identity)).filter(|entry| entry.writes.is_some());
-            written.map(|entry| entry.cache.clone()).collect()
-        };
-        for cache in caches.iter().filter(|cache| bytes < cache.end()) {
-            // The file may refuse to become shorter: then nothing of it is lost.
-            let addresses = cache.addresses();
-            write_back(cache, addresses.start + bytes as usize..addresses.end);
-            cache.truncate(bytes);
-        }
-        Ok(())
+    /// The page caches of a file that is written to.
+    pub(super) fn written_of(&self, identity: &FileIdentity) -> Vec<Arc<PageCache>> {
+        let mut table = self.table();
+        let written = (table.of_file(identity)).filter(|entry| entry.writes.is_some());
+        written.map(|entry| entry.cache.clone()).collect()
     }
 
     /// Has all files written back, and waits for that. Not that it is on the devices.
@@ -241,13 +246,15 @@ struct WritableStore {
 }
 
 impl WritableStore {
-    fn open(managed: &Managed, fd: BorrowedFd<'_>) -> io::Result<Self> {
+    fn open(managed: &Managed, fd: BorrowedFd<'_>, reach: u64) -> io::Result<Self> {
         // What is read stays with us: the kernel's copy would be thrown away with each page that is written back.
         let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
         let store = FileStore::open_by(fd, Some(&managed.rings), &policy)?;
         let identity = store.opened_as()?;
         let room = identity.size.saturating_mul(2);
-        let room = room.max(identity.size.saturating_add(LEAST_ROOM));
+        let room = room
+            .max(identity.size.saturating_add(LEAST_ROOM))
+            .max(reach);
         Ok(Self {
             store: Arc::new(store),
             writes: Arc::new(FileWrites::open(fd, room)?),

@@ -10,7 +10,7 @@ use crate::files::Look;
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::writable::WritableFile;
-use crate::{Advice, Coherence, Engine, FaultError, signal};
+use crate::{Advice, Coherence, Engine, FaultError, exit_stats, signal};
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -102,10 +102,12 @@ impl MmapOptions {
         }
         let masked = signal::masked();
         engine.inner.check_signals(&masked)?;
+        let wanted = (wanted, self.offset.saturating_add(len as u64));
         let Some(opened) = files.open_writable(managed, fd, looked, wanted)? else {
             return Ok(None);
         };
         let file = WritableFile::new((managed, files), opened, self.offset, len)?;
+        exit_stats::made_writable(len);
         let map = MmapMut::new(engine, MmapMutKind::Writable(file));
         drop(masked);
         if self.populate {

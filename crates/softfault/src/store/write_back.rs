@@ -145,6 +145,32 @@ impl FileWrites {
         Some((word, 1 << (chunk % 64)))
     }
 
+    /// Writes what the page at the end that was known has behind it, if others have made the file `size` bytes long since. The
+    /// page had zeros there: what is not 0 was stored by the program, what is 0 is left to the others.
+    ///
+    /// # Safety
+    /// The page is readable.
+    unsafe fn write_past(&self, last: &PageWrite, end: u64, size: u64) -> Result<(), i32> {
+        let known = (end - last.offset) as usize;
+        let now = (size - last.offset).min(PAGE_SIZE as u64) as usize;
+        let mut at = known;
+        while at < now {
+            // SAFETY: within the page; others may write to it.
+            let byte = |at: usize| unsafe { last.page.add(at).read_volatile() };
+            let len = (at..now).take_while(|&at| byte(at) != 0).count();
+            if len > 0 {
+                let run = Run {
+                    offset: last.offset + at as u64,
+                    bytes: last.page.wrapping_add(at),
+                    len,
+                };
+                write_one(&self.buffered, run)?;
+            }
+            at += len + 1;
+        }
+        Ok(())
+    }
+
     /// Writes whole pages past the page cache.
     ///
     /// # Safety
@@ -272,13 +298,14 @@ fn write_one(file: &Descriptor, mut run: Run) -> Result<(), i32> {
 
 impl WriteBack for FileWrites {
     unsafe fn write(&self, pages: &mut [PageWrite], end: u64) {
-        let end = match self.size() {
-            Ok(size) => size.min(end),
+        let size = match self.size() {
+            Ok(size) => size,
             Err(errno) => {
                 let failed = Err(errno::store(errno));
                 return pages.iter_mut().for_each(|page| page.result = failed);
             }
         };
+        let end = size.min(end);
         pages.iter_mut().for_each(|page| page.result = Ok(()));
         let is_whole = |page: &PageWrite| page.offset + PAGE_SIZE as u64 <= end;
         let (whole, rest) = pages.split_at_mut(pages.partition_point(is_whole));
@@ -293,7 +320,10 @@ impl WriteBack for FileWrites {
                 len: (end - last.offset) as usize,
                 ..run_of(core::slice::from_ref(last))
             };
-            last.result = write_one(&self.buffered, run).map_err(errno::store);
+            let written = write_one(&self.buffered, run);
+            // SAFETY: as above.
+            let written = written.and_then(|()| unsafe { self.write_past(last, end, size) });
+            last.result = written.map_err(errno::store);
         }
     }
 

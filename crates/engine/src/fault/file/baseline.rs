@@ -14,7 +14,7 @@
 //! Each time, what is cached of the fault's 64 KiB is mapped, read ahead or not,
 //! but for the marker; in Linux too that comes before anything else.
 
-use super::{Fault, FaultError, FaultFlags, Wait, around, map, miss};
+use super::{Fault, FaultFlags, Wait, around, map, miss};
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, flag};
 use crate::cache::reads::baseline as read_around;
@@ -31,10 +31,17 @@ pub(super) fn fault(
 ) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
     if super::is_beyond_end(cache, addr) {
-        return Fault::Error(FaultError::BeyondEnd);
+        return super::beyond_end(cache, addr);
+    }
+    if cache.is_emptied(&(addr..addr + PAGE_SIZE)) {
+        return Fault::Retry(Wait::length(cache, addr));
     }
     let stats = &cache.node.stats;
-    let Some(folio) = cache.find(addr) else {
+    let found = cache.find(addr);
+    if super::may_end_later(cache, found.as_deref(), addr) {
+        return Fault::Retry(Wait::length(cache, addr));
+    }
+    let Some(folio) = found else {
         if flags.read {
             stats.retry_io_miss.add(1);
         }

@@ -1,7 +1,7 @@
 //! A file as a VMA shows it, and a fault on it: look the page up, and branch.
 
 use super::{Fault, FaultError, FaultFlags, Wait, mmu_error};
-use crate::cache::folio::flag;
+use crate::cache::folio::{Folio, flag};
 use crate::cache::reads::read;
 use crate::cache::{FolioRef, OnTruncate, PageCache};
 use crate::mm::Backing;
@@ -24,7 +24,7 @@ mod pin;
 mod vanished;
 mod write;
 
-pub use pin::{Pin, pin, unpin};
+pub use pin::{Pin, open_to_writes, pin, unpin};
 
 /// A file, through its page cache.
 pub struct FileVmOps(Arc<PageCache>);
@@ -110,9 +110,16 @@ pub(super) fn fault(
 ) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
     if is_beyond_end(cache, addr) {
-        return Fault::Error(FaultError::BeyondEnd);
+        return beyond_end(cache, addr);
     }
-    let Some(folio) = cache.find(addr) else {
+    if cache.is_emptied(&(addr..addr + PAGE_SIZE)) {
+        return Fault::Retry(Wait::length(cache, addr));
+    }
+    let found = cache.find(addr);
+    if may_end_later(cache, found.as_deref(), addr) {
+        return Fault::Retry(Wait::length(cache, addr));
+    }
+    let Some(folio) = found else {
         if flags.read {
             cache.retry_io_miss().add(1);
         }
@@ -145,6 +152,20 @@ fn present(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize, flags: Faul
 
 fn is_beyond_end(cache: &PageCache, addr: usize) -> bool {
     cache.offset(addr) >= cache.end() && cache.on_truncate == OnTruncate::Error
+}
+
+/// A file that is written to becomes longer by others, and its maps reach as far: whether it has is looked at with no lock in
+/// hand.
+fn beyond_end(cache: &Arc<PageCache>, addr: usize) -> Fault {
+    match cache.is_writable() {
+        true => Fault::Retry(Wait::length(cache, addr)),
+        false => Fault::Error(FaultError::BeyondEnd),
+    }
+}
+
+/// True if the page at `addr` is to be mapped, and its neighbour at the end of the file too, which has moved since.
+fn may_end_later(cache: &PageCache, folio: Option<&Folio>, addr: usize) -> bool {
+    folio.is_none_or(|folio| !folio.is(flag::MAPPED)) && cache.ends_later(addr)
 }
 
 /// Reports a failed read and forgets it, so that the next touch tries again.

@@ -1,6 +1,6 @@
 //! Pinning: pages that stay until they are let go, with errors as values.
 
-use super::{FaultError, FaultFlags};
+use super::{FaultError, FaultFlags, mmu_error};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
 use crate::cache::folio::flag;
@@ -67,6 +67,30 @@ pub fn pin(
         }
     }
     Pin::Done
+}
+
+/// Lets system calls write to the dirty pages of `range`, which is pinned. Dirty they are, but they may have been protected
+/// since they were written to: with the whole window, or by a write-back that failed. While they are
+/// pinned nobody does that again.
+pub fn open_to_writes(cache: &PageCache, range: Range<usize>) -> Result<(), FaultError> {
+    let mut addr = range.start & !(PAGE_SIZE - 1);
+    while addr < range.end {
+        let folio = cache.find(addr).expect("a pinned folio stays");
+        while !folio.try_lock() {
+            unlocked(cache, &folio, &NeverInterrupted);
+        }
+        let end = folio.range().end.min(range.end);
+        let mut pages = (addr..end).step_by(PAGE_SIZE);
+        let opened = pages.try_for_each(|page| match folio.dirty_pages() & folio.bit_of(page) {
+            0 => Ok(()),
+            _ => (cache.node.mmu).make_writable(cache.window.reservation(), page),
+        });
+        cache.note_writable(&folio);
+        folio.unlock();
+        opened.map_err(mmu_error)?;
+        addr = end.next_multiple_of(PAGE_SIZE);
+    }
+    Ok(())
 }
 
 /// Lets the pages of `range` go again. What was truncated or invalidated

@@ -17,8 +17,9 @@ impl<const N: usize> Tables<N> {
                     let entry: Pte = leaf.entry(page);
                     if entry.is_writable() {
                         leaf.replace(page, entry.protected());
-                        any = true;
                     }
+                    // Another may just have protected it, and not waited yet for those who write.
+                    any |= entry.is_present();
                 }
             });
         }
