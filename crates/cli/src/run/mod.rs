@@ -28,7 +28,7 @@ use std::path::PathBuf;
     without softfault; --stats names each reason. docs/run.md has all of it."
 )]
 pub struct RunArgs {
-    /// What the mappings of each process may have in memory at a time
+    /// What the mappings of each process may have in memory at a time; a quarter of all if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
     /// The smallest file whose mappings are taken; 16M if nothing is said
