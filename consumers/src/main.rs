@@ -14,6 +14,7 @@
 //! | `run` | one run: time, processor time, bytes read, and what softfault says that it served |
 //! | `sources` | where the sources of published crates are |
 //! | `crate_tests` | the own tests of crates that write to files, over both |
+//! | `unmodified` | programs as their distributions built them, under `softfault run` |
 //! | `memmap2_tests` | memmap2's own tests, over softfault |
 //! | `rows` | what is compared, and how often |
 
@@ -27,6 +28,7 @@ mod read_ahead;
 mod rows;
 mod run;
 mod sources;
+mod unmodified;
 
 use clap::Parser;
 use std::path::PathBuf;
@@ -70,6 +72,13 @@ pub struct Args {
     /// Only runs the own tests of crates that write to files through maps, with both
     #[arg(long, conflicts_with = "memmap2_tests")]
     crate_tests: bool,
+    /// Only runs programs that nobody built anew, under `softfault run` and without: SQLite, git, ripgrep, numpy, LMDB,
+    /// usearch, RocksDB
+    #[arg(long, conflicts_with_all = ["memmap2_tests", "crate_tests"])]
+    unmodified: bool,
+    /// MiB that --unmodified gives them; their files have four times that and more
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(16..=1 << 16))]
+    budget_mib: u64,
     /// Where programs are built and files made: some 10 GiB
     #[arg(long, default_value = "consumers/target/work")]
     dir: PathBuf,
@@ -78,10 +87,11 @@ pub struct Args {
 fn main() -> ExitCode {
     interrupt::watch();
     let args = Args::parse();
-    let done = match (args.memmap2_tests, args.crate_tests) {
-        (true, _) => memmap2_tests::run(&args.dir),
-        (_, true) => crate_tests::run(&args.dir),
-        _ => rows::run(&args),
+    let done = match () {
+        () if args.memmap2_tests => memmap2_tests::run(&args.dir),
+        () if args.crate_tests => crate_tests::run(&args.dir),
+        () if args.unmodified => unmodified::run(&args.dir, args.budget_mib),
+        () => rows::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
