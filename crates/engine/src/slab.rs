@@ -6,9 +6,11 @@
 //! after it was handed out again for something else; that it is no longer the
 //! thing that was looked for is for the reader to find out (`mm::lock_vma`).
 //!
-//! `alloc` and `free` take no lock and use no heap: the fault handler may call
-//! them. Memory comes in chunks, each double the size of the one before, and
-//! costs nothing until a chunk is needed.
+//! `alloc` and `free` take no lock where a free slot is to be had, and use no heap: the fault
+//! handler may call them. Address space comes in chunks, each double the size of the one
+//! before. Slots are made a group at a time, under a lock: the memory of a chunk is not filled
+//! before it is needed, and by one thread. (All threads that found the last chunk used up made the
+//! next one, whole: 32 of them stood still for 130 ms, and for that time had 32 times its memory.)
 //!
 //! Free slots form stacks. A head carries a tag that changes with every
 //! operation, so that a slot which was popped and pushed again meanwhile (ABA)
@@ -22,12 +24,13 @@
 use core::ptr::{self, NonNull};
 
 use sync::PROCESSORS;
-use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use sync::pages;
 use sync::stat::Counter;
 
 use crate::PAGE_SIZE;
+use crate::lock::Mutex;
 
 /// What can live in a [`Slab`].
 pub trait TypeStable: Send + Sync {
@@ -37,6 +40,8 @@ pub trait TypeStable: Send + Sync {
 
 /// Slots in the first chunk, as a shift.
 const FIRST_SHIFT: u32 = 6;
+/// Slots that are made at a time. No group is in two chunks.
+const GROUP: u32 = 1 << FIRST_SHIFT;
 /// Chunks enough for any `u32` index.
 const CHUNKS: usize = (32 - FIRST_SHIFT + 1) as usize;
 
@@ -58,6 +63,10 @@ pub struct Slab<T: TypeStable> {
     /// `max` leaves), and behind them as many links. Null until needed, then
     /// immutable.
     chunks: [AtomicPtr<T>; CHUNKS],
+    /// Slots that were made: those below.
+    made: AtomicU32,
+    /// Held by whoever makes some.
+    making: Mutex<()>,
     /// Slots handed out at least once: those below.
     fresh: AtomicU32,
     /// The stacks of free slots, by processor.
@@ -88,6 +97,8 @@ impl<T: TypeStable> Slab<T> {
         const { assert!(align_of::<T>() <= PAGE_SIZE) };
         Self {
             chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            made: AtomicU32::new(0),
+            making: Mutex::new(()),
             fresh: AtomicU32::new(0),
             free: core::array::from_fn(|_| Stack {
                 free: AtomicU64::new(END.into()),
@@ -226,9 +237,12 @@ impl<T: TypeStable> Slab<T> {
             if index >= self.max {
                 return None;
             }
-            self.chunk_of(index)?;
-            // Release pairs with the Acquire in `try_get`: the chunk is there,
-            // whoever put it there.
+            // Acquire pairs with the Release in `make`.
+            if index >= self.made.load(Acquire) {
+                self.make(index)?;
+            }
+            // Release pairs with the Acquire in `try_get`: the slot was made,
+            // whoever made it.
             match self
                 .fresh
                 .compare_exchange_weak(index, index + 1, Release, Relaxed)
@@ -239,47 +253,52 @@ impl<T: TypeStable> Slab<T> {
         }
     }
 
-    /// The chunk with slot `index`; makes it if it is not there.
-    fn chunk_of(&self, index: u32) -> Option<NonNull<T>> {
-        let (chunk, _) = place(index);
-        // Acquire pairs with the Release below.
-        if let Some(base) = NonNull::new(self.chunks[chunk].load(Acquire)) {
-            return Some(base);
+    /// Makes slot `index` and those of its group, unless somebody else has.
+    fn make(&self, index: u32) -> Option<()> {
+        let _making = self.making.lock();
+        // Relaxed: it changes under the lock.
+        let made = self.made.load(Relaxed);
+        if index < made {
+            return Some(());
         }
-        let slots = self.slots_in(chunk);
-        let bytes = chunk_bytes::<T>(slots);
-        let base: NonNull<T> = pages::map(bytes)?.cast();
-        let first = first_of(chunk);
-        for offset in 0..slots {
-            // SAFETY: the mapping has room for all slots and links, aligned,
-            // and nobody knows it yet.
+        let (chunk, _) = place(made);
+        let (base, slots) = (self.chunk(chunk)?, self.slots_in(chunk));
+        let end = made.saturating_add(GROUP).min(self.max);
+        for index in made..end {
+            let (_, offset) = place(index);
+            // SAFETY: the mapping has room for all slots and links, aligned, and nobody
+            // looks at one that was not made.
             unsafe {
-                base.add(offset).write(T::new_slot(first + offset as u32));
+                base.add(offset).write(T::new_slot(index));
                 links::<T>(base, slots)
                     .add(offset)
                     .write(AtomicU32::new(IN_USE));
             }
         }
-        // Release pairs with the Acquire above and, through `fresh`, with that
-        // in `try_get`: the slots were made. Acquire: or another's were.
-        match self.chunks[chunk].compare_exchange(ptr::null_mut(), base.as_ptr(), AcqRel, Acquire) {
-            Ok(_) => {
-                self.bytes.add(bytes as u64);
-                Some(base)
-            }
-            Err(winner) => {
-                // SAFETY: nobody has seen this chunk.
-                unsafe { drop_chunk(base, slots) };
-                NonNull::new(winner)
-            }
+        // Release pairs with the Acquire in `first_use`: the slots are there.
+        self.made.store(end, Release);
+        Some(())
+    }
+
+    /// A chunk; maps it if it is not there. The caller holds `making`.
+    fn chunk(&self, chunk: usize) -> Option<NonNull<T>> {
+        // Relaxed: it changes under the lock.
+        if let Some(base) = NonNull::new(self.chunks[chunk].load(Relaxed)) {
+            return Some(base);
         }
+        let bytes = chunk_bytes::<T>(self.slots_in(chunk));
+        let base: NonNull<T> = pages::map(bytes)?.cast();
+        // Relaxed: whoever looks for a slot in it has seen `fresh` pass the slot.
+        self.chunks[chunk].store(base.as_ptr(), Relaxed);
+        self.bytes.add(bytes as u64);
+        Some(base)
     }
 
     /// The link of a slot that was handed out at least once.
     fn link(&self, index: u32) -> &AtomicU32 {
         let (chunk, offset) = place(index);
-        // Acquire pairs with the Release in `chunk_of`.
-        let base = NonNull::new(self.chunks[chunk].load(Acquire));
+        // Relaxed: as in `try_get`. Whoever has the index has it from somebody who saw `fresh` pass it, or `made`.
+        let base = NonNull::new(self.chunks[chunk].load(Relaxed));
         let base = base.expect("a slot that was handed out");
         let slots = self.slots_in(chunk);
         assert!(offset < slots, "slot {index} is past the end");
@@ -299,8 +318,10 @@ impl<T: TypeStable> Drop for Slab<T> {
         for chunk in 0..CHUNKS {
             // Relaxed: `&mut self` is ordered after all other uses.
             if let Some(base) = NonNull::new(self.chunks[chunk].load(Relaxed)) {
+                let made = self.made.load(Relaxed).saturating_sub(first_of(chunk));
+                let slots = self.slots_in(chunk);
                 // SAFETY: nobody borrows the slab any more.
-                unsafe { drop_chunk(base, self.slots_in(chunk)) };
+                unsafe { drop_chunk(base, slots, slots.min(made as usize)) };
             }
         }
     }
@@ -335,15 +356,15 @@ fn links<T>(base: NonNull<T>, slots: usize) -> NonNull<AtomicU32> {
     unsafe { end.add(pad).cast() }
 }
 
-/// Drops the slots and links of a chunk and gives its memory back.
+/// Drops the slots of a chunk that were made, and their links, and gives its memory back.
 ///
 /// # Safety
-/// The chunk was made with this many slots, and nobody refers to it.
-unsafe fn drop_chunk<T>(base: NonNull<T>, slots: usize) {
-    // SAFETY: the caller's promise; every slot and link was written.
+/// The chunk was mapped for this many slots, `made` of which were made, and nobody refers to it.
+unsafe fn drop_chunk<T>(base: NonNull<T>, slots: usize, made: usize) {
+    // SAFETY: the caller's promise; each slot and link that was made was written.
     unsafe {
-        ptr::slice_from_raw_parts_mut(base.as_ptr(), slots).drop_in_place();
-        ptr::slice_from_raw_parts_mut(links(base, slots).as_ptr(), slots).drop_in_place();
+        ptr::slice_from_raw_parts_mut(base.as_ptr(), made).drop_in_place();
+        ptr::slice_from_raw_parts_mut(links(base, slots).as_ptr(), made).drop_in_place();
         pages::unmap(base.cast(), chunk_bytes::<T>(slots));
     }
 }
