@@ -424,11 +424,14 @@ fn a_touch_past_the_end_does_not_make_a_file_longer() {
     let map = write(&engine, &file);
     let start = map.as_ptr().addr();
     let over = std::sync::atomic::AtomicBool::new(false);
+    let calls = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut other = write(&engine, &file);
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
                 let _ = other.write_at(&[1; 8], 150 * PAGE);
+                // Release pairs with the Acquire below: the call is over.
+                calls.fetch_add(1, std::sync::atomic::Ordering::Release);
                 let _ = other.flush();
             }
         });
@@ -438,8 +441,16 @@ fn a_touch_past_the_end_does_not_make_a_file_longer() {
         for _ in 0..1_000 {
             engine.truncate(&file, 10 * PAGE as u64).unwrap();
             assert_eq!(file.metadata().unwrap().len(), 10 * PAGE as u64);
+            // A page that the other's call keeps for a moment stays as long: the call may have begun before the cut, no later one.
+            let begun = calls.load(std::sync::atomic::Ordering::Acquire);
             let mut bytes = [0; 8];
-            let refused = map.read_at(&mut bytes, 150 * PAGE);
+            let mut refused = map.read_at(&mut bytes, 150 * PAGE);
+            if refused.is_ok() {
+                while calls.load(std::sync::atomic::Ordering::Acquire) == begun {
+                    std::thread::yield_now();
+                }
+                refused = map.read_at(&mut bytes, 150 * PAGE);
+            }
             assert_eq!(refused, Err(FaultError::BeyondEnd));
             assert_eq!(file.metadata().unwrap().len(), 10 * PAGE as u64);
             engine.truncate(&file, LONG as u64).unwrap();
