@@ -14,7 +14,7 @@ use stacks::{Stack, on_stack};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// What `faults/handler.rs` promises: bytes on top of the kernel's frame.
-const HANDLER_STACK: usize = 3072;
+const HANDLER_STACK: usize = 3584;
 /// What a fault needs that neither reads ahead nor evicts, and the handler of the test that touches.
 const ONE_MISS: usize = 2048;
 /// The least stack that POSIX threads have here.

@@ -36,6 +36,13 @@ pub(super) struct Gaps {
     in_gaps: [u8; LONGEST as usize],
     touched: Sample,
     left_out: Sample,
+    counts: Box<Counts>,
+}
+
+/// Of a period that is looked at, by place. Not on the stack, which may be the fault handler's.
+struct Counts {
+    touches: [u16; LONGEST as usize],
+    without: [u16; LONGEST as usize],
 }
 
 impl Gaps {
@@ -47,6 +54,10 @@ impl Gaps {
             in_gaps: [0; LONGEST as usize],
             touched: Sample::new(),
             left_out: Sample::new(),
+            counts: Box::new(Counts {
+                touches: [0; LONGEST as usize],
+                without: [0; LONGEST as usize],
+            }),
         }
     }
 
@@ -101,7 +112,7 @@ impl Gaps {
         let left_out = self.left_out.draw(areas, left_out);
         let mut best: Option<(f32, View)> = None;
         for period in 2..=LONGEST {
-            if let Some((worth, view)) = of_period(&touched, &left_out, period)
+            if let Some((worth, view)) = of_period(&touched, &left_out, period, &mut self.counts)
                 && best.is_none_or(|(most, _)| worth > most)
             {
                 best = Some((worth, view));
@@ -151,9 +162,14 @@ impl Sample {
 }
 
 /// The view of a period, and what it is worth. None if it is not worth enough.
-fn of_period(touched: &Drawn<'_>, left_out: &Drawn<'_>, period: u64) -> Option<(f32, View)> {
-    let mut touches = [0_u16; LONGEST as usize];
-    let touches = &mut touches[..period as usize];
+fn of_period(
+    touched: &Drawn<'_>,
+    left_out: &Drawn<'_>,
+    period: u64,
+    counts: &mut Counts,
+) -> Option<(f32, View)> {
+    let touches = &mut counts.touches[..period as usize];
+    touches.fill(0);
     let (mut periods, mut last) = (0, u64::MAX);
     for page in touched.pages {
         touches[(page % period) as usize] += 1;
@@ -165,7 +181,8 @@ fn of_period(touched: &Drawn<'_>, left_out: &Drawn<'_>, period: u64) -> Option<(
     if count < places * ENOUGH || periods < PERIODS {
         return None;
     }
-    let mut without = [0_u16; LONGEST as usize];
+    let without = &mut counts.without[..period as usize];
+    without.fill(0);
     for page in left_out.pages {
         without[(page % period) as usize] += 1;
     }
@@ -173,7 +190,7 @@ fn of_period(touched: &Drawn<'_>, left_out: &Drawn<'_>, period: u64) -> Option<(
     // where nothing was to be seen.
     let mut phases = Pages::NONE;
     let (mut take, mut strange, mut avoided) = (0, 0, 0);
-    for (phase, (&touches, &without)) in (0..).zip(touches.iter().zip(&without)) {
+    for (phase, (&touches, &without)) in (0..).zip(touches.iter().zip(&*without)) {
         let is_touched = u64::from(touches) * places * 4 >= count;
         let is_unknown = u64::from(without) * period * 8 < left_out.pages.len() as u64;
         if is_touched || is_unknown {

@@ -81,6 +81,11 @@ impl History {
         }
     }
 
+    /// No touch seen.
+    pub(super) fn forget(&mut self) {
+        self.len = 0;
+    }
+
     pub(super) fn push(&mut self, page: u64) {
         self.pages.copy_within(..TOUCHES - 1, 1);
         self.pages[0] = page as u32;

@@ -177,6 +177,7 @@ impl Event {
     }
 
     /// The same in logical pages; its own page is in the view.
+    #[inline(never)]
     fn seen_in(&self, view: &View) -> Event {
         let page = view.rank(self.page);
         let around = view.around(self.page, &self.folio);
@@ -304,6 +305,7 @@ impl ReadAhead {
     }
 
     /// Leaves gaps out that all areas have, and takes them in again where they are touched.
+    #[inline(never)]
     fn look_for_gaps(&mut self, event: &Event, advice: Advice) {
         let Some(gaps) = &mut self.gaps else {
             return;

@@ -30,15 +30,18 @@ impl Reads {
         self.len() == 0
     }
 
-    /// The pages in the file, in the order in which they are to be read: ranges to be cut into
-    /// folios at block borders and at both ends.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        let view = self.view;
-        self.ahead.ranges().flat_map(move |range| {
-            let runs = view.map(|view| view.runs(range.clone()));
-            let whole = runs.is_none().then_some(range);
-            runs.into_iter().flatten().chain(whole)
-        })
+    /// Gives the pages in the file to `take`, in the order in which they are to be read, until that refuses some: ranges
+    /// to be cut into folios at block borders and at both ends. The first page of what was refused.
+    ///
+    /// No iterator, since those take much of the fault handler's stack.
+    pub fn refused_by(&self, mut take: impl FnMut(Range<u64>) -> bool) -> Option<u64> {
+        let mut refused = |pages: Range<u64>| (!take(pages.clone())).then_some(pages.start);
+        match &self.view {
+            None => self.ahead.find(&mut refused),
+            Some(view) => self
+                .ahead
+                .find(&mut |pages| view.runs(pages).find_map(&mut refused)),
+        }
     }
 }
 
@@ -109,48 +112,35 @@ impl Ahead {
         }
     }
 
-    /// What of a run is to be read at a time: all that is not of the seam in one, cut
-    /// into folios by its reader; pages of the seam one by one.
-    fn folios_of(
-        pages: &Range<u64>,
-        seam: &Range<u64>,
-    ) -> impl Iterator<Item = Range<u64>> + use<> {
-        let (before, behind) = (pages.start..seam.start, seam.end..pages.end);
-        let singles = seam.clone().map(|page| page..page + 1);
-        [before]
-            .into_iter()
-            .chain(singles)
-            .chain([behind])
-            .filter(|pages| !pages.is_empty())
-    }
-
     /// True if there is nothing to read.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        let run = match self {
-            Ahead::Run { pages, seam } => Some(Ahead::folios_of(pages, seam)),
-            _ => None,
-        };
-        let area = match self {
-            Ahead::Area(area) => Some(area.folios()),
-            _ => None,
-        };
-        let (first, stride, count) = match self {
+    /// What `found` says of the first range of which it says something. Of a run, all that is not of the seam is one
+    /// range, to be cut into folios by its reader; pages of the seam come one by one.
+    #[inline(never)]
+    fn find(&self, found: &mut dyn FnMut(Range<u64>) -> Option<u64>) -> Option<u64> {
+        match self {
+            Ahead::None => None,
+            Ahead::Run { pages, seam } => {
+                let mut found = |pages: Range<u64>| match pages.is_empty() {
+                    true => None,
+                    false => found(pages),
+                };
+                found(pages.start..seam.start)
+                    .or_else(|| (seam.clone()).find_map(|page| found(page..page + 1)))
+                    .or_else(|| found(seam.end..pages.end))
+            }
             Ahead::Strided {
                 first,
                 stride,
                 count,
-            } => (*first, *stride, *count),
-            _ => (0, 0, 0),
-        };
-        let steps = (0..i64::from(count)).map(move |step| {
-            let page = first.wrapping_add_signed(stride * step);
-            page..page + 1
-        });
-        let in_ranges = run.into_iter().flatten().chain(area.into_iter().flatten());
-        in_ranges.chain(steps)
+            } => (0..i64::from(*count)).find_map(|step| {
+                let page = first.wrapping_add_signed(stride * step);
+                found(page..page + 1)
+            }),
+            Ahead::Area(area) => area.folios().find_map(found),
+        }
     }
 }

@@ -48,11 +48,14 @@ impl Recogniser {
 
     /// Forgets where touches were, and what came out of guesses about it; not what is outstanding.
     pub(super) fn forget(&mut self) {
-        self.streams = [Stream::FREE; STREAMS];
-        self.history = History::new();
+        // In place, one by one: the fault handler's stack has no room for a copy.
+        for stream in &mut self.streams {
+            *stream = Stream::FREE;
+        }
+        self.history.forget();
         self.density.forget();
         if let Some(records) = &mut self.records {
-            **records = Records::new();
+            records.forget();
         }
         self.last = (0, 0);
     }
@@ -108,6 +111,18 @@ impl Recogniser {
             return plan;
         }
         self.count_use(event, known.is_some_and(|(i, _)| self.streams[i].is_run()));
+        self.by_stream(event, known, advice, limits)
+    }
+
+    /// By the stream that the touch belongs to, or begins.
+    #[inline(never)]
+    fn by_stream(
+        &mut self,
+        event: &Event,
+        known: Option<(usize, Fit)>,
+        advice: Advice,
+        limits: &Limits,
+    ) -> Planned {
         let fresh = match known {
             None => self.detect(event, advice, false),
             // A stride through the starts of other readers' runs (threads in
@@ -118,7 +133,7 @@ impl Recogniser {
         let (index, steps) = match (fresh, known) {
             (Some(index), _) => (index, 0),
             (None, Some((index, Fit::Next(steps)))) => (index, steps),
-            (None, _) => return Planned::single(page),
+            (None, _) => return Planned::single(event.page),
         };
         let allowance = self.allowance(index, advice, limits);
         let stream = &mut self.streams[index];
@@ -228,6 +243,7 @@ impl Recogniser {
 
     /// The stream that `event` belongs to. Streams that the event refutes are
     /// closed, one that it may belong to remembers it.
+    #[inline(never)]
     fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
         let mut best: Option<(usize, Fit)> = None;
         for index in 0..STREAMS {
@@ -252,6 +268,7 @@ impl Recogniser {
     }
 
     /// Starts a stream if `event` is reason enough for one.
+    #[inline(never)]
     fn detect(&mut self, event: &Event, advice: Advice, runs_only: bool) -> Option<usize> {
         if advice == Advice::Sequential {
             let start = event.touch == Touch::Miss && !runs_only;

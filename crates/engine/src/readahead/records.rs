@@ -97,6 +97,18 @@ impl Records {
         }
     }
 
+    /// As when it was new.
+    pub(super) fn forget(&mut self) {
+        for record in &mut self.open {
+            *record = Record::FREE;
+        }
+        self.next = 0;
+        self.by_distance.fill(0);
+        self.by_region.fill(0);
+        self.by_wide_region.fill(0);
+        self.count = 0;
+    }
+
     /// Takes note of a touch; true if a record begins with it. `known` is what is known of the
     /// area that a page is in.
     #[inline(never)]

@@ -72,12 +72,11 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     }
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
-    let mut batch = match ahead.is_sure() {
-        true => ReadBatch::of_sure(cache),
-        false => ReadBatch::new(cache, flag::READAHEAD),
-    };
-    let has_no_room = |pages: &Range<u64>| !run(&mut batch, pages.clone());
-    let refused = ahead.ranges().find(has_no_room).map(|pages| pages.start);
+    let mut batch = ReadBatch::new(cache, flag::READAHEAD);
+    if ahead.is_sure() {
+        batch.is_sure();
+    }
+    let refused = ahead.refused_by(|pages| run(&mut batch, pages));
     batch.submit();
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;

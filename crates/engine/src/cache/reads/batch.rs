@@ -115,15 +115,11 @@ impl<'a> ReadBatch<'a> {
         self.reads_all = true;
     }
 
-    /// Of what is read ahead and all but certain to be used: it takes more frames, and keeps them
-    /// for longer.
-    pub(super) fn of_sure(cache: &'a Arc<PageCache>) -> Self {
-        let frames = cache.node.sure_frames();
-        Self {
-            frames,
-            share: frames / 8 * 7,
-            ..Self::new(cache, flag::READAHEAD | flag::SURE)
-        }
+    /// What is added from now on is all but certain to be used: it takes more frames, and keeps them for longer.
+    pub(super) fn is_sure(&mut self) {
+        self.mark |= flag::SURE;
+        self.frames = self.cache.node.sure_frames();
+        self.share = self.frames / 8 * 7;
     }
 
     /// `add`, with a mark of its own.

@@ -207,7 +207,7 @@ impl Model {
         }
         let before = self.read;
         let mut planned = 0;
-        for range in ahead.ranges() {
+        let refused = ahead.refused_by(|range| {
             assert!(range.start < range.end && range.end <= self.limits.file_pages);
             planned += range.end - range.start;
             let mut start = range.start;
@@ -216,8 +216,9 @@ impl Model {
                 self.cache(start..end, ahead.is_sure());
                 start = end;
             }
-        }
-        assert_eq!(planned, ahead.len());
+            true
+        });
+        assert_eq!((planned, refused), (ahead.len(), None));
         self.windows += 1;
         let read = self.read - before;
         self.outstanding += read;
