@@ -95,6 +95,7 @@ fn compare(name: &str, arguments: Arguments, engine: Engine, len: usize) {
 
 #[test]
 fn every_flag_with_every_protection() {
+    let _turn = crate::twin::turn();
     let kinds = [
         0,
         libc::MAP_SHARED,
@@ -141,6 +142,7 @@ fn every_flag_with_every_protection() {
 
 #[test]
 fn every_length_and_offset() {
+    let _turn = crate::twin::turn();
     let lengths = [
         0,
         1,
@@ -190,6 +192,7 @@ fn every_length_and_offset() {
 
 #[test]
 fn what_mmap_has_and_softfault_has_not() {
+    let _turn = crate::twin::turn();
     let made = file(BYTES);
     for engine in [DEFAULT, own_engine()] {
         for flags in [

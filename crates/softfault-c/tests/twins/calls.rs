@@ -104,6 +104,7 @@ fn compare(
 
 #[test]
 fn every_advice() {
+    let _turn = crate::twin::turn();
     // Neither what breaks memory (100, 101), nor guards (102, 103), of which old kernels know nothing.
     let values = -1..=24;
     compare(
@@ -133,6 +134,7 @@ fn every_advice() {
 
 #[test]
 fn every_flag_of_msync() {
+    let _turn = crate::twin::turn();
     compare((softfault_msync, libc::msync), -1..=8, |_, _, _, _, _| {
         false
     });
@@ -157,6 +159,7 @@ unsafe extern "C" fn kernels_lock(addr: *mut c_void, len: usize, lock: c_int) ->
 
 #[test]
 fn locks() {
+    let _turn = crate::twin::turn();
     compare((lock, kernels_lock), 0..=1, |_, _, lock, said, kernel| {
         // A user's limit is looked at first.
         lock == 1 && (said, kernel) == (Err(libc::EINVAL), Err(libc::ENOMEM))
@@ -165,6 +168,7 @@ fn locks() {
 
 #[test]
 fn every_protection() {
+    let _turn = crate::twin::turn();
     compare(
         (softfault_mprotect, libc::mprotect),
         -1..=9,
@@ -184,6 +188,7 @@ fn every_protection() {
 
 #[test]
 fn a_map_is_written_to_once_it_may_be() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     for arguments in [
         Arguments {

@@ -15,6 +15,7 @@ fn populate(twin: &Twin, page: usize) -> Result<(), i32> {
 
 #[test]
 fn a_map_reaches_past_the_end_of_its_file() {
+    let _turn = crate::twin::turn();
     for bytes in [0, 1, PAGE, 2 * PAGE + 77] {
         let made = file(bytes);
         for engine in [DEFAULT, own_engine()] {
@@ -41,6 +42,7 @@ fn a_map_reaches_past_the_end_of_its_file() {
 
 #[test]
 fn a_touch_past_the_end_raises_sigbus() {
+    let _turn = crate::twin::turn();
     let made = file(10);
     for (prot, flags) in [(READ, libc::MAP_SHARED), (WRITE, libc::MAP_PRIVATE)] {
         let map = of_file(&made, 4, prot, flags).ours(own_engine()).unwrap();
@@ -62,6 +64,7 @@ fn a_touch_past_the_end_raises_sigbus() {
 
 #[test]
 fn a_map_stays_when_its_file_is_closed() {
+    let _turn = crate::twin::turn();
     for engine in [DEFAULT, own_engine()] {
         let made = file(64 * PAGE);
         let arguments = of_file(&made, 64, READ, libc::MAP_SHARED);
@@ -74,6 +77,7 @@ fn a_map_stays_when_its_file_is_closed() {
 
 #[test]
 fn what_is_written_is_in_the_file() {
+    let _turn = crate::twin::turn();
     let made = file(8 * PAGE);
     let arguments = Arguments {
         ..of_file(&made, 8, WRITE, libc::MAP_SHARED)

@@ -58,6 +58,7 @@ fn child(shared: *mut u8, private: *mut u8, all: &[u8]) -> i32 {
 
 #[test]
 fn a_child_calls_while_threads_of_the_parent_change_the_table() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let all = content(PAGES * PAGE);
     let over = AtomicBool::new(false);
@@ -71,6 +72,8 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
                 }
             });
         }
+        // Also if a round fails.
+        let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
         for round in 0..20 {
             let shared = of_file(&made, PAGES, READ, libc::MAP_SHARED);
             let shared = shared.ours(own_engine()).unwrap().cast::<u8>();
@@ -97,6 +100,5 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
                 assert_eq!(softfault_munmap(shared.cast(), PAGES * PAGE), 0);
             }
         }
-        over.store(true, SeqCst);
     });
 }

@@ -25,6 +25,7 @@ fn can_be_read_by_the_kernel(addr: *mut c_void, len: usize) -> bool {
 
 #[test]
 fn pins_nest_and_end_by_their_range() {
+    let _turn = crate::twin::turn();
     let made = file(64 * PAGE);
     for arguments in [
         of_file(&made, 64, READ, libc::MAP_SHARED),
@@ -62,6 +63,7 @@ fn pins_nest_and_end_by_their_range() {
 
 #[test]
 fn a_system_call_writes_to_what_is_pinned() {
+    let _turn = crate::twin::turn();
     let map = anonymous(16).ours(own_engine()).unwrap();
     assert_eq!(softfault_pin(map, 16 * PAGE), 0);
     // SAFETY: the kernel fills it.
@@ -78,6 +80,7 @@ fn a_system_call_writes_to_what_is_pinned() {
 
 #[test]
 fn locks_are_by_pages() {
+    let _turn = crate::twin::turn();
     let made = file(1024 * PAGE);
     for arguments in [
         of_file(&made, 1024, READ, libc::MAP_SHARED),
@@ -124,6 +127,7 @@ fn locks_are_by_pages() {
 
 #[test]
 fn no_more_is_locked_than_half_of_the_budget() {
+    let _turn = crate::twin::turn();
     let pages = (40 << 20) / PAGE;
     let map = anonymous(pages).ours(own_engine()).unwrap();
     assert_eq!(

@@ -21,6 +21,7 @@ const PAGES: usize = 64;
 
 #[test]
 fn each_range_has_its_answer() {
+    let _turn = crate::twin::turn();
     let (one, two) = (file(PAGES * PAGE), file(PAGES * PAGE));
     let map = |file: &File| {
         of_file(file, PAGES + 4, READ, libc::MAP_PRIVATE)
@@ -72,6 +73,7 @@ fn each_range_has_its_answer() {
 
 #[test]
 fn a_deadline_that_is_over_reads_nothing() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let map = of_file(&made, PAGES, READ, libc::MAP_SHARED)
         .ours(own_engine())
@@ -112,6 +114,7 @@ fn a_deadline_that_is_over_reads_nothing() {
 
 #[test]
 fn bytes_go_in_and_out() {
+    let _turn = crate::twin::turn();
     let bytes = PAGES * PAGE - 1000;
     let made = file(bytes);
     let map = of_file(&made, PAGES, WRITE, libc::MAP_PRIVATE)
@@ -191,6 +194,7 @@ fn bytes_go_in_and_out() {
 
 #[test]
 fn what_was_written_before_an_error_counts() {
+    let _turn = crate::twin::turn();
     let map = anonymous(PAGES).ours(own_engine()).unwrap();
     let ends = pipe();
     // As much as a pipe holds, and then EAGAIN.

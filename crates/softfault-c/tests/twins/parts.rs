@@ -38,6 +38,7 @@ fn is_mapped(twin: &Twin, page: usize) -> bool {
 
 #[test]
 fn parts_of_every_kind_of_map_go() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     for (first, count) in [(0, 1), (0, 3), (3, 2), (7, 1), (5, 3), (0, 8)] {
         for twin in kinds(&made) {
@@ -62,6 +63,7 @@ fn parts_of_every_kind_of_map_go() {
 
 #[test]
 fn what_is_wrong_with_a_range() {
+    let _turn = crate::twin::turn();
     let twin = Twin::anonymous(PAGES);
     let (ours, kernels) = twin.at(0);
     for (skip, len) in [(1, PAGE), (0, 0), (PAGE, 0)] {
@@ -83,6 +85,7 @@ fn what_is_wrong_with_a_range() {
 
 #[test]
 fn memory_is_given_back_with_the_part() {
+    let _turn = crate::twin::turn();
     let pages = 256;
     let resident = || {
         // SAFETY: zeros are a value of each field.
@@ -141,6 +144,7 @@ thread_local! {
 
 #[test]
 fn maps_of_one_file_are_unmapped_as_often_as_mapped() {
+    let _turn = crate::twin::turn();
     let made = aged_file(PAGES * PAGE);
     let maps: Vec<Twin> = [(0, 8), (0, 8), (2, 3), (4, 4)]
         .into_iter()
@@ -168,6 +172,7 @@ fn maps_of_one_file_are_unmapped_as_often_as_mapped() {
 
 #[test]
 fn several_maps_go_by_one_call() {
+    let _turn = crate::twin::turn();
     // Two maps side by side: halves of one file.
     let made = aged_file(PAGES * PAGE);
     let half = |first: usize| {
@@ -212,6 +217,7 @@ fn remap(twin: &mut Twin, pages: usize, flags: i32) {
 
 #[test]
 fn maps_grow_and_shrink() {
+    let _turn = crate::twin::turn();
     let made = file(32 * PAGE);
     for locked in [false, true] {
         for mut twin in [
@@ -247,6 +253,7 @@ fn maps_grow_and_shrink() {
 
 #[test]
 fn what_cannot_be_remapped() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let twin = Twin::anonymous(PAGES);
     let of = |addr: *mut c_void, old, new, flags| {

@@ -215,6 +215,7 @@ impl World {
 /// More with `SOFTFAULT_C_OPERATIONS=100000`, and others with `SOFTFAULT_C_SEED`.
 #[test]
 fn calls_in_any_order() {
+    let _turn = crate::twin::turn();
     let said = |name: &str| {
         std::env::var(name)
             .ok()
@@ -256,6 +257,7 @@ fn calls_in_any_order() {
 /// Slices of one file are found in one step each, however many there are: this is done at once, or never ends.
 #[test]
 fn ten_thousand_maps_of_one_file() {
+    let _turn = crate::twin::turn();
     let pages = 10_000;
     let made = aged_file(pages * PAGE);
     let map = |first: usize, count: usize| {

@@ -31,6 +31,7 @@ fn new(options: &softfault_engine_options) -> Result<*mut softfault_engine, i32>
 
 #[test]
 fn options_of_another_release() {
+    let _turn = crate::twin::turn();
     let mut options = engine_options();
     options.memory = 8 << 20;
     let mut later = Later {
@@ -53,6 +54,7 @@ fn options_of_another_release() {
 
 #[test]
 fn numbers_of_another_release() {
+    let _turn = crate::twin::turn();
     let mut options = engine_options();
     options.memory = 8 << 20;
     let engine = new(&options).unwrap();
@@ -84,6 +86,7 @@ fn numbers_of_another_release() {
 
 #[test]
 fn an_engine_that_cannot_be() {
+    let _turn = crate::twin::turn();
     type Set = fn(&mut softfault_engine_options);
     let wrong: [(Set, i32, &str); 11] = [
         (|o| o.memory = 4096, libc::EINVAL, "at least 8 MiB"),
@@ -120,6 +123,7 @@ fn an_engine_that_cannot_be() {
 
 #[test]
 fn an_engine_that_can() {
+    let _turn = crate::twin::turn();
     let mut outer = engine_options();
     outer.memory = 32 << 20;
     let outer = new(&outer).unwrap();
@@ -181,6 +185,7 @@ fn an_engine_that_can() {
 
 #[test]
 fn versions() {
+    let _turn = crate::twin::turn();
     // SAFETY: a string.
     let version = unsafe { CStr::from_ptr(softfault_version()) };
     assert_eq!(version.to_str(), Ok(env!("CARGO_PKG_VERSION")));

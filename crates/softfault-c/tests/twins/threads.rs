@@ -12,6 +12,7 @@ const ROUNDS: usize = 500;
 
 #[test]
 fn calls_on_maps_that_go_meanwhile() {
+    let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let all = content(PAGES * PAGE);
     let (at, over, read) = (
@@ -23,6 +24,8 @@ fn calls_on_maps_that_go_meanwhile() {
         for thread in 0..3 {
             let (at, over, all, read) = (&at, &over, &all, &read);
             scope.spawn(move || {
+                // One that fails ends the others.
+                let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
                 let mut copy = vec![0; PAGE];
                 let mut round = thread;
                 while !over.load(SeqCst) {
@@ -57,9 +60,10 @@ fn calls_on_maps_that_go_meanwhile() {
                 }
             });
         }
+        let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
         let mut round = 0;
         // Until there was something to see.
-        while round < ROUNDS || read.load(SeqCst) < ROUNDS {
+        while (round < ROUNDS || read.load(SeqCst) < ROUNDS) && !over.load(SeqCst) {
             round += 1;
             let map = of_file(&made, PAGES, READ, libc::MAP_SHARED);
             let map = map.ours(own_engine()).unwrap();
@@ -75,12 +79,12 @@ fn calls_on_maps_that_go_meanwhile() {
                 }
             }
         }
-        over.store(true, SeqCst);
     });
 }
 
 #[test]
 fn threads_have_maps_of_their_own() {
+    let _turn = crate::twin::turn();
     std::thread::scope(|scope| {
         for thread in 1..4u8 {
             scope.spawn(move || {

@@ -10,9 +10,16 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub const PAGE: usize = 4096;
+
+/// The tests take turns: they share an engine, whose budget some use up, and an address space, in which the page behind a map has
+/// to be nobody's for what is said of ranges that are too long.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What a call answered: nothing, or errno.
 pub type Answer = Result<(), c_int>;
