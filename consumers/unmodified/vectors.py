@@ -17,7 +17,7 @@ def vectors(count, seed):
 def make(path, mib):
     index = Index(ndim=DIMENSIONS, metric="cos", dtype="f32", connectivity=8, expansion_add=16)
     # A vector, its neighbours and its key.
-    left, seed = (mib << 20) // (DIMENSIONS * 4 + 160), 0
+    left, seed = (mib << 20) // (DIMENSIONS * 4 + 85), 0
     while left > 0:
         part = min(left, 10_000)
         index.add(numpy.arange(seed * 10_000, seed * 10_000 + part), vectors(part, seed))

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decline {
     TooSmall,
+    SmallMapping,
     NotRegular,
     OpenForWriting,
     Fixed,
@@ -27,7 +28,12 @@ impl Decline {
         (
             Self::TooSmall,
             "too_small",
-            "the file is smaller than --min-size, or the mapping than 128 KiB",
+            "the file is smaller than --min-size",
+        ),
+        (
+            Self::SmallMapping,
+            "small_mapping",
+            "the mapping is smaller than 128 KiB",
         ),
         (Self::NotRegular, "not_regular", "not a regular file"),
         (

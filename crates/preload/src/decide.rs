@@ -55,7 +55,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         return Ok(None);
     }
     if call.bytes < LEAST {
-        return Err(Decline::TooSmall);
+        return Err(Decline::SmallMapping);
     }
     let options = options::get();
     let Some(stat) = look(call.fd) else {

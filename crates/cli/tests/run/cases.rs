@@ -197,7 +197,8 @@ fn what_is_declined_is_named() {
         ("none", "no_access", 1),
         ("private", "private_writable", 1),
         ("shared", "shared_writable", 1),
-        ("small, thrice", "too_small", 3),
+        ("a small file", "too_small", 1),
+        ("small parts of a file of any size", "small_mapping", 2),
         ("written", "open_for_writing", 1),
         ("a device, and a pipe", "not_regular", 2),
     ];
