@@ -302,19 +302,25 @@ impl Density {
         while start < pages.end {
             let end = (start - start % AREA + AREA).min(pages.end);
             self.enter(start / AREA, clock);
-            let area = self.areas.touch(start / AREA, clock);
-            let first = start % AREA;
-            let pages = Pages::range(first..first + (end - start));
-            let lent = area.ahead.and(&pages);
-            // A folio of several pages is read where that was right so far: all of it counts.
-            area.touched = area.touched.or(&lent);
-            let used = lent.count();
-            area.ahead = area.ahead.without(&pages);
-            area.mapped = area.mapped.or(&pages);
-            area.read = area.read.without(&pages);
-            self.loans.use_up(used);
+            self.mapped_in_area(start..end, clock);
             start = end;
         }
+    }
+
+    /// The same of pages of one area.
+    #[inline(never)]
+    fn mapped_in_area(&mut self, pages: Range<u64>, clock: u32) {
+        let area = self.areas.touch(pages.start / AREA, clock);
+        let first = pages.start % AREA;
+        let pages = Pages::range(first..first + (pages.end - pages.start));
+        let lent = area.ahead.and(&pages);
+        // A folio of several pages is read where that was right so far: all of it counts.
+        area.touched = area.touched.or(&lent);
+        let used = lent.count();
+        area.ahead = area.ahead.without(&pages);
+        area.mapped = area.mapped.or(&pages);
+        area.read = area.read.without(&pages);
+        self.loans.use_up(used);
     }
 
     /// What is to be read for a touch that no stream expected. None if it is not in a dense

@@ -75,7 +75,7 @@ use crate::page::Advice;
 pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
 use gaps::Gaps;
 use reads::Ahead;
-pub use reads::Reads;
+pub use reads::{Cursor, Reads};
 use recognise::Recogniser;
 use view::View;
 
@@ -136,23 +136,6 @@ impl Planned {
     /// Pages that are read.
     fn len(&self) -> u64 {
         self.demand.end - self.demand.start + self.ahead.len()
-    }
-
-    fn of(self, view: Option<View>) -> Plan {
-        let demand = match &view {
-            Some(view) => {
-                let start = view.page(self.demand.start);
-                start..start + (self.demand.end - self.demand.start)
-            }
-            None => self.demand,
-        };
-        Plan {
-            demand,
-            ahead: Reads {
-                ahead: self.ahead,
-                view,
-            },
-        }
     }
 }
 
@@ -293,15 +276,23 @@ impl ReadAhead {
         self.look_for_gaps(&event, advice);
         if let Some(view) = &self.view {
             if !view.has(page) {
-                return Planned::single(page).of(None);
+                return Plan {
+                    demand: page..page + 1,
+                    ahead: Reads {
+                        ahead: Ahead::None,
+                        view: None,
+                    },
+                };
             }
             event = event.seen_in(view);
         }
-        let limits = Limits {
-            file_pages: event.file_pages,
-            ..*limits
-        };
-        self.recogniser.touch(&event, advice, &limits).of(self.view)
+        let Planned { demand, ahead } = self.recogniser.touch(&event, advice, limits);
+        let view = self.view;
+        let start = view.map_or(demand.start, |view| view.page(demand.start));
+        Plan {
+            demand: start..start + (demand.end - demand.start),
+            ahead: Reads { ahead, view },
+        }
     }
 
     /// Leaves gaps out that all areas have, and takes them in again where they are touched.

@@ -30,19 +30,26 @@ impl Reads {
         self.len() == 0
     }
 
-    /// Gives the pages in the file to `take`, in the order in which they are to be read, until that refuses some: ranges
-    /// to be cut into folios at block borders and at both ends. The first page of what was refused.
-    ///
-    /// No iterator, since those take much of the fault handler's stack.
-    pub fn refused_by(&self, mut take: impl FnMut(Range<u64>) -> bool) -> Option<u64> {
-        let mut refused = |pages: Range<u64>| (!take(pages.clone())).then_some(pages.start);
-        match &self.view {
-            None => self.ahead.find(&mut refused),
-            Some(view) => self
-                .ahead
-                .find(&mut |pages| view.runs(pages).find_map(&mut refused)),
+    /// The next pages in the file, in the order in which they are to be read: a range to be cut into folios at block
+    /// borders and at both ends. No iterator: those would lie on the fault handler's stack while the pages are read.
+    pub fn next(&self, cursor: &mut Cursor) -> Option<Range<u64>> {
+        let Some(view) = &self.view else {
+            return self.ahead.next(&mut cursor.step);
+        };
+        if cursor.rest.is_empty() {
+            cursor.rest = self.ahead.next(&mut cursor.step)?;
         }
+        Some(view.take_run(&mut cursor.rest))
     }
+}
+
+/// How far [`Reads::next`] has got.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    /// What that is, `Ahead` says.
+    step: u64,
+    /// Logical pages that are still to be looked up in the view.
+    rest: Range<u64>,
 }
 
 /// What a part of read-ahead would have read.
@@ -85,19 +92,16 @@ pub(super) struct AreaPages {
 }
 
 impl AreaPages {
-    /// The folios to be read, in the file.
-    fn folios(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        let mut next = 0;
-        core::iter::from_fn(move || {
-            let run = self.pages.run_from(next)?;
-            let block = run.start - run.start % FOLIO + FOLIO;
-            let end = match self.single.have(run.start) {
-                true => run.start + 1,
-                false => run.end.min(block),
-            };
-            next = end;
-            Some(self.start + run.start..self.start + end)
-        })
+    /// The next folio to be read, in the file, from a page of the area on.
+    fn folio_from(&self, next: &mut u64) -> Option<Range<u64>> {
+        let run = self.pages.run_from(*next)?;
+        let block = run.start - run.start % FOLIO + FOLIO;
+        let end = match self.single.have(run.start) {
+            true => run.start + 1,
+            false => run.end.min(block),
+        };
+        *next = end;
+        Some(self.start + run.start..self.start + end)
     }
 }
 
@@ -117,30 +121,32 @@ impl Ahead {
         self.len() == 0
     }
 
-    /// What `found` says of the first range of which it says something. Of a run, all that is not of the seam is one
-    /// range, to be cut into folios by its reader; pages of the seam come one by one.
-    #[inline(never)]
-    fn find(&self, found: &mut dyn FnMut(Range<u64>) -> Option<u64>) -> Option<u64> {
+    /// The next pages. Of a run, all that is not of the seam is one range, to be cut into folios by its reader; pages of
+    /// the seam come one by one.
+    fn next(&self, step: &mut u64) -> Option<Range<u64>> {
         match self {
             Ahead::None => None,
-            Ahead::Run { pages, seam } => {
-                let mut found = |pages: Range<u64>| match pages.is_empty() {
-                    true => None,
-                    false => found(pages),
+            Ahead::Run { pages, seam } => loop {
+                let at = *step;
+                *step += 1;
+                let page = (seam.start + at).wrapping_sub(1);
+                let part = match at {
+                    0 => pages.start..seam.start,
+                    _ if page < seam.end => page..page + 1,
+                    _ if page == seam.end => seam.end..pages.end,
+                    _ => return None,
                 };
-                found(pages.start..seam.start)
-                    .or_else(|| (seam.clone()).find_map(|page| found(page..page + 1)))
-                    .or_else(|| found(seam.end..pages.end))
+                if !part.is_empty() {
+                    return Some(part);
+                }
+            },
+            Ahead::Strided { count, .. } if *step >= u64::from(*count) => None,
+            Ahead::Strided { first, stride, .. } => {
+                let page = first.wrapping_add_signed(stride * *step as i64);
+                *step += 1;
+                Some(page..page + 1)
             }
-            Ahead::Strided {
-                first,
-                stride,
-                count,
-            } => (0..i64::from(*count)).find_map(|step| {
-                let page = first.wrapping_add_signed(stride * step);
-                found(page..page + 1)
-            }),
-            Ahead::Area(area) => area.folios().find_map(found),
+            Ahead::Area(area) => area.folio_from(step),
         }
     }
 }

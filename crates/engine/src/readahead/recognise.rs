@@ -157,10 +157,12 @@ impl Recogniser {
             memory: limits.memory,
             clock: self.clock,
         };
-        let plan = self.density.plan(event, &room)?;
-        self.read(event, &plan);
-        self.last = (NO_STREAM, plan.ahead.len() as u32);
-        Some(plan)
+        let plan = self.density.plan(event, &room);
+        if let Some(plan) = &plan {
+            self.read(event, plan);
+            self.last = (NO_STREAM, plan.ahead.len() as u32);
+        }
+        plan
     }
 
     #[inline(never)]

@@ -1,6 +1,7 @@
 //! Regular gaps: which pages are touched, modulo a period.
 
 use super::areas::{AREA, Pages};
+use core::ops::Range;
 
 /// The longest period, in pages. An area has two of them.
 const LONGEST: u64 = 256;
@@ -28,44 +29,19 @@ impl Texture {
         if count < ENOUGH || (count - 1) * 8 > (span.end - span.start) * 7 {
             return None;
         }
-        // How many pages have no page a period further, or the other way round; of how many.
-        let misfit = |period: u64| touched.differ_from_moved(period);
-        let share = |&period: &u64| match misfit(period) {
-            (differ, of) if of * 4 > count => differ * 1000 / of,
-            _ => u64::MAX,
-        };
-        let best = (2..=LONGEST).min_by_key(share)?;
-        if share(&best) > MISFIT {
-            return None;
-        }
-        // Where a page or two are out of place, a multiple of the period may fit better.
-        let most = misfit(best).0 + 4;
-        let mut parts = (2..=best).filter(|&period| best.is_multiple_of(period));
-        let period = parts.find(|&period| misfit(period).0 <= most)?;
-        let mut phases = Pages::NONE;
-        for page in 0..period {
-            // Most periods have it: one page out of place is no gap, and none between them.
-            let periods = (page..AREA).step_by(period as usize);
-            let periods = periods.filter(|at| span.contains(at));
-            let having = periods.clone().filter(|&at| touched.has(at)).count();
-            if having * 2 > periods.count() {
-                phases.add((number * AREA + page) % period);
-            }
-        }
-        // What repeats within the period has a shorter one.
-        let repeats = |part: &u64| {
-            let mut all = 0..period;
-            period.is_multiple_of(*part)
-                && all.all(|at| phases.has(at) == phases.has((at + part) % period))
-        };
-        let part = (1..=period).find(repeats)?;
-        let phases = phases.and(&Pages::range(0..part));
-        let has_gaps = part > 1 && !phases.is_empty();
-        let period = part as u16;
-        let texture = has_gaps.then_some(Texture { period, phases })?;
-        // Two runs with one gap between them have no period that explains both.
-        let expected = texture.pages(number).and(&Pages::range(span));
-        (expected.and(touched).count() * 8 >= expected.count() * 7).then_some(texture)
+        let period = period_of(touched, count)?;
+        let texture = texture_of((number, period), touched, &span)?;
+        texture.explains(number, touched, span).then_some(texture)
+    }
+
+    /// True if most of the pages that are to be expected of a part of an area were touched: two runs with one gap between
+    /// them have no period that explains both.
+    #[inline(never)]
+    fn explains(&self, number: u64, touched: &Pages, span: Range<u64>) -> bool {
+        let mut expected = self.pages(number);
+        expected = expected.and(&Pages::range(span));
+        let count = expected.count();
+        expected.and(touched).count() * 8 >= count * 7
     }
 
     /// True if it is a stride.
@@ -87,6 +63,71 @@ impl Texture {
         }
         pages
     }
+}
+
+// Functions of their own, and loops: this runs deep in the fault handler's stack, where their variables do not add up.
+
+/// The period that explains the touched pages best, or a part of it that does as well.
+#[inline(never)]
+fn period_of(touched: &Pages, count: u64) -> Option<u64> {
+    // How many pages have no page a period further, or the other way round; of how many.
+    let (mut best, mut least) = (0, u64::MAX);
+    for period in 2..=LONGEST {
+        let (differ, of) = touched.differ_from_moved(period);
+        if of * 4 > count && differ * 1000 / of < least {
+            (best, least) = (period, differ * 1000 / of);
+        }
+    }
+    if least > MISFIT {
+        return None;
+    }
+    // Where a page or two are out of place, a multiple of the period may fit better.
+    let most = touched.differ_from_moved(best).0 + 4;
+    (2..=best)
+        .find(|&period| best.is_multiple_of(period) && touched.differ_from_moved(period).0 <= most)
+}
+
+/// What of a period was touched, if it has gaps.
+#[inline(never)]
+fn texture_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -> Option<Texture> {
+    let phases = phases_of((number, period), touched, span);
+    let part = part_of(&phases, period)?;
+    let phases = phases.and(&Pages::range(0..part));
+    let has_gaps = part > 1 && !phases.is_empty();
+    has_gaps.then_some(Texture {
+        period: part as u16,
+        phases,
+    })
+}
+
+/// The pages of a period that most of the periods within `span` have: one page out of place is no gap, and none between
+/// them.
+#[inline(never)]
+fn phases_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -> Pages {
+    let mut phases = Pages::NONE;
+    for page in 0..period {
+        let (mut periods, mut having, mut at) = (0, 0, page);
+        while at < AREA {
+            if span.contains(&at) {
+                periods += 1;
+                having += u32::from(touched.has(at));
+            }
+            at += period;
+        }
+        if having * 2 > periods {
+            phases.add((number * AREA + page) % period);
+        }
+    }
+    phases
+}
+
+/// What repeats within the period has a shorter one.
+#[inline(never)]
+fn part_of(phases: &Pages, period: u64) -> Option<u64> {
+    (1..=period).find(|&part| {
+        period.is_multiple_of(part)
+            && (0..period).all(|at| phases.has(at) == phases.has((at + part) % period))
+    })
 }
 
 #[cfg(test)]

@@ -101,21 +101,15 @@ impl View {
         logical / self.take * self.period + phase
     }
 
-    /// The physical pages of logical ones, as runs.
-    pub(super) fn runs(&self, logical: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        let view = *self;
-        let mut next = logical.start;
-        core::iter::from_fn(move || {
-            (next < logical.end).then(|| {
-                let start = view.page(next);
-                let mut end = start;
-                while next < logical.end && view.has(end) {
-                    end += 1;
-                    next += 1;
-                }
-                start..end
-            })
-        })
+    /// Takes the first logical pages that are a run of physical ones off a range, which is not empty; the run.
+    pub(super) fn take_run(&self, logical: &mut Range<u64>) -> Range<u64> {
+        let start = self.page(logical.start);
+        let mut end = start;
+        while !logical.is_empty() && self.has(end) {
+            end += 1;
+            logical.start += 1;
+        }
+        start..end
     }
 
     /// What there is around a page within a physical range, without a gap.
@@ -161,9 +155,14 @@ mod tests {
     #[test]
     fn runs_are_all_of_a_range_and_end_at_gaps() {
         for view in views() {
-            let pages = view.runs(5..300).flatten();
+            let runs = |mut logical: Range<u64>| {
+                core::iter::from_fn(move || {
+                    (!logical.is_empty()).then(|| view.take_run(&mut logical))
+                })
+            };
+            let pages = runs(5..300).flatten();
             assert!(pages.eq((5..300).map(|logical| view.page(logical))));
-            let ends = view.runs(0..300).map(|run| run.end);
+            let ends = runs(0..300).map(|run| run.end);
             let inner = ends.take_while(|end| *end < view.page(299));
             assert_eq!(inner.filter(|&end| view.has(end)).count(), 0, "{view:?}");
             let page = view.page(40);

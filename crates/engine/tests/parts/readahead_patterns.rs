@@ -2,7 +2,7 @@
 
 use crate::readahead_model::{Met, Model, Reader, Rng, limits};
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Mapped, ReadAhead, Touch};
+use softfault_engine::readahead::{Cursor, Mapped, ReadAhead, Touch};
 
 /// Pages of 4 GiB, and one hundredth of them.
 const FILE: u64 = 1 << 20;
@@ -306,14 +306,14 @@ fn a_stride_does_not_lap_itself() {
             );
             if !plan.ahead.is_empty() {
                 policy.submitted(plan.ahead.len() as u32, None);
-                plan.ahead.refused_by(|pages| {
+                let mut cursor = Cursor::default();
+                while let Some(pages) = plan.ahead.next(&mut cursor) {
                     for page in pages {
                         let was = std::mem::replace(&mut ahead[page as usize], true);
                         assert!(!was, "{i}: {page}");
                         planned += 1;
                     }
-                    true
-                });
+                }
             }
         }
         assert!(planned > 1900, "{planned}");

@@ -1,6 +1,6 @@
 //! The SIGBUS handler.
 //!
-//! It runs on the stack of the faulting thread and needs at most 3584 bytes of
+//! It runs on the stack of the faulting thread and needs at most 3072 bytes of
 //! it on top of the kernel's signal frame (3.3 KiB with AVX-512), as
 //! `tests/small_stack.rs` measures. Threads with stacks of 16 KiB do, and so do
 //! alternate stacks of 16 KiB on which a handler of the program's own touches a

@@ -28,7 +28,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 const FIRST: usize = 2;
 /// Threads at most: faults that wait for the disk at a time.
 const MOST: usize = 64;
-/// A thread's stack. Serving needs 3.5 KiB, libc and the standard library some more.
+/// A thread's stack. Serving needs 3 KiB, libc and the standard library some more.
 const STACK: usize = 64 << 10;
 
 /// The threads of a process. A child of fork has its own.

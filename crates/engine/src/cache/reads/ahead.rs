@@ -7,7 +7,7 @@ use crate::cache::PageCache;
 use crate::cache::folio::flag;
 use crate::cache::node::MAX_WINDOW;
 use crate::page::Advice;
-use crate::readahead::{Limits, Plan, Reads, Touch};
+use crate::readahead::{Cursor, Limits, Plan, Reads, Touch};
 use crate::store::NO_COOKIE;
 use core::ops::Range;
 use sync::Arc;
@@ -76,7 +76,14 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     if ahead.is_sure() {
         batch.is_sure();
     }
-    let refused = ahead.refused_by(|pages| run(&mut batch, pages));
+    let (mut cursor, mut refused) = (Cursor::default(), None);
+    while let Some(pages) = ahead.next(&mut cursor) {
+        let first = pages.start;
+        if !run(&mut batch, pages) {
+            refused = Some(first);
+            break;
+        }
+    }
     batch.submit();
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;
