@@ -1,43 +1,8 @@
 //! System calls, made so that no hook sees them.
 
-use libc::{MAP_FAILED, c_int, c_void, off_t, size_t};
+use libc::c_int;
 
-/// `mmap(2)`; errno is set.
-///
-/// # Safety
-/// As of the C library's.
-pub unsafe fn mmap(
-    addr: *mut c_void,
-    bytes: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    match unsafe { libc::syscall(libc::SYS_mmap, addr, bytes, protection, flags, fd, offset) } {
-        -1 => MAP_FAILED,
-        addr => addr as *mut c_void,
-    }
-}
-
-/// `mremap(2)`; errno is set.
-///
-/// # Safety
-/// As of the C library's.
-pub unsafe fn mremap(
-    addr: *mut c_void,
-    old: size_t,
-    new: size_t,
-    flags: c_int,
-    to: *mut c_void,
-) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    match unsafe { libc::syscall(libc::SYS_mremap, addr, old, new, flags, to) } {
-        -1 => MAP_FAILED,
-        addr => addr as *mut c_void,
-    }
-}
+pub use softfault::kernel_calls::{mmap, mremap};
 
 /// Any call that takes addresses; errno is set.
 ///

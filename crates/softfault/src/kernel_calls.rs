@@ -11,7 +11,7 @@ use libc::{MAP_FAILED, c_int, c_long, c_void, off_t, size_t};
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn mmap(
+pub unsafe fn mmap(
     addr: *mut c_void,
     bytes: size_t,
     protection: c_int,
@@ -38,7 +38,7 @@ pub(crate) unsafe fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn mremap(
+pub unsafe fn mremap(
     addr: *mut c_void,
     old: size_t,
     new: size_t,

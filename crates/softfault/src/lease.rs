@@ -1,7 +1,7 @@
-//! A read lease on a file: whoever opens it for writing, or truncates it, waits until it is given up.
+//! A read lease on a file: an open for writing, or a truncate, waits until the lease is given up.
 //!
 //! fcntl(2) has the rules: it is granted to the file's owner, or with CAP_LEASE, while nobody has the file open for
-//! writing; a signal says that somebody waits; and who waits goes on after `/proc/sys/fs/lease-break-time` at the
+//! writing; a signal says that an opener waits; and the opener goes on after `/proc/sys/fs/lease-break-time` at the
 //! latest. The descriptor is in a table that no close of the program reaches: its last close would give the lease up.
 
 use crate::table::Guarded;

@@ -143,7 +143,8 @@
 mod cgroup;
 mod errno;
 mod generation;
-mod kernel_calls;
+#[doc(hidden)]
+pub mod kernel_calls;
 mod signal;
 
 mod advice;

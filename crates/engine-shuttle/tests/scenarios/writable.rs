@@ -229,7 +229,7 @@ fn touch_past_the_end_against_truncate() {
             }),
             file.writer(PAGE + 50, 0..1, 1),
         ]);
-        // Who came last says how long it is, and the next who looks sees that.
+        // The last of the two says how long it is, and the next look finds that.
         let bytes = file.store.len().unwrap();
         assert!([PAGE + 200, 3 * PAGE].contains(&bytes));
         let refused = file.read(2 * PAGE);

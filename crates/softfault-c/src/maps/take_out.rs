@@ -24,7 +24,7 @@ pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
         }
         for (start, part) in parts {
             let window = maps.windows.get_mut(&start).expect("it was found");
-            // Of each page that goes some map shows that it was there, for who gives it back.
+            // For each page that goes a map shows that it was there, so that it can be given back.
             let (shown, _) = window.at(part.start).expect("it is mapped");
             let shown = shown.map.clone();
             let whole = window.cut(&part);

@@ -127,7 +127,7 @@ impl FileMap {
         self.served.lend_as_private(private);
     }
 
-    /// The window, for who takes it away in another way.
+    /// The window, for a caller that takes it away in another way.
     pub(crate) fn into_cache(self) -> Arc<PageCache> {
         self.cache
     }
