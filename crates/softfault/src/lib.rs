@@ -49,7 +49,8 @@
 //!   private memory [`MmapMut::write_to`], [`MmapMut::read_from`] or
 //!   [`MmapMut::lock`]. `read(fd, &mut map[..])` fails even where the page is in
 //!   memory: any may be write-protected at any time, so that swap sees the next
-//!   write. What is locked, or kept for one of these calls, never is.
+//!   write. What is locked, or kept for one of these calls, never is. All
+//!   of these calls work with [`Faults::Messages`], where the system allows that.
 //! - **Many ranges at once.** `madvise` takes one range a call; [`Mmap::fault_in_many`] takes
 //!   thousands, keeps as many reads in flight as a disk likes, has a deadline, and an answer for
 //!   each range: awaited, or waited for.
