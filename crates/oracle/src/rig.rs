@@ -178,6 +178,7 @@ impl Rig {
             most_bytes: pages as usize * 4 * PAGE_SIZE,
             policies,
             swap: swap.map(|swap| swap(budget.clone())),
+            on_reclaim: None,
         };
         let node = Node::new(budget, mmu.clone(), frames.clone(), clock.clone(), options);
         let node = node.expect("a budget that is large enough");

@@ -2,7 +2,7 @@
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, marked};
+use crate::{count, marked, tree};
 use core::cell::UnsafeCell;
 use std::sync::{MutexGuard, Once};
 
@@ -52,6 +52,8 @@ extern "C" fn child() {
     core::mem::forget(table.engine.take());
     table.refused = None;
     table.leases.forked();
+    table.tree = None;
+    tree::forked();
     count::forked();
     drop(table);
     drop(inside);

@@ -40,6 +40,7 @@ mod start;
 mod stats;
 mod table;
 mod take;
+mod tree;
 
 /// Of this library alone: never the program's.
 #[global_allocator]

@@ -3,6 +3,7 @@
 //! | variable | value |
 //! |---|---|
 //! | `SOFTFAULT_MEMORY`, `SOFTFAULT_SWAP`, `SOFTFAULT_READS` | as for every engine |
+//! | `SOFTFAULT_RUN_TREE` | the page that a tree of processes shares, whose budget `SOFTFAULT_MEMORY` is; without, it is each process's |
 //! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
 //! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
 //! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
@@ -27,6 +28,8 @@ pub struct Options {
     pub assume_immutable: bool,
     /// The budget, if it is said.
     pub memory: Option<usize>,
+    /// The page of the tree that the budget is for.
+    pub tree: Option<CString>,
     /// How faults arrive, if it is said.
     pub faults: Option<Mode>,
     /// What is written at exit.
@@ -90,6 +93,7 @@ fn read() -> Options {
         not: lines("SOFTFAULT_RUN_NOT"),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
+        tree: var_os("SOFTFAULT_RUN_TREE").and_then(|path| CString::new(path.into_vec()).ok()),
         faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
             Some("messages") => Some(Mode::Messages),
             Some("signals") => Some(Mode::Signals),

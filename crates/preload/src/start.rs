@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{hooks, options, stats};
+use crate::{hooks, options, stats, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -21,4 +21,7 @@ extern "C" fn loaded() {
 
 extern "C" fn ends() {
     stats::write();
+    if let Some(table) = table::try_lock() {
+        tree::ends(table.tree.as_ref());
+    }
 }

@@ -1,6 +1,7 @@
 //! What was done, at exit: lines to be read, or one of JSON.
 
 use crate::options::{self, Options, StatsForm};
+use crate::tree::TreeStats;
 use crate::{count, inside, table};
 use core::fmt::Write;
 use softfault::Stats;
@@ -22,10 +23,14 @@ pub fn write() {
     let engine = table::try_lock().and_then(|table| table.engine.clone());
     let stats = engine.as_ref().map(softfault::Engine::stats);
     let refused = table::try_lock().and_then(|table| table.refused.clone());
+    let tree = table::try_lock().and_then(|table| {
+        let (tree, engine) = (table.tree.as_ref()?, table.engine.as_ref()?);
+        Some(tree.stats(engine))
+    });
     core::mem::forget(engine);
     let text = match form {
-        StatsForm::Text => text(stats.as_ref(), refused.as_deref()),
-        StatsForm::Json => json(stats.as_ref(), refused.as_deref()),
+        StatsForm::Text => text(stats.as_ref(), tree.as_ref(), refused.as_deref()),
+        StatsForm::Json => json(stats.as_ref(), tree.as_ref(), refused.as_deref()),
     };
     put(options, text.as_bytes());
     drop(inside);
@@ -36,7 +41,7 @@ fn waited(stats: &Stats) -> u64 {
     stats.waits.read.total_ns + stats.waits.folio.total_ns
 }
 
-fn text(stats: Option<&Stats>, refused: Option<&str>) -> String {
+fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
     let mut text = String::new();
     let who = format!("softfault: {}[{}]", program(), std::process::id());
     let (taken, taken_bytes) = count::TAKEN.get();
@@ -62,13 +67,20 @@ fn text(stats: Option<&Stats>, refused: Option<&str>) -> String {
             stats.failed_touches,
         );
     }
+    if let Some(tree) = tree {
+        let _ = writeln!(
+            text,
+            "{who}: share_bytes={} tree_memory_bytes={} tree_peak_bytes={} tree_processes={}",
+            tree.share, tree.memory, tree.peak, tree.processes,
+        );
+    }
     if let Some(refused) = refused {
         let _ = writeln!(text, "{who}: no engine: {refused}");
     }
     text
 }
 
-fn json(stats: Option<&Stats>, refused: Option<&str>) -> String {
+fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
     let mut text = String::new();
     let mappings = |(count, bytes)| format!("{{\"mappings\":{count},\"bytes\":{bytes}}}");
     let declined = count::all_declined();
@@ -94,6 +106,13 @@ fn json(stats: Option<&Stats>, refused: Option<&str>) -> String {
             stats.memory_bytes,
             waited(stats),
             stats.failed_touches,
+        );
+    }
+    if let Some(tree) = tree {
+        let _ = write!(
+            text,
+            ",\"tree\":{{\"share_bytes\":{},\"memory_bytes\":{},\"peak_bytes\":{},\"processes\":{}}}",
+            tree.share, tree.memory, tree.peak, tree.processes,
         );
     }
     if let Some(refused) = refused {

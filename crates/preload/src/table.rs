@@ -1,6 +1,7 @@
 //! What was taken, by address.
 
 use crate::leases::{FileKey, Leases};
+use crate::tree::Tree;
 use core::ops::Range;
 use softfault::{Engine, Mmap};
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub struct Table {
     /// Why there can be none.
     pub refused: Option<String>,
     pub leases: Leases,
+    /// The tree of processes whose budget the engine has a share of.
+    pub tree: Option<Tree>,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
@@ -35,6 +38,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     engine: None,
     refused: None,
     leases: Leases::new(),
+    tree: None,
 });
 
 /// Locks it: in a thread that is inside, whose signals are masked.

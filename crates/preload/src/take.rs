@@ -5,6 +5,7 @@ use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
+use crate::tree::{self, Share};
 use crate::{fork, hear, marked, mode, program};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
@@ -105,15 +106,24 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         })
         .by_kernel(false)
         .small_maps(0);
-    if let Some(bytes) = options::get().memory {
-        builder = builder.memory(bytes);
-    }
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
             Some("a Go program makes system calls itself, and faults are signals here".into());
         return Err(Decline::NoFaults);
     }
-    let built = builder.build();
+    let (memory, tree) = match tree::join() {
+        Share::Own => (options::get().memory, None),
+        Share::Of(tree, bytes) => (Some(bytes), Some(tree)),
+        Share::Least => (Some(softfault::LEAST_MEMORY), None),
+    };
+    if let Some(bytes) = memory {
+        builder = builder.memory(bytes);
+    }
+    let built = builder.on_reclaim(tree::begins_to_evict).build();
+    if let Some(tree) = &tree {
+        tree.serve(built.as_ref().ok());
+    }
+    table.tree = tree.filter(|_| built.is_ok());
     match built {
         Ok(engine) if marked::make() => {
             // Behind the engine's own handlers: the table is locked before what is the engine's.

@@ -230,5 +230,11 @@ pub use swap::SwapFile;
 pub use swap::{Compression, Swap};
 pub use uffd::Faults;
 
+/// The budget of an engine that is told none, as the limits are now.
+#[doc(hidden)]
+pub fn default_memory() -> usize {
+    machine::default_budget(machine::limit_bytes())
+}
+
 /// The least budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

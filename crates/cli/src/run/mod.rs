@@ -6,13 +6,14 @@
 mod library;
 mod program;
 mod signals;
+mod tree;
 
 use crate::error::Error;
 use crate::size;
 use clap::{Args, ValueEnum};
 use program::Program;
 use softfault::Reads;
-use std::env::{set_var, var_os};
+use std::env::{remove_var, set_var, var_os};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,13 +25,16 @@ use std::path::PathBuf;
     after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
     SOFTFAULT_MEMORY, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
     each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
-    SOFTFAULT_RUN_STATS_FILE, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
+    SOFTFAULT_RUN_STATS_FILE, SOFTFAULT_RUN_TREE, the page that processes under one budget share, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
     without softfault; --stats names each reason. docs/run.md has all of it."
 )]
 pub struct RunArgs {
-    /// What the mappings of each process may have in memory at a time; a quarter of all if nothing is said
+    /// What the mappings of the program and its children may have in memory at a time; a quarter of all if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
+    /// What those of each process may have, instead
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "memory")]
+    memory_per_process: Option<u64>,
     /// The smallest file whose mappings are taken; 16M if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     min_size: Option<u64>,
@@ -101,14 +105,21 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
             set(name, bytes.to_string().as_ref());
         }
     };
-    if let Some(bytes) = args.memory {
+    if let Some(bytes) = args.memory.or(args.memory_per_process) {
         let least = softfault::LEAST_MEMORY as u64;
         if bytes < least {
             let least = size::show(least);
             return Err(Error::input(format_args!("--memory is at least {least}")));
         }
     }
-    number("SOFTFAULT_MEMORY", args.memory);
+    number("SOFTFAULT_MEMORY", args.memory.or(args.memory_per_process));
+    match args.memory_per_process {
+        // SAFETY: as above.
+        Some(_) => unsafe { remove_var(tree::VARIABLE) },
+        // Within another tree, one that says no budget of its own is a part of it.
+        None if args.memory.is_none() && var_os(tree::VARIABLE).is_some() => {}
+        None => set(tree::VARIABLE, tree::name()?.as_os_str()),
+    }
     number("SOFTFAULT_RUN_MIN_SIZE", args.min_size);
     lines("SOFTFAULT_RUN_MATCH", &args.matching)?;
     lines("SOFTFAULT_RUN_NOT", &args.not)?;

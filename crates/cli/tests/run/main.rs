@@ -7,6 +7,7 @@ mod cases;
 mod command;
 mod programs;
 mod stats;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// True if there is such a program; otherwise a line that says so.
-fn there_is(program: &str) -> bool {
+pub fn there_is(program: &str) -> bool {
     let there = Command::new(program)
         .arg("--version")
         .output()

@@ -130,6 +130,9 @@ impl Node {
     /// many pages the budget got back.
     fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
         self.stats.reclaim_batches.add(1);
+        if let Some(tell) = self.on_reclaim {
+            tell();
+        }
         let mut made = self.shrink_pool();
         // What is pinned or waited for goes to the end of its list: once
         // round, and all that can go has gone. A list of nothing else must not keep

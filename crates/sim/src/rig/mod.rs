@@ -101,6 +101,7 @@ impl Rig {
             most_bytes: memory,
             policies,
             swap,
+            on_reclaim: None,
         };
         let node = Node::new(budget, mmu, Arc::new(frames), clock.clone(), options);
         let node = node.map_err(|error| match error {

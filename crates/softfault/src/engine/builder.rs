@@ -89,6 +89,8 @@ pub struct Builder {
     by_kernel: Option<bool>,
     /// The same.
     coherence: Option<Coherence>,
+    /// As of the node.
+    on_reclaim: Option<fn()>,
 }
 
 impl Builder {
@@ -109,6 +111,7 @@ impl Builder {
             small_maps: None,
             by_kernel: None,
             coherence: None,
+            on_reclaim: None,
         }
     }
 
@@ -207,6 +210,14 @@ impl Builder {
     /// `threads`, or by signals.
     pub fn faults(mut self, how: Faults) -> Self {
         self.faults = Some(how);
+        self
+    }
+
+    /// Calls `tell` each time that memory is short and the engine begins to evict, in the thread that needs the
+    /// memory: in the fault handler, too. For who divides memory between engines of several processes.
+    #[doc(hidden)]
+    pub fn on_reclaim(mut self, tell: fn()) -> Self {
+        self.on_reclaim = Some(tell);
         self
     }
 
@@ -448,6 +459,7 @@ impl Builder {
             most_bytes: most,
             policies: self.policies,
             swap: slots,
+            on_reclaim: self.on_reclaim,
         };
         let node = Node::new(budget, mmu, Arc::new(frames), clock, options);
         let node = node.map_err(error::budget)?;

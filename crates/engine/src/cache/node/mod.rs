@@ -55,6 +55,9 @@ pub struct NodeOptions {
     pub policies: Policies,
     /// Where anonymous memory goes that is evicted.
     pub swap: Option<Arc<Swap>>,
+    /// Called when memory is short and the node begins to evict, in the thread that needs the memory: a fault's too. It
+    /// uses no heap, takes no lock, and returns at once.
+    pub on_reclaim: Option<fn()>,
 }
 
 /// Everything under one budget.
@@ -71,6 +74,8 @@ pub struct Node {
     pub swap: Option<Arc<Swap>>,
     /// How faults retry and what read-ahead counts. Immutable.
     pub policies: Policies,
+    /// As [`NodeOptions::on_reclaim`]. Immutable.
+    pub(crate) on_reclaim: Option<fn()>,
     /// All folios.
     pub(crate) folios: Folios,
     /// Folios by address.
@@ -106,6 +111,7 @@ impl Node {
             most_bytes,
             policies,
             swap,
+            on_reclaim,
         } = options;
         let pages = budget.limit() as usize;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -141,6 +147,7 @@ impl Node {
             dirty: DirtyPages::default(),
             evictions: Evictions::default(),
             policies,
+            on_reclaim,
             size,
             budget,
             mmu,

@@ -1,0 +1,43 @@
+//! The page by which the processes of a tree share a budget: its name. Who needs it first makes it.
+
+use crate::error::Error;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where its name is.
+pub const VARIABLE: &str = "SOFTFAULT_RUN_TREE";
+
+/// A name that nobody has: of this user, this process, and a number.
+pub fn name() -> Result<PathBuf, Error> {
+    let mut number = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut number))
+        .map_err(Error::failed)?;
+    // SAFETY: only asks.
+    let user = unsafe { libc::geteuid() };
+    let (process, number) = (std::process::id(), u64::from_ne_bytes(number));
+    Ok(directory()?.join(format!("softfault-run-{user}-{process}-{number:016x}")))
+}
+
+/// In memory, if there is such a place.
+fn directory() -> Result<PathBuf, Error> {
+    let places = [
+        Some("/dev/shm".into()),
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        Some(std::env::temp_dir()),
+    ];
+    let mut places = places.into_iter().flatten();
+    let found = places.find(|place| place.is_absolute() && is_writable(place));
+    let none = "no file can be made in /dev/shm, XDG_RUNTIME_DIR or TMPDIR, by which processes share a budget: say --memory-per-process";
+    found.ok_or_else(|| Error::failed(io::Error::other(none)))
+}
+
+fn is_writable(place: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(place.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: a path that ends in zero.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}

@@ -1,0 +1,140 @@
+//! The budget of a tree of processes: what `--memory` says, divided between the engines of all its processes.
+//!
+//! ```text
+//!   SOFTFAULT_RUN_TREE names a file in memory, which each process of the tree maps        page.rs
+//!     ┌──────────────────────────────┬────────┬────────┬────────┬──
+//!     │ memory, peak, the page's lock│ member │ member │ member │ ...
+//!     └──────────────────────────────┴────────┴────────┴────────┴──
+//!   a member: a process that has an engine                                                 member.rs
+//!     its lock is a robust mutex, held by a thread of ours for as long as the process lives: the kernel
+//!         says when the process has ended, however it did
+//!     its share is its engine's budget
+//!     its bell is what the thread sleeps on
+//!
+//!   an engine that begins to evict ──► rings its own bell ──► takes what is free; where that is too little,
+//!         rings those that have more than they are due ──► they evict, give, and ring back    share.rs
+//!   what each is due: max-min fair                                                          level.rs
+//! ```
+//!
+//! The sum of the shares is at most the budget of the tree, and `LEAST_MEMORY` more for each process that came when
+//! nothing was free, and to which the others have not given yet. A share is raised before the engine's budget is, and
+//! lowered after it. Nothing waits for another process, except for a moment: one that is stopped gives nothing, and the
+//! others go on with what they have.
+
+mod level;
+mod member;
+mod page;
+mod robust;
+mod share;
+
+use crate::options;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use page::Page;
+use share::Seat;
+use softfault::{Engine, LEAST_MEMORY};
+
+/// The tree, as a process has it that has an engine.
+pub struct Tree {
+    /// Immutable.
+    page: &'static Page,
+    /// Immutable.
+    seat: &'static Seat,
+}
+
+/// What a process's engine may have.
+pub enum Share {
+    /// There is no tree: the budget is the process's own.
+    Own,
+    /// The tree's, of which it has so many bytes now.
+    Of(Tree, usize),
+    /// The tree's page cannot be had here: the least that an engine can do with.
+    Least,
+}
+
+/// This process's seat, for threads that evict. Null before there is one, and in a child of fork.
+static SEAT: AtomicPtr<Seat> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Joins the tree, before an engine is made. In a thread that is inside, with the table locked.
+pub fn join() -> Share {
+    let Some(path) = &options::get().tree else {
+        return Share::Own;
+    };
+    let memory = (options::get().memory).unwrap_or_else(softfault::default_memory);
+    if memory < LEAST_MEMORY {
+        // That is an error, and the engine's to tell.
+        return Share::Own;
+    }
+    match join_at(path, memory) {
+        Some(tree) => {
+            let bytes = tree.seat.first_share();
+            Share::Of(tree, bytes)
+        }
+        None => Share::Least,
+    }
+}
+
+fn join_at(path: &'static CStr, memory: usize) -> Option<Tree> {
+    let is_said = options::get().memory.is_some();
+    // Once more where the page was given up just then.
+    let mut tries = (0..3).map_while(|_| Page::open(path, memory, is_said));
+    let tree = tries.find_map(|page| {
+        let seat = Seat::take(page)?;
+        Some(Tree { page, seat })
+    })?;
+    // Release pairs with the Acquire in `begins_to_evict`.
+    SEAT.store(core::ptr::from_ref(tree.seat).cast_mut(), Ordering::Release);
+    Some(tree)
+}
+
+/// The engine evicts, for want of memory. In any state of the program.
+pub fn begins_to_evict() {
+    // Acquire pairs with the Release in `join_at`.
+    // SAFETY: null, or never dropped.
+    if let Some(seat) = unsafe { SEAT.load(Ordering::Acquire).as_ref() } {
+        seat.is_short();
+    }
+}
+
+/// In a child of fork: what its parent has is the parent's.
+pub fn forked() {
+    // Relaxed: there is one thread.
+    SEAT.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// What is known of the tree, for `--stats`.
+pub struct TreeStats {
+    /// Bytes that this process may have now.
+    pub share: u64,
+    /// Bytes that all may have.
+    pub memory: u64,
+    /// The most that they had at a time, at most.
+    pub peak: u64,
+    /// The most processes that had an engine at a time.
+    pub processes: u64,
+}
+
+impl Tree {
+    /// The engine that was made with the share; `None`: none could be made, and the share is free again.
+    pub fn serve(&self, engine: Option<&Engine>) {
+        match engine {
+            Some(engine) => self.seat.serve(engine.clone()),
+            None => self.seat.leave(),
+        }
+    }
+
+    /// What is known of it, once the others know what this process's engine has had.
+    pub fn stats(&self, engine: &Engine) -> TreeStats {
+        self.seat.tell_peak(engine.stats().peak_bytes);
+        self.seat.stats()
+    }
+}
+
+/// At the end of a process, with its tree if it has joined it: the last one removes the page's file.
+pub fn ends(tree: Option<&Tree>) {
+    match (tree, &options::get().tree) {
+        (Some(tree), Some(path)) => tree.page.give_up(path, Some(tree.seat.number())),
+        (None, Some(path)) => page::ends_without(path),
+        (_, None) => {}
+    }
+}

@@ -1,0 +1,416 @@
+//! A process's share: its engine's budget, which a thread raises and lowers.
+//!
+//! What a process wants is everything, while it evicts for want of memory; otherwise what it has in memory and an
+//! eighth, and half of that, and half again, each second in which it does nothing. Shares change only while somebody is
+//! short of memory: one that nobody needs stays where it is.
+
+use super::TreeStats;
+use super::member::{Member, OTHER, SHORT};
+use super::page::{LockedPage, Page};
+use super::robust::Locked;
+use crate::inside;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::time::Duration;
+use softfault::{Engine, LEAST_MEMORY};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+const LEAST: u64 = LEAST_MEMORY as u64;
+/// One that comes waits so long for what the others give, at most.
+const FIRST: Duration = Duration::from_millis(50);
+/// Between two looks while somebody is short: of one that is short itself, and of the others.
+const SOON: Duration = Duration::from_millis(100);
+/// A process is short of memory for so long after it has evicted.
+const STAYS_SHORT: Duration = Duration::from_millis(500);
+/// A process that does nothing for so long gives half of what it has.
+const IDLE: Duration = Duration::from_secs(1);
+/// Processor time, of that, which is nothing.
+const NOTHING: Duration = Duration::from_millis(10);
+/// Between two looks at the limits of a budget that nobody said.
+const LIMITS: Duration = Duration::from_secs(1);
+const STACK: usize = 256 << 10;
+const PAGE_BYTES: u64 = crate::decide::PAGE as u64;
+
+/// A process's place in its tree. Never dropped.
+pub struct Seat {
+    page: &'static Page,
+    /// Its member's number. Immutable.
+    number: usize,
+    /// Bytes that the engine may have at first. Immutable.
+    first: u64,
+    /// To the thread: the engine, once it is made.
+    engine: Mutex<Sender<Engine>>,
+    /// The thread's: what it calls evicts, and nobody is short. Relaxed: read in the same thread, or too late by one
+    /// eviction.
+    is_giving: AtomicBool,
+    /// 1: there is no engine, and no thread soon. Release pairs with the thread's Acquire.
+    is_left: AtomicU32,
+}
+
+impl Seat {
+    /// Takes a place in the tree, and a share; `None` if the page is full or was given up, or there can be no thread.
+    /// All signals are masked in the caller.
+    pub fn take(page: &'static Page) -> Option<&'static Self> {
+        let (give, taken) = channel();
+        let builder = std::thread::Builder::new().name("softfault-tree".into());
+        let thread = builder.stack_size(STACK).spawn(move || {
+            // What it calls is softfault's.
+            let _inside = inside::enter();
+            live(page, &give);
+        });
+        thread.ok()?;
+        // The thread answers, or has ended.
+        taken.recv().ok()?
+    }
+
+    /// Bytes that the engine may have at first.
+    pub fn first_share(&self) -> usize {
+        self.first as usize
+    }
+
+    /// The member's number.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The engine was made.
+    pub fn serve(&self, engine: Engine) {
+        let to = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        // The thread is there until then.
+        let _ = to.send(engine);
+        self.member().ring(OTHER);
+    }
+
+    /// None was.
+    pub fn leave(&self) {
+        self.is_left.store(1, Release);
+        self.member().ring(OTHER);
+    }
+
+    /// The engine evicts. In any state of the program.
+    pub fn is_short(&self) {
+        if !self.is_giving.load(Relaxed) {
+            self.member().ring(SHORT);
+        }
+    }
+
+    /// What is known of the tree, by all that was told.
+    pub fn stats(&self) -> TreeStats {
+        drop(self.page.lock());
+        let (memory, peak, processes) = self.page.numbers();
+        TreeStats {
+            share: self.member().share.load(Relaxed),
+            memory,
+            peak,
+            processes,
+        }
+    }
+
+    /// Tells the others what the engine has had.
+    pub fn tell_peak(&self, bytes: u64) {
+        self.member().peak.store(bytes, Relaxed);
+    }
+
+    fn member(&self) -> &'static Member {
+        self.page.member(self.number)
+    }
+}
+
+/// What the thread does, as long as the process lives.
+fn live(page: &'static Page, give: &Sender<Option<&'static Seat>>) {
+    let Some((number, first, _owned)) = begin(page) else {
+        // Whoever asks for it has nothing else to do.
+        let _ = give.send(None);
+        return;
+    };
+    let (engine, made) = channel();
+    let seat: &'static Seat = Box::leak(Box::new(Seat {
+        page,
+        number,
+        first,
+        engine: Mutex::new(engine),
+        is_giving: AtomicBool::new(false),
+        is_left: AtomicU32::new(0),
+    }));
+    let _ = give.send(Some(seat));
+    let Some(engine) = wait_for_engine(seat, &made) else {
+        return;
+    };
+    Divider::new(seat, engine).run();
+}
+
+/// Becomes a member, with a first share.
+fn begin(page: &'static Page) -> Option<(usize, u64, Locked<'static>)> {
+    let locked = page.lock()?;
+    let (number, owned) = locked.take()?;
+    let member = page.member(number);
+    let until = Instant::now() + FIRST;
+    let mut locked = Some(locked);
+    loop {
+        if let Some(locked) = locked.take() {
+            let due = member.due(locked.level());
+            let share = member.share.load(Relaxed);
+            let share = share + due.saturating_sub(share).min(locked.free());
+            member.share.store(share, Relaxed);
+            // Half of it is enough to begin with.
+            if share >= LEAST && share >= due / 2 || Instant::now() >= until {
+                break;
+            }
+            ring_for(&locked, number);
+        }
+        member.hear(OTHER, Some(until.saturating_duration_since(Instant::now())));
+        locked = page.lock();
+        if locked.is_none() && Instant::now() >= until {
+            break;
+        }
+    }
+    // The least is there for all, beyond the budget.
+    let share = member.share.load(Relaxed).max(LEAST) & !(PAGE_BYTES - 1);
+    member.share.store(share, Relaxed);
+    Some((number, share, owned))
+}
+
+/// Rings those that have more than they are due.
+fn ring_for(locked: &LockedPage, own: usize) {
+    let level = locked.level();
+    for (number, member) in locked.members() {
+        if number != own && member.share.load(Relaxed) > member.due(level) {
+            member.ring(OTHER);
+        }
+    }
+}
+
+fn wait_for_engine(seat: &Seat, made: &Receiver<Engine>) -> Option<Engine> {
+    loop {
+        if let Ok(engine) = made.try_recv() {
+            return Some(engine);
+        }
+        // Acquire pairs with the Release in `leave`.
+        if seat.is_left.load(Acquire) == 1 {
+            return None;
+        }
+        seat.member().hear(OTHER, None);
+    }
+}
+
+/// The thread's own.
+struct Divider {
+    seat: &'static Seat,
+    engine: Engine,
+    /// When it evicted last.
+    short_at: Option<Instant>,
+    activity: Activity,
+}
+
+/// What a process did since a moment.
+struct Activity {
+    since: Instant,
+    processor_time: Duration,
+    faults: u64,
+    /// Seconds in a row in which it did nothing.
+    idle: u32,
+}
+
+/// What comes of a look.
+struct Found {
+    /// What the engine may have, if that is another.
+    now: Option<u64>,
+    /// Others are short, or this one is.
+    is_tight: bool,
+    is_alone: bool,
+    has_all: bool,
+}
+
+impl Divider {
+    fn new(seat: &'static Seat, engine: Engine) -> Self {
+        Self {
+            seat,
+            engine,
+            short_at: None,
+            activity: Activity::new(),
+        }
+    }
+
+    fn run(mut self) {
+        let mut bits = SHORT | OTHER;
+        let mut most = Some(SOON);
+        loop {
+            let rung = self.seat.member().hear(bits, most);
+            if rung & SHORT != 0 {
+                self.short_at = Some(Instant::now());
+            }
+            let found = self.look();
+            if let Some(bytes) = found.as_ref().and_then(|found| found.now) {
+                self.set(bytes);
+            }
+            let (tight, alone, has_all) = match found {
+                Some(found) => (found.is_tight, found.is_alone, found.has_all),
+                // Whoever has the page locked does not go on.
+                None => (true, false, false),
+            };
+            // Who has all has nothing to gain.
+            let listens = if has_all { OTHER } else { SHORT | OTHER };
+            if listens & !bits != 0 {
+                // It may have been rung long ago.
+                self.seat.member().bell.fetch_and(!SHORT, Relaxed);
+            }
+            bits = listens;
+            most = match () {
+                () if tight => Some(SOON),
+                () if self.seat.page.follows() => Some(LIMITS),
+                () if alone || !self.activity.is_active() => None,
+                () => Some(SOON),
+            };
+            // Evictions ring all the time: the others and the program have some of the processor.
+            if rung & SHORT != 0 && !has_all {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        self.short_at.is_some_and(|at| at.elapsed() < STAYS_SHORT)
+    }
+
+    /// Tells what it has and wants, takes what is free, and sees what it has to give.
+    fn look(&mut self) -> Option<Found> {
+        let stats = self.engine.stats();
+        let member = self.seat.member();
+        self.activity.look(stats.faults);
+        let limits = self.seat.page.follows().then(softfault::default_memory);
+        let locked = self.seat.page.lock()?;
+        if let Some(limits) = limits {
+            locked.follow((limits as u64).max(LEAST));
+        }
+        let memory = locked.memory();
+        let is_short = self.is_short();
+        let used = stats.resident_bytes;
+        let want = match is_short {
+            true => u64::MAX,
+            false => (used + used / 8)
+                .checked_shr(self.activity.idle)
+                .unwrap_or(0),
+        };
+        member.peak.store(stats.peak_bytes, Relaxed);
+        member.want.store(want.max(LEAST), Relaxed);
+        member.is_short.store(is_short.into(), Relaxed);
+        let level = locked.level();
+        let due = member.due(level);
+        let share = member.share.load(Relaxed);
+        let shares: u64 = (locked.members())
+            .map(|(_, member)| member.share.load(Relaxed))
+            .sum();
+        let mut others = locked
+            .members()
+            .filter(|&(number, _)| number != self.seat.number);
+        let is_short_of = |(_, other): (usize, &Member)| {
+            other.is_short.load(Relaxed) == 1 && other.share.load(Relaxed) < other.due(level)
+        };
+        let is_alone = locked.members().count() == 1;
+        let are_short = others.any(is_short_of);
+        let mut now = None;
+        if is_short && share < due {
+            // Not more at a time than it has, where others may want some too.
+            let step = if is_alone { due } else { share };
+            let more = (due - share).min(locked.free()).min(step) & !(PAGE_BYTES - 1);
+            if more > 0 {
+                member.share.store(share + more, Relaxed);
+                now = Some(share + more);
+            }
+            if share + more < due {
+                ring_for(&locked, self.seat.number);
+            }
+        } else if share > due && (are_short || shares > memory) {
+            now = Some(due.next_multiple_of(PAGE_BYTES));
+        }
+        let share = member.share.load(Relaxed);
+        Some(Found {
+            now: now.filter(|&bytes| bytes != stats.memory_bytes),
+            is_tight: is_short && share < due.min(memory) || are_short || shares > memory,
+            is_alone,
+            has_all: share >= memory,
+        })
+    }
+
+    /// Sets the engine's budget; and where that is less, gives the others the rest.
+    fn set(&mut self, bytes: u64) {
+        let member = self.seat.member();
+        let before = self.engine.stats().memory_bytes;
+        if bytes > before {
+            // The engine may need memory for itself that it cannot have.
+            if self.engine.set_memory(bytes as usize).is_err() {
+                self.give(before);
+            }
+            return;
+        }
+        self.seat.is_giving.store(true, Relaxed);
+        // What is pinned, and private without swap, stays: then less is given.
+        let halfway = bytes + (before - bytes) / 2;
+        let given = [bytes, halfway & !(PAGE_BYTES - 1)]
+            .into_iter()
+            .find(|&bytes| self.engine.set_memory(bytes as usize).is_ok());
+        self.seat.is_giving.store(false, Relaxed);
+        if let Some(bytes) = given {
+            self.give(bytes);
+        }
+        // What was evicted for the others says nothing of this one.
+        member.bell.fetch_and(!SHORT, Relaxed);
+    }
+
+    /// The share is less from now on.
+    fn give(&self, bytes: u64) {
+        // Where the page is somebody's who does not go on, the next look gives it.
+        let Some(locked) = self.seat.page.lock() else {
+            return;
+        };
+        self.seat.member().share.store(bytes, Relaxed);
+        for (number, member) in locked.members() {
+            if number != self.seat.number && member.is_short.load(Relaxed) == 1 {
+                member.ring(OTHER);
+            }
+        }
+    }
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            processor_time: processor_time(),
+            faults: 0,
+            idle: 0,
+        }
+    }
+
+    fn look(&mut self, faults: u64) {
+        if self.since.elapsed() < IDLE {
+            return;
+        }
+        let now = processor_time();
+        let is_idle = now.saturating_sub(self.processor_time) < NOTHING && faults == self.faults;
+        *self = Self {
+            since: Instant::now(),
+            processor_time: now,
+            faults,
+            idle: if is_idle { self.idle + 1 } else { 0 },
+        };
+    }
+
+    /// True if it did something of late.
+    fn is_active(&self) -> bool {
+        self.idle == 0
+    }
+}
+
+/// Of all threads of the process.
+fn processor_time() -> Duration {
+    let mut time = core::mem::MaybeUninit::zeroed();
+    // SAFETY: zeros are a valid time, and the call fills it.
+    let time: libc::timespec = unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, time.as_mut_ptr());
+        time.assume_init()
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
