@@ -95,6 +95,16 @@ pub trait Mmu: Send + Sync {
     /// The bytes are readable, and as many fit into the window from there.
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError>;
 
+    /// As [`copy`](Self::copy) of pages to be read, none of which is there. One that is there all the same is an error, since it would
+    /// keep the bytes that it has; others may be mapped then.
+    ///
+    /// # Safety
+    /// As for `copy`.
+    unsafe fn copy_absent(&self, to: Place<'_>, of: *const [u8]) -> Result<(), MmuError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(to, of, Access::ReadOnly) }
+    }
+
     /// Maps `bytes` at `addr`, of a window that is only read, as zeros that cost
     /// no memory.
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError>;

@@ -14,6 +14,7 @@ use crate::store::FileWrites;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Residency;
+use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +54,11 @@ impl WritableFile {
             seen: Mutex::new(seen),
             locked: Mutex::default(),
         })
+    }
+
+    /// True if this is its file.
+    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
+        self.writes.is_of(file)
     }
 
     /// Where the map is.
@@ -119,6 +125,18 @@ impl WritableFile {
             }
         }
         Ok(Some(pin))
+    }
+
+    /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes.
+    ///
+    /// # Safety
+    /// The bytes can be read.
+    pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
+        match self.was_inherited() || !addr.is_multiple_of(PAGE_SIZE) {
+            true => 0,
+            // SAFETY: the caller vouches for it.
+            false => unsafe { self.file.write_whole(addr, bytes) },
+        }
     }
 
     /// Lets them go again.
@@ -220,21 +238,23 @@ impl WritableFile {
 
     /// As `mremap(2)`, as long as the window has room.
     pub(crate) fn remap(&mut self, len: usize) -> io::Result<()> {
-        if lock(&self.locked).is_some() {
-            return Err(error::locked());
-        }
-        let end = self
-            .part
-            .start
-            .checked_add(len)
-            .ok_or_else(error::too_large)?;
-        if end > self.file.cache().addresses().end {
+        if !self.has_room(len)? {
             return Err(error::no_memory(
                 "the map has no room to grow so far in its place; map the file anew",
             ));
         }
-        self.part.end = end;
+        self.part.end = self.part.start + len;
         Ok(())
+    }
+
+    /// True if the map can have so many bytes where it is. An error if it is locked: its length cannot change then.
+    pub(crate) fn has_room(&self, len: usize) -> io::Result<bool> {
+        if lock(&self.locked).is_some() {
+            return Err(error::locked());
+        }
+        let end = self.part.start.checked_add(len);
+        let end = end.ok_or_else(error::too_large)?;
+        Ok(end <= self.file.cache().addresses().end)
     }
 
     /// Gives back pages that this map does not use any more; what was written to them is in the file then, if it could

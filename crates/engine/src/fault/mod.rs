@@ -39,7 +39,7 @@ pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInte
 pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use fault_in::{FaultIn, FaultInMany, NotIn, Progress};
-pub use file::{Pin, open_to_writes, pin, unpin};
+pub use file::{Pin, open_to_writes, pin, unpin, write_whole};
 pub use populate::{Populated, lock, populate, unlock};
 
 /// How a fault ended.

@@ -460,3 +460,49 @@ fn what_goes_next_is_cleaned_ahead() {
     assert_eq!(store.writes().len(), ahead);
     finish(rig, cache);
 }
+
+/// Pages that are written over as a whole are not read, cost no frame, and wait for nobody who has one of them.
+#[test]
+fn what_is_written_over_as_a_whole_is_not_read() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64) + 100));
+    let at = |page: usize| start + page * PAGE_SIZE;
+    let content: Vec<u8> = (0..65 * PAGE_SIZE).map(|at| (at * 7) as u8).collect();
+    let write = |page: usize, pages: usize| {
+        let content = &raw const content[page * PAGE_SIZE..][..pages * PAGE_SIZE];
+        // SAFETY: bytes; the map stays.
+        unsafe { fault::write_whole(&cache, at(page), content) / PAGE_SIZE }
+    };
+    assert_eq!(write(3, 40), 40);
+    assert_eq!((store.reads().len(), cache.dirty_pages()), (0, 40));
+    for page in 3..43 {
+        let byte = content[page * PAGE_SIZE + 9];
+        assert_eq!(rig.touch(at(page) + 9), Ok(byte), "page {page}");
+    }
+    assert_eq!(write(3, 40), 0, "what is in memory is written by stores");
+    rig.write(at(3), b"new").unwrap();
+    write_back(&cache, 0..65);
+    assert_eq!(store.writes(), (3..43).collect::<Vec<_>>());
+    assert_eq!(store.byte(bytes(3)), b'n');
+    assert_eq!(store.byte(bytes(42) + 1), content[42 * PAGE_SIZE + 1]);
+    assert_eq!(write(62, 3), 2, "the last one has bytes behind the end");
+    finish(rig, cache);
+}
+
+/// A full device refuses it, and so does a budget of dirty pages; then stores say why.
+#[test]
+fn what_cannot_be_written_as_a_whole_is_left() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let content = vec![5; 32 * PAGE_SIZE];
+    // SAFETY: bytes; the map stays.
+    let write = || unsafe { fault::write_whole(&cache, start, &raw const content[..]) };
+    store.unreserve(17);
+    store.fail_reserve(Some(ENOSPC));
+    let charged = rig.node.budget.charged();
+    assert_eq!(write(), 16 * PAGE_SIZE, "up to the block that has it");
+    assert_eq!(cache.dirty_pages(), 16);
+    let refused = Err(FaultError::Io(ENOSPC));
+    assert_eq!(rig.write(start + 17 * PAGE_SIZE, &[1]), refused);
+    rig.evict_all();
+    assert!(rig.node.budget.charged() <= charged + 16);
+    finish(rig, cache);
+}

@@ -4,6 +4,7 @@ use crate::writable::{bytes, finish, write_back};
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
+use softfault_engine::fault;
 use softfault_engine::policy::Policies;
 use softfault_oracle::{Rig, TestStore, byte_at, cases, long_run};
 use std::sync::Arc;
@@ -18,6 +19,12 @@ enum Step {
         at: usize,
         byte: u8,
         bytes: usize,
+    },
+    /// Pages, by a call; what it leaves, by stores.
+    WriteWhole {
+        page: u64,
+        pages: u64,
+        byte: u8,
     },
     /// In order, a byte a page.
     Fill {
@@ -59,6 +66,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         20 => (near, 0..PAGE_SIZE, any::<u8>(), 1..3 * PAGE_SIZE)
             .prop_map(|(page, at, byte, bytes)| Step::Write { page, at, byte, bytes }),
         10 => part().prop_map(|(page, pages)| Step::Read { page, pages }),
+        4 => (part(), any::<u8>())
+            .prop_map(|((page, pages), byte)| Step::WriteWhole { page, pages, byte }),
         4 => part().prop_map(|(page, pages)| Step::WriteBack { page, pages }),
         1 => Just(Step::Evict),
         1 => part().prop_map(|(page, pages)| Step::Invalidate { page, pages }),
@@ -113,6 +122,22 @@ impl World {
                 self.rig
                     .write(start + part.start, &vec![byte; part.len()])
                     .unwrap();
+            }
+            Step::WriteWhole { page, pages, byte } => {
+                let mut part = self.clip(bytes(page), bytes(pages));
+                self.model[part.clone()].fill(byte);
+                let content = vec![byte; part.len()];
+                while !part.is_empty() {
+                    let content = &raw const content[..part.len()];
+                    // SAFETY: bytes; the map stays.
+                    let done =
+                        unsafe { fault::write_whole(&self.cache, start + part.start, content) };
+                    part.start += done;
+                    let page = part.start..part.end.min(part.start + PAGE_SIZE);
+                    let stored = vec![byte; page.len()];
+                    self.rig.write(start + page.start, &stored).unwrap();
+                    part.start = page.end;
+                }
             }
             Step::Fill { page, pages } => {
                 for page in page..(page + pages).min(FILE) {

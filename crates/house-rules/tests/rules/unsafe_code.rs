@@ -100,6 +100,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/store.rs",
     "crates/engine/src/cache/reads/batch.rs",
     "crates/engine/src/fault/file/write.rs",
+    "crates/engine/src/fault/file/write_whole.rs",
     "crates/engine/src/fault/file/expect.rs",
     "crates/engine/src/cache/reads/read.rs",
     "crates/engine/src/cache/contents.rs",

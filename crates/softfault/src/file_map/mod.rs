@@ -100,6 +100,16 @@ impl FileMap {
         self.cache.residency(addresses)
     }
 
+    /// Writes whole pages that nobody has in memory, from an address on, of a file that may be written to; returns how many bytes.
+    ///
+    /// # Safety
+    /// The bytes can be read.
+    pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
+        let _masked = self.reached.masked();
+        // SAFETY: the caller vouches for the bytes; a map's window stays as long as the map.
+        unsafe { fault::write_whole(&self.cache, addr, bytes) }
+    }
+
     /// Has some addresses taken out of the file; see [`PageCache::empty`].
     pub(crate) fn empty(
         &self,

@@ -96,7 +96,8 @@ impl Files {
         }
         let (known, changed) = {
             let mut table = self.table();
-            let changed = table.forget_changed(&looked.identity);
+            let mut changed = table.forget_changed(&looked.identity);
+            changed.extend(table.forget_outgrown(&looked.identity));
             let known = find_and_open(managed, &mut table, &looked.identity)?;
             (known, changed)
         };

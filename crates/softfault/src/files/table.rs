@@ -298,6 +298,28 @@ impl WindowTable {
         gone
     }
 
+    /// No new map finds an idle window that is written to and in which its file has no room any more. Takes it out, unless somebody still
+    /// looks at it; one whose pages could not be written stays.
+    pub(super) fn forget_outgrown(&mut self, now: &FileIdentity) -> Vec<FileWindow> {
+        let is_outgrown = |entry: &FileWindow| {
+            let room = entry.cache.addresses().len() as u64;
+            entry.users == 0 && entry.writes.is_some() && !entry.is_dirty() && room < now.size
+        };
+        let mut found = false;
+        for entry in self.of_file(now).filter(|entry| is_outgrown(entry)) {
+            (entry.writes, entry.certain, found) = (None, false, true);
+        }
+        match found {
+            true => self.forget_changed(now),
+            false => Vec::new(),
+        }
+    }
+
+    /// True if one map shows the window.
+    pub(super) fn has_one_user(&mut self, cache: &Arc<PageCache>) -> bool {
+        self.entry_of(cache).is_some_and(|entry| entry.users == 1)
+    }
+
     /// Takes out idle windows that are too many, and a few that are empty.
     pub(super) fn forget_idle(&mut self) -> Vec<FileWindow> {
         let mut gone = Vec::new();

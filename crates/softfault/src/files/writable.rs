@@ -124,6 +124,8 @@ impl Files {
         if !managed.node.mmu.can_protect() {
             return Ok(None);
         }
+        let outgrown = self.table().forget_outgrown(&looked.identity);
+        drop(outgrown);
         if let Some(known) = self.find_writable(managed, &looked.identity)? {
             return Ok(Some(known));
         }
@@ -171,6 +173,11 @@ impl Files {
             was_idle: false,
         };
         self.brought_up_to_date(managed, known).map(Some)
+    }
+
+    /// True if one map shows the window.
+    pub(crate) fn has_one_map(&self, cache: &Arc<PageCache>) -> bool {
+        self.table().has_one_user(cache)
     }
 
     /// True if the engine has a window of the file that may be written to.

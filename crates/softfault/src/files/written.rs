@@ -8,6 +8,9 @@ use super::Files;
 use super::served::Hold;
 use super::table::{FileKey, key};
 use crate::store::FileIdentity;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 
 /// A shared writable map's file, until [`Files::end_writing`].
 #[must_use]
@@ -15,6 +18,13 @@ pub(crate) struct WrittenFile {
     key: FileKey,
     /// Windows that the kernel serves meanwhile.
     holds: Vec<Hold>,
+}
+
+impl WrittenFile {
+    /// True if this is the file.
+    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
+        Ok(key(&FileIdentity::of(file.as_fd())?) == self.key)
+    }
 }
 
 impl Files {

@@ -55,6 +55,8 @@ pub struct MmapMut {
     kind: MmapMutKind,
     /// Of a shared writable map: its file.
     written: Option<WrittenFile>,
+    /// Byte of the file that a shared writable map begins with. Immutable.
+    offset: u64,
 }
 
 enum MmapMutKind {
@@ -76,6 +78,7 @@ impl MmapMut {
             len: 0,
             kind,
             written: None,
+            offset: 0,
         };
         map.set_place();
         map

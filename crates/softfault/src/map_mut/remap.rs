@@ -1,7 +1,9 @@
 //! `mremap(2)`: maps that become longer or shorter.
 
 use super::{MmapMut, MmapMutKind, make};
-use crate::options::RemapOptions;
+use crate::options::{MmapOptions, RemapOptions};
+use crate::{FaultError, error};
+use std::fs::File;
 use std::io;
 
 impl MmapMut {
@@ -32,4 +34,76 @@ impl MmapMut {
         self.set_place();
         done
     }
+
+    /// Lets a map that writes to `file`, which is its file, have `len` bytes, and the file end where the map does: the file becomes
+    /// longer by a hole, or is cut, and a touch of what another map has past its end raises SIGBUS. The map may be elsewhere afterwards.
+    ///
+    /// Other threads may use other maps of the file meanwhile: a touch past the new end fails, and nothing past it is written back.
+    /// After an error both are as they were; but if the map has no room to grow where it is, and cannot be made anew, it is empty.
+    pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
+        self.addresses(0..self.len)?;
+        if isize::try_from(len).is_err() {
+            return Err(error::too_large());
+        }
+        let end = self.offset.checked_add(len as u64);
+        let end = end.ok_or_else(error::too_large)?;
+        match &mut self.kind {
+            MmapMutKind::Writable(written) if !written.was_inherited() => {
+                if !written.is_of(file)? {
+                    return Err(other_file());
+                }
+                if !written.has_room(len)? {
+                    if !self.engine.inner.files.has_one_map(written.file().cache()) {
+                        // It has the error.
+                        return written.remap(len);
+                    }
+                    self.engine.truncate(file, end)?;
+                    return self.map_anew(file, len);
+                }
+                self.engine.truncate(file, end)?;
+                written.remap(len)?;
+            }
+            MmapMutKind::Kernel(map) => {
+                let is_its = self.written.as_ref().map(|written| written.is_of(file));
+                if !is_its.transpose()?.unwrap_or(false) {
+                    return Err(other_file());
+                }
+                let before = map.len();
+                if len > before {
+                    map.remap(len, true)?;
+                }
+                let set = self.engine.truncate(file, end);
+                let len = if set.is_ok() { len } else { before };
+                let cut = match len < map.len() {
+                    true => map.remap(len, true),
+                    false => Ok(()),
+                };
+                self.set_place();
+                return set.and(cut);
+            }
+            MmapMutKind::Empty if self.offset == 0 && file.metadata()?.len() == 0 => {
+                self.engine.truncate(file, end)?;
+                return self.map_anew(file, len);
+            }
+            MmapMutKind::Writable(_) => return Err(FaultError::Forked.into()),
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => return Err(other_file()),
+        }
+        self.set_place();
+        Ok(())
+    }
+
+    /// Drops what there is, and maps the file once more. After an error the map is empty.
+    fn map_anew(&mut self, file: &File, len: usize) -> io::Result<()> {
+        let (engine, offset) = (self.engine.clone(), self.offset);
+        *self = Self::new(&engine, MmapMutKind::Empty);
+        let mut options = MmapOptions::new();
+        options.offset(offset).len(len);
+        // SAFETY: the caller of the function that made the map vouches for the same.
+        *self = unsafe { options.map_mut_with(&engine, file) }?;
+        Ok(())
+    }
+}
+
+fn other_file() -> io::Error {
+    error::invalid("the map does not write to this file")
 }

@@ -65,13 +65,15 @@ impl MmapOptions {
             Look::may_be_empty(fd)?;
             return Ok(MmapMut::new(engine, MmapMutKind::Empty));
         }
-        if let Some(map) = self.over_engine(engine, fd, &looked, len)? {
+        if let Some(mut map) = self.over_engine(engine, fd, &looked, len)? {
+            map.offset = self.offset;
             return Ok(map);
         }
         let map = KernelMap::new(Of::File(fd, self.offset, libc::MAP_SHARED), len, access)?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
         let mut map = MmapMut::new(engine, MmapMutKind::Kernel(map));
+        map.offset = self.offset;
         let masked = signal::masked();
         map.written = Some(engine.inner.files.begin_writing(&looked.identity));
         drop(masked);

@@ -5,12 +5,15 @@ use crate::FaultError;
 use crate::file_map::{FilePin, populate_by_kernel};
 use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
+use core::ptr::slice_from_raw_parts;
 use std::io;
 
 /// Bytes a call.
 const STEP: usize = 256 << 10;
 /// Bytes a call where no more can be kept.
 const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
+/// Bytes of a file that are kept for a call that writes to them: those behind may not be in memory, and need not be read then.
+const WRITE_STEP: usize = 64 << 10;
 
 impl MmapMut {
     /// Writes a range to `writer` (a file, a socket, a hasher).
@@ -73,6 +76,45 @@ impl MmapMut {
         Ok((at - range.start) as u64)
     }
 
+    /// As [`read_from`](Self::read_from). Of a file that the engine serves no page is read that is written over as a whole, and no fault is
+    /// taken for one that is not in memory: what `reader` has is copied to where it stays. No page is kept while `reader` is waited for.
+    /// Where a store would raise SIGBUS (into a hole of a full disk, without memory), that is an error.
+    pub fn write_from(
+        &mut self,
+        range: impl RangeBounds<usize>,
+        reader: &mut (impl io::Read + ?Sized),
+    ) -> io::Result<u64> {
+        let range = offsets(range, self.len);
+        if !matches!(&self.kind, MmapMutKind::Writable(file) if !file.was_inherited()) {
+            return self.read_from(range, reader);
+        }
+        self.addresses(range.clone())?;
+        let mut buffer = vec![0; STEP.min(range.len())];
+        let mut at = range.start;
+        while at < range.end {
+            // Up to where a step of the file ends, or the reader.
+            let most = (STEP - at % STEP).min(range.end - at).min(buffer.len());
+            let mut filled = 0;
+            while filled < most {
+                match reader.read(&mut buffer[filled..most]) {
+                    Ok(0) => break,
+                    Ok(count) => filled += count.min(most - filled),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        self.write_at(&buffer[..filled], at)?;
+                        return Err(error);
+                    }
+                }
+            }
+            self.write_at(&buffer[..filled], at)?;
+            at += filled;
+            if filled < most {
+                break;
+            }
+        }
+        Ok((at - range.start) as u64)
+    }
+
     /// Copies bytes out, starting at `offset`; returns how many there were. For where an
     /// error is wanted as a value.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
@@ -108,6 +150,13 @@ impl MmapMut {
         let count = len.min(self.len.saturating_sub(offset));
         let mut done = 0;
         while done < count {
+            let left = slice_from_raw_parts(bytes.wrapping_add(done), (count - done).min(STEP));
+            // SAFETY: within the bytes, which can be read, as the caller says.
+            let whole = unsafe { self.write_whole(left, offset + done) };
+            if whole > 0 {
+                done += whole;
+                continue;
+            }
             let kept = KeptPart::new(self, offset + done..offset + count, true)?;
             let part = kept.0.clone();
             let into = (self.start + part.start) as *mut u8;
@@ -120,12 +169,32 @@ impl MmapMut {
     }
 }
 
+impl MmapMut {
+    /// Writes whole pages of a file that nobody has in memory; returns how many bytes.
+    ///
+    /// # Safety
+    /// The bytes can be read.
+    unsafe fn write_whole(&self, bytes: *const [u8], offset: usize) -> usize {
+        match &self.kind {
+            MmapMutKind::Writable(file) if !self.is_lost() => {
+                // SAFETY: the caller vouches for it.
+                unsafe { file.write_whole(self.start + offset, bytes) }
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// The first offsets of a range, whose pages stay while it lives.
 struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
 impl<'a> KeptPart<'a> {
     fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
-        let kept = Self::first(map, &range, STEP, write);
+        let step = match &map.kind {
+            MmapMutKind::Writable(_) if write => WRITE_STEP,
+            _ => STEP,
+        };
+        let kept = Self::first(map, &range, step, write);
         match kept {
             // Others have locked or pinned so much.
             Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, write),

@@ -18,8 +18,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
 use softfault_engine::store::{PageWrite, StoreError, WriteBack};
+use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Threads that write at a time, before one waits for another: as many as evict at a time.
 const QUEUES: usize = 4;
@@ -129,6 +130,12 @@ impl FileWrites {
             }
         }
         punched.map(drop).map_err(errno::io)
+    }
+
+    /// True if this is the file.
+    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
+        let stat = stat(file.as_fd()).map_err(errno::of_call("fstat"))?;
+        Ok(self.buffered.is_file(&stat))
     }
 
     fn size(&self) -> Result<u64, i32> {

@@ -371,6 +371,27 @@ impl Mmu for UffdMmu {
         })
     }
 
+    unsafe fn copy_absent(&self, to: Place<'_>, of: *const [u8]) -> Result<(), MmuError> {
+        let (window, addr) = to;
+        if window.token & PROTECTS == 0 {
+            return Err(MmuError::Closed(libc::ENOSYS));
+        }
+        let fd = self.of(window);
+        let (mut done, bytes) = (0, of.len());
+        while done < bytes {
+            let source = of.cast::<u8>().wrapping_add(done);
+            // SAFETY: the caller vouches for both sides.
+            let progress = unsafe { abi::copy(fd, addr + done, source, bytes - done, true) };
+            done += progress.bytes;
+            match progress.stopped {
+                // The mappings were changing, or a part is done: on with the rest.
+                None | Some(libc::EAGAIN) => {}
+                Some(errno) => return Err(system(errno)),
+            }
+        }
+        Ok(())
+    }
+
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         let fd = self.of(window);
         finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))

@@ -21,7 +21,7 @@ pub enum Verb {
     Store,
     /// By a call that the map has for it.
     WriteAt,
-    /// From another file, by read(2) into the map.
+    /// From another file, by read(2) into the map, or by way of a buffer.
     ReadFrom,
     /// The same, with the pages locked and nothing of ours in between.
     ReadLocked,

@@ -267,7 +267,11 @@ impl Sides {
         let mut source = self.source.open();
         source.seek(SeekFrom::Start(skip as u64)).unwrap();
         let (map, from) = self.map_of(&part, which);
-        let got = map.read_from(part.start - from..part.end - from, &mut source);
+        let into = part.start - from..part.end - from;
+        let got = match which % 2 {
+            0 => map.read_from(into, &mut source),
+            _ => map.write_from(into, &mut source),
+        };
         assert_eq!(got.unwrap(), count as u64);
         source
             .read_exact_at(&mut self.other[part], skip as u64)

@@ -15,7 +15,7 @@ use sync::Arc;
 
 /// Budget that a fault should find free before it begins: its frames, its
 /// window pages, a page table.
-const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
+pub(super) const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
 pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Fault {
     let most = match absent(cache, addr) {

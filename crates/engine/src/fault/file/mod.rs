@@ -23,8 +23,10 @@ mod miss;
 mod pin;
 mod vanished;
 mod write;
+mod write_whole;
 
 pub use pin::{Pin, open_to_writes, pin, unpin};
+pub use write_whole::write_whole;
 
 /// A file, through its page cache.
 pub struct FileVmOps(Arc<PageCache>);

@@ -1,0 +1,102 @@
+//! Whole pages that a call writes to a file's window, and that nobody has in memory: what they replace is not read, no frame is
+//! taken, and the pages of a block are mapped in one go.
+
+use super::map::Refused;
+use super::miss::HEADROOM;
+use crate::PAGE_SIZE;
+use crate::budget::Need;
+use crate::cache::PageCache;
+use crate::cache::folio::{BLOCK_BYTES, flag};
+use crate::cache::node::FrameUse;
+use crate::cache::reads::read;
+use core::ops::Range;
+use core::ptr::slice_from_raw_parts;
+use sync::Arc;
+
+/// Attempts on a block, for each of which room is made. After that faults write it: they wait for memory.
+const ATTEMPTS: usize = 8;
+
+/// Writes `bytes`, whole pages, to `addr` on, up to the first page that is in memory, or on its way there, or has to be waited for; returns
+/// how many bytes it has written. The caller writes what comes then by faults.
+///
+/// # Safety
+/// The bytes can be read. The caller keeps the window mapped, and has no lock.
+pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8]) -> usize {
+    debug_assert!(addr.is_multiple_of(PAGE_SIZE));
+    // Of the file's last page, which it has in part, faults know what is behind the end.
+    let end = cache.addresses().start + cache.end() as usize / PAGE_SIZE * PAGE_SIZE;
+    let end = end.min(addr + bytes.len() / PAGE_SIZE * PAGE_SIZE);
+    let mut at = addr;
+    while at < end {
+        let block = at & !(BLOCK_BYTES - 1);
+        let most = at..end.min(block + BLOCK_BYTES);
+        let part = at..cache.absent_around(at, most).end;
+        let from = bytes.cast::<u8>().wrapping_add(at - addr);
+        if part.is_empty() || !write_with_room(cache, &part, from) {
+            break;
+        }
+        at = part.end;
+    }
+    at - addr
+}
+
+/// Writes pages of one block, none of which was cached a moment ago, from bytes that can be read. False if that cannot be done at once.
+fn write_with_room(cache: &PageCache, part: &Range<usize>, from: *const u8) -> bool {
+    for _ in 0..ATTEMPTS {
+        match write_part(cache, part, from) {
+            Ok(()) => return true,
+            Err(Some(need)) => cache.node.make_room(need),
+            Err(None) => return false,
+        };
+    }
+    false
+}
+
+/// The same, if there is room; otherwise what there is not enough of, if that is the reason.
+fn write_part(cache: &PageCache, part: &Range<usize>, from: *const u8) -> Result<(), Option<Need>> {
+    let node = &cache.node;
+    let writes = cache.writes.as_ref().ok_or(None)?;
+    for page in part.clone().step_by(PAGE_SIZE) {
+        let offset = cache.offset(page);
+        if !writes.to().is_reserved(offset) {
+            // If it cannot be, the fault says why.
+            writes.to().reserve(offset).map_err(|_| None)?;
+        }
+    }
+    let room = Some(Need::Pages(HEADROOM));
+    if !node.budget.has_free(HEADROOM as u64 + cache.floor()) {
+        return Err(room);
+    }
+    if !node.may_dirty() {
+        return Err(Some(Need::Clean));
+    }
+    let pages = part.len() / PAGE_SIZE;
+    let folio = node.alloc_folio(cache, part.start, pages, FrameUse::Hole);
+    let folio = folio.map_err(Some)?;
+    // Locked since it was made: nobody takes a page of it for mapped before all is done.
+    let Some(held) = cache.insert(folio) else {
+        node.abandon(folio);
+        return Err(None);
+    };
+    if let Err(refused) = cache.enter(part.start, pages, 0) {
+        read::discard(node, cache, &held);
+        return Err(room.filter(|_| matches!(refused, Refused::Memory)));
+    }
+    held.change(flag::UPTODATE, 0);
+    // They are protected: where some cannot be mapped, nobody has written to the others meanwhile.
+    let to = (cache.window.reservation(), part.start);
+    let of = slice_from_raw_parts(from, part.len());
+    // SAFETY: the bytes can be read, says the caller of `write_whole`; the part lies in the window.
+    if unsafe { node.mmu.copy_absent(to, of) }.is_err() {
+        node.mmu.zap(core::slice::from_ref(part));
+        cache.leave(part.start, pages);
+        node.budget.uncharge(pages as u64);
+        read::discard(node, cache, &held);
+        return Err(None);
+    }
+    cache.begin_dirty(&held, part.clone());
+    held.change(flag::MAPPED, 0);
+    node.lru.lists.add(&node.folios, &held);
+    held.unlock();
+    Ok(())
+}
