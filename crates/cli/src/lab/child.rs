@@ -5,7 +5,7 @@ use super::counters::{Blame, Counters};
 use super::engine::build::build;
 use super::job::{Job, Work};
 use super::work::{
-    Bench, anon, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
+    Bench, anon, append, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
     swap_retry, thrash, warm_start, write,
 };
 use std::io::Read;
@@ -59,6 +59,7 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::Orders(family) => orders::run(&bench, family),
         Work::Scan(pass) => scan::run(&bench, pass),
         Work::Write { how, flush_every } => write::run(&bench, how, flush_every),
+        Work::Append { flush_every } => append::run(&bench, flush_every),
         Work::Thrash => thrash::run(&bench),
         Work::WarmStart { rounds } => warm_start::run(&bench, rounds),
         Work::Pft { shared, bytes } => pft::run(&bench, shared, bytes),

@@ -57,6 +57,11 @@ pub enum Work {
         /// A flush each so many pages.
         flush_every: Option<u64>,
     },
+    /// Threads write to a file through a map, in order, and both become longer as they go.
+    Append {
+        /// A flush each so many pages.
+        flush_every: Option<u64>,
+    },
     /// Each thread maps its own file, touches all of it and unmaps, until the time is over.
     Thrash,
     /// Threads of low priority map, touch and unmap the files, beside one of high priority and one that

@@ -23,6 +23,7 @@ pub fn shared(
     interrupt: &Interrupt,
 ) -> Result<Vec<LabFile>, Error> {
     let mut sizes = match (plan.workload, &plan.file) {
+        _ if plan.patterns.iter().all(Pattern::appends) => Vec::new(),
         (Workload::Thrash | Workload::Pft | Workload::Spf | Workload::Hugetlb, _) => Vec::new(),
         (workload, _) if workload.swaps() => Vec::new(),
         (Workload::WarmStart, FileFrom::Made(bytes)) => files::mixed_sizes(*bytes, plan.seed),
@@ -39,14 +40,20 @@ pub fn shared(
     Ok(files)
 }
 
-/// A thrash's files: of each pattern and number of threads its own.
+/// A thrash's files: of each pattern and number of threads its own. And the file that is appended to.
 pub fn own(
     plan: &Plan,
     pattern: &Pattern,
     threads: usize,
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<LabFile>>, Error> {
-    let (Some(kind), FileFrom::Made(bytes)) = (pattern.files(), &plan.file) else {
+    let FileFrom::Made(bytes) = &plan.file else {
+        return Ok(None);
+    };
+    if pattern.appends() {
+        return files::make_holes(&plan.dir, 1, *bytes).map(Some);
+    }
+    let Some(kind) = pattern.files() else {
         return Ok(None);
     };
     match kind {

@@ -169,15 +169,15 @@ fn many_brings_pages_in_by_one_call() {
 /// The run itself looks whether all is in the file.
 #[test]
 fn write_has_all_of_it_in_the_file() {
-    let more = "--pattern sequential,random,zipf --threads 3 --seconds 0.5 --flush-every 5000 \
+    let more = "--pattern sequential,append,random,zipf --threads 3 --seconds 0.5 --flush-every 5000 \
                 --file-size 40M --memory 24M --on kernel,softfault,direct";
     let rows = small("write", more);
-    assert_eq!(rows.len(), 9);
+    assert_eq!(rows.len(), 12);
     for row in &rows {
         assert_eq!(row["error"], Value::Null, "{row}");
         let pages = number(row, "accesses");
         match row["pattern"].as_str().unwrap() {
-            "sequential" => assert_eq!(pages, f64::from(40 << 8)),
+            "sequential" | "append" => assert_eq!(pages, f64::from(40 << 8)),
             _ => assert!(pages > 0.0),
         }
     }

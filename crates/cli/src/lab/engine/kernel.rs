@@ -5,7 +5,7 @@ use super::written::Written;
 use super::{Anonymous, Engine, Mapping, WritableMapping};
 use super::{HugeFile, huge};
 use crate::lab::stats::EngineStats;
-use memmap2::{Advice, Mmap, MmapMut};
+use memmap2::{Advice, Mmap, MmapMut, RemapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Engine for Kernel {
         if let Some(advice) = self.advice {
             map.advise(advice)?;
         }
-        Ok(Box::new(Written::over(map, MmapMut::flush)))
+        Ok(Box::new(Written::over(map, MmapMut::flush, grow)))
     }
 
     fn huge(&self, bytes: u64) -> io::Result<Box<dyn HugeFile>> {
@@ -65,6 +65,14 @@ impl Engine for Kernel {
     fn stats(&self) -> Option<EngineStats> {
         None
     }
+}
+
+/// By ftruncate(2), and mremap(2), which keeps the advice.
+fn grow(map: &mut MmapMut, file: &File, bytes: usize) -> io::Result<()> {
+    file.set_len(bytes as u64)?;
+    let options = RemapOptions::new().may_move(true);
+    // SAFETY: the file has so many bytes; who has the map for writing has no pointer into it.
+    unsafe { map.remap(bytes, options) }
 }
 
 impl Mapping for Mmap {

@@ -124,6 +124,9 @@ pub trait WritableMapping: Send + Sync {
 
     /// Returns when what was written is on the device.
     fn flush(&self) -> io::Result<()>;
+
+    /// Makes the file, which it has all of, and the map longer. Its first byte may be elsewhere afterwards.
+    fn grow(&mut self, file: &File, bytes: usize) -> io::Result<()>;
 }
 
 /// Anonymous memory that several threads write to.

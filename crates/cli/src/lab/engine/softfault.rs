@@ -57,7 +57,11 @@ impl Engine for OnSoftfault {
         // SAFETY: nobody else has the lab's file.
         let map = unsafe { self.0.map_mut(file) }?;
         match map.is_managed() {
-            true => Ok(Box::new(Written::over(map, MmapMut::flush))),
+            true => Ok(Box::new(Written::over(
+                map,
+                MmapMut::flush,
+                MmapMut::set_len,
+            ))),
             false => Err(io::Error::other("the engine does not serve it here")),
         }
     }

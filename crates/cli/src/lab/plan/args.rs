@@ -88,7 +88,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
     /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
-    /// many: cold, present [default: both]; write: sequential, random, zipf [default: all]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
+    /// many: cold, present [default: both]; write: sequential, append, random, zipf [default: all
+    /// but append]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
     /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: what the file is like at the start: empty,
     /// emptied (before each round), populated, and scan, which reads a populated one [default: empty,populated]
     #[arg(

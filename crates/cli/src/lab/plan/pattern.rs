@@ -27,6 +27,7 @@ pub(super) enum Kind {
     Orders(Family),
     Scan(Pass),
     Write(Writing),
+    Append,
     Thrash(Files),
     WarmStart,
     Pft { shared: bool },
@@ -65,12 +66,17 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             let theta = args.theta.unwrap_or(THETA);
             let pattern = |name: &str| match name {
                 "sequential" => Ok(named(name, Kind::Write(Writing::Over))),
+                "append" => Ok(named(name, Kind::Append)),
                 "random" => Ok(named(name, Kind::Write(Writing::Words(Spread::Uniform)))),
                 "zipf" => Ok(named(
                     &format!("zipf{theta}"),
                     Kind::Write(Writing::Words(Spread::Zipf { theta })),
                 )),
-                _ => Err(no_pattern("write", name, "sequential, random or zipf")),
+                _ => Err(no_pattern(
+                    "write",
+                    name,
+                    "sequential, append, random or zipf",
+                )),
             };
             match args.pattern.is_empty() {
                 true => ["sequential", "random", "zipf"]
@@ -221,5 +227,10 @@ impl Pattern {
             Kind::Thrash(files) => Some(files),
             _ => None,
         }
+    }
+
+    /// Whether it makes its file longer, and so has one of its own.
+    pub fn appends(&self) -> bool {
+        matches!(self.kind, Kind::Append)
     }
 }

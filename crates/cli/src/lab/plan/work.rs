@@ -36,6 +36,9 @@ impl Pattern {
                 how,
                 flush_every: plan.flush_every,
             },
+            Kind::Append => Work::Append {
+                flush_every: plan.flush_every,
+            },
             Kind::Thrash(_) => Work::Thrash,
             Kind::WarmStart => Work::WarmStart {
                 rounds: (!plan.timed).then_some(PASSES * files.len() as u64),

@@ -17,8 +17,9 @@ pub enum Workload {
     Orders,
     /// Read the whole file: cold, warm (second pass) and remapped.
     Scan,
-    /// Write to a file through a map: over all of it, in order, or to a word of random pages for a time. The last flush is
-    /// inside the time, and the file is checked afterwards.
+    /// Write to a file through a map: over all of it, in order; to one of 1 MiB that becomes a MiB longer each
+    /// time the threads have come to its end (append); or to a word of random pages for a time. The last flush is inside the time, and the file is
+    /// checked afterwards.
     Write,
     /// Each thread maps its own file, touches every page and unmaps, for a time.
     Thrash,

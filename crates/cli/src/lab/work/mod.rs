@@ -2,6 +2,7 @@
 //! `gang::measure`, which runs it on every thread.
 
 pub mod anon;
+pub mod append;
 mod gang;
 pub mod hugetlb;
 pub mod many;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Pages that are looked at by one read.
-const RUN: u64 = 256;
+pub(super) const RUN: u64 = 256;
 
 /// Locks of pages that are read, changed and written: one for each so many pages.
 const LOCKS: usize = 1024;
@@ -110,17 +110,12 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
         Writing::Over => 0,
         Writing::Words(_) => sum(&checked, pages, threads)?,
     };
-    let flush = || (target.flush()).map_err(|e| format!("cannot flush: {e}"));
-    let cannot = |e: io::Error| format!("cannot write: {e}");
-    let (working, written) = (AtomicUsize::new(bench.job.threads), AtomicU64::new(0));
-    // Relaxed, all of them: counts.
-    let count = |pages: u64| {
-        let before = written.fetch_add(pages, Ordering::Relaxed);
-        let each = flush_every.unwrap_or(u64::MAX);
-        match before / each != (before + pages) / each {
-            true => flush(),
-            false => Ok(()),
-        }
+    let flush = || target.flush().map_err(cannot_flush);
+    let working = AtomicUsize::new(bench.job.threads);
+    let flushes = Flushes::new(flush_every);
+    let count = |pages: u64| match flushes.is_due(pages) {
+        true => flush(),
+        false => Ok(()),
     };
     let seconds = matches!(how, Writing::Words(_)).then_some(bench.job.seconds);
     gang::measure(bench, STACK, seconds, |member| {
@@ -137,7 +132,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
                     let blocks = &mut blocks[..run as usize];
                     let done =
                         member.timed(Waited::Touch, || target.write_over(first, blocks, salt));
-                    done.map_err(cannot)?;
+                    done.map_err(cannot_write)?;
                     member.count(run);
                     count(run)?;
                 }
@@ -151,7 +146,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
                     let page = accesses.at(member.number, number).page;
                     let word = member.number as u64 % WORDS;
                     let done = member.timed(Waited::Touch, || target.count_up(page, word));
-                    done.map_err(cannot)?;
+                    done.map_err(cannot_write)?;
                     member.count(1);
                     count(1)?;
                 }
@@ -167,7 +162,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
     match how {
         Writing::Over => check(&checked, pages, salt),
         Writing::Words(_) => {
-            let (after, written) = (sum(&checked, pages, threads)?, written.into_inner());
+            let (after, written) = (sum(&checked, pages, threads)?, flushes.written.into_inner());
             let found = after.wrapping_sub(before);
             match found == written {
                 true => Ok(()),
@@ -177,6 +172,44 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
             }
         }
     }
+}
+
+/// When flushes are due, beside the last one.
+pub(super) struct Flushes {
+    /// Pages that were written. Relaxed: a count.
+    written: AtomicU64,
+    /// Immutable.
+    every: u64,
+}
+
+impl Flushes {
+    /// One each so many pages.
+    pub(super) fn new(every: Option<u64>) -> Self {
+        Self {
+            written: AtomicU64::new(0),
+            every: every.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Counts pages, and is true if one is due that was not before.
+    pub(super) fn is_due(&self, pages: u64) -> bool {
+        // Relaxed: a count.
+        let before = self.written.fetch_add(pages, Ordering::Relaxed);
+        before / self.every != (before + pages) / self.every
+    }
+}
+
+pub(super) fn cannot_flush(error: io::Error) -> String {
+    format!("cannot flush: {error}")
+}
+
+pub(super) fn cannot_write(error: io::Error) -> String {
+    format!("cannot write: {error}")
+}
+
+/// The words of a page that was written over.
+pub(super) fn expected_page(salt: u64, page: u64) -> impl Iterator<Item = u64> {
+    (0..WORDS).map(move |at| expected(salt, page, at))
 }
 
 /// What a word of a file that was written over is.
@@ -196,7 +229,7 @@ fn sum(file: &File, pages: u64, threads: u64) -> Result<u64, String> {
 }
 
 /// Fails where the file has not what was written over it.
-fn check(file: &File, pages: u64, salt: u64) -> Result<(), String> {
+pub(super) fn check(file: &File, pages: u64, salt: u64) -> Result<(), String> {
     each_page(file, pages, |page, words| {
         match (0..)
             .zip(words)
