@@ -153,7 +153,8 @@ fn memory_of(value: &OsStr) -> Result<usize, String> {
 }
 
 /// A directory, of any bytes, or one and a size.
-fn swap_of(value: &OsStr) -> Result<Swap, String> {
+/// Swap as it is said in a text: a directory, or that, a colon and a size.
+pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
     let bytes = value.as_bytes();
     let colon = bytes.iter().rposition(|&byte| byte == b':');
     let (dir, size) = match colon {

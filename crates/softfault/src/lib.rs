@@ -204,6 +204,8 @@ pub mod soft;
 
 pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
+#[doc(hidden)]
+pub use environment::swap_of;
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
@@ -229,6 +231,8 @@ pub use store::Reads;
 pub use swap::SwapFile;
 pub use swap::{Compression, Swap};
 pub use uffd::Faults;
+#[doc(hidden)]
+pub use uffd::keep_no_spare_windows;
 
 /// The budget of an engine that is told none, as the limits are now.
 #[doc(hidden)]

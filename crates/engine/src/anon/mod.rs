@@ -216,6 +216,11 @@ impl Anonymous {
         self.window.reservation().range()
     }
 
+    /// The window, as the page tables know it.
+    pub fn reservation(&self) -> &Reservation {
+        self.window.reservation()
+    }
+
     /// Where untouched pages come from; `None`: from nowhere, they are zeros.
     pub fn origin(&self) -> Option<&Origin> {
         self.swap_cache.as_ref()?.origin()

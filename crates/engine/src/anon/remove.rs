@@ -82,6 +82,15 @@ impl Anonymous {
             gather.add(self.clone(), out);
         }
     }
+
+    /// Counts `bytes` of memory out, from page `pgoff` on, and pays them back: they are somebody else's, where they are.
+    /// No VMA shows them, and nothing is evicted meanwhile.
+    pub(crate) fn leave_behind(&self, pgoff: u64, bytes: usize) {
+        let start = self.window.address(pgoff, 0);
+        if let Some(out) = self.count_out(start..start + bytes) {
+            self.zapped(&out);
+        }
+    }
 }
 
 impl Gathered for Anonymous {

@@ -141,6 +141,10 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
     fn removed(&self, _pgoff: u64, _bytes: usize, _gather: &mut MmuGather) -> bool {
         false
     }
+
+    /// `bytes` from a `pgoff` on are somebody else's from now on, where they are: they are shown no more, no fault is
+    /// under way, and nothing is zapped.
+    fn handed_over(&self, _pgoff: u64, _bytes: usize) {}
 }
 
 /// Where the pages of a VMA come from; by default nowhere, and a touch is an error. Whoever

@@ -14,6 +14,7 @@ pub mod backing;
 pub mod find;
 mod fork;
 mod freeze;
+mod hand_over;
 mod lookup_stats;
 pub mod machine;
 mod map;

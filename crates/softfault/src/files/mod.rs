@@ -198,7 +198,7 @@ impl Files {
         managed: &Managed,
         fd: BorrowedFd<'_>,
         looked: &Look,
-    ) -> io::Result<Arc<dyn Store>> {
+    ) -> io::Result<Arc<FileStore>> {
         let known = match self.born.is_parents() {
             true => None,
             false => (self.table().find(&looked.identity)).and_then(|entry| entry.file.clone()),

@@ -63,7 +63,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
     };
     let Some(process) = process else {
         for memory in memory {
-            lose(memory, memory.get().addresses());
+            lose(memory, space);
         }
         return;
     };
@@ -88,7 +88,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
                 adopted.insert(parents, anon.clone());
                 memory.hand_over(Some(anon));
             }
-            None => lose(memory, memory.get().addresses()),
+            None => lose(memory, space),
         }
     }
     for (budget, limit, _) in budgets {
@@ -140,7 +140,8 @@ fn adopt(
 }
 
 /// Nobody sees zeros where there was something.
-fn lose(memory: &LentMemory, window: Range<usize>) {
-    crate::uffd::close_window(&window);
+fn lose(memory: &LentMemory, space: &LockedSpace) {
+    let served = space.windows.given.served(&memory.get().addresses());
+    served.iter().for_each(crate::uffd::close_window);
     memory.hand_over(None);
 }

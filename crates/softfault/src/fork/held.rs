@@ -114,7 +114,8 @@ impl ForkLocks {
         let Some(space) = &self.space else { return };
         for memory in self.memory() {
             let window = memory.get().addresses();
-            space.process.mmu().lend(&window, lent);
+            let served = space.windows.given.served(&window);
+            (served.iter()).for_each(|part| space.process.mmu().lend(part, lent));
         }
     }
 

@@ -4,6 +4,7 @@ mod advise;
 mod exec;
 mod flush;
 mod flushing;
+mod hand_over;
 mod keep;
 mod make;
 mod protect;

@@ -4,12 +4,14 @@
 //! | file | has |
 //! |---|---|
 //! | `advise` | what `madvise(2)` does |
+//! | `hand_over` | parts that are the program's own, and the kernel's to serve, from then on |
 //! | `keep` | pages that stay: `mlock(2)`, pins, system calls |
 //! | `populate` | pages brought in, with errors as values |
 //! | `protect` | `mprotect(2)` |
 //! | `remap` | `mremap(2)` |
 
 mod advise;
+mod hand_over;
 mod keep;
 mod populate;
 mod protect;
@@ -21,20 +23,21 @@ use crate::fork::Memory;
 use crate::generation::Own;
 use crate::managed::Managed;
 use crate::reached::Reached;
+use crate::store::FileStore;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::anon::Origin;
 use softfault_engine::cache::OnTruncate;
 use softfault_engine::mm::{Attributes, Backing, Protection};
-use softfault_engine::{PAGE_SIZE, Store};
 use std::io;
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a file, for a private map: `offset` may be any.
 #[derive(Clone)]
 pub(crate) struct FilePart {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<FileStore>,
     pub(crate) offset: u64,
     pub(crate) on_truncate: OnTruncate,
 }
@@ -47,6 +50,8 @@ pub(crate) struct Private {
     skip: usize,
     len: usize,
     protection: Protection,
+    /// The file that it begins as. Immutable.
+    file: Option<Arc<FileStore>>,
     /// Pages that stay.
     kept: Own<KeptPages>,
 }
@@ -89,6 +94,7 @@ impl Private {
             skip,
             len,
             protection: Protection::ReadWrite,
+            file: part.map(|part| part.store),
             kept: Own::default(),
         };
         map.enter(managed, map.window())?;

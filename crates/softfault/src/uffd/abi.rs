@@ -49,6 +49,8 @@ const UFFDIO_POISON: u64 = read_write(0x08, size_of::<Poison>());
 
 /// `_IOR(0xAA, 0x02, struct uffdio_range)`.
 const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<Wake>() as u64) << 16 | 0xAA << 8 | 0x02;
+/// `_IOR(0xAA, 0x01, struct uffdio_range)`.
+const UFFDIO_UNREGISTER: u64 = 2 << 30 | (size_of::<Wake>() as u64) << 16 | 0xAA << 8 | 0x01;
 
 /// `_IOWR(0xAA, number, size)`.
 const fn read_write(number: u64, size: usize) -> u64 {
@@ -277,6 +279,17 @@ pub fn register(fd: &Working, range: &Range<usize>, protect: bool) -> Result<(),
     ];
     // SAFETY: the structure is the one that this ioctl takes.
     unsafe { fd.call_guarded(libc::SYS_ioctl, args) }.map(drop)
+}
+
+/// Lets a part of a registered range be plain memory: nothing of it is protected any more, and threads that sleep in a
+/// touch of it are woken.
+pub fn unregister(fd: &Working, range: &Range<usize>) -> Result<(), c_int> {
+    let mut wake = Wake {
+        start: range.start as u64,
+        len: range.len() as u64,
+    };
+    // SAFETY: the structure is the one that this ioctl takes.
+    unsafe { ioctl(fd, UFFDIO_UNREGISTER, &mut wake) }.map(drop)
 }
 
 /// How far a copy, a zeroing or a move got: bytes done, and the errno that stopped it.

@@ -4,17 +4,20 @@
 //! gives to it is plain memory there, nothing of it is protected, and a missing
 //! page would be filled with zeros. The descriptors it inherits mean the parent.
 
+use super::given::GivenParts;
 use super::mmu::{UffdMmu, WindowEnds};
 use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
+use std::sync::{MutexGuard, RwLockReadGuard};
 
 /// The lists of all windows, and of those that may only be read, locked.
 pub struct WindowLists<'a> {
     windows: MutexGuard<'a, WindowEnds>,
     restricted: MutexGuard<'a, BTreeSet<usize>>,
+    /// Parts of windows that are not the windows' any more.
+    pub given: RwLockReadGuard<'a, GivenParts>,
 }
 
 impl UffdMmu {
@@ -23,10 +26,11 @@ impl UffdMmu {
         WindowLists {
             windows: self.windows(),
             restricted: self.restricted(),
+            given: self.given.parts(),
         }
     }
 
-    /// Lets children inherit a window, or not any more.
+    /// Lets children inherit what is served of a window, or not any more.
     pub fn lend(&self, window: &Range<usize>, lent: bool) {
         let advice = match lent {
             true => libc::MADV_DOFORK,
@@ -79,11 +83,13 @@ impl UffdMmu {
     ) -> Result<Reservation, MmuError> {
         let known = parents.windows.get(&range.start);
         let &(_, protection) = known.ok_or(MmuError::Gone)?;
-        let window = self.register(range.clone(), protection)?;
+        let served = parents.given.served(&range);
+        let window = self.register(range.clone(), &served, protection)?;
+        (self.given.parts_mut()).take_over(&parents.given, &range);
         if parents.restricted.contains(&range.start) {
             self.restricted().insert(range.start);
         }
-        self.lend(&range, false);
+        served.iter().for_each(|part| self.lend(part, false));
         Ok(window)
     }
 }

@@ -165,10 +165,10 @@ impl UffdMmu {
     /// True if a touch there has to be made again, since what is there is changing or has changed a
     /// short while ago.
     pub fn has_changed(&self, addr: usize) -> bool {
-        self.in_place.is_changing(addr) || self.was_released(addr)
+        self.in_place.is_changing(addr) || self.was_released(addr) || self.is_given(addr)
     }
 
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         range: &Range<usize>,
         change: impl FnOnce(&mut BTreeSet<usize>) -> Result<T, MmuError>,

@@ -2,6 +2,7 @@
 
 use super::Faults;
 use super::abi::{self, Message, Offers, Progress};
+use super::given::Given;
 use super::in_place::InPlace;
 use super::pagemap::Pagemap;
 use super::released::Released;
@@ -10,6 +11,7 @@ use super::zap::Zap;
 use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
+use core::slice::from_ref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
@@ -52,6 +54,8 @@ pub struct UffdMmu {
     /// Where the windows start that were reserved for writing and may only be read.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) in_place: InPlace,
+    /// Parts of windows that are not the windows' any more.
+    pub(super) given: Given,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
 }
@@ -77,6 +81,7 @@ impl UffdMmu {
             spare: SpareWindows::default(),
             restricted: Mutex::default(),
             in_place: InPlace::default(),
+            given: Given::default(),
             zap: Zap::new(),
             pagemap,
         };
@@ -115,6 +120,11 @@ impl UffdMmu {
         self.offers
     }
 
+    /// How faults arrive.
+    pub(super) fn faults(&self) -> Faults {
+        self.faults
+    }
+
     /// True if pages of the window can be protected.
     pub(super) fn protects(&self, window: &Reservation) -> bool {
         window.token & PROTECTS != 0
@@ -138,10 +148,11 @@ impl UffdMmu {
         }
     }
 
-    /// Registers a range as a window.
+    /// Registers a range as a window: these parts of it.
     pub(super) fn register(
         &self,
         range: Range<usize>,
+        parts: &[Range<usize>],
         protection: Protection,
     ) -> Result<Reservation, MmuError> {
         let (fd, mut token) = self.pick()?;
@@ -151,7 +162,9 @@ impl UffdMmu {
                 token |= PROTECTS;
             }
         }
-        abi::register(fd, &range, token & PROTECTS != 0).map_err(system)?;
+        for part in parts {
+            abi::register(fd, part, token & PROTECTS != 0).map_err(system)?;
+        }
         self.windows().insert(range.start, (range.end, protection));
         Ok(Reservation {
             addr: range.start,
@@ -311,7 +324,7 @@ impl Mmu for UffdMmu {
             unmap(range);
             return Err(error);
         }
-        let window = self.register(range.clone(), protection);
+        let window = self.register(range.clone(), from_ref(&range), protection);
         let window = window.and_then(|window| {
             mprotect(&range, protection).inspect_err(|_| {
                 self.windows().remove(&range.start);
@@ -330,6 +343,13 @@ impl Mmu for UffdMmu {
         let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);
         if self.in_place.take_handed_back(range.start) {
+            return;
+        }
+        if self.given.parts().has_any(&range) {
+            let mut given = self.given.parts_mut();
+            given.unmapped_with(&range).into_iter().for_each(unmap);
+            given.forget_window(&range);
+            self.restricted().remove(&range.start);
             return;
         }
         // A file's own mapping, which is no window any more.
@@ -441,7 +461,13 @@ impl Mmu for UffdMmu {
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {
-        self.zap.zap(ranges);
+        let given = self.given.parts();
+        if given.is_empty() {
+            return self.zap.zap(ranges);
+        }
+        for range in ranges {
+            self.zap.zap(&given.served(range));
+        }
     }
 
     unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {

@@ -17,6 +17,7 @@
 mod abi;
 mod faults;
 mod fork;
+mod given;
 mod in_place;
 mod mmu;
 mod moving;
@@ -33,6 +34,8 @@ mod zap;
 pub use abi::{Message, Offers, open, register};
 pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
+pub use given::GivenTo;
 pub(crate) use in_place::map_aside;
 pub use mmu::UffdMmu;
 pub use present::is_missing;
+pub use spare::keep_no_spare_windows;

@@ -21,7 +21,9 @@ impl UffdMmu {
         if protection == Protection::None {
             return Err(MmuError::System(libc::EINVAL));
         }
-        mprotect(&window.range(), protection)?;
+        for part in self.given.parts().served(&window.range()) {
+            mprotect(&part, protection)?;
+        }
         let mut restricted = self.restricted();
         match protection {
             Protection::ReadWrite => restricted.remove(&window.addr),

@@ -3,8 +3,12 @@
 //! Making one takes half a dozen system calls, all of which write the kernel's
 //! `mmap_lock`: programs that map and unmap in a loop would spend their time
 //! there. A spare window stays registered and has no pages.
+//!
+//! None is kept where windows are what a program has mapped by `mmap(2)`: it may map something else where it has just
+//! unmapped one.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::Reservation;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +17,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MOST: usize = 32;
 /// The largest that are kept.
 const LARGEST: usize = 64 << 20;
+
+/// Relaxed: set before the first window is made.
+static KEEPS_NONE: AtomicBool = AtomicBool::new(false);
+
+/// Keeps no window of this process from now on: the addresses of one that goes are free. Called before there is any.
+pub fn keep_no_spare_windows() {
+    KEEPS_NONE.store(true, Relaxed);
+}
 
 /// Spare windows, the last given back at the end.
 #[derive(Default)]
@@ -37,7 +49,7 @@ impl SpareWindows {
     /// Keeps a window that has no pages. Returns the addresses of one that has
     /// to go instead.
     pub fn keep(&self, window: Reservation, protection: Protection) -> Option<Range<usize>> {
-        if window.bytes > LARGEST {
+        if window.bytes > LARGEST || KEEPS_NONE.load(Relaxed) {
             return Some(window.range());
         }
         let mut windows = self.windows();

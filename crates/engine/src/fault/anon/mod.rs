@@ -26,8 +26,11 @@ use core::ops::Range;
 use sync::Arc;
 
 mod advise;
+mod hand_over;
 pub(super) mod install;
 mod vanished;
+
+pub use hand_over::{Give, NotHandedOver, hand_over};
 
 /// Private memory of one address space.
 pub struct AnonVmOps(Arc<Anonymous>);
@@ -88,6 +91,10 @@ impl VmOps for AnonVmOps {
     fn removed(&self, pgoff: u64, bytes: usize, gather: &mut MmuGather) -> bool {
         self.0.remove(pgoff, bytes, gather);
         true
+    }
+
+    fn handed_over(&self, pgoff: u64, bytes: usize) {
+        self.0.leave_behind(pgoff, bytes);
     }
 }
 

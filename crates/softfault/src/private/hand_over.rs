@@ -1,0 +1,219 @@
+//! Parts of private memory that become the program's own, where they are, and the kernel's to serve.
+//!
+//! ```text
+//!   of zeros   what the memory has is brought in, a chunk at a time, and the kernel is told to serve the chunk
+//!   of a file  what was written to is copied into the kernel's own private mapping of the file, which takes the place
+//!   unmapped   nothing is there, and the addresses stay taken until the window goes
+//! ```
+
+use super::Private;
+use crate::errno::errno;
+use crate::kernel_calls;
+use crate::managed::Managed;
+use crate::process::{self, Process};
+use crate::store::FileStore;
+use crate::uffd::GivenTo;
+use crate::{FaultError, error};
+use core::ops::Range;
+use libc::{c_int, c_void};
+use softfault_engine::fault::{self, NotHandedOver};
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::MmuError;
+use std::io;
+
+impl Private {
+    /// Takes a part of the map away, whole pages. Its addresses stay taken until the map goes; a touch of them is a
+    /// SIGSEGV.
+    ///
+    /// # Safety
+    /// Nobody looks at the part any more.
+    pub(crate) unsafe fn unmap_part(
+        &self,
+        managed: &Managed,
+        part: &Range<usize>,
+    ) -> io::Result<()> {
+        let _masked = self.reached.masked();
+        let process = process()?;
+        let unmapped = managed.space.munmap(part.clone(), |_, _| {});
+        unmapped.map_err(error::mm)?;
+        // SAFETY: nothing of it is mapped any more.
+        let given = unsafe {
+            let nothing = || nothing_at(part);
+            (process.mmu()).give_place(part, GivenTo::Nobody, nothing)
+        };
+        given.map_err(error::mmu)
+    }
+
+    /// Hands a part of the map over to the program, whole pages: the kernel serves it from then on, with the bytes that it
+    /// has. Threads may read and write there meanwhile. After an error the address up to which it was done.
+    ///
+    /// # Safety
+    /// The map is not asked for the part any more.
+    pub(crate) unsafe fn hand_over(
+        &self,
+        managed: &Managed,
+        part: &Range<usize>,
+    ) -> Result<(), (usize, io::Error)> {
+        let failed = |error: io::Error| (part.start, error);
+        let process = process().map_err(failed)?;
+        let _masked = self.reached.masked();
+        let space = &managed.space;
+        let done = match &self.file {
+            None => {
+                let mut give = |chunk: Range<usize>, _: &[Range<usize>]| {
+                    // SAFETY: no fault is in progress there, and none can begin; nothing is evicted.
+                    unsafe { process.mmu().give(self.anon.reservation(), &chunk) }
+                };
+                fault::hand_over(space, part.clone(), false, &mut give)
+            }
+            Some(file) => {
+                let aside = self.aside(file, part).map_err(failed)?;
+                let mut give = |chunk: Range<usize>, own: &[Range<usize>]| {
+                    let replace = || aside.put(&chunk, own);
+                    // SAFETY: as above; what is to stay of it is in what replaces it.
+                    unsafe { (process.mmu()).give_place(&chunk, GivenTo::Program, replace) }
+                };
+                let done = fault::hand_over(space, part.clone(), true, &mut give);
+                aside.drop_rest(done.err().map_or(part.end, |(at, _)| at));
+                done
+            }
+        };
+        done.map_err(|(at, why)| (at, io_error(why)))
+    }
+
+    /// Says that what was a hole is the program's by now: it has mapped something there.
+    pub(crate) fn leave_hole(part: &Range<usize>) -> io::Result<()> {
+        // SAFETY: nothing is replaced.
+        let given = unsafe { (process()?.mmu()).give_place(part, GivenTo::Program, || Ok(())) };
+        given.map_err(error::mmu)
+    }
+
+    /// Takes away what the program has in a window of ours: the addresses stay taken.
+    ///
+    /// # Safety
+    /// The program gives it up.
+    pub(crate) unsafe fn close_hole(part: &Range<usize>) -> io::Result<()> {
+        let nothing = || nothing_at(part);
+        // SAFETY: the caller's promise.
+        let given = unsafe { (process()?.mmu()).give_place(part, GivenTo::Nobody, nothing) };
+        given.map_err(error::mmu)
+    }
+
+    /// The kernel's own mapping of the file, elsewhere, of what a part shows.
+    fn aside(&self, file: &FileStore, part: &Range<usize>) -> io::Result<Aside> {
+        let origin = self.anon.origin().ok_or(io::ErrorKind::Unsupported)?;
+        let table = file.in_table().ok_or(io::ErrorKind::Unsupported)?;
+        let offset = origin.offset + (part.start - self.anon.addresses().start) as u64;
+        let args = [
+            0,
+            part.len(),
+            (libc::PROT_READ | libc::PROT_WRITE) as usize,
+            (libc::MAP_PRIVATE | libc::MAP_NORESERVE) as usize,
+            table.number() as usize,
+            offset as usize,
+        ];
+        // SAFETY: a new mapping.
+        let start = unsafe { table.run(libc::SYS_mmap, args) };
+        let start = start.map_err(io::Error::from_raw_os_error)?;
+        Ok(Aside {
+            place: start..start + part.len(),
+            of: part.start,
+            read_only: self.protection == Protection::Read,
+        })
+    }
+}
+
+/// A mapping that is to take the place of a part, chunk by chunk.
+struct Aside {
+    place: Range<usize>,
+    /// Where the part begins.
+    of: usize,
+    read_only: bool,
+}
+
+impl Aside {
+    /// Where a byte of the part is in it.
+    fn at(&self, addr: usize) -> usize {
+        self.place.start + (addr - self.of)
+    }
+
+    /// Puts it in the place of a chunk, with the bytes that are the chunk's own.
+    fn put(&self, chunk: &Range<usize>, own: &[Range<usize>]) -> Result<(), MmuError> {
+        for pages in own {
+            copy(pages, self.at(pages.start)).map_err(MmuError::System)?;
+        }
+        let start = self.at(chunk.start) as *mut c_void;
+        if self.read_only {
+            // SAFETY: a mapping of ours, of which nobody knows.
+            let done = unsafe { kernel_calls::mprotect(start, chunk.len(), libc::PROT_READ) };
+            if done < 0 {
+                return Err(MmuError::System(errno()));
+            }
+        }
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let to = chunk.start as *mut c_void;
+        // SAFETY: the same, to a place that is given away.
+        let moved = unsafe { kernel_calls::mremap(start, chunk.len(), chunk.len(), flags, to) };
+        match moved {
+            libc::MAP_FAILED => Err(MmuError::System(errno())),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is left of it goes, from that of an address of the part on.
+    fn drop_rest(&self, from: usize) {
+        let rest = self.at(from)..self.place.end;
+        if !rest.is_empty() {
+            // SAFETY: a mapping of ours, of which nobody knows.
+            unsafe { kernel_calls::munmap(rest.start as *mut c_void, rest.len()) };
+        }
+    }
+}
+
+/// Copies pages. A page of a file that cannot be read is an error, and no signal.
+fn copy(pages: &Range<usize>, to: usize) -> Result<(), c_int> {
+    let vector = |start: usize, bytes: usize| libc::iovec {
+        iov_base: start as *mut c_void,
+        iov_len: bytes,
+    };
+    let mut done = 0;
+    while done < pages.len() {
+        let from = vector(pages.start + done, pages.len() - done);
+        let into = vector(to + done, pages.len() - done);
+        // SAFETY: both vectors are there; the kernel looks at what they name, and says what is not there.
+        let copied = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &into, 1, 0) };
+        match copied {
+            1.. => done += copied as usize,
+            _ => match errno() {
+                libc::EINTR => {}
+                errno => return Err(errno),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Lets nothing be at a part.
+fn nothing_at(part: &Range<usize>) -> Result<(), MmuError> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    let start = part.start as *mut c_void;
+    // SAFETY: in a window of ours, whose part nobody looks at any more.
+    let put = unsafe { kernel_calls::mmap(start, part.len(), libc::PROT_NONE, flags, -1, 0) };
+    match put {
+        libc::MAP_FAILED => Err(MmuError::System(errno())),
+        _ => Ok(()),
+    }
+}
+
+fn process() -> io::Result<&'static Process> {
+    process::get().ok_or_else(|| FaultError::Forked.into())
+}
+
+fn io_error(why: NotHandedOver) -> io::Error {
+    match why {
+        NotHandedOver::Fault(error) => FaultError::from(error).into(),
+        NotHandedOver::Mappings(error) => error::mm(error),
+        NotHandedOver::Mmu(error) => error::mmu(error),
+        NotHandedOver::Changed => error::no_memory("others have changed it again and again"),
+    }
+}

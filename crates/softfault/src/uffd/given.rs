@@ -1,0 +1,182 @@
+//! Parts of windows that are not the window's any more: the program's own memory, or places where there is nothing.
+//!
+//! The window goes on around them. Its addresses stay taken as long as it lives, so that no other window comes to be
+//! where a part of it was: what is zapped of the window goes round them.
+//!
+//! ```text
+//!   window   ┌──────────┬─────────┬──────┬─────────┐
+//!            │ served   │ the     │ hole │ served  │
+//!            │          │ program │      │         │
+//!            └──────────┴─────────┴──────┴─────────┘
+//!   a child of fork   inherits, and takes over, what is served
+//!   the window goes   all but the program's is unmapped
+//! ```
+
+use super::abi;
+use super::mmu::{UffdMmu, system};
+use crate::errno::errno;
+use core::ops::Range;
+use libc::c_void;
+use softfault_engine::mmu::{MmuError, Reservation};
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Whose a part is by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenTo {
+    /// The program has it, and goes on with it when the window goes.
+    Program,
+    /// Nobody: a touch is a SIGSEGV.
+    Nobody,
+}
+
+/// The parts of all windows that are not the windows' any more, by their starts. None overlaps another.
+#[derive(Debug, Clone, Default)]
+pub struct GivenParts(BTreeMap<usize, (usize, GivenTo)>);
+
+impl GivenParts {
+    /// Enters a part, whatever was known of its addresses.
+    fn enter(&mut self, part: &Range<usize>, to: GivenTo) {
+        self.forget(part);
+        self.0.insert(part.start, (part.end, to));
+    }
+
+    /// Forgets what is known of some addresses.
+    fn forget(&mut self, range: &Range<usize>) {
+        let over: Vec<_> = self.over(range).collect();
+        for (part, to) in over {
+            self.0.remove(&part.start);
+            if part.start < range.start {
+                self.0.insert(part.start, (range.start, to));
+            }
+            if range.end < part.end {
+                self.0.insert(range.end, (part.end, to));
+            }
+        }
+    }
+
+    /// The parts that overlap a range, whole, by address.
+    fn over(&self, range: &Range<usize>) -> impl Iterator<Item = (Range<usize>, GivenTo)> {
+        let before = self.0.range(..range.start).next_back();
+        let before = before.filter(|&(_, &(end, _))| end > range.start);
+        let parts = before.into_iter().chain(self.0.range(range.clone()));
+        parts.map(|(&start, &(end, to))| (start..end, to))
+    }
+
+    /// What of a range none of these parts has that `counts`.
+    fn without(&self, range: &Range<usize>, counts: impl Fn(GivenTo) -> bool) -> Vec<Range<usize>> {
+        let mut rest = Vec::new();
+        let mut at = range.start;
+        for (part, _) in self.over(range).filter(|&(_, to)| counts(to)) {
+            if at < part.start {
+                rest.push(at..part.start);
+            }
+            at = part.end;
+        }
+        if at < range.end {
+            rest.push(at..range.end);
+        }
+        rest
+    }
+
+    /// What of a window is still served.
+    pub fn served(&self, window: &Range<usize>) -> Vec<Range<usize>> {
+        self.without(window, |_| true)
+    }
+
+    /// True if any of a window is not.
+    pub(super) fn has_any(&self, window: &Range<usize>) -> bool {
+        self.over(window).next().is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is known of a window of another's.
+    pub(super) fn take_over(&mut self, others: &Self, window: &Range<usize>) {
+        for (part, to) in others.over(window) {
+            self.enter(&part, to);
+        }
+    }
+}
+
+/// The parts that have been given away. Held for reading while windows are zapped, for writing while a part is given.
+#[derive(Debug, Default)]
+pub(super) struct Given(RwLock<GivenParts>);
+
+impl Given {
+    pub(super) fn parts(&self) -> RwLockReadGuard<'_, GivenParts> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn parts_mut(&self) -> RwLockWriteGuard<'_, GivenParts> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UffdMmu {
+    /// Gives a part of a window to the program, as it is: what is missing in it is zeros from now on, and nothing is
+    /// protected.
+    ///
+    /// # Safety
+    /// Nobody serves a fault in the part, and none will; nor are pages of it evicted.
+    pub unsafe fn give(&self, window: &Reservation, part: &Range<usize>) -> Result<(), MmuError> {
+        self.change(part, |_| {
+            let mut given = self.given.parts_mut();
+            let advise = |advice| {
+                // SAFETY: advice about a part of a window of ours.
+                unsafe {
+                    crate::kernel_calls::madvise(part.start as *mut c_void, part.len(), advice)
+                }
+            };
+            // First: a child that had no such memory would have lost bytes.
+            if advise(libc::MADV_DOFORK) < 0 {
+                return Err(system(errno()));
+            }
+            if let Err(errno) = abi::unregister(self.of(window), part) {
+                advise(libc::MADV_DONTFORK);
+                return Err(system(errno));
+            }
+            given.enter(part, GivenTo::Program);
+            Ok(())
+        })
+    }
+
+    /// Gives a part of a window away; `replace` puts in its place what is there from now on.
+    ///
+    /// # Safety
+    /// As of [`give`](Self::give). What is replaced is not wanted any more.
+    pub unsafe fn give_place(
+        &self,
+        part: &Range<usize>,
+        to: GivenTo,
+        replace: impl FnOnce() -> Result<(), MmuError>,
+    ) -> Result<(), MmuError> {
+        self.change(part, |_| {
+            let mut given = self.given.parts_mut();
+            replace()?;
+            given.enter(part, to);
+            Ok(())
+        })
+    }
+
+    /// True if a fault there is one of before it was given away: the kernel reports no others. Where it raises signals,
+    /// it does not say.
+    pub(super) fn is_given(&self, addr: usize) -> bool {
+        let is_late = || self.given.parts().has_any(&(addr..addr + 1));
+        self.faults().by_threads() && is_late()
+    }
+}
+
+impl GivenParts {
+    /// What of a window goes with it.
+    pub(super) fn unmapped_with(&self, window: &Range<usize>) -> Vec<Range<usize>> {
+        self.without(window, |to| to == GivenTo::Program)
+    }
+
+    /// Forgets a window, which goes.
+    pub(super) fn forget_window(&mut self, window: &Range<usize>) {
+        self.forget(window);
+    }
+}
