@@ -19,6 +19,12 @@ pub fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// Where it is.
+pub fn errno_place() -> usize {
+    // SAFETY: only an address.
+    unsafe { libc::__errno_location() as usize }
+}
+
 /// Sets it.
 pub fn set_errno(errno: c_int) {
     // SAFETY: the thread's own.

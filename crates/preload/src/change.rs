@@ -6,7 +6,7 @@
 use crate::count::HANDED_BACK;
 use crate::options::Mode;
 use crate::table::Table;
-use crate::{call, marked, mode};
+use crate::{call, give, marked, mode};
 use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
@@ -42,6 +42,22 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
 
 /// `munmap(2)`: whole mappings are the engine's to drop, and what is between them the kernel's.
 pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
+    if !table.private.is_over(range) {
+        return unmap_shared(table, range);
+    }
+    let gaps = table.private.gaps(range);
+    if !give::unmap(table, range) {
+        return refuse(libc::ENOMEM);
+    }
+    let mut answer = 0;
+    for gap in gaps {
+        answer |= unmap_shared(table, &gap);
+    }
+    answer
+}
+
+/// The same, of what is no private memory.
+fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
     let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
     loop {
         let cut = table.over(range).find(|taken| !within(&taken.addresses));
@@ -65,12 +81,38 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
             drop(taken);
             leased.into_iter().for_each(|file| table.leases.give(file));
             if table.is_free(&window) {
-                marked::mark(&window, false);
+                keep_idle(table, window);
             }
         }
         free = taken.end;
     }
     answer | unmap_plain(free..range.end)
+}
+
+/// Windows that may be idle at a time.
+const MOST_IDLE: usize = 256;
+
+/// The engine keeps a window of which nothing is mapped any more for a while. For the program there is nothing: where it
+/// maps something else there, the window has to go before. It stays marked.
+fn keep_idle(table: &mut Table, window: Range<usize>) {
+    if table.idle.len() == MOST_IDLE {
+        free_idle(table, &window);
+    }
+    table.idle.push(window);
+}
+
+/// Lets idle windows go, if one of them has addresses of a range.
+pub fn free_idle(table: &mut Table, range: &Range<usize>) {
+    let is_over = |window: &Range<usize>| window.start < range.end && range.start < window.end;
+    if !table.idle.iter().any(is_over) && table.idle.len() < MOST_IDLE {
+        return;
+    }
+    if let Some(engine) = &table.engine {
+        engine.close_idle();
+    }
+    for window in core::mem::take(&mut table.idle) {
+        marked::mark(&window, !table.is_free(&window));
+    }
 }
 
 fn unmap_plain(range: Range<usize>) -> c_int {

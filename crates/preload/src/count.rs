@@ -19,6 +19,9 @@ pub enum Decline {
     NotMatched,
     NoAssurance,
     NoFaults,
+    NoSwap,
+    SwapFull,
+    ForeignMalloc,
     Error,
 }
 
@@ -52,7 +55,7 @@ impl Decline {
         (
             Self::PrivateWritable,
             "private_writable",
-            "private and writable",
+            "private and writable: without --swap, or faults are signals",
         ),
         (Self::NoAccess, "no_access", "PROT_NONE, or not to be read"),
         (
@@ -67,6 +70,21 @@ impl Decline {
             "others may write to the file",
         ),
         (Self::NoFaults, "no_faults", "no engine can be had"),
+        (
+            Self::NoSwap,
+            "no_swap",
+            "anonymous memory without --swap, or faults are signals",
+        ),
+        (
+            Self::SwapFull,
+            "swap_full",
+            "--swap has no room for all of it",
+        ),
+        (
+            Self::ForeignMalloc,
+            "foreign_malloc",
+            "malloc is not the C library's",
+        ),
         (Self::Error, "error", "the engine could not map it"),
     ];
 }

@@ -3,7 +3,7 @@
 use crate::assurance::{self, Assurance};
 use crate::count::Decline;
 use crate::leases::FileKey;
-use crate::{inside, options};
+use crate::{inside, mode, options, program};
 use core::mem::MaybeUninit;
 use libc::c_int;
 use std::ffi::{CStr, CString};
@@ -29,6 +29,8 @@ pub struct Wanted {
     pub size: u64,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub sharing: c_int,
+    /// The program writes to it: private memory that begins as the file.
+    pub writes: bool,
     pub populate: bool,
     pub assurance: Assurance,
     /// Device and inode.
@@ -79,7 +81,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     let (Some(bytes), Some(offset)) = (bytes, offset) else {
         return Ok(None);
     };
-    let sharing = sharing(call)?;
+    let (sharing, writes) = sharing(call)?;
     if let Some(matches) = by_path(call.fd, options)
         && !matches
     {
@@ -102,6 +104,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         bytes,
         size,
         sharing,
+        writes,
         populate: call.flags & libc::MAP_POPULATE != 0,
         assurance,
         file: (stat.st_dev, stat.st_ino),
@@ -109,13 +112,28 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
 }
 
 /// How the mapping is shared, if its flags and its protection are such as we can serve.
-fn sharing(call: &Call) -> Result<c_int, Decline> {
+fn sharing(call: &Call) -> Result<(c_int, bool), Decline> {
     let sharing = match call.flags & libc::MAP_TYPE {
         libc::MAP_PRIVATE => libc::MAP_PRIVATE,
         libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => libc::MAP_SHARED,
         _ => return Err(Decline::OddFlags),
     };
     let other = call.flags & !(libc::MAP_TYPE | HARMLESS);
+    check_flags(call, other)?;
+    match call.protection {
+        libc::PROT_READ => Ok((sharing, false)),
+        protection if protection & libc::PROT_WRITE == 0 => Err(Decline::NoAccess),
+        _ if sharing == libc::MAP_SHARED => Err(Decline::SharedWritable),
+        BOTH if mode::has_private_memory() => Ok((sharing, true)),
+        _ => Err(Decline::PrivateWritable),
+    }
+}
+
+/// To be read and written.
+const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// What is wrong with a mapping that may be executed, or has these flags besides its type and those that are harmless.
+fn check_flags(call: &Call, other: c_int) -> Result<(), Decline> {
     if other & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
         return Err(Decline::Fixed);
     }
@@ -125,14 +143,31 @@ fn sharing(call: &Call) -> Result<c_int, Decline> {
     if other & libc::MAP_LOCKED != 0 {
         return Err(Decline::Locked);
     }
-    if other != 0 {
-        return Err(Decline::OddFlags);
+    match other {
+        0 => Ok(()),
+        _ => Err(Decline::OddFlags),
     }
+}
+
+/// Whole pages of anonymous memory that is to be taken, or why not. `Ok(None)`: the kernel has an error for it.
+pub fn decide_anonymous(call: &Call) -> Result<Option<usize>, Decline> {
+    let bytes = call.bytes.checked_next_multiple_of(PAGE);
+    let Some(bytes) = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) else {
+        return Ok(None);
+    };
+    match call.flags & libc::MAP_TYPE {
+        libc::MAP_PRIVATE => {}
+        libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => return Err(Decline::SharedWritable),
+        _ => return Err(Decline::OddFlags),
+    }
+    // A stack is its thread's, from its first call on.
+    let harmless = libc::MAP_TYPE | libc::MAP_ANONYMOUS | HARMLESS & !libc::MAP_STACK;
+    check_flags(call, call.flags & !harmless)?;
     match call.protection {
-        libc::PROT_READ => Ok(sharing),
-        protection if protection & libc::PROT_WRITE == 0 => Err(Decline::NoAccess),
-        _ if sharing == libc::MAP_SHARED => Err(Decline::SharedWritable),
-        _ => Err(Decline::PrivateWritable),
+        BOTH if !mode::has_private_memory() => Err(Decline::NoSwap),
+        BOTH if program::has_own_malloc() => Err(Decline::ForeignMalloc),
+        BOTH => Ok(Some(bytes)),
+        _ => Err(Decline::NoAccess),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, marked, tree};
+use crate::{count, give, marked, tree};
 use core::cell::UnsafeCell;
+use softfault::Engine;
 use std::sync::{MutexGuard, Once};
 
 /// What the forking thread holds.
@@ -26,6 +27,7 @@ pub fn watch() {
 
 extern "C" fn prepare() {
     let inside = inside::enter();
+    give::leave_stack();
     let table = table::lock();
     // SAFETY: this thread has the table locked.
     unsafe { *HELD.0.get() = Some((table, inside)) };
@@ -49,12 +51,37 @@ extern "C" fn child() {
         marked::mark(&taken.window, false);
         core::mem::forget(taken);
     }
-    core::mem::forget(table.engine.take());
+    // Private memory is the child's own by now, over the same engine, which has begun anew.
+    for window in core::mem::take(&mut table.idle) {
+        marked::mark(&window, false);
+    }
+    let engine = table.engine.take();
+    match table.private.is_empty() || table.inherited.is_some() {
+        true => core::mem::forget(engine),
+        false => table.inherited = engine,
+    }
+    give::forked(&mut table);
     table.refused = None;
     table.leases.forked();
     table.tree = None;
     tree::forked();
     count::forked();
+    if let Some(engine) = &table.inherited {
+        join_tree(engine.clone());
+    }
     drop(table);
     drop(inside);
+}
+
+/// In a child that goes on with its parent's private memory: the engine of that has a share of the tree's budget, as
+/// soon as the others have given some. The child does not wait for it.
+fn join_tree(engine: Engine) {
+    let joins = std::thread::Builder::new().name("softfault-tree".into());
+    let joined = joins.spawn(move || {
+        let _inside = inside::enter();
+        let tree = tree::join_with(&engine);
+        table::lock().tree = tree;
+    });
+    // Without a thread it stays with what its parent had.
+    drop(joined);
 }

@@ -8,7 +8,7 @@
 
 use crate::leases::SIGNAL;
 use crate::table::Table;
-use crate::{change, inside, table};
+use crate::{change, give, inside, table};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, Ordering};
 use libc::c_int;
@@ -34,6 +34,7 @@ fn give_way(table: &mut Table) {
                 break;
             }
         }
+        give::hand_over_file(table, file);
         table.leases.give_up(file);
     }
 }

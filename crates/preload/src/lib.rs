@@ -10,6 +10,8 @@
 //!                                ▼
 //!                              take.rs       a map of the engine's, and its place in the table     table.rs
 //!
+//!   private memory, anonymous or of a file ──► private/, give/, private_calls.rs
+//!
 //!   munmap, mprotect, mremap, ... of a place that was taken ──► hooks/mapping.rs ──► change.rs
 //!                                what the engine cannot do, the kernel does: its own mapping is put in the place
 //!                                first, under threads that read there
@@ -28,6 +30,7 @@ mod change;
 mod count;
 mod decide;
 mod fork;
+mod give;
 mod hear;
 mod hooks;
 mod inside;
@@ -35,7 +38,10 @@ mod leases;
 mod marked;
 mod mode;
 mod options;
+mod private;
+mod private_calls;
 mod program;
+mod ranges;
 mod start;
 mod stats;
 mod table;

@@ -25,6 +25,12 @@ pub fn is_signals() -> bool {
     MODE.load(Relaxed) == 1 + Mode::Signals as u8
 }
 
+/// True if private memory can be had: what the program has written goes to swap where the budget is short, and system
+/// calls that write into it are served.
+pub fn has_private_memory() -> bool {
+    options::get().swap.is_some() && get() == Mode::Messages
+}
+
 /// What the system allows.
 fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;

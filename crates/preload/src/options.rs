@@ -7,11 +7,13 @@
 //! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
 //! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
 //! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
+//! | `SOFTFAULT_RUN_ANONYMOUS` | `1`: large anonymous memory is taken |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
 //! | `SOFTFAULT_RUN_STATS` | `text` or `json`: what was done, at exit |
 //! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
 
 use core::sync::atomic::{AtomicPtr, Ordering};
+use softfault::Swap;
 use std::env::var_os;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -24,6 +26,10 @@ pub struct Options {
     pub matching: Vec<CString>,
     /// Patterns of paths that are not.
     pub not: Vec<CString>,
+    /// Anonymous memory is taken.
+    pub anonymous: bool,
+    /// Where private memory goes that does not fit the budget.
+    pub swap: Option<Swap>,
     /// Nobody writes to the files.
     pub assume_immutable: bool,
     /// The budget, if it is said.
@@ -91,6 +97,8 @@ fn read() -> Options {
         min_size: bytes("SOFTFAULT_RUN_MIN_SIZE").unwrap_or(MIN_SIZE),
         matching: lines("SOFTFAULT_RUN_MATCH"),
         not: lines("SOFTFAULT_RUN_NOT"),
+        anonymous: text("SOFTFAULT_RUN_ANONYMOUS").as_deref() == Some("1"),
+        swap: var_os("SOFTFAULT_SWAP").and_then(|swap| softfault::swap_of(&swap).ok()),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
         tree: var_os("SOFTFAULT_RUN_TREE").and_then(|path| CString::new(path.into_vec()).ok()),

@@ -1,6 +1,8 @@
 //! What is known of the program.
 
 use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Type of a note, and its name: what Go's linker writes into each program (`NT_GNU_BUILD_ID` of Go).
 const GO: (u32, &[u8]) = (4, b"Go\0\0");
@@ -11,6 +13,36 @@ pub fn makes_calls_itself() -> bool {
     // SAFETY: the function is called with the structures of what is loaded, the program first.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
+}
+
+/// True if the program's malloc is not the C library's: what it hands out may be memory that was taken, and the threads
+/// that serve faults have a little of it.
+pub fn has_own_malloc() -> bool {
+    // Relaxed: whoever looks finds the same.
+    match OWN_MALLOC.load(Relaxed) {
+        0 => {
+            let own = finds_own_malloc();
+            OWN_MALLOC.store(1 + u8::from(own), Relaxed);
+            own
+        }
+        known => known == 2,
+    }
+}
+
+/// 0: nobody has looked yet.
+static OWN_MALLOC: AtomicU8 = AtomicU8::new(0);
+
+fn finds_own_malloc() -> bool {
+    let object_of = |name: &core::ffi::CStr| {
+        let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: looks a name up, and what has its address; zeros are a valid structure.
+        unsafe {
+            let addr = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            libc::dladdr(addr, about.as_mut_ptr());
+            about.assume_init().dli_fbase
+        }
+    };
+    object_of(c"malloc") != object_of(c"gnu_get_libc_version")
 }
 
 /// Looks at the program, and at nothing that is loaded after it.

@@ -6,6 +6,8 @@ use crate::{count, inside, table};
 use core::fmt::Write;
 use softfault::Stats;
 
+const PAGE: u64 = crate::decide::PAGE as u64;
+
 /// Writes it, if it is wanted.
 pub fn write() {
     let options = options::get();
@@ -20,11 +22,14 @@ pub fn write() {
         return;
     };
     // A thread that exits may leave it locked.
-    let engine = table::try_lock().and_then(|table| table.engine.clone());
+    let engine = table::try_lock().and_then(|table| {
+        let inherited = table.inherited.clone();
+        inherited.or_else(|| table.engine.clone())
+    });
     let stats = engine.as_ref().map(softfault::Engine::stats);
     let refused = table::try_lock().and_then(|table| table.refused.clone());
     let tree = table::try_lock().and_then(|table| {
-        let (tree, engine) = (table.tree.as_ref()?, table.engine.as_ref()?);
+        let (tree, engine) = (table.tree.as_ref()?, engine.as_ref()?);
         Some(tree.stats(engine))
     });
     core::mem::forget(engine);
@@ -39,6 +44,12 @@ pub fn write() {
 /// Nanoseconds that threads waited in faults.
 fn waited(stats: &Stats) -> u64 {
     stats.waits.read.total_ns + stats.waits.folio.total_ns
+}
+
+/// Bytes that went to swap, and that came back.
+fn swapped(stats: &Stats) -> (u64, u64) {
+    let swap = stats.swap.unwrap_or_default();
+    (swap.pages_out * PAGE, swap.pages_in * PAGE)
 }
 
 fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
@@ -57,7 +68,7 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     if let Some(stats) = stats {
         let _ = writeln!(
             text,
-            "{who}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={}",
+            "{who}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
             stats.faults,
             stats.bytes_read,
             stats.evicted,
@@ -65,6 +76,8 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
             stats.memory_bytes,
             waited(stats),
             stats.failed_touches,
+            swapped(stats).0,
+            swapped(stats).1,
         );
     }
     if let Some(tree) = tree {
@@ -98,7 +111,7 @@ fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     if let Some(stats) = stats {
         let _ = write!(
             text,
-            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{}",
+            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{},\"swapped_out_bytes\":{},\"swapped_in_bytes\":{}",
             stats.faults,
             stats.bytes_read,
             stats.evicted,
@@ -106,6 +119,8 @@ fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
             stats.memory_bytes,
             waited(stats),
             stats.failed_touches,
+            swapped(stats).0,
+            swapped(stats).1,
         );
     }
     if let Some(tree) = tree {

@@ -1,6 +1,7 @@
 //! What was taken, by address.
 
 use crate::leases::{FileKey, Leases};
+use crate::private::PrivateMappings;
 use crate::tree::Tree;
 use core::ops::Range;
 use softfault::{Engine, Mmap};
@@ -29,6 +30,12 @@ pub struct Table {
     /// Why there can be none.
     pub refused: Option<String>,
     pub leases: Leases,
+    /// Windows of which nothing is mapped, and which the engine may have yet.
+    pub idle: Vec<Range<usize>>,
+    /// Private memory.
+    pub private: PrivateMappings,
+    /// In a child of fork: the engine of the private memory that it goes on with.
+    pub inherited: Option<Engine>,
     /// The tree of processes whose budget the engine has a share of.
     pub tree: Option<Tree>,
 }
@@ -38,6 +45,9 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     engine: None,
     refused: None,
     leases: Leases::new(),
+    idle: Vec::new(),
+    private: PrivateMappings::new(),
+    inherited: None,
     tree: None,
 });
 
@@ -62,6 +72,7 @@ impl Table {
 
     /// Enters one.
     pub fn add(&mut self, taken: Taken) {
+        self.idle.retain(|window| *window != taken.window);
         self.taken.insert(taken.addresses.start, taken);
     }
 

@@ -1,8 +1,13 @@
 //! Taking a mapping: the engine maps the file, and the program gets the addresses.
 
+mod private;
+
+pub use private::take_anonymous;
+
 use crate::assurance::Assurance;
 use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
+use crate::leases::FileKey;
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
@@ -12,15 +17,11 @@ use std::io;
 
 /// Takes a mapping; where it is, or why the kernel is to make it. In a thread that is inside.
 pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
-    let engine = engine(table)?;
-    // Before the engine looks at the file: from then on it stays as it is.
-    let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
-    if let Some(file) = leased {
-        if table.leases.thread.is_none() {
-            table.leases.thread = hear::start().ok();
-        }
-        table.leases.take(file, wanted.fd)?;
+    if wanted.writes {
+        return private::take_file(table, wanted);
     }
+    let engine = engine(table)?;
+    let leased = lease(table, wanted)?;
     let mut taken = match map(table, &engine, wanted) {
         Ok(taken) => taken,
         Err(_) => {
@@ -37,6 +38,26 @@ pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     TAKEN.add(taken.addresses.len());
     table.add(taken);
     Ok(start)
+}
+
+/// Has a lease on the file, if that is how it is known that it stays as it is: before the engine looks at it.
+fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline> {
+    let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
+    if let Some(file) = leased {
+        if table.leases.thread.is_none() {
+            table.leases.thread = hear::start().ok();
+        }
+        table.leases.take(file, wanted.fd)?;
+    }
+    Ok(leased)
+}
+
+/// The engine of private memory: in a child of fork that of what it goes on with, if it does.
+fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
+    match &table.inherited {
+        Some(engine) => Ok(engine.clone()),
+        None => engine(table),
+    }
 }
 
 fn map(table: &Table, engine: &Engine, wanted: &Wanted) -> io::Result<Taken> {
@@ -106,12 +127,26 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         })
         .by_kernel(false)
         .small_maps(0);
+    if mode::has_private_memory()
+        && let Some(swap) = &options::get().swap
+    {
+        builder = builder.swap(swap.clone());
+    }
+    softfault::keep_no_spare_windows();
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
             Some("a Go program makes system calls itself, and faults are signals here".into());
         return Err(Decline::NoFaults);
     }
-    let (memory, tree) = match tree::join() {
+    let share = match &table.inherited {
+        None => tree::join(),
+        // All of a process is in one budget: that of the memory which a child of fork goes on with.
+        Some(inherited) => {
+            builder = builder.within(inherited);
+            Share::Own
+        }
+    };
+    let (memory, tree) = match share {
         Share::Own => (options::get().memory, None),
         Share::Of(tree, bytes) => (Some(bytes), Some(tree)),
         Share::Least => (Some(softfault::LEAST_MEMORY), None),
@@ -123,7 +158,9 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     if let Some(tree) = &tree {
         tree.serve(built.as_ref().ok());
     }
-    table.tree = tree.filter(|_| built.is_ok());
+    if tree.is_some() {
+        table.tree = tree.filter(|_| built.is_ok());
+    }
     match built {
         Ok(engine) if marked::make() => {
             // Behind the engine's own handlers: the table is locked before what is the engine's.

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
-    SOFTFAULT_MEMORY, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
-    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
+    SOFTFAULT_MEMORY, SOFTFAULT_SWAP, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
+    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ANONYMOUS (1), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
     SOFTFAULT_RUN_STATS_FILE, SOFTFAULT_RUN_TREE, the page that processes under one budget share, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
     without softfault; --stats names each reason. docs/run.md has all of it."
 )]
@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// What those of each process may have, instead
     #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "memory")]
     memory_per_process: Option<u64>,
-    /// The smallest file whose mappings are taken; 16M if nothing is said
+    /// The smallest file whose mappings are taken, and the smallest anonymous memory; 16M if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     min_size: Option<u64>,
     /// Take files whose path, or last part of it, is like this, and no others; may be repeated
@@ -47,6 +47,13 @@ pub struct RunArgs {
     /// Take files although others might write to them meanwhile: you know that nobody does
     #[arg(long)]
     assume_immutable: bool,
+    /// Take large anonymous memory too, which the program maps itself; needs --swap, and faults that are messages
+    #[arg(long)]
+    anonymous: bool,
+    /// Let private memory that the program has written go to a file in this directory where the budget is short; of four
+    /// budgets if no size is said
+    #[arg(long, value_name = "DIR[:SIZE]")]
+    swap: Option<OsString>,
     /// How faults are served
     #[arg(long, value_name = "HOW")]
     faults: Option<RunFaults>,
@@ -126,6 +133,16 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     if args.assume_immutable {
         set("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "1".as_ref());
     }
+    if let Some(swap) = &args.swap {
+        let memory = args.memory.or(args.memory_per_process);
+        set("SOFTFAULT_SWAP", &swap_for_program(swap, memory)?);
+    }
+    if args.anonymous {
+        if var_os("SOFTFAULT_SWAP").is_none() {
+            return Err(Error::input("--anonymous needs --swap"));
+        }
+        set("SOFTFAULT_RUN_ANONYMOUS", "1".as_ref());
+    }
     if let Some(reads) = args.reads {
         set("SOFTFAULT_READS", reads.to_string().as_ref());
     }
@@ -152,6 +169,32 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     }
     set("LD_PRELOAD", &preloaded);
     become_program(&program, &args.program)
+}
+
+/// Bytes of swap for each byte of the budget.
+const TIMES_MEMORY: u64 = 4;
+
+/// What is said of swap, with a path that is right wherever the program goes, and with a size: a process may begin with
+/// a part of the budget.
+fn swap_for_program(said: &OsStr, memory: Option<u64>) -> Result<OsString, Error> {
+    let wrong = |why: String| Error::input(format_args!("--swap: {why}"));
+    softfault::swap_of(said).map_err(wrong)?;
+    let bytes = said.as_bytes();
+    let colon = bytes.iter().rposition(|&byte| byte == b':');
+    let (directory, size) = bytes.split_at(colon.unwrap_or(bytes.len()));
+    let directory = std::path::absolute(OsStr::from_bytes(directory)).map_err(Error::input)?;
+    if !directory.is_dir() {
+        return Err(wrong(format!("{} is no directory", directory.display())));
+    }
+    let mut swap = directory.into_os_string();
+    match size.is_empty() {
+        true => {
+            let memory = memory.unwrap_or_else(|| softfault::default_memory() as u64);
+            swap.push(format!(":{}", memory.saturating_mul(TIMES_MEMORY)));
+        }
+        false => swap.push(OsStr::from_bytes(size)),
+    }
+    Ok(swap)
 }
 
 /// Patterns as the environment has them, a line each.

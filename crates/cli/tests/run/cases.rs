@@ -214,6 +214,24 @@ fn what_is_declined_is_named() {
 }
 
 #[test]
+fn something_else_is_mapped_where_the_file_was() {
+    let Some(cases) = Cases::get() else { return };
+    let program = compile("places.c", &cases.directory.join("places"), &[]);
+    let Some(program) = program else { return };
+    let without = Command::new(&program).arg(&cases.data).output().unwrap();
+    for way in ["messages", "signals"] {
+        let file = cases.stats_file(&format!("places.{way}"));
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--faults", way, "--stats=json"]);
+        with.arg("--stats-file").arg(&file);
+        let with = with.arg("--").arg(&program).arg(&cases.data).output();
+        assert_same(&with.unwrap(), &without, way);
+        let stats = &stats::read(&file)[0];
+        assert_eq!((stats.taken(), stats.handed_back()), (12, 0), "{way}");
+    }
+}
+
+#[test]
 fn patterns_say_which_files() {
     let Some(cases) = Cases::get() else { return };
     let path = cases.data.to_str().unwrap();

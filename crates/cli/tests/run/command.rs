@@ -45,6 +45,18 @@ fn what_cannot_be_is_refused_in_a_line() {
         "--stats",
     );
     refuses(
+        softfault_run().args(["--anonymous", "--", "true"]),
+        "--anonymous needs --swap",
+    );
+    refuses(
+        softfault_run().args(["--swap", "/no/such/place:1G", "--", "true"]),
+        "no directory",
+    );
+    refuses(
+        softfault_run().args(["--swap", "/tmp:lots", "--", "true"]),
+        "no size",
+    );
+    refuses(
         softfault_run().args(["--match", "a\nb", "--", "true"]),
         "line breaks",
     );

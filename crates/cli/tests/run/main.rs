@@ -5,6 +5,7 @@
 mod assurance;
 mod cases;
 mod command;
+mod private;
 mod programs;
 mod stats;
 mod tree;

@@ -3,8 +3,9 @@
 use crate::count;
 use crate::decide::{self, Call};
 use crate::table::Table;
-use crate::{call, change, inside, marked, table, take};
+use crate::{call, change, give, inside, marked, options, private_calls, program, table, take};
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{c_int, c_long, c_void, off_t, size_t};
 
 /// mmap(2).
@@ -21,19 +22,25 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     if !inside::is_inside() {
-        if flags & libc::MAP_FIXED != 0 && marked::may_be_taken(addr as usize, bytes) {
-            give_way(addr, bytes);
+        let call = Call {
+            bytes,
+            protection,
+            flags,
+            fd,
+            offset,
+        };
+        let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+        if is_fixed && marked::may_be_taken(addr as usize, bytes) {
+            // SAFETY: the caller's promise.
+            return unsafe { map_over(addr, &call) };
         }
-        if flags & libc::MAP_ANONYMOUS == 0
-            && fd >= 0
-            && let Some(taken) = take_over(&Call {
-                bytes,
-                protection,
-                flags,
-                fd,
-                offset,
-            })
-        {
+        let taken = match flags & libc::MAP_ANONYMOUS {
+            0 if fd >= 0 => take_over(&call),
+            0 => None,
+            _ if bytes >= ANONYMOUS_LEAST.load(Relaxed) => take_anonymous(&call),
+            _ => None,
+        };
+        if let Some(taken) = taken {
             return taken as *mut c_void;
         }
     }
@@ -65,6 +72,7 @@ fn take_over(call: &Call) -> Option<usize> {
     let taken = match decide::decide(call) {
         Ok(Some(wanted)) => {
             let _inside = inside::enter()?;
+            give::leave_stack();
             take::take(&mut table::lock(), &wanted)
         }
         Ok(None) => return None,
@@ -80,12 +88,136 @@ fn take_over(call: &Call) -> Option<usize> {
     }
 }
 
-/// Something else is about to be mapped there.
-#[cold]
-fn give_way(addr: *mut c_void, bytes: usize) {
-    if let (Some(_inside), Some(range)) = (inside::enter(), change::pages(addr, bytes)) {
-        change::hand_back(&mut table::lock(), &range);
+/// Bytes of the smallest anonymous mapping that is looked at. Relaxed: set when the library is loaded.
+static ANONYMOUS_LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Before the program's own code runs.
+pub fn prepare() {
+    let options = options::get();
+    if options.anonymous {
+        let least = usize::try_from(options.min_size).unwrap_or(usize::MAX);
+        // What it looks up is there by now, and a hook may be called where nothing can be looked up.
+        program::has_own_malloc();
+        ANONYMOUS_LEAST.store(least.max(decide::LEAST), Relaxed);
     }
+}
+
+/// Takes anonymous memory, if it is to be taken; otherwise counts why not.
+#[cold]
+fn take_anonymous(call: &Call) -> Option<usize> {
+    let errno = call::errno();
+    let taken = match decide::decide_anonymous(call) {
+        Ok(Some(bytes)) => {
+            let _inside = inside::enter()?;
+            give::leave_stack();
+            take::take_anonymous(&mut table::lock(), bytes)
+        }
+        Ok(None) => return None,
+        Err(why) => Err(why),
+    };
+    call::set_errno(errno);
+    taken.map_err(|why| count::declined(why, call.bytes)).ok()
+}
+
+/// Something else is mapped at addresses some of which may be taken.
+///
+/// # Safety
+/// As of mmap(2).
+#[cold]
+unsafe fn map_over(addr: *mut c_void, call: &Call) -> *mut c_void {
+    let mut flags = call.flags;
+    // SAFETY: the caller's promise.
+    let map = |addr, flags| unsafe {
+        call::mmap(
+            addr,
+            call.bytes,
+            call.protection,
+            flags,
+            call.fd,
+            call.offset,
+        )
+    };
+    let mut refused = None;
+    if let (Some(_inside), Some(range)) = (inside::enter(), change::pages(addr, call.bytes)) {
+        give::leave_stack();
+        let mut table = table::lock();
+        change::free_idle(&mut table, &range);
+        if flags & libc::MAP_FIXED != 0 {
+            change::hand_back(&mut table, &range);
+        }
+        if table.private.is_over(&range) {
+            match give_place(&mut table, &range, flags, map) {
+                Ok(how) => flags = how,
+                Err(errno) => refused = Some(errno),
+            }
+        }
+    }
+    match refused {
+        Some(errno) => {
+            call::set_errno(errno);
+            libc::MAP_FAILED
+        }
+        None => map(addr, flags),
+    }
+}
+
+/// Private memory makes way for what is mapped over it: with which flags, or an errno.
+fn give_place(
+    table: &mut Table,
+    range: &Range<usize>,
+    flags: c_int,
+    map: impl Fn(*mut c_void, c_int) -> *mut c_void,
+) -> Result<c_int, c_int> {
+    if flags & libc::MAP_FIXED == 0 {
+        // Where there is nothing anything may be, although the addresses are taken.
+        if !table.private.is_hole(range) {
+            return Ok(flags);
+        }
+    } else {
+        // What the kernel refuses replaces nothing.
+        let lasting = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+        let filled = libc::MAP_POPULATE | libc::MAP_LOCKED;
+        let tried = map(core::ptr::null_mut(), flags & !(lasting | filled));
+        if tried == libc::MAP_FAILED {
+            return Err(call::errno());
+        }
+        // SAFETY: just mapped, and nobody's.
+        unsafe { call::any(libc::SYS_munmap, [tried as usize, range.len(), 0, 0]) };
+    }
+    match give::before_fixed(table, range) {
+        true => Ok(flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED),
+        false => Err(libc::ENOMEM),
+    }
+}
+
+/// The kernel is about to change mappings there: what is there is its own before.
+#[cold]
+fn give_way(addr: *mut c_void, bytes: usize) -> bool {
+    match (inside::enter(), change::pages(addr, bytes)) {
+        (Some(_inside), Some(range)) => {
+            give::leave_stack();
+            let mut table = table::lock();
+            change::free_idle(&mut table, &range);
+            change::hand_back(&mut table, &range);
+            give::hand_over(&mut table, &range)
+        }
+        _ => true,
+    }
+}
+
+/// mremap(2) of private memory: what the engine answers; `None`: the kernel is to do it.
+#[cold]
+fn move_private(
+    addr: *mut c_void,
+    old: size_t,
+    new: size_t,
+    flags: c_int,
+) -> Option<Result<usize, c_int>> {
+    let old = change::pages(addr, old)?;
+    let new = new.checked_next_multiple_of(decide::PAGE)?;
+    let _inside = inside::enter()?;
+    give::leave_stack();
+    private_calls::move_to(&mut table::lock(), &old, new, flags)
 }
 
 /// A call on a range that may be taken, by `ours`; where that has no answer, by the kernel.
@@ -115,6 +247,7 @@ fn answer(
 ) -> Option<Result<c_int, c_int>> {
     let range = change::pages(addr, bytes)?;
     let _inside = inside::enter()?;
+    give::leave_stack();
     let answer = ours(&mut table::lock(), &range)?;
     // Leaving restores the caller's errno.
     Some(match answer {
@@ -125,9 +258,21 @@ fn answer(
 
 /// The kernel does it, on mappings of its own.
 fn handed_back(table: &mut Table, range: &Range<usize>) -> Option<c_int> {
-    match change::hand_back(table, range) {
+    match change::hand_back(table, range) && give::hand_over(table, range) {
         true => None,
         false => Some(change::refuse(libc::ENOMEM)),
+    }
+}
+
+/// The same, of a call with one argument more: where there is private memory, by its parts.
+fn handed_back_for(
+    table: &mut Table,
+    range: &Range<usize>,
+    (number, argument): (c_long, usize),
+) -> Option<c_int> {
+    match table.private.is_over(range) {
+        true => Some(private_calls::by_kernel(table, range, number, argument)),
+        false => handed_back(table, range),
     }
 }
 
@@ -166,11 +311,23 @@ pub unsafe extern "C" fn mremap(
     to: *mut c_void,
 ) -> *mut c_void {
     if !inside::is_inside() {
+        let mut can = true;
         if marked::may_be_taken(addr as usize, old.max(1)) {
-            give_way(addr, old.max(1));
+            match move_private(addr, old, new, flags) {
+                Some(Ok(moved)) => return moved as *mut c_void,
+                Some(Err(errno)) => {
+                    call::set_errno(errno);
+                    return libc::MAP_FAILED;
+                }
+                None => can &= give_way(addr, old.max(1)),
+            }
         }
         if flags & libc::MREMAP_FIXED != 0 && marked::may_be_taken(to as usize, new) {
-            give_way(to, new);
+            can &= give_way(to, new);
+        }
+        if !can {
+            call::set_errno(libc::ENOMEM);
+            return libc::MAP_FAILED;
         }
     }
     let to = match flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) {
@@ -187,11 +344,14 @@ pub unsafe extern "C" fn mremap(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
-    let ours = |table: &mut Table, range: &Range<usize>| match change::is_protected(
-        table, range, protection,
-    ) {
-        true => Some(0),
-        false => handed_back(table, range),
+    let ours = |table: &mut Table, range: &Range<usize>| {
+        if table.private.is_over(range) {
+            return Some(private_calls::protect(table, range, protection));
+        }
+        match change::is_protected(table, range, protection) {
+            true => Some(0),
+            false => handed_back(table, range),
+        }
     };
     let args = [addr as usize, bytes, protection as usize, 0];
     on_range(addr, bytes, ours, by_kernel(libc::SYS_mprotect, args))
@@ -227,7 +387,10 @@ pub unsafe extern "C" fn pkey_mprotect(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    let ours = |table: &mut Table, range: &Range<usize>| change::advise(table, range, advice);
+    let ours = |table: &mut Table, range: &Range<usize>| match table.private.is_over(range) {
+        true => Some(private_calls::advise(table, range, advice)),
+        false => change::advise(table, range, advice),
+    };
     let args = [addr as usize, bytes, advice as usize, 0];
     on_range(addr, bytes, ours, by_kernel(libc::SYS_madvise, args))
 }
@@ -261,7 +424,7 @@ pub unsafe extern "C" fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
     on_range(
         start,
         bytes,
-        handed_back,
+        |table, range| handed_back_for(table, range, (libc::SYS_mlock, 0)),
         by_kernel(libc::SYS_mlock, [start as usize, bytes, 0, 0]),
     )
 }
@@ -274,7 +437,11 @@ pub unsafe extern "C" fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
 pub unsafe extern "C" fn mlock2(addr: *const c_void, bytes: size_t, flags: c_int) -> c_int {
     let (start, bytes) = whole_pages(addr, bytes);
     let args = [start as usize, bytes, flags as usize, 0];
-    on_range(start, bytes, handed_back, by_kernel(libc::SYS_mlock2, args))
+    let number = libc::SYS_mlock2;
+    let ours = |table: &mut Table, range: &Range<usize>| {
+        handed_back_for(table, range, (number, flags as usize))
+    };
+    on_range(start, bytes, ours, by_kernel(number, args))
 }
 
 /// The pages of what mlock(2) takes, which need not begin with one.

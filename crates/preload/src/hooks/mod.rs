@@ -18,6 +18,7 @@ mod signals;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
+    mapping::prepare();
     memory::find();
     paths::find();
     signals::find();

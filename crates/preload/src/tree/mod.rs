@@ -87,6 +87,21 @@ fn join_at(path: &'static CStr, memory: usize) -> Option<Tree> {
     Some(tree)
 }
 
+/// Joins the tree with an engine that is there already, and has the budget that it was made with.
+pub fn join_with(engine: &Engine) -> Option<Tree> {
+    let (bytes, tree) = match join() {
+        Share::Own => return None,
+        Share::Of(tree, bytes) => (bytes, Some(tree)),
+        Share::Least => (LEAST_MEMORY, None),
+    };
+    // Where its tables alone are more, it has those.
+    let _ = engine.set_memory(bytes);
+    if let Some(tree) = &tree {
+        tree.serve(Some(engine));
+    }
+    tree
+}
+
 /// The engine evicts, for want of memory. In any state of the program.
 pub fn begins_to_evict() {
     // Acquire pairs with the Release in `join_at`.

@@ -1,0 +1,595 @@
+/* What programs do with private memory: `private CASE FILE`. Prints the same under softfault and without. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static const char *path;
+static int fd;
+static size_t size;
+#define UNIT ((size_t)512 << 10)
+#define PAGE 4096
+#define ANON (32 * UNIT)
+/* Four budgets. */
+#define LARGE (64 * UNIT)
+#define BOTH (PROT_READ | PROT_WRITE)
+
+static void *map(size_t bytes, int protection, int flags, int of)
+{
+    void *mapped = mmap(NULL, bytes, protection, flags, of, 0);
+    if (mapped == MAP_FAILED) {
+        printf("mmap: %s\n", strerror(errno));
+        exit(3);
+    }
+    return mapped;
+}
+
+static uint64_t *anon(size_t bytes) { return map(bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1); }
+static unsigned char *copy(void) { return map(size, BOTH, MAP_PRIVATE, fd); }
+
+static void answer(const char *what, int answered)
+{
+    printf("%s %d %s\n", what, answered, answered < 0 ? strerror(errno) : "");
+}
+
+static uint64_t word(size_t at, uint64_t seed)
+{
+    uint64_t x = (at + 1) * 0x9E3779B97F4A7C15u ^ seed * 0xD1B54A32D192ED03u;
+    return x ^ x >> 29;
+}
+
+static void fill(uint64_t *words, size_t bytes, uint64_t seed)
+{
+    for (size_t i = 0; i < bytes / 8; i++)
+        words[i] = word(i, seed);
+}
+
+/* Every word, by pages in an order that no read-ahead knows. */
+static size_t wrong(const uint64_t *words, size_t bytes, uint64_t seed)
+{
+    size_t pages = bytes / PAGE, bad = 0;
+    for (size_t p = 0; p < pages; p++) {
+        size_t page = pages % 7 ? p * 7 % pages : p;
+        for (size_t i = page * PAGE / 8; i < (page + 1) * PAGE / 8; i++)
+            bad += words[i] != word(i, seed);
+    }
+    return bad;
+}
+
+static void check(const char *what, const void *words, size_t bytes, uint64_t seed)
+{
+    printf("%s: wrong %zu\n", what, wrong(words, bytes, seed));
+}
+
+static size_t nonzero(const void *at, size_t bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < bytes / 8; i++)
+        count += ((const uint64_t *)at)[i] != 0;
+    return count;
+}
+
+static uint64_t sum(const void *at, size_t count)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)at)[i]) * 1099511628211u;
+    return hash;
+}
+
+static void show(const char *what, const void *at, size_t count) { printf("%s %016llx\n", what, (unsigned long long)sum(at, count)); }
+
+static sigjmp_buf back;
+static volatile sig_atomic_t caught;
+static void on_fault(int signal) { caught = signal; siglongjmp(back, 1); }
+static const char *touch(volatile void *byte, int write)
+{
+    struct sigaction action = {.sa_handler = on_fault};
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    caught = 0;
+    if (sigsetjmp(back, 1) == 0) {
+        if (write)
+            *(volatile char *)byte = 1;
+        else
+            (void)*(volatile char *)byte;
+    }
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    return caught == 0 ? "there" : caught == SIGSEGV ? "SIGSEGV" : "SIGBUS";
+}
+
+static void pressure(void)
+{
+    uint64_t *words = anon(LARGE), *others = anon(8 * UNIT);
+    printf("zeros %zu\n", nonzero(words, LARGE));
+    fill(words, LARGE, 1);
+    fill(others, 8 * UNIT, 2);
+    check("first", words, LARGE, 1);
+    check("others", others, 8 * UNIT, 2);
+    for (size_t at = 0; at < LARGE / 8; at += 13 * PAGE / 8)
+        words[at] = word(at, 3);
+    size_t bad = 0;
+    for (size_t at = 0; at < LARGE / 8; at += 13 * PAGE / 8)
+        bad += words[at] != word(at, 3), words[at] = word(at, 1);
+    printf("changed: wrong %zu\n", bad);
+    check("again", words, LARGE, 1);
+    answer("munmap", munmap(words, LARGE));
+    answer("munmap", munmap(others, 8 * UNIT));
+    words = anon(LARGE);
+    printf("zeros again %zu\n", nonzero(words, LARGE));
+}
+
+static void calls(void)
+{
+    unsigned char *words = (unsigned char *)anon(ANON), *file = copy();
+    char name[] = "/tmp/softfault-run-XXXXXX";
+    int out = mkstemp(name), ends[2];
+    unlink(name);
+    size_t bytes = size < ANON ? size : ANON;
+    printf("read %zd\n", read(fd, words, bytes));
+    show("read", words, bytes);
+    printf("raw %ld\n", syscall(SYS_pread64, fd, words + 3, 9 * UNIT, 0));
+    show("raw", words, bytes);
+    struct iovec parts[2] = {{words + 20 * UNIT + 5, 100000}, {words + 2 * UNIT + 1, 100000}};
+    printf("preadv %zd\n", preadv(fd, parts, 2, 777));
+    show("preadv", words, bytes);
+    printf("write %zd\n", write(out, words, bytes));
+    printf("pread %zd\n", pread(out, file + 100, 16 * UNIT, 0));
+    show("file", file, size);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, ends);
+    printf("send %zd\n", send(ends[0], words + 7 * UNIT, 3000, 0));
+    printf("recv %zd\n", recv(ends[1], words + 15 * UNIT, 4000, 0));
+    show("recv", words + 15 * UNIT, 4000);
+    answer("fstat", fstat(out, (struct stat *)(words + 11 * UNIT)));
+    printf("size %d\n", ((struct stat *)(words + 11 * UNIT))->st_size == (off_t)bytes);
+    answer("getcwd", getcwd((char *)words + 5 * UNIT, 4096) == NULL ? -1 : 0);
+    int direct = open(path, O_RDONLY | O_DIRECT);
+    for (size_t at = 0; direct >= 0 && at < 16 * UNIT; at += UNIT)
+        if (pread(direct, words + at, UNIT, at) != (ssize_t)UNIT)
+            printf("direct read at %zu\n", at);
+    if (direct < 0)
+        (void)!pread(fd, words, 16 * UNIT, 0);
+    show("direct", words, 16 * UNIT);
+}
+
+static void wait_for(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+    printf("child %d\n", status);
+    fflush(stdout);
+}
+
+static void forks(void)
+{
+    uint64_t *words = anon(ANON);
+    unsigned char *file = copy();
+    fill(words, ANON, 1);
+    memset(file + 5 * UNIT, 7, 3 * UNIT);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        check("child", words, ANON, 1);
+        show("child's file", file, size);
+        show("read only", map(size, PROT_READ, MAP_SHARED, fd), size);
+        fill(words, ANON / 2, 2);
+        memset(file, 1, UNIT);
+        uint64_t *own = anon(16 * UNIT);
+        fill(own, 16 * UNIT, 5);
+        fflush(stdout);
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            check("grandchild", words, ANON / 2, 2);
+            check("child's own", own, 16 * UNIT, 5);
+            answer("none", mprotect(words + ANON / 16, UNIT, PROT_NONE));
+            answer("both", mprotect(words + ANON / 16, UNIT, BOTH));
+            printf("%d\n", words[ANON / 16 + 5] == word(ANON / 16 + 5, 1));
+            fflush(stdout);
+            _exit(3);
+        }
+        wait_for(grandchild);
+        check("child again", words, ANON / 2, 2);
+        show("child's file again", file, size);
+        answer("munmap", munmap(words, ANON));
+        answer("munmap", munmap(file, size));
+        fflush(stdout);
+        _exit(5);
+    }
+    for (size_t i = 0; i < ANON / 8; i += 512)
+        words[i] = word(i, 1);
+    wait_for(child);
+    check("parent", words, ANON, 1);
+    show("parent's file", file, size);
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        execl("/bin/true", "true", NULL);
+    wait_for(child);
+    child = vfork();
+    if (child == 0) {
+        words[100] = 9;
+        _exit(words[101] == word(101, 1) ? 6 : 7);
+    }
+    wait_for(child);
+    printf("vfork %d\n", words[100] == 9);
+}
+
+static void advise(void)
+{
+    uint64_t *words = anon(ANON);
+    unsigned char *file = copy();
+    fill(words, ANON, 1);
+    answer("do not need", madvise(words, 20 * UNIT, MADV_DONTNEED));
+    printf("zeros %zu\n", nonzero(words, 20 * UNIT));
+    printf("rest %d\n", words[ANON / 8 - 1] == word(ANON / 8 - 1, 1));
+    fill(words, ANON, 1);
+    answer("free", madvise(words + UNIT, UNIT, MADV_FREE));
+    fill(words, ANON, 2);
+    check("written", words, ANON, 2);
+    int all[] = {MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT, MADV_HUGEPAGE, MADV_NOHUGEPAGE,
+                 MADV_DONTDUMP, MADV_DODUMP, MADV_DOFORK, MADV_KEEPONFORK, 12345};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        answer("advice", madvise(words, ANON, all[i]));
+    answer("populate", madvise(words, ANON, MADV_POPULATE_WRITE));
+    answer("odd", madvise((char *)words + 1, UNIT, MADV_DONTNEED));
+    check("all", words, ANON, 2);
+    memset(file + UNIT, 9, 4 * UNIT);
+    answer("of a file", madvise(file + 2 * UNIT, UNIT, MADV_DONTNEED));
+    answer("free of a file", madvise(file, UNIT, MADV_FREE));
+    show("file", file, size);
+    answer("do not fork", madvise(words + 2 * UNIT, UNIT, MADV_WIPEONFORK));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(nonzero(words + 2 * UNIT, UNIT) == 0 && nonzero(words, 8 * UNIT) == UNIT ? 4 : 5);
+    wait_for(child);
+    check("in the end", words, ANON, 2);
+}
+
+static void unmap_parts(void)
+{
+    uint64_t *words = anon(ANON);
+    unsigned char *bytes = (unsigned char *)words, *file = copy();
+    fill(words, ANON, 1);
+    answer("front", munmap(bytes, UNIT));
+    answer("middle", munmap(bytes + 9 * UNIT, 3 * UNIT));
+    answer("again", munmap(bytes + 9 * UNIT, UNIT));
+    printf("%s %s\n", touch(bytes, 0), touch(bytes + 10 * UNIT, 1));
+    void *fixed = mmap(bytes + 10 * UNIT, UNIT, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    printf("place %d\n", fixed == bytes + 10 * UNIT);
+    printf("zeros %zu\n", nonzero(fixed, UNIT));
+    memset(fixed, 5, UNIT);
+    answer("protect", mprotect(bytes, UNIT, BOTH));
+    answer("advise", madvise(bytes + 9 * UNIT, UNIT, MADV_DONTNEED));
+    size_t bad = 0;
+    for (size_t i = UNIT / 8; i < ANON / 8; i++)
+        if (i < 9 * UNIT / 8 || i >= 12 * UNIT / 8)
+            bad += words[i] != word(i, 1);
+    printf("wrong %zu\n", bad);
+    show("fixed", fixed, UNIT);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        show("fixed", fixed, UNIT);
+        printf("%s %d\n", touch(bytes + 9 * UNIT, 0), words[UNIT / 8] == word(UNIT / 8, 1));
+        answer("all", munmap(bytes, ANON));
+        printf("%s\n", touch(fixed, 0));
+        fflush(stdout);
+        _exit(1);
+    }
+    wait_for(child);
+    memset(file, 3, 2 * UNIT);
+    answer("file", munmap(file + UNIT, 20 * UNIT));
+    show("file", file, UNIT);
+    show("file", file + 21 * UNIT, size - 21 * UNIT);
+    answer("all", munmap(bytes, ANON));
+    printf("%s %s\n", touch(bytes + UNIT, 0), touch(fixed, 0));
+    answer("file", munmap(file, size));
+    /* Where something was, something else may be at once. */
+    words = anon(ANON);
+    fill(words, ANON, 3);
+    munmap(words, ANON);
+    uint64_t *over = mmap(words, ANON, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    printf("over %d, zeros %zu\n", over == words, nonzero(over, ANON));
+    fill(over, ANON, 4);
+    uint64_t *another = anon(ANON);
+    fill(another, ANON, 5);
+    check("over", over, ANON, 4);
+    check("another", another, ANON, 5);
+}
+
+static void protect(void)
+{
+    uint64_t *words = anon(ANON);
+    unsigned char *bytes = (unsigned char *)words, *file = copy();
+    fill(words, ANON, 1);
+    answer("read", mprotect(words, ANON, PROT_READ));
+    printf("%s %s\n", touch(words, 0), touch(words + 100, 1));
+    check("read", words, ANON, 1);
+    answer("both", mprotect(words, ANON, BOTH));
+    fill(words, ANON, 2);
+    answer("guard", mprotect(bytes + 3 * UNIT, PAGE, PROT_NONE));
+    answer("part", mprotect(bytes + 20 * UNIT, UNIT, PROT_READ));
+    printf("%s %s %s\n", touch(bytes + 3 * UNIT, 0), touch(bytes + 20 * UNIT, 0), touch(bytes + 20 * UNIT, 1));
+    answer("back", mprotect(bytes, ANON, BOTH));
+    check("all", words, ANON, 2);
+    fill(words, ANON, 3);
+    check("written", words, ANON, 3);
+    memset(file + 4 * UNIT + 77, 6, 3 * UNIT);
+    answer("file", mprotect(file + 5 * UNIT, 4 * UNIT, PROT_READ));
+    show("file", file, size);
+    printf("%s %s\n", touch(file + 5 * UNIT, 1), touch(file + 10 * UNIT, 1));
+    answer("file", mprotect(file, size, BOTH));
+    memset(file + 6 * UNIT, 8, UNIT);
+    show("file", file, size);
+}
+
+static void fixed_over(void)
+{
+    uint64_t *words = anon(ANON);
+    unsigned char *bytes = (unsigned char *)words;
+    fill(words, ANON, 1);
+    answer("bad", mmap(bytes, UNIT, PROT_READ, MAP_SHARED | MAP_FIXED, 9999, 0) == MAP_FAILED ? -1 : 0);
+    check("all", words, ANON, 1);
+    void *over = mmap(bytes + 4 * UNIT, 2 * UNIT, PROT_READ, MAP_SHARED | MAP_FIXED, fd, UNIT);
+    printf("over %d\n", over == bytes + 4 * UNIT);
+    show("over", over, 2 * UNIT);
+    over = mmap(bytes + 8 * UNIT, 2 * UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    printf("none %s\n", touch(over, 0));
+    answer("both", mprotect(over, 2 * UNIT, BOTH));
+    printf("zeros %zu\n", nonzero(over, 2 * UNIT));
+    size_t bad = 0;
+    for (size_t i = 0; i < ANON / 8; i++)
+        if (i / (2 * UNIT / 8) != 2 && i / (2 * UNIT / 8) != 4)
+            bad += words[i] != word(i, 1);
+    printf("wrong %zu\n", bad);
+    answer("all", munmap(bytes, ANON));
+}
+
+static void move(void)
+{
+    size_t bytes = 16 * UNIT;
+    uint64_t *words = anon(bytes);
+    fill(words, bytes, 1);
+    for (int i = 0; i < 6; i++) {
+        uint64_t *moved = mremap(words, bytes, bytes + 4 * UNIT, MREMAP_MAYMOVE);
+        if (moved == MAP_FAILED)
+            exit(4);
+        if (moved != words && touch(words, 0)[0] == 't')
+            printf("still there\n");
+        words = moved;
+        check("grown", words, bytes, 1);
+        printf("zeros %zu\n", nonzero(words + bytes / 8, 4 * UNIT));
+        bytes += 4 * UNIT;
+        fill(words, bytes, 1);
+    }
+    printf("shrunk %d\n", mremap(words, bytes, bytes - 10 * UNIT, 0) == words);
+    bytes -= 10 * UNIT;
+    printf("%s\n", touch(words + bytes / 8, 0));
+    check("shrunk", words, bytes, 1);
+    uint64_t *moved = mremap(words, bytes, bytes + UNIT, MREMAP_MAYMOVE);
+    check("grown", moved, bytes, 1);
+    void *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    words = anon(bytes);
+    fill(words, bytes, 2);
+    moved = mremap(words, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+    printf("fixed %d %s\n", moved == place, touch(words, 0));
+    check("fixed", moved, bytes, 2);
+    unsigned char *file = copy();
+    memset(file + 2 * UNIT, 9, 5 * UNIT);
+    unsigned char *longer = mremap(file, size, size + 2 * UNIT, MREMAP_MAYMOVE);
+    show("file", longer, size);
+    printf("behind %s\n", touch(longer + size + UNIT, 0));
+}
+
+static void lock(void)
+{
+    uint64_t *words = anon(ANON);
+    fill(words, ANON, 1);
+    answer("mlock", mlock((char *)words + 5 * UNIT + 9, 100000));
+    answer("munlock", munlock((char *)words + 5 * UNIT, 200000));
+    answer("msync", msync(words, ANON, MS_SYNC));
+    check("all", words, ANON, 1);
+}
+
+static uint64_t *shared;
+static volatile int done;
+static void *own_slice(void *number)
+{
+    size_t bytes = ANON / 16, bad = 0;
+    uint64_t *slice = shared + (size_t)number * bytes / 8;
+    for (uint64_t round = 1; round < 4; round++) {
+        fill(slice, bytes, round + (size_t)number);
+        bad += wrong(slice, bytes, round + (size_t)number);
+    }
+    return (void *)bad;
+}
+
+static void threads(void)
+{
+    pthread_t all[16];
+    size_t bad = 0;
+    void *of_thread;
+    shared = anon(ANON);
+    for (size_t i = 0; i < 16; i++)
+        pthread_create(&all[i], NULL, own_slice, (void *)i);
+    for (size_t i = 0; i < 16; i++)
+        pthread_join(all[i], &of_thread), bad += (size_t)of_thread;
+    printf("wrong %zu\n", bad);
+}
+
+/* Counts in every page, again and again: a lost write is a wrong count. */
+static void *counts(void *number)
+{
+    size_t rounds = 0;
+    do {
+        rounds++;
+        for (size_t page = 0; page < ANON / PAGE; page += 3)
+            shared[page * PAGE / 8 + (size_t)number]++;
+    } while (!done);
+    return (void *)rounds;
+}
+
+static void change_under_writers(void)
+{
+    size_t bad = 0;
+    for (int round = 0; round < 4; round++) {
+        pthread_t writers[3];
+        void *rounds;
+        shared = round % 2 ? (uint64_t *)copy() : anon(ANON);
+        size_t bytes = round % 2 ? size / PAGE * PAGE : ANON;
+        for (size_t page = 0; page < ANON / PAGE; page++)
+            for (int i = 0; i < 3 && page * PAGE < bytes; i++)
+                shared[page * PAGE / 8 + i] = 0;
+        uint64_t *all = shared;
+        if (bytes < ANON)
+            shared = NULL;
+        done = shared == NULL;
+        if (shared == NULL) {
+            /* A file is shorter: one writer of its pages, while they are handed over. */
+            for (size_t at = 0; at < bytes; at += 2 * UNIT) {
+                for (size_t page = at; page < bytes; page += PAGE)
+                    all[page / 8]++;
+                mlock((char *)all + at, 8192);
+            }
+            for (size_t page = 0; page < bytes; page += PAGE)
+                bad += all[page / 8] != page / (2 * UNIT) + 1;
+            continue;
+        }
+        for (size_t i = 0; i < 3; i++)
+            pthread_create(&writers[i], NULL, counts, (void *)i);
+        for (size_t at = 0; at < ANON; at += 4 * UNIT)
+            mlock((char *)all + at, round ? 4 * UNIT : 65536), munlock((char *)all + at, 4 * UNIT);
+        done = 1;
+        for (size_t i = 0; i < 3; i++) {
+            pthread_join(writers[i], &rounds);
+            for (size_t page = 0; page < ANON / PAGE; page += 3)
+                bad += all[page * PAGE / 8 + i] != (size_t)rounds;
+        }
+    }
+    printf("wrong %zu\n", bad);
+}
+
+/* A thread whose stack is memory that was taken. */
+static void *on_stack(void *at)
+{
+    unsigned char local[200000];
+    memset(local, 3, sizeof local);
+    uint64_t *words = anon(ANON);
+    fill(words, ANON, 1);
+    answer("munmap", munmap(words, ANON / 2));
+    check("rest", words + ANON / 16, 0, 1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(nonzero(words + ANON / 16, ANON / 2) == ANON / 16 ? 2 : 1);
+    wait_for(child);
+    show("local", local, sizeof local);
+    return NULL;
+}
+
+static void on_alternate(int signal)
+{
+    uint64_t *words = anon(ANON);
+    words[5] = 5;
+    answer("in a handler", munmap(words, ANON));
+}
+
+static void stacks(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    unsigned char *stack = (unsigned char *)anon(ANON);
+    memset(stack, 1, ANON);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, ANON);
+    pthread_create(&thread, &attributes, on_stack, stack);
+    pthread_join(thread, NULL);
+    stack_t alternate = {.ss_sp = anon(ANON), .ss_size = ANON};
+    memset(alternate.ss_sp, 1, ANON);
+    fill(anon(ANON), ANON, 1);
+    answer("sigaltstack", sigaltstack(&alternate, NULL));
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_alternate, .sa_flags = SA_ONSTACK}, NULL);
+    raise(SIGUSR1);
+}
+
+/* Another writes to the file while some pages of it were written to here. */
+static void written(void)
+{
+    unsigned char *file = copy();
+    memset(file + UNIT, 1, 2 * UNIT);
+    uint64_t before = sum(file + 10 * UNIT, UNIT);
+    fflush(stdout);
+    if (fork() == 0) {
+        int other = open(path, O_RDWR);
+        unsigned char *some = malloc(4 * UNIT);
+        memset(some, 2, 4 * UNIT);
+        _exit(pwrite(other, some, 4 * UNIT, 0) == 4 * UNIT ? 0 : 1);
+    }
+    wait_for(-1);
+    size_t bad = 0;
+    for (size_t at = 0; at < 4 * UNIT; at++)
+        bad += file[at] != (at < UNIT || at >= 3 * UNIT ? 2 : 1);
+    printf("wrong %zu, rest %d\n", bad, sum(file + 10 * UNIT, UNIT) == before);
+    file[0] = 77;
+    file[2 * UNIT] = 78;
+    show("all", file, size);
+}
+
+static void declined(void)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *mapped;
+    map(UNIT, BOTH, flags, -1);
+    memset(map(ANON, BOTH, MAP_SHARED | MAP_ANONYMOUS, -1), 1, ANON);
+    map(ANON, PROT_NONE, flags | MAP_NORESERVE, -1);
+    memset(map(ANON, BOTH, flags | MAP_STACK | MAP_NORESERVE, -1), 1, UNIT);
+    memset(map(ANON, BOTH, flags | MAP_GROWSDOWN, -1), 1, UNIT);
+    mapped = map(ANON, PROT_NONE, flags, -1);
+    mapped = mmap(mapped, ANON, BOTH, flags | MAP_FIXED, -1, 0);
+    memset(mapped, 1, ANON);
+    map(ANON, BOTH | PROT_EXEC, flags, -1);
+    map(1024 * UNIT, BOTH, flags | MAP_NORESERVE, -1);
+    show("private", copy(), size);
+    mapped = anon(ANON);
+    printf("%zu\n", nonzero(mapped, ANON));
+}
+
+static const struct { const char *name; void (*run)(void); } CASES[] = {
+    {"pressure", pressure}, {"calls", calls}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
+    {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
+    {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
+};
+
+int main(int count, char **arguments)
+{
+    struct stat about;
+    if (count < 3)
+        return 2;
+    path = arguments[2];
+    fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &about) < 0)
+        return 2;
+    size = about.st_size;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        if (strcmp(CASES[i].name, arguments[1]) == 0) {
+            CASES[i].run();
+            return 0;
+        }
+    return 2;
+}

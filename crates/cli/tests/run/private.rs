@@ -1,0 +1,266 @@
+//! The cases of `private.c`: memory that a program writes to, anonymous and of a file.
+
+use crate::stats::{self, ProcessStats};
+use crate::{MEMORY, assert_same, can_run, compile, directory, file, softfault_run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Bytes of the file: more than the budget, and no whole number of pages.
+const BYTES: usize = (12 << 20) + 100;
+
+struct Private {
+    directory: PathBuf,
+    program: PathBuf,
+    data: PathBuf,
+}
+
+/// The program, and a file for its cases; `None` where none can run.
+fn private() -> Option<&'static Private> {
+    static PRIVATE: OnceLock<Option<Private>> = OnceLock::new();
+    let private = PRIVATE.get_or_init(|| {
+        let directory = directory("private");
+        let program = compile("private.c", &directory.join("program"), &[])?;
+        let data = file(&directory, BYTES);
+        can_run().then_some(Private {
+            directory,
+            program,
+            data,
+        })
+    });
+    if private.is_none() {
+        eprintln!("skipped: no case can run here");
+    }
+    private.as_ref()
+}
+
+impl Private {
+    /// Runs a case over a file without softfault, and with it with these options more; what the processes did, the first
+    /// last.
+    fn run(&self, case: &str, data: &Path, options: &[&str]) -> Vec<ProcessStats> {
+        let file = self
+            .directory
+            .join(format!("{case}.{}.stats", options.len()));
+        let _ = std::fs::remove_file(&file);
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--stats=json", "--stats-file"])
+            .arg(&file);
+        if !options.contains(&"--min-size") {
+            with.args(["--min-size", "1M"]);
+        }
+        with.args(options);
+        with.arg("--").arg(&self.program).arg(case).arg(data);
+        let with = with.output().unwrap();
+        let mut without = Command::new(&self.program);
+        let without = without.arg(case).arg(data).output().unwrap();
+        assert_same(&with, &without, case);
+        stats::read(&file)
+    }
+
+    /// The same with anonymous memory taken, and swap for all of it; of the last process, which takes so many mappings,
+    /// hands so many parts back, and stays in its budget.
+    fn runs(&self, case: &str, taken: u64, handed_back: u64) -> ProcessStats {
+        let swap = self.swap("300M");
+        let options = ["--anonymous", "--swap", &swap, "--faults", "messages"];
+        let stats = self.run(case, &self.data, &options).pop().unwrap();
+        assert_eq!(stats.taken(), taken, "{case}: taken");
+        assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
+        let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
+        assert!(0 < peak && peak <= memory, "{case}: {peak} of {memory}");
+        stats
+    }
+
+    fn swap(&self, size: &str) -> String {
+        format!("{}:{size}", self.directory.display())
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident: $case:literal takes $taken:literal and hands back $back:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let Some(private) = private() else { return };
+            private.runs($case, $taken, $back);
+        }
+    )*};
+}
+
+cases! {
+    system_calls_read_and_write_memory_that_is_not_there: "calls" takes 2 and hands back 0;
+    advice_is_followed: "advise" takes 2 and hands back 1;
+    parts_are_unmapped_and_something_else_is_there: "unmap-parts" takes 4 and hands back 0;
+    parts_are_protected: "protect" takes 2 and hands back 3;
+    something_else_is_mapped_over_it: "fixed-over" takes 1 and hands back 0;
+    it_moves_and_grows: "move" takes 3 and hands back 2;
+    memory_is_locked: "lock" takes 1 and hands back 1;
+    sixteen_threads_write: "threads" takes 1 and hands back 0;
+    it_is_handed_back_under_writers: "change-under-writers" takes 4 and hands back 40;
+    it_is_a_stack: "stacks" takes 5 and hands back 2;
+}
+
+#[test]
+fn four_budgets_of_memory_are_written_and_read_back() {
+    let Some(private) = private() else { return };
+    let stats = private.runs("pressure", 3, 0);
+    for way in ["swapped_out_bytes", "swapped_in_bytes"] {
+        assert!(stats.number(&[way]) > 24 << 20, "{way}");
+    }
+}
+
+#[test]
+fn children_go_on_with_what_their_parent_has_written() {
+    let Some(private) = private() else { return };
+    private.runs("forks", 2, 0);
+}
+
+#[test]
+fn others_write_to_a_file_that_was_copied() {
+    let Some(private) = private() else { return };
+    // Others write: a file of each run's own.
+    let [with, without] = ["with", "without"].map(|name| {
+        let directory = directory(&format!("private-{name}"));
+        file(&directory, BYTES)
+    });
+    let stats = private.directory.join("written.stats");
+    let _ = std::fs::remove_file(&stats);
+    let mut run = softfault_run();
+    run.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+    run.arg("--stats-file").arg(&stats);
+    run.args(["--swap", &private.swap("100M"), "--"]);
+    let run = run.arg(&private.program).arg("written").arg(with).output();
+    let mut plain = Command::new(&private.program);
+    let plain = plain.arg("written").arg(without).output();
+    assert_same(&run.unwrap(), &plain.unwrap(), "written");
+    let stats = stats::read(&stats).pop().unwrap();
+    assert_eq!((stats.taken(), stats.handed_back()), (1, 1));
+}
+
+#[test]
+fn what_is_declined_is_named() {
+    let Some(private) = private() else { return };
+    let anonymous = [
+        ("prot_exec", 1),
+        ("map_fixed", 1),
+        ("shared_writable", 1),
+        ("no_access", 2),
+        ("odd_flags", 2),
+    ];
+    let swap = private.swap("100M");
+    // Options, what is declined of what depends on them, and how many mappings are taken.
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, u64)], u64);
+    let rows: [Row<'_>; 5] = [
+        // Only files are looked at.
+        (&[], &[("private_writable", 1)], 0),
+        (&["--swap", &swap], &[], 1),
+        (&["--anonymous", "--swap", &swap], &[("swap_full", 1)], 2),
+        (
+            &["--anonymous", "--swap", &swap, "--faults", "signals"],
+            &[("no_swap", 2), ("private_writable", 1)],
+            0,
+        ),
+        // A smallest size for anonymous memory as for files.
+        (
+            &[
+                "--swap",
+                &swap,
+                "--min-size",
+                "20M",
+                "--anonymous",
+                "--faults=messages",
+            ],
+            &[("swap_full", 1), ("too_small", 1)],
+            0,
+        ),
+    ];
+    for (options, named, taken) in rows {
+        let stats = private
+            .run("declined", &private.data, options)
+            .pop()
+            .unwrap();
+        let mut expected = named.to_vec();
+        if options.contains(&"--anonymous") && !options.contains(&"20M") {
+            expected.extend(anonymous);
+        }
+        expected.sort_unstable();
+        let mut declined = stats.declined();
+        declined.sort_unstable();
+        let declined: Vec<_> = declined
+            .iter()
+            .map(|(name, count)| (&**name, *count))
+            .collect();
+        assert_eq!((declined, stats.taken()), (expected, taken), "{options:?}");
+    }
+}
+
+#[test]
+fn python_works_in_anonymous_memory_and_in_a_copy_of_a_file() {
+    let Some(private) = private() else { return };
+    let program = "\
+import hashlib, mmap, os, random
+n = 24 << 20
+m = mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+f = open('data', 'rb')
+print(f.readinto(memoryview(m)[:12 << 20]), hashlib.sha256(m).hexdigest())
+m[12 << 20:] = m[:12 << 20][::-1]
+m.resize(n + (8 << 20))
+random.seed(1)
+for i in range(5000):
+    at = random.randrange(len(m) - 8)
+    m[at:at + 8] = at.to_bytes(8, 'big')
+c = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+for i in range(0, len(c), 9000):
+    c[i] = c[i] ^ 255
+if os.fork() == 0:
+    print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
+    raise SystemExit
+os.wait()
+print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
+";
+    let python = |mut command: Command| {
+        command.args(["python3", "-c", program]);
+        command.current_dir(&private.directory).output().unwrap()
+    };
+    let without = python(Command::new("env"));
+    if without.status.code() == Some(127) {
+        return eprintln!("skipped: there is no python3");
+    }
+    let file = private.directory.join("python.stats");
+    let _ = std::fs::remove_file(&file);
+    let mut with = softfault_run();
+    with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+    with.arg("--stats-file").arg(&file);
+    with.args(["--anonymous", "--swap", &private.swap("100M"), "--"]);
+    assert_same(&python(with), &without, "python3");
+    let stats = stats::read(&file).pop().unwrap();
+    assert!(stats.taken() >= 2 && stats.handed_back() == 0);
+    assert!(stats.number(&["peak_bytes"]) <= 8 << 20);
+}
+
+/// What the program's own malloc hands out may be what the threads that serve faults live on.
+#[test]
+fn memory_of_a_malloc_of_the_programs_own_is_declined() {
+    let Some(private) = private() else { return };
+    let other = compile(
+        "malloc.c",
+        &private.directory.join("libmalloc.so"),
+        &["-shared", "-fPIC"],
+    );
+    let Some(other) = other else { return };
+    let file = private.directory.join("malloc.stats");
+    let _ = std::fs::remove_file(&file);
+    let mut with = softfault_run();
+    with.args([
+        "--anonymous",
+        "--swap",
+        &private.swap("300M"),
+        "--stats=json",
+    ]);
+    with.arg("--stats-file").arg(&file).env("LD_PRELOAD", other);
+    with.arg("--")
+        .arg(&private.program)
+        .arg("lock")
+        .arg(&private.data);
+    assert!(with.output().unwrap().status.success());
+    let stats = stats::read(&file).pop().unwrap();
+    assert_eq!(stats.declined(), [("foreign_malloc".to_owned(), 1)]);
+}

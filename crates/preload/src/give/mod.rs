@@ -1,0 +1,83 @@
+//! Private memory that goes, or is handed over to the program, with what the table knows of it.
+
+mod stack;
+
+pub use stack::leave_stack;
+
+use crate::leases::FileKey;
+use crate::marked;
+use crate::table::Table;
+use core::ops::Range;
+
+/// Lets a mapping go of which nothing is served any more. What is the program's own of it stays.
+fn end_if_dead(table: &mut Table, start: usize) {
+    if let Some(mapping) = table.private.remove_dead(start) {
+        let leased = mapping.leased;
+        let room = mapping.room.clone();
+        drop(mapping);
+        marked::mark(&room, false);
+        leased.into_iter().for_each(|file| table.leases.give(file));
+    }
+}
+
+/// What the program unmaps of a range goes; false if it cannot.
+pub fn unmap(table: &mut Table, range: &Range<usize>) -> bool {
+    let mut done = true;
+    for start in table.private.over(range) {
+        done &= table.private.unmap_part(start, range);
+        end_if_dead(table, start);
+    }
+    done
+}
+
+/// Hands what is served of a range over to the program; false if it cannot be: what was not is as it was.
+pub fn hand_over(table: &mut Table, range: &Range<usize>) -> bool {
+    let mut done = true;
+    for start in table.private.over(range) {
+        done &= table.private.hand_over_part(start, range);
+        end_if_dead(table, start);
+    }
+    done
+}
+
+/// Hands all that begins as a file over; false if it cannot be.
+pub fn hand_over_file(table: &mut Table, file: FileKey) -> bool {
+    let all = table.private.iter_mut();
+    let of_file = all.filter(|mapping| mapping.leased == Some(file));
+    let rooms: Vec<_> = of_file.map(|mapping| mapping.room.clone()).collect();
+    let mut done = true;
+    for room in &rooms {
+        done &= hand_over(table, room);
+    }
+    done
+}
+
+/// The program maps something else there: what is there goes, and the place is the program's. False if that cannot be.
+pub fn before_fixed(table: &mut Table, range: &Range<usize>) -> bool {
+    let mut done = true;
+    for start in table.private.over(range) {
+        let live = table.private.get(start);
+        let live = live.map_or_else(Vec::new, |mapping| mapping.live.within(range));
+        for part in &live {
+            done &= table.private.unmap_part(start, part);
+        }
+        // Nobody else comes to be there meanwhile: nothing is there, and the addresses are taken.
+        done &= table.private.leave_holes(start, range);
+        end_if_dead(table, start);
+    }
+    done
+}
+
+/// In a child of fork: what it has goes on. Leases are the parent's, and nobody would tell the child what others write:
+/// the kernel has what is of such a file.
+pub fn forked(table: &mut Table) {
+    let mut leased = Vec::new();
+    for mapping in table.private.iter_mut() {
+        if mapping.leased.take().is_some() {
+            leased.push(mapping.room.clone());
+        }
+    }
+    for room in leased {
+        hand_over(table, &room);
+    }
+}

@@ -1,0 +1,34 @@
+//! A thread whose stack, or whose thread-local data, is memory that was taken.
+//!
+//! What a hook does holds locks of the engine, and a fault in the meantime would wait for them. So such memory is handed
+//! over before, by a thread of ours that has another stack.
+
+use crate::{call, inside, marked, table};
+
+/// Hands over what is under the calling thread. In a thread that is inside and has nothing locked.
+pub fn leave_stack() {
+    let here = 0_u8;
+    let places = [&raw const here as usize, call::errno_place()];
+    let may_be = |&place: &usize| marked::may_be_taken(place, 1);
+    if !places.iter().any(may_be) {
+        return;
+    }
+    // Exactly: the bits are of wider ranges. A fault does not wait for the table.
+    let served = |place: usize| table::lock().private.is_served(place);
+    let under: Vec<_> = places.into_iter().filter(|&place| served(place)).collect();
+    if under.is_empty() {
+        return;
+    }
+    let hand_over = move || {
+        let _inside = inside::enter();
+        let mut table = table::lock();
+        for place in under {
+            if let Some(room) = table.private.room_of(place) {
+                super::hand_over(&mut table, &room);
+            }
+        }
+    };
+    if let Ok(thread) = std::thread::Builder::new().spawn(hand_over) {
+        let _ = thread.join();
+    }
+}

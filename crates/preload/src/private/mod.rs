@@ -1,0 +1,170 @@
+//! Private memory that was taken: anonymous, or of a file that the program writes to without the file's changing.
+//!
+//! The engine serves what is *live* of a mapping. What it cannot do for a part, the kernel does: the part is *handed over*,
+//! where it is, with the bytes that it has, and is the program's own from then on. What the program unmaps of a mapping
+//! is a *hole*, whose addresses stay taken until the mapping goes.
+//!
+//! ```text
+//!   room    ┌──────────┬─────────────┬──────┬──────────┐
+//!           │ live     │ handed over │ hole │ live     │
+//!           └──────────┴─────────────┴──────┴──────────┘
+//! ```
+//!
+//! What is here knows the mappings; `give` has the table too, `private_calls` what the program's calls do.
+
+mod parts;
+
+use crate::count::Decline;
+use crate::leases::FileKey;
+use crate::marked;
+use crate::ranges::Ranges;
+use core::ops::Range;
+use libc::c_int;
+use softfault::{Engine, MmapMut};
+use std::collections::BTreeMap;
+
+/// Bytes of a page of swap.
+const PAGE: u64 = 4096;
+
+/// A mapping of the program's that is private memory of the engine's.
+pub struct PrivateMapping {
+    /// The addresses that are taken.
+    pub room: Range<usize>,
+    /// What the engine serves.
+    pub live: Ranges,
+    /// Where there is nothing.
+    pub holes: Ranges,
+    /// `PROT_READ`, or that and `PROT_WRITE`.
+    pub protection: c_int,
+    /// The file, if it is under a lease.
+    pub leased: Option<FileKey>,
+    pub is_file: bool,
+    /// A part of it is not served any more.
+    pub cut: bool,
+    pub map: MmapMut,
+}
+
+/// All of them, by the starts of their rooms. None overlaps another.
+#[derive(Default)]
+pub struct PrivateMappings {
+    mappings: BTreeMap<usize, PrivateMapping>,
+    /// Bytes that may have to go to swap.
+    promised: u64,
+}
+
+impl PrivateMappings {
+    /// None.
+    pub const fn new() -> Self {
+        Self {
+            mappings: BTreeMap::new(),
+            promised: 0,
+        }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
+    /// The starts of those whose rooms overlap a range.
+    pub fn over(&self, range: &Range<usize>) -> Vec<usize> {
+        let before = self.mappings.range(..range.end).rev();
+        let over = before.take_while(|(_, mapping)| mapping.room.end > range.start);
+        let mut starts: Vec<_> = over.map(|(&start, _)| start).collect();
+        starts.reverse();
+        starts
+    }
+
+    /// That which starts there.
+    pub fn get(&self, start: usize) -> Option<&PrivateMapping> {
+        self.mappings.get(&start)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, start: usize) -> Option<&mut PrivateMapping> {
+        self.mappings.get_mut(&start)
+    }
+
+    /// All of them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PrivateMapping> {
+        self.mappings.values_mut()
+    }
+
+    /// Takes one out, with what it was promised.
+    pub fn remove(&mut self, start: usize) -> Option<PrivateMapping> {
+        let mapping = self.mappings.remove(&start)?;
+        self.promised -= mapping.live.len() as u64;
+        Some(mapping)
+    }
+
+    /// What has been promised must find room in swap: nobody is told later that there is none.
+    pub fn has_room(&self, engine: &Engine, bytes: usize) -> Result<(), Decline> {
+        let swap = engine.stats().swap.ok_or(Decline::NoSwap)?;
+        match self.promised + bytes as u64 <= swap.slots_total * PAGE {
+            true => Ok(()),
+            false => Err(Decline::SwapFull),
+        }
+    }
+
+    /// True if a range has addresses of one.
+    pub fn is_over(&self, range: &Range<usize>) -> bool {
+        !self.over(range).is_empty()
+    }
+
+    /// True if there is nothing in a range, although its addresses are taken.
+    pub fn is_hole(&self, range: &Range<usize>) -> bool {
+        let starts = self.over(range);
+        let holes = |start: &usize| self.mappings[start].holes.within(range);
+        let holes: usize = starts.iter().flat_map(holes).map(|hole| hole.len()).sum();
+        holes == range.len()
+    }
+
+    /// What of a range is in none of their rooms.
+    pub fn gaps(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let mut gaps = Ranges::of(range.clone());
+        for start in self.over(range) {
+            gaps.remove(&self.mappings[&start].room);
+        }
+        gaps.within(range)
+    }
+
+    /// True if an address is served.
+    pub fn is_served(&self, addr: usize) -> bool {
+        let byte = addr..addr + 1;
+        let is_live = |start: usize| !self.mappings[&start].live.within(&byte).is_empty();
+        self.over(&byte).into_iter().any(is_live)
+    }
+
+    /// The room that has an address.
+    pub fn room_of(&self, addr: usize) -> Option<Range<usize>> {
+        let starts = self.over(&(addr..addr + 1));
+        starts
+            .first()
+            .map(|start| self.mappings[start].room.clone())
+    }
+
+    /// Enters one.
+    pub fn add(&mut self, mapping: PrivateMapping) {
+        self.promised += mapping.live.len() as u64;
+        marked::mark(&mapping.room, true);
+        self.mappings.insert(mapping.room.start, mapping);
+    }
+}
+
+impl PrivateMapping {
+    /// What of a range is the program's own by now.
+    pub fn handed_over(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let mut own = Ranges::of(self.room.clone());
+        for part in [&self.live, &self.holes] {
+            for part in part.within(&self.room) {
+                own.remove(&part);
+            }
+        }
+        own.within(range)
+    }
+
+    /// The offset of an address in the map.
+    pub fn offset(&self, addr: usize) -> usize {
+        addr - self.room.start
+    }
+}

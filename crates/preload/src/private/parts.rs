@@ -1,0 +1,80 @@
+//! Parts of private memory that go, or are handed over.
+
+use super::{PrivateMapping, PrivateMappings};
+use crate::count::HANDED_BACK;
+use core::ops::Range;
+
+impl PrivateMappings {
+    /// Takes what the program unmaps of a mapping away; false if it cannot be. What of the mapping is the program's own
+    /// goes too.
+    pub fn unmap_part(&mut self, start: usize, range: &Range<usize>) -> bool {
+        let Some(mapping) = self.mappings.get_mut(&start) else {
+            return true;
+        };
+        mapping.cut = true;
+        for part in mapping.live.within(range) {
+            // SAFETY: the program unmaps it.
+            if unsafe { mapping.map.unmap_addresses(&part) }.is_err() {
+                return false;
+            }
+            mapping.live.remove(&part);
+            mapping.holes.add(&part);
+            self.promised -= part.len() as u64;
+        }
+        for part in mapping.handed_over(range) {
+            // SAFETY: as above.
+            if unsafe { mapping.map.close_hole(&part) }.is_err() {
+                return false;
+            }
+            mapping.holes.add(&part);
+        }
+        true
+    }
+
+    /// Hands what is live of a range in a mapping over; false if it cannot be: what was not is as it was.
+    pub fn hand_over_part(&mut self, start: usize, range: &Range<usize>) -> bool {
+        let Some(mapping) = self.mappings.get_mut(&start) else {
+            return true;
+        };
+        mapping.cut = true;
+        for part in mapping.live.within(range) {
+            // SAFETY: the map is asked for live parts only.
+            let handed = unsafe { mapping.map.hand_over(&part) };
+            let end = handed.as_ref().map_or_else(|&(at, _)| at, |()| part.end);
+            let done = part.start..end;
+            if !done.is_empty() {
+                mapping.live.remove(&done);
+                self.promised -= done.len() as u64;
+                HANDED_BACK.add(done.len());
+            }
+            if handed.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Where in a mapping there is nothing the program has mapped something, or is about to.
+    pub fn leave_holes(&mut self, start: usize, range: &Range<usize>) -> bool {
+        let Some(mapping) = self.mappings.get_mut(&start) else {
+            return true;
+        };
+        mapping.cut = true;
+        for part in mapping.holes.within(range) {
+            if mapping.map.leave_hole(&part).is_err() {
+                return false;
+            }
+            mapping.holes.remove(&part);
+        }
+        true
+    }
+
+    /// Takes a mapping out of which nothing is served any more. What is the program's own of it stays.
+    pub fn remove_dead(&mut self, start: usize) -> Option<PrivateMapping> {
+        let mapping = self.mappings.get(&start)?;
+        match mapping.live.is_empty() {
+            true => self.mappings.remove(&start),
+            false => None,
+        }
+    }
+}

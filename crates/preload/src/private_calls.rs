@@ -1,0 +1,279 @@
+//! What the program's calls do to private memory.
+
+use crate::give::{hand_over, unmap};
+use crate::ranges::Ranges;
+use crate::table::Table;
+use crate::{call, change};
+use core::ops::Range;
+use libc::{c_int, c_long};
+use softfault::{Advice, RemapOptions, UncheckedAdvice};
+
+/// Advice of Linux 5.18, 6.1 and 6.13.
+const DONTNEED_LOCKED: c_int = 24;
+const COLLAPSE: c_int = 25;
+const GUARD_INSTALL: c_int = 102;
+const GUARD_REMOVE: c_int = 103;
+
+/// An errno, of a call that failed.
+type Answer = Result<(), c_int>;
+
+/// What of a range is whose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Engine,
+    Program,
+    Nobody,
+}
+
+/// A call on a range that overlaps private memory: `ours` does it to what the engine serves, and `kernel` to what is the
+/// program's own, where nothing of the table's is; `others` to what is between the mappings. The first errno is the
+/// answer's, but all of it is done, as the kernel does.
+fn each(
+    table: &mut Table,
+    range: &Range<usize>,
+    mut ours: impl FnMut(&mut Table, usize, &Range<usize>) -> Answer,
+    kernel: impl Fn(&Range<usize>) -> Answer,
+    mut others: impl FnMut(&mut Table, &Range<usize>) -> Answer,
+) -> c_int {
+    let mut answer = Ok(());
+    for gap in table.private.gaps(range) {
+        answer = answer.and(others(table, &gap));
+    }
+    for start in table.private.over(range) {
+        let Some(mapping) = table.private.get(start) else {
+            continue;
+        };
+        let within = mapping.room.start.max(range.start)..mapping.room.end.min(range.end);
+        let parts = [
+            (Whose::Engine, mapping.live.within(&within)),
+            (Whose::Program, mapping.handed_over(&within)),
+            (Whose::Nobody, mapping.holes.within(&within)),
+        ];
+        for (whose, parts) in parts {
+            for part in parts {
+                let done = match whose {
+                    Whose::Engine => ours(table, start, &part),
+                    Whose::Program => kernel(&part),
+                    Whose::Nobody => Err(libc::ENOMEM),
+                };
+                answer = answer.and(done);
+            }
+        }
+    }
+    match answer {
+        Ok(()) => 0,
+        Err(errno) => change::refuse(errno),
+    }
+}
+
+/// A call of the kernel's on a range of the program's own.
+fn kernel_call(number: c_long, range: &Range<usize>, argument: usize) -> Answer {
+    // SAFETY: the program's own arguments, for its own memory.
+    match unsafe { call::any(number, [range.start, range.len(), argument, 0]) } {
+        0 => Ok(()),
+        _ => Err(call::errno()),
+    }
+}
+
+/// Hands a part over, for the kernel to do what it is asked.
+fn handed_over(table: &mut Table, part: &Range<usize>) -> Answer {
+    match hand_over(table, part) {
+        true => Ok(()),
+        false => Err(libc::ENOMEM),
+    }
+}
+
+/// A call that the kernel is to do, on mappings of its own: `mlock(2)` and others.
+pub fn by_kernel(
+    table: &mut Table,
+    range: &Range<usize>,
+    number: c_long,
+    argument: usize,
+) -> c_int {
+    let kernel = |part: &Range<usize>| kernel_call(number, part, argument);
+    each(
+        table,
+        range,
+        |table, _, part| handed_over(table, part).and_then(|()| kernel(part)),
+        kernel,
+        |table, gap| match change::hand_back(table, gap) {
+            true => kernel(gap),
+            false => Err(libc::ENOMEM),
+        },
+    )
+}
+
+/// `mprotect(2)`.
+pub fn protect(table: &mut Table, range: &Range<usize>, protection: c_int) -> c_int {
+    let kernel = |part: &Range<usize>| kernel_call(libc::SYS_mprotect, part, protection as usize);
+    let ours = |table: &mut Table, start: usize, part: &Range<usize>| {
+        let mapping = table.private.get_mut(start).ok_or(libc::ENOMEM)?;
+        if protection == mapping.protection {
+            return Ok(());
+        }
+        let writable = match protection {
+            libc::PROT_READ => Some(false),
+            both if both == libc::PROT_READ | libc::PROT_WRITE => Some(true),
+            _ => None,
+        };
+        if let Some(writable) = writable
+            && !mapping.cut
+            && mapping.live.is(part)
+            && mapping.map.set_writable(writable).is_ok()
+        {
+            mapping.protection = protection;
+            return Ok(());
+        }
+        handed_over(table, part).and_then(|()| kernel(part))
+    };
+    each(table, range, ours, kernel, |table, gap| {
+        match change::is_protected(table, gap, protection) || change::hand_back(table, gap) {
+            true if change::is_protected(table, gap, protection) => Ok(()),
+            true => kernel(gap),
+            false => Err(libc::ENOMEM),
+        }
+    })
+}
+
+/// `madvise(2)`.
+pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
+    let kernel = |part: &Range<usize>| kernel_call(libc::SYS_madvise, part, advice as usize);
+    let ours = |table: &mut Table, start: usize, part: &Range<usize>| match advise_part(
+        table, start, part, advice,
+    ) {
+        Some(answer) => answer,
+        None => handed_over(table, part).and_then(|()| kernel(part)),
+    };
+    each(
+        table,
+        range,
+        ours,
+        kernel,
+        |table, gap| match change::advise(table, gap, advice) {
+            Some(0) => Ok(()),
+            Some(_) => Err(call::errno()),
+            None => kernel(gap),
+        },
+    )
+}
+
+/// What the engine does with an advice; `None`: the part is to be handed over.
+fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) -> Option<Answer> {
+    let mapping = table.private.get(start)?;
+    let (offset, len) = (mapping.offset(part.start), part.len());
+    let unchecked = |advice| {
+        // SAFETY: the program gives its bytes up.
+        let done = unsafe { mapping.map.unchecked_advise_range(advice, offset, len) };
+        done.map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL))
+    };
+    // What cannot be had is no error of a hint.
+    let hint = |advice| {
+        let _ = mapping.map.advise_range(advice, offset, len);
+        Ok(())
+    };
+    let populate = |advice| {
+        let done = mapping.map.advise_range(advice, offset, len);
+        done.map_err(|_| libc::ENOMEM)
+    };
+    let kernel = |advice: c_int| kernel_call(libc::SYS_madvise, part, advice as usize);
+    Some(match advice {
+        libc::MADV_NORMAL => hint(Advice::Normal),
+        libc::MADV_RANDOM => hint(Advice::Random),
+        libc::MADV_SEQUENTIAL => hint(Advice::Sequential),
+        libc::MADV_WILLNEED => hint(Advice::WillNeed),
+        libc::MADV_COLD => hint(Advice::Cold),
+        libc::MADV_PAGEOUT => hint(Advice::PageOut),
+        libc::MADV_POPULATE_READ => populate(Advice::PopulateRead),
+        libc::MADV_POPULATE_WRITE => populate(Advice::PopulateWrite),
+        libc::MADV_DONTNEED | DONTNEED_LOCKED => unchecked(UncheckedAdvice::DontNeed),
+        libc::MADV_FREE if mapping.is_file => Err(libc::EINVAL),
+        libc::MADV_FREE => unchecked(UncheckedAdvice::Free),
+        // A window has neither huge pages nor merged ones; the kernel knows whether there are any at all.
+        libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => kernel(libc::MADV_NOHUGEPAGE),
+        libc::MADV_MERGEABLE | libc::MADV_UNMERGEABLE => kernel(libc::MADV_UNMERGEABLE),
+        libc::MADV_DONTDUMP | libc::MADV_DODUMP => kernel(advice),
+        // As it is.
+        libc::MADV_DOFORK | libc::MADV_KEEPONFORK => Ok(()),
+        COLLAPSE => Err(libc::EINVAL),
+        libc::MADV_DONTFORK
+        | libc::MADV_WIPEONFORK
+        | libc::MADV_HWPOISON
+        | libc::MADV_SOFT_OFFLINE
+        | GUARD_INSTALL
+        | GUARD_REMOVE => return None,
+        // The kernel has an error for it.
+        _ => kernel(advice),
+    })
+}
+
+/// `mremap(2)` of private memory, by the engine: where it is then, or an errno. `None`: the kernel is to do it.
+pub fn move_to(
+    table: &mut Table,
+    old: &Range<usize>,
+    new: usize,
+    flags: c_int,
+) -> Option<Result<usize, c_int>> {
+    if flags & !libc::MREMAP_MAYMOVE != 0 || new == 0 {
+        return None;
+    }
+    let starts = table.private.over(old);
+    let [start] = starts[..] else {
+        return None;
+    };
+    let mapping = table.private.get(start)?;
+    if mapping.live.within(old) != [old.clone()] {
+        return None;
+    }
+    if new <= old.len() {
+        let tail = old.start + new..old.end;
+        return Some(match tail.is_empty() || unmap(table, &tail) {
+            true => Ok(old.start),
+            false => Err(libc::ENOMEM),
+        });
+    }
+    // What is larger may have to move, and then all of the mapping moves.
+    if mapping.cut || !mapping.live.is(old) {
+        return None;
+    }
+    grow(
+        table,
+        start,
+        (old.len(), new),
+        flags & libc::MREMAP_MAYMOVE != 0,
+    )
+    .map(Ok)
+}
+
+/// Lets a mapping be longer; where it is then.
+fn grow(
+    table: &mut Table,
+    start: usize,
+    (old, new): (usize, usize),
+    may_move: bool,
+) -> Option<usize> {
+    let mapping = table.private.get(start)?;
+    let more = new - old;
+    let room = table.private.has_room(mapping.map.engine(), more);
+    room.ok()?;
+    let mut mapping = table.private.remove(start)?;
+    let before = mapping.room.clone();
+    let options = RemapOptions::new().may_move(may_move);
+    // SAFETY: the program has addresses, and takes the new ones.
+    let grown = unsafe { mapping.map.remap(new, options) };
+    let room = mapping.map.room().filter(|_| grown.is_ok());
+    if let Some(room) = room {
+        crate::marked::mark(&before, false);
+        // What is behind is taken with it.
+        mapping.room = room.clone();
+        let live = room.start..room.start + new;
+        let behind = live.end..room.end;
+        mapping.live = Ranges::of(live);
+        mapping.holes = Ranges::default();
+        if !behind.is_empty() {
+            mapping.holes.add(&behind);
+        }
+    }
+    let start = mapping.room.start;
+    table.private.add(mapping);
+    grown.is_ok().then_some(start)
+}

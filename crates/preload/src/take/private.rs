@@ -1,0 +1,71 @@
+//! Taking private memory.
+
+use super::{engine_of_private, lease};
+use crate::count::{Decline, TAKEN};
+use crate::decide::Wanted;
+use crate::marked;
+use crate::private::PrivateMapping;
+use crate::ranges::Ranges;
+use crate::table::Table;
+use softfault::{MmapMut, MmapOptions};
+use std::io;
+
+/// Takes anonymous memory; where it is, or why the kernel is to make it. In a thread that is inside.
+pub fn take_anonymous(table: &mut Table, bytes: usize) -> Result<usize, Decline> {
+    let engine = engine_of_private(table)?;
+    table.private.has_room(&engine, bytes)?;
+    let map = MmapOptions::new().len(bytes).map_anon_with(&engine);
+    enter(table, map, bytes, false)
+}
+
+/// Takes private memory that begins as a file; the file stays as it is from now on.
+pub fn take_file(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
+    let engine = engine_of_private(table)?;
+    table.private.has_room(&engine, wanted.bytes)?;
+    let leased = lease(table, wanted)?;
+    let mut options = MmapOptions::new();
+    options.offset(wanted.offset).len(wanted.bytes);
+    if wanted.populate {
+        options.populate();
+    }
+    // SAFETY: somebody vouches for the file, or the user does; and the program's own references are as they would be
+    // with a mapping of the kernel's.
+    let map = unsafe { options.map_copy_with(&engine, wanted.fd) };
+    let taken = enter(table, map, wanted.bytes, true);
+    match (&taken, leased) {
+        (&Ok(start), leased) => {
+            if let Some(mapping) = table.private.get_mut(start) {
+                mapping.leased = leased;
+            }
+        }
+        (Err(_), Some(file)) => table.leases.give(file),
+        (Err(_), None) => {}
+    }
+    taken
+}
+
+fn enter(
+    table: &mut Table,
+    map: io::Result<MmapMut>,
+    bytes: usize,
+    is_file: bool,
+) -> Result<usize, Decline> {
+    let map = map.map_err(|_| Decline::Error)?;
+    let room = map.room().ok_or(Decline::Error)?;
+    // Whole pages, from the window's first on.
+    if room.len() != bytes || !marked::can_mark(&room) {
+        return Err(Decline::Error);
+    }
+    TAKEN.add(bytes);
+    table.private.add(PrivateMapping {
+        live: Ranges::of(room.clone()),
+        holes: Ranges::default(),
+        protection: libc::PROT_READ | libc::PROT_WRITE,
+        leased: None,
+        is_file,
+        cut: false,
+        map,
+        room: room.clone(),
+    });
+    Ok(room.start)
+}
