@@ -74,6 +74,19 @@ pub enum Zeroed {
     Memory,
 }
 
+/// A page that was protected, and then written somewhere, from where it is.
+#[derive(Debug, Clone)]
+pub struct WrittenPage {
+    /// Its window.
+    pub window: Reservation,
+    /// Where it is.
+    pub addr: usize,
+    /// Its checksum, as of between the two.
+    pub sum: u64,
+    /// What was written may be older than the page.
+    pub stays: bool,
+}
+
 /// Page tables.
 pub trait Mmu: Send + Sync {
     /// Reserves `bytes` of address space whose pages are all missing, and may
@@ -131,6 +144,20 @@ pub trait Mmu: Send + Sync {
     /// in reservations for writing that are still held. When it returns nobody writes there any
     /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
     fn protect(&self, ranges: &[Range<usize>]);
+
+    /// True if [`spare_pinned`](Self::spare_pinned) finds pages that devices write to.
+    fn sees_pins(&self) -> bool {
+        false
+    }
+
+    /// A checksum of the page at `addr`, which is present and protected.
+    fn sum(&self, _window: &Reservation, _addr: usize) -> u64 {
+        0
+    }
+
+    /// Takes these pages out of their windows, but for those that a device is writing to, or has written to since their
+    /// sums were made: [`WrittenPage::stays`] says so of these.
+    fn spare_pinned(&self, _pages: &mut [WrittenPage]) {}
 
     /// True if the page at `addr`, which is present, has these bytes, as of some moment while this looks.
     ///

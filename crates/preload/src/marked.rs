@@ -42,6 +42,11 @@ pub fn make() -> bool {
     true
 }
 
+/// True if anything was ever taken.
+pub fn is_any() -> bool {
+    words().is_some()
+}
+
 /// True if something may have been taken in `bytes` bytes from `start` on.
 #[inline]
 pub fn may_be_taken(start: usize, bytes: usize) -> bool {

@@ -236,6 +236,34 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     assert!(stats.number(&["peak_bytes"]) <= 8 << 20);
 }
 
+/// What is evicted while a device writes to it is not lost: of calls by the C library, of calls that the program makes
+/// itself, and of the first in a process that has forked.
+#[test]
+fn devices_read_into_memory_that_is_evicted() {
+    let Some(private) = private() else { return };
+    let program = compile("direct.c", &private.directory.join("direct"), &[]);
+    let Some(program) = program else { return };
+    for how in ["libc", "raw", "forked"] {
+        let file = private.directory.join(format!("direct.{how}.stats"));
+        let _ = std::fs::remove_file(&file);
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+        with.arg("--stats-file").arg(&file);
+        with.args(["--anonymous", "--swap", &private.swap("100M"), "--"]);
+        let with = with.arg(&program).arg(how).arg(&private.data).output();
+        let said = crate::text(&with.unwrap().stdout);
+        if said == "no direct reads\n" {
+            return eprintln!("skipped: the file system has no direct reads");
+        }
+        assert_eq!(said, "bad 0\n", "{how}");
+        let stats = stats::read(&file).pop().unwrap();
+        assert!(
+            stats.taken() >= 4 && stats.number(&["evicted"]) > 0,
+            "{how}"
+        );
+    }
+}
+
 /// What the program's own malloc hands out may be what the threads that serve faults live on.
 #[test]
 fn memory_of_a_malloc_of_the_programs_own_is_declined() {

@@ -5,11 +5,13 @@
 //! | `mapping` | mmap(2) and what changes mappings | always |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory` | calls that hand memory to the kernel: what is missing is brought in, and the call made again | where faults are signals |
+//! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths` | calls that hand a path to the kernel | where faults are signals |
 
 use crate::mode;
 use crate::options::Mode;
 
+mod direct;
 mod mapping;
 mod memory;
 mod next;
@@ -19,6 +21,7 @@ mod signals;
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
     mapping::prepare();
+    direct::find();
     memory::find();
     paths::find();
     signals::find();

@@ -22,6 +22,7 @@ use crate::files::Files;
 use crate::fork::Memory;
 use crate::generation::Own;
 use crate::managed::Managed;
+use crate::process;
 use crate::reached::Reached;
 use crate::store::FileStore;
 use core::ops::Range;
@@ -73,6 +74,9 @@ impl Private {
         len: usize,
         part: Option<FilePart>,
     ) -> io::Result<Self> {
+        if let (Reached::ByLoads, Some(process)) = (reached, process::get()) {
+            process.mmu().prepare_pins();
+        }
         let skip = part
             .as_ref()
             .map_or(0, |part| part.offset % PAGE_SIZE as u64) as usize;

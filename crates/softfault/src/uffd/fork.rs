@@ -32,6 +32,7 @@ impl UffdMmu {
 
     /// Lets children inherit what is served of a window, or not any more.
     pub fn lend(&self, window: &Range<usize>, lent: bool) {
+        self.pins.share();
         let advice = match lent {
             true => libc::MADV_DOFORK,
             false => libc::MADV_DONTFORK,

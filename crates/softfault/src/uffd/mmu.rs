@@ -5,6 +5,7 @@ use super::abi::{self, Message, Offers, Progress};
 use super::given::Given;
 use super::in_place::InPlace;
 use super::pagemap::Pagemap;
+use super::pins::Pins;
 use super::released::Released;
 use super::spare::SpareWindows;
 use super::zap::Zap;
@@ -16,7 +17,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, WrittenPage, Zeroed,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -56,6 +59,7 @@ pub struct UffdMmu {
     pub(super) in_place: InPlace,
     /// Parts of windows that are not the windows' any more.
     pub(super) given: Given,
+    pub(super) pins: Pins,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
 }
@@ -82,6 +86,7 @@ impl UffdMmu {
             restricted: Mutex::default(),
             in_place: InPlace::default(),
             given: Given::default(),
+            pins: Pins::default(),
             zap: Zap::new(),
             pagemap,
         };
@@ -438,6 +443,18 @@ impl Mmu for UffdMmu {
 
     fn protect(&self, ranges: &[Range<usize>]) {
         self.protect_all(ranges);
+    }
+
+    fn sees_pins(&self) -> bool {
+        self.can_see_pins()
+    }
+
+    fn sum(&self, _window: &Reservation, addr: usize) -> u64 {
+        super::pins::sum(addr)
+    }
+
+    fn spare_pinned(&self, pages: &mut [WrittenPage]) {
+        self.move_unpinned(pages);
     }
 
     fn protect_window(&self, window: &Reservation) -> bool {

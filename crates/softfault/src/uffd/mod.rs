@@ -23,6 +23,7 @@ mod mmu;
 mod moving;
 mod myself;
 mod pagemap;
+mod pins;
 mod present;
 mod protect;
 mod released;

@@ -45,6 +45,28 @@ impl UffdMmu {
         Ok(())
     }
 
+    /// Moves pages from the front to a window of our own: bytes, and what stopped it.
+    pub(super) fn move_away(
+        &self,
+        window: &Reservation,
+        from: Range<usize>,
+        to: usize,
+    ) -> (usize, Option<c_int>) {
+        let fd = self.of(window);
+        let mut moved = 0;
+        while moved < from.len() {
+            // SAFETY: who evicts has the pages locked, and the other window is our own.
+            let progress =
+                unsafe { abi::move_pages(fd, to + moved, from.start + moved, from.len() - moved) };
+            moved += progress.bytes;
+            match progress.stopped {
+                None | Some(libc::EAGAIN) => {}
+                errno => return (moved, errno),
+            }
+        }
+        (moved, None)
+    }
+
     /// Moves pages from the front: returns bytes, and what stopped it.
     fn move_run(
         &self,

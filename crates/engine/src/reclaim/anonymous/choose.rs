@@ -123,6 +123,7 @@ impl PrivateBatch {
             state,
             skipped,
             fate,
+            sum: 0,
         });
     }
 

@@ -4,7 +4,7 @@ use super::{Fate, PrivateBatch, Taken, Victim};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::cache::Node;
-use crate::mmu::TABLE_SPAN;
+use crate::mmu::{TABLE_SPAN, WrittenPage};
 use crate::reclaim::evict::Evicted;
 use crate::reclaim::windows::Busy;
 use core::ops::Range;
@@ -78,6 +78,9 @@ impl Node {
         let costs = |victim: &&Victim| !victim.state.is_zero();
         let looked_at = batch.victims.iter().filter(costs).count();
         batch.rescue(taken, self);
+        if taken == Taken::Evicted && self.mmu.sees_pins() {
+            batch.spare_pinned(self);
+        }
         batch.count_out();
         if !batch.ranges.is_empty() {
             self.mmu.zap(&batch.ranges);
@@ -170,14 +173,46 @@ impl PrivateBatch {
             if !pages.is_waited_for(victim.page) {
                 continue;
             }
-            if let Fate::Written(slot) = victim.fate {
-                pages.set_slot(victim.page, Some(slot));
+            match (victim.fate, &node.swap) {
+                // A device may be writing to it.
+                (Fate::Written(slot), Some(swap)) if node.mmu.sees_pins() => swap.put(slot),
+                (Fate::Written(slot), _) => pages.set_slot(victim.page, Some(slot)),
+                _ => {}
             }
             if victim.fate != Fate::Stays {
                 victim.fate = Fate::Stays;
                 if let Some(swap) = &node.swap {
                     swap.stats.rescued.add(1);
                 }
+            }
+        }
+    }
+
+    /// What a device may be writing to stays as it was, written: what its slot has may be older.
+    fn spare_pinned(&mut self, node: &Node) {
+        let Self {
+            victims,
+            windows,
+            pinned,
+            ..
+        } = self;
+        pinned.clear();
+        // What is clean was not there to be written to, by nobody.
+        let written = |victim: &&mut Victim| matches!(victim.fate, Fate::Written(_));
+        for victim in victims.iter_mut().filter(written) {
+            pinned.push(WrittenPage {
+                window: windows[victim.window].get().window.reservation().clone(),
+                addr: victim.addr,
+                sum: victim.sum,
+                stays: false,
+            });
+        }
+        node.mmu.spare_pinned(pinned);
+        let written = victims.iter_mut().filter(written);
+        for (victim, page) in written.zip(pinned) {
+            if let (Fate::Written(slot), true, Some(swap)) = (victim.fate, page.stays, &node.swap) {
+                swap.put(slot);
+                victim.fate = Fate::Stays;
             }
         }
     }

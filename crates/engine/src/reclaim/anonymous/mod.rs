@@ -4,7 +4,7 @@
 //!   1  chosen      the hand comes by, no passes are left: locked      choose.rs
 //!   2  protected   those that were written: nobody writes any more    write.rs
 //!   3  written     to slots in a row, from where they are
-//!   4  zapped      all of the batch, in one go                        evict.rs
+//!   4  zapped      all of the batch, in one go; what a device writes to stays    evict.rs
 //!   5  unlocked    as swapped, or absent
 //! ```
 //!
@@ -19,6 +19,7 @@ use super::windows::{Busy, Windows};
 use crate::anon::PageState;
 use crate::cache::Node;
 use crate::lock::{Mutex, MutexGuard};
+use crate::mmu::WrittenPage;
 use crate::stats::PerCpuCounter;
 use core::ops::Range;
 use sync::atomic::Ordering::Relaxed;
@@ -53,6 +54,8 @@ struct Victim {
     /// Residents before it that stay, since the last victim.
     skipped: u32,
     fate: Fate,
+    /// Of what is written, where devices may be writing to it: what it was like before.
+    sum: u64,
 }
 
 /// What becomes of a victim.
@@ -79,6 +82,8 @@ pub(crate) struct PrivateBatch {
     /// Page tables that were counted out: their windows, and their ranges.
     tables: Vec<(usize, Range<usize>)>,
     sources: Vec<Source>,
+    /// Those that devices may be writing to are found here.
+    pinned: Vec<WrittenPage>,
 }
 
 impl PrivateBatch {
@@ -89,6 +94,7 @@ impl PrivateBatch {
             ranges: Vec::with_capacity(BATCH),
             tables: Vec::with_capacity(BATCH),
             sources: Vec::with_capacity(BATCH),
+            pinned: Vec::with_capacity(BATCH),
         }
     }
 
@@ -170,7 +176,8 @@ impl AnonymousBatches {
 
     /// Bytes of the arrays.
     pub(crate) fn bytes(&self) -> usize {
-        let page = size_of::<Victim>() + size_of::<Range<usize>>() * 3;
+        let pinned = size_of::<WrittenPage>();
+        let page = size_of::<Victim>() + size_of::<Range<usize>>() * 3 + pinned;
         CONCURRENT * BATCH * page
     }
 

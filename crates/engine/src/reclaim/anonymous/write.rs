@@ -88,12 +88,16 @@ impl PrivateBatch {
             ..
         } = self;
         sources.clear();
+        let sees_pins = mmu.sees_pins();
         let mut slots = run.clone();
         let mut next = from;
         while next < victims.len() && !slots.is_empty() {
             let victim = &mut victims[next];
             if victim.fate == Fate::Writes {
                 let window = windows[victim.window].get().window.reservation();
+                if sees_pins {
+                    victim.sum = mmu.sum(window, victim.addr);
+                }
                 sources.push(Source(mmu.bytes(window, victim.addr)));
                 victim.fate = Fate::Written(slots.start);
                 slots.start += 1;

@@ -1,0 +1,190 @@
+//! Reads past the page cache (O_DIRECT) into private memory that was taken: a device writes to the page that was there
+//! when the call began, and the page may be evicted meanwhile. So it writes to memory of the kernel's, which is copied.
+
+use super::next::hooks;
+use crate::{call, inside, marked};
+use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+
+/// Bytes that are read and copied at a time.
+const STEP: usize = 256 << 10;
+
+/// True if a call that reads into some memory has to be made piece by piece.
+fn is_direct(fd: c_int, to: *const c_void, bytes: usize) -> bool {
+    if !marked::may_be_taken(to as usize, bytes) || inside::is_inside() {
+        return false;
+    }
+    let errno = call::errno();
+    // SAFETY: only asks.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    call::set_errno(errno);
+    flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
+/// Memory to read into, aligned as any device wants it.
+struct Aside(*mut c_void);
+
+impl Aside {
+    fn new() -> Option<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory.
+        let made = unsafe { call::mmap(core::ptr::null_mut(), STEP, protection, flags, -1, 0) };
+        (made != libc::MAP_FAILED).then_some(Self(made))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // SAFETY: mapped above, and nobody's.
+        unsafe { call::any(libc::SYS_munmap, [self.0 as usize, STEP, 0, 0]) };
+    }
+}
+
+/// Reads into `bytes` bytes by `read`, which gets where to read, how much, and how much was read before.
+///
+/// # Safety
+/// The program lets the bytes be written to.
+unsafe fn by_copies(
+    to: *mut c_void,
+    bytes: usize,
+    mut read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    let Some(aside) = Aside::new() else {
+        call::set_errno(libc::ENOMEM);
+        return -1;
+    };
+    let mut done = 0;
+    while done < bytes {
+        let want = STEP.min(bytes - done);
+        let got = read(aside.0, want, done);
+        if got < 0 {
+            return if done > 0 { done as ssize_t } else { got };
+        }
+        // SAFETY: so much was read; the caller's promise.
+        unsafe {
+            to.byte_add(done)
+                .copy_from_nonoverlapping(aside.0, got as usize)
+        };
+        done += got as usize;
+        if (got as usize) < want {
+            break;
+        }
+    }
+    done as ssize_t
+}
+
+/// The same of vectors, one after the other.
+///
+/// # Safety
+/// So many vectors are there, and the program lets what they name be written to.
+unsafe fn vectors_by_copies(
+    vectors: *const iovec,
+    count: c_int,
+    mut read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    let mut done = 0;
+    for at in 0..count.max(0) as usize {
+        // SAFETY: the caller's promise.
+        let vector = unsafe { vectors.add(at).read() };
+        let read = |to: *mut c_void, bytes: usize, before: usize| read(to, bytes, done + before);
+        // SAFETY: the caller's promise.
+        let got = unsafe { by_copies(vector.iov_base, vector.iov_len, read) };
+        if got < 0 {
+            return if done > 0 { done as ssize_t } else { got };
+        }
+        done += got as usize;
+        if (got as usize) < vector.iov_len {
+            break;
+        }
+    }
+    done as ssize_t
+}
+
+/// True if a call that reads into what vectors name has to be made piece by piece.
+///
+/// # Safety
+/// So many vectors are there.
+unsafe fn are_direct(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
+    let is_direct = |at: usize| {
+        // SAFETY: the caller's promise.
+        let vector = unsafe { vectors.add(at).read() };
+        is_direct(fd, vector.iov_base, vector.iov_len)
+    };
+    marked::is_any() && (0..count.max(0) as usize).any(is_direct)
+}
+
+hooks! {
+    /// read(2).
+    fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
+        match is_direct(fd, to, bytes) {
+            true => by_copies(to, bytes, |to, bytes, _| next(fd, to, bytes)),
+            false => next(fd, to, bytes),
+        }
+    };
+
+    /// pread(2).
+    fn pread(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
+        match is_direct(fd, to, bytes) {
+            true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
+            false => next(fd, to, bytes, at),
+        }
+    };
+
+    /// pread(2), by its other name.
+    fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
+        match is_direct(fd, to, bytes) {
+            true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
+            false => next(fd, to, bytes, at),
+        }
+    };
+
+    /// readv(2).
+    fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
+        match are_direct(fd, vectors, count) {
+            true => vectors_by_copies(vectors, count, |to, bytes, _| {
+                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1)
+            }),
+            false => next(fd, vectors, count),
+        }
+    };
+
+    /// preadv(2).
+    fn preadv(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
+        match are_direct(fd, vectors, count) {
+            true => vectors_by_copies(vectors, count, |to, bytes, done| {
+                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
+            }),
+            false => next(fd, vectors, count, at),
+        }
+    };
+
+    /// preadv(2), by its other name.
+    fn preadv64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
+        match are_direct(fd, vectors, count) {
+            true => vectors_by_copies(vectors, count, |to, bytes, done| {
+                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
+            }),
+            false => next(fd, vectors, count, at),
+        }
+    };
+
+    /// preadv2(2).
+    fn preadv2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
+        match at >= 0 && are_direct(fd, vectors, count) {
+            true => vectors_by_copies(vectors, count, |to, bytes, done| {
+                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
+            }),
+            false => next(fd, vectors, count, at, flags),
+        }
+    };
+
+    /// preadv2(2), by its other name.
+    fn preadv64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
+        match at >= 0 && are_direct(fd, vectors, count) {
+            true => vectors_by_copies(vectors, count, |to, bytes, done| {
+                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
+            }),
+            false => next(fd, vectors, count, at, flags),
+        }
+    };
+}
