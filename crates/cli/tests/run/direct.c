@@ -42,7 +42,7 @@ static void *reads(void *seed)
     size_t bad = 0;
     unsigned state = (unsigned)(size_t)seed;
     unsigned char *bytes = anon(), *wanted = malloc(MIB);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 15; i++) {
         size_t at = rand_r(&state) % 11 * MIB, place = rand_r(&state) % 15 * MIB;
         ssize_t got = read_direct(i % 2, bytes + place, at);
         if (got != (ssize_t)MIB || pread(plain, wanted, MIB, at) != (ssize_t)MIB)

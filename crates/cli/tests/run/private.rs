@@ -94,7 +94,7 @@ cases! {
     it_moves_and_grows: "move" takes 3 and hands back 2;
     memory_is_locked: "lock" takes 1 and hands back 1;
     sixteen_threads_write: "threads" takes 1 and hands back 0;
-    it_is_handed_back_under_writers: "change-under-writers" takes 4 and hands back 40;
+    it_is_handed_back_under_writers: "change-under-writers" takes 2 and hands back 20;
     it_is_a_stack: "stacks" takes 5 and hands back 2;
 }
 
@@ -197,14 +197,14 @@ fn python_works_in_anonymous_memory_and_in_a_copy_of_a_file() {
     let Some(private) = private() else { return };
     let program = "\
 import hashlib, mmap, os, random
-n = 24 << 20
+n = 16 << 20
 m = mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 f = open('data', 'rb')
 print(f.readinto(memoryview(m)[:12 << 20]), hashlib.sha256(m).hexdigest())
-m[12 << 20:] = m[:12 << 20][::-1]
+m[12 << 20:] = m[:4 << 20][::-1]
 m.resize(n + (8 << 20))
 random.seed(1)
-for i in range(5000):
+for i in range(1500):
     at = random.randrange(len(m) - 8)
     m[at:at + 8] = at.to_bytes(8, 'big')
 c = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -236,14 +236,14 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     assert!(stats.number(&["peak_bytes"]) <= 8 << 20);
 }
 
-/// What is evicted while a device writes to it is not lost: of calls by the C library, of calls that the program makes
-/// itself, and of the first in a process that has forked.
+/// What is evicted while a device writes to it is not lost: of calls that the program makes itself, and in a process that
+/// has forked of those that it makes by the C library.
 #[test]
 fn devices_read_into_memory_that_is_evicted() {
     let Some(private) = private() else { return };
     let program = compile("direct.c", &private.directory.join("direct"), &[]);
     let Some(program) = program else { return };
-    for how in ["libc", "raw", "forked"] {
+    for how in ["raw", "forked"] {
         let file = private.directory.join(format!("direct.{how}.stats"));
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();
@@ -262,6 +262,33 @@ fn devices_read_into_memory_that_is_evicted() {
             "{how}"
         );
     }
+}
+
+/// Random calls on memory whose every page is known, by a program that forks now and then; many with
+/// `SOFTFAULT_RUN_OPERATIONS`, and with `SOFTFAULT_RUN_SEED` others.
+#[test]
+fn whatever_a_program_does_every_page_is_right() {
+    let Some(private) = private() else { return };
+    let program = compile("random.c", &private.directory.join("random"), &[]);
+    let Some(program) = program else { return };
+    let number = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
+    let operations = number("SOFTFAULT_RUN_OPERATIONS", "120");
+    let seed = number("SOFTFAULT_RUN_SEED", "1");
+    let file = private.directory.join("random.stats");
+    let _ = std::fs::remove_file(&file);
+    let mut with = softfault_run();
+    with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+    with.arg("--stats-file").arg(&file);
+    with.args(["--anonymous", "--swap", &private.swap("300M"), "--"]);
+    with.arg(&program)
+        .args([&seed, &operations])
+        .arg(&private.data);
+    let with = with.output().unwrap();
+    let said = crate::text(&with.stdout);
+    assert_eq!(said, format!("done {operations}\n"), "seed {seed}");
+    let stats = stats::read(&file).pop().unwrap();
+    assert!(stats.taken() >= 4 && stats.handed_back() > 0);
+    assert!(stats.number(&["peak_bytes"]) <= stats.number(&["memory_bytes"]));
 }
 
 /// What the program's own malloc hands out may be what the threads that serve faults live on.
