@@ -7,7 +7,8 @@ mod write_scene;
 use softfault::{Advice, Engine, FaultError, MmapMut, MmapOptions};
 use softfault_oracle::Finally;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, word_of, write};
 
@@ -333,4 +334,62 @@ fn whole_pages_are_written_beside_readers_and_eviction() {
     });
     map.flush().unwrap();
     assert!(scratch.content().iter().all(|&byte| byte == 5));
+}
+
+/// The blocks of what the file has become longer by are asked for, also in the part that it ended in, and those of what was cut off once more.
+#[test]
+fn what_a_file_has_become_longer_by_is_reserved_at_the_store() {
+    small_disk::with_file("w-longer", |file| {
+        let engine = engine(16 << 20);
+        let mut map = write(&engine, &file);
+        map.set_len(&file, 40 * PAGE).unwrap();
+        map.write_from(.., &mut std::io::repeat(1)).unwrap();
+        map.flush().unwrap();
+        map.set_len(&file, PAGE + 100).unwrap();
+        let dir = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let mut rest = File::create(dir.with_file_name("rest")).unwrap();
+        while rest.write(&[2; PAGE]).is_ok() {}
+        let refused = Err(FaultError::Io(libc::ENOSPC));
+        for len in [3 * PAGE, 9 * PAGE, 40 * PAGE] {
+            map.set_len(&file, len).unwrap();
+            assert_eq!(map.write_at(&[3], 0), Ok(1), "its blocks are there");
+            assert_eq!(map.write_at(&[3], len - 1), refused, "{len}");
+        }
+        rest.set_len(0).unwrap();
+        map[8 * PAGE] = 4;
+        map[39 * PAGE] = 5;
+        map.flush().unwrap();
+        assert_eq!(
+            (in_file(&file, 8 * PAGE), in_file(&file, 39 * PAGE)),
+            (4, 5)
+        );
+    });
+}
+
+/// Zeros that nobody has written to stay holes, and a word beside them does not.
+#[test]
+fn a_file_of_holes_is_written_in_order_with_few_faults() {
+    const PAGES: usize = 4096;
+    let scratch = Scratch::new("order", 0);
+    let file = scratch.open();
+    file.set_len((PAGES * PAGE) as u64).unwrap();
+    let engine = engine(9 << 20);
+    let mut map = write(&engine, &file);
+    // Every page of the first half, and all but some of each block's pages of the other.
+    let is_written = |page: usize| page < PAGES / 2 || page % 16 < 13;
+    let word = |page: usize| (page as u64 + 1) * 77;
+    for page in (0..PAGES).filter(|&page| is_written(page)) {
+        map[page * PAGE + 8..page * PAGE + 16].copy_from_slice(&word(page).to_le_bytes());
+    }
+    let faults = engine.stats().faults;
+    assert!(faults < PAGES as u64 / 2, "{faults} faults");
+    map.flush().unwrap();
+    let content = scratch.content();
+    for (page, bytes) in content.chunks_exact(PAGE).enumerate() {
+        let mut expected = vec![0; PAGE];
+        if is_written(page) {
+            expected[8..16].copy_from_slice(&word(page).to_le_bytes());
+        }
+        assert!(bytes == expected, "page {page}");
+    }
 }

@@ -266,6 +266,13 @@ impl Files {
         let set = file.set_len(bytes);
         let Look { identity, now_ns } = Look::at(file.as_fd())?;
         for entry in self.table().of_file(&identity) {
+            if let Some(writes) = entry
+                .writes
+                .as_ref()
+                .filter(|_| identity.size < before.size)
+            {
+                writes.was_cut(identity.size, before.size);
+            }
             entry.cache.truncate(identity.size);
             entry.identity = identity;
             // A file that was made longer than its window needs another.

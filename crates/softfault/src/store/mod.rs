@@ -29,6 +29,7 @@ mod open;
 mod read;
 mod reads;
 mod refusals;
+mod reserved;
 mod ring;
 mod room;
 mod stream;

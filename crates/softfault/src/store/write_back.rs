@@ -9,12 +9,11 @@ use super::errno;
 use super::identity::{self, stat};
 use super::open::{bytes_allocated, duplicate, flags_of, open_path, path_of, why_not_direct};
 use super::refusals::Refusals;
+use super::reserved::Reserved;
 use super::ring::{MOST_RUNS, Run, WriteQueue};
 use crate::signal::without_file_size_signal;
 use crate::table;
 use core::ops::Range;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
 use softfault_engine::store::{PageWrite, StoreError, WriteBack};
@@ -24,8 +23,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Threads that write at a time, before one waits for another: as many as evict at a time.
 const QUEUES: usize = 4;
-/// Bytes that are reserved at a time.
-const CHUNK: u64 = 64 << 10;
 
 /// A file that is open for writing.
 #[derive(Debug)]
@@ -36,11 +33,8 @@ pub(crate) struct FileWrites {
     direct: Option<Descriptor>,
     /// Immutable. A block device.
     device: bool,
-    /// Immutable. Byte before which there were no holes when it was opened.
-    dense: u64,
-    /// A bit a chunk, from the one on that has this byte: its blocks are there. Relaxed: who finds it unset asks for them
-    /// once more.
-    reserved: Box<[AtomicU64]>,
+    /// What of it has its blocks; `None`: all of it, as on a device.
+    reserved: Option<Reserved>,
     queues: [Mutex<Option<Box<Queue>>>; QUEUES],
 }
 
@@ -84,13 +78,17 @@ impl FileWrites {
         };
         table::want_several();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let dense = match device {
-            true => u64::MAX,
-            false if bytes_allocated(&stat) >= size => size,
+        let dense = match bytes_allocated(&stat) >= size {
+            true => size,
             false => 0,
         };
-        let chunks = bytes.saturating_sub(dense.min(bytes)).div_ceil(CHUNK) + 1;
-        let words = usize::try_from(chunks.div_ceil(64)).map_err(|_| errno::io(libc::ENOMEM))?;
+        let reserved = match device {
+            true => None,
+            false => {
+                let reserved = Reserved::new(dense, bytes);
+                Some(reserved.ok_or_else(|| errno::io(libc::ENOMEM))?)
+            }
+        };
         let queue = || {
             let queue = WriteQueue::new().filter(|_| direct.is_some());
             let queue = queue.map(|writes| {
@@ -107,8 +105,7 @@ impl FileWrites {
             buffered,
             direct,
             device,
-            dense,
-            reserved: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            reserved,
         })
     }
 
@@ -124,12 +121,17 @@ impl FileWrites {
         let args = [mode as usize, range.start as usize, bytes, 0, 0];
         // SAFETY: no memory involved.
         let punched = unsafe { self.buffered.call(libc::SYS_fallocate, args) };
-        for offset in range.step_by(CHUNK as usize) {
-            if let Some((word, bit)) = self.bit(offset) {
-                word.fetch_and(!bit, Relaxed);
-            }
+        if let Some(reserved) = &self.reserved {
+            reserved.punched(range);
         }
         punched.map(drop).map_err(errno::io)
+    }
+
+    /// The file, which had `before` bytes, was cut.
+    pub(crate) fn was_cut(&self, end: u64, before: u64) {
+        if let Some(reserved) = &self.reserved {
+            reserved.cut(end, before);
+        }
     }
 
     /// True if this is the file.
@@ -143,13 +145,6 @@ impl FileWrites {
             return identity::device_bytes_of(&self.buffered);
         }
         Ok(u64::try_from(self.buffered.stat()?.st_size).unwrap_or(0))
-    }
-
-    /// Where the bit of a page is; none where there were no holes.
-    fn bit(&self, offset: u64) -> Option<(&AtomicU64, u64)> {
-        let chunk = (offset / CHUNK).checked_sub(self.dense / CHUNK)?;
-        let word = self.reserved.get((chunk / 64) as usize)?;
-        Some((word, 1 << (chunk % 64)))
     }
 
     /// Writes what the page at the end that was known has behind it, if others have made the file `size` bytes long since. The
@@ -341,34 +336,34 @@ impl WriteBack for FileWrites {
     }
 
     fn is_reserved(&self, offset: u64) -> bool {
-        let is_set = |(word, bit): (&AtomicU64, u64)| word.load(Relaxed) & bit != 0;
-        self.bit(offset).is_none_or(is_set)
+        let has = |reserved: &Reserved| reserved.has(offset);
+        self.reserved.as_ref().is_none_or(has)
     }
 
     fn reserve(&self, offset: u64) -> Result<(), StoreError> {
-        let Some((word, bit)) = self.bit(offset) else {
+        let Some(reserved) = &self.reserved else {
             return Ok(());
         };
-        let start = offset / CHUNK * CHUNK;
         let size = self.size().map_err(errno::store)?;
-        let end = (start + CHUNK).min(size.next_multiple_of(PAGE_SIZE as u64));
-        if end <= start {
-            // It was cut off: the next touch says so.
-            return Ok(());
-        }
+        reserved.ask(offset, size, |part| self.allocate(part))
+    }
+}
+
+impl FileWrites {
+    /// Asks for the blocks of a part.
+    fn allocate(&self, part: Range<u64>) -> Result<(), StoreError> {
         let mode = libc::FALLOC_FL_KEEP_SIZE as usize;
         let mut refusals = Refusals::default();
         loop {
-            let args = [mode, start as usize, (end - start) as usize, 0, 0];
+            let bytes = (part.end - part.start) as usize;
+            let args = [mode, part.start as usize, bytes, 0, 0];
             // SAFETY: no memory involved.
             let asked = || unsafe { self.buffered.call(libc::SYS_fallocate, args) };
             match without_file_size_signal(asked) {
                 // Where the file system cannot, write-back finds out.
-                Ok(_) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => break,
+                Ok(_) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
                 Err(errno) => refusals.again(errno).map_err(errno::store)?,
             }
         }
-        word.fetch_or(bit, Relaxed);
-        Ok(())
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn fault(
 
 /// Decides what to read for a page that is not cached, and locks its folio.
 fn missing(cache: &Arc<PageCache>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
-    let most = match miss::absent(cache, addr) {
+    let most = match miss::absent(cache, addr, (advice, flags)) {
         Ok(most) => most,
         Err(fault) => return fault,
     };
@@ -94,6 +94,7 @@ fn missing(cache: &Arc<PageCache>, addr: usize, advice: Advice, flags: FaultFlag
         Ok(held) => held,
         Err(fault) => return fault,
     };
+    cache.node.stats.major_faults.add(1);
     map_around(cache, addr, flags);
     let window = cache.mmap_miss.lock().miss(index, advice, file_pages);
     Fault::Retry(match window {

@@ -14,14 +14,24 @@ impl PageCache {
     /// The pages of a folio that a write at `addr` makes writable.
     pub(super) fn expected(&self, folio: &Folio, addr: usize) -> Range<usize> {
         let page = addr..addr + PAGE_SIZE;
-        let start = self.addresses().start;
-        let is_first = addr < start + 2 * PAGE_SIZE;
-        let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
-        let may = page.end < folio.range().end && !is_first && self.node.may_expect();
-        match may && follows(1) && follows(2) {
-            true => addr..folio.range().end,
+        let end = folio.range().end;
+        match page.end < end && self.expects_writes(addr) {
+            // Of what has no blocks yet the first write asks for them.
+            true => {
+                addr..(page.end..end)
+                    .step_by(PAGE_SIZE)
+                    .find(|&page| !self.is_reserved(page))
+                    .unwrap_or(end)
+            }
             false => page,
         }
+    }
+
+    /// True if the two pages before `addr` are dirty.
+    pub(super) fn expects_writes(&self, addr: usize) -> bool {
+        let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
+        let is_first = addr < self.addresses().start + 2 * PAGE_SIZE;
+        self.is_writable() && !is_first && self.node.may_expect() && follows(1) && follows(2)
     }
 
     /// A writer has come to the folio at `addr`: lets the frames go of the one before. What was not written to there is

@@ -16,11 +16,13 @@ use sync::Arc;
 const HOLE_BLOCKS: usize = TABLE_SPAN / BLOCK_BYTES;
 
 /// Maps zeros over the part of `hole` around `addr`: a block, or up to a page
-/// table's span if the page before is mapped too, so that a scan is seen.
-pub(super) fn map(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>) -> Fault {
+/// table's span if the page before is mapped too, so that a scan is seen. Not for a write: those
+/// behind would each fault once more.
+pub(super) fn map(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>, write: bool) -> Fault {
     let node = &cache.node;
     let block = addr & !(BLOCK_BYTES - 1);
-    let scanning = addr > cache.addresses().start
+    let scanning = !write
+        && addr > cache.addresses().start
         && cache
             .find(addr - PAGE_SIZE)
             .is_some_and(|before| before.is(flag::MAPPED));

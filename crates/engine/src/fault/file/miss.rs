@@ -1,6 +1,6 @@
 //! A fault on a page that is not cached: what to read for it.
 
-use super::{Fault, Wait, hole};
+use super::{Fault, FaultFlags, Wait, hole, write};
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
@@ -17,8 +17,13 @@ use sync::Arc;
 /// window pages, a page table.
 pub(super) const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
-pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Fault {
-    let most = match absent(cache, addr) {
+pub(super) fn fault(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Fault {
+    let most = match absent(cache, addr, (advice, flags)) {
         Ok(most) => most,
         Err(fault) => return fault,
     };
@@ -31,6 +36,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
             if held.range() != range {
                 ahead::unread(cache, &range, held.range());
             }
+            cache.node.stats.major_faults.add(1);
             ahead::issue(cache, &plan.ahead);
             Fault::Retry(Wait::read(cache, held))
         }
@@ -43,28 +49,43 @@ pub(super) fn fault(cache: &Arc<PageCache>, addr: usize, advice: Advice) -> Faul
 
 /// As `fault`, for a caller that knows what it will have: `pages` from `addr` on are read, as
 /// far as they are in one block and none is cached.
-pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8) -> Fault {
-    let most = match absent(cache, addr) {
+pub(super) fn asked(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    pages: u8,
+    (advice, flags): (Advice, FaultFlags),
+) -> Fault {
+    let most = match absent(cache, addr, (advice, flags)) {
         Ok(most) => most,
         Err(fault) => return fault,
     };
     let end = addr + usize::from(pages) * PAGE_SIZE;
     match demand(cache, addr, addr..end.min(most.end)) {
-        Ok(held) => Fault::Retry(Wait::read(cache, held)),
+        Ok(held) => {
+            cache.node.stats.major_faults.add(1);
+            Fault::Retry(Wait::read(cache, held))
+        }
         Err(fault) => fault,
     }
 }
 
 /// The pages around `addr`, in its block, that are data and not cached. Or how
 /// the fault goes on: it is short of memory, or in a hole, which is mapped.
-pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>, Fault> {
+pub(super) fn absent(
+    cache: &Arc<PageCache>,
+    addr: usize,
+    (advice, flags): (Advice, FaultFlags),
+) -> Result<Range<usize>, Fault> {
     if !cache.node.budget.has_free(HEADROOM as u64 + cache.floor()) {
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
     }
     let within = match extent(cache, addr) {
         // Of private memory: the page is something else by now.
         Ok(Part::Hole(_)) if cache.is_private() => return Err(Fault::Again),
-        Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range)),
+        Ok(Part::Hole(range)) if flags.write && cache.expects_writes(addr) => {
+            return Err(write::in_hole(cache, addr, range, (advice, flags)));
+        }
+        Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range, flags.write)),
         Ok(Part::Data(range)) => range,
         Err(error) => return Err(Fault::Error(error.into())),
     };
@@ -74,7 +95,7 @@ pub(super) fn absent(cache: &Arc<PageCache>, addr: usize) -> Result<Range<usize>
 }
 
 /// A folio of `range`, which is in one block and has `addr`: in the index,
-/// locked, to be read by the caller. Or how the fault goes on.
+/// locked, to be read, or filled, by the caller. Or how the fault goes on.
 pub(super) fn demand(
     cache: &Arc<PageCache>,
     addr: usize,
@@ -95,7 +116,6 @@ pub(super) fn demand(
             Err(need) => return Err(Fault::Retry(Wait::memory(cache, need))),
         };
         if let Some(held) = cache.insert(folio) {
-            node.stats.major_faults.add(1);
             return Ok(held);
         }
         node.abandon(folio);

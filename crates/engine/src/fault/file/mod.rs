@@ -126,8 +126,8 @@ pub(super) fn fault(
             cache.retry_io_miss().add(1);
         }
         return match flags.asked {
-            0 => miss::fault(cache, addr, advice),
-            pages => miss::asked(cache, addr, pages),
+            0 => miss::fault(cache, addr, advice, flags),
+            pages => miss::asked(cache, addr, pages, (advice, flags)),
         };
     };
     let state = folio.state();

@@ -57,10 +57,10 @@ fn write_part(cache: &PageCache, part: &Range<usize>, from: *const u8) -> Result
     let node = &cache.node;
     let writes = cache.writes.as_ref().ok_or(None)?;
     for page in part.clone().step_by(PAGE_SIZE) {
-        let offset = cache.offset(page);
-        if !writes.to().is_reserved(offset) {
+        if !cache.is_reserved(page) {
             // If it cannot be, the fault says why.
-            writes.to().reserve(offset).map_err(|_| None)?;
+            let reserved = writes.to().reserve(cache.offset(page));
+            reserved.map_err(|_| None)?;
         }
     }
     let room = Some(Need::Pages(HEADROOM));

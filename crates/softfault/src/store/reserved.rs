@@ -1,0 +1,252 @@
+//! Which parts of a file have their blocks: what is stored elsewhere is written only once it has some, so that a full disk is an error of the
+//! store and not of the write-back.
+
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::Mutex;
+use softfault_engine::store::StoreError;
+use sync::zeros;
+
+/// Bytes that are known for themselves.
+const CHUNK: u64 = 64 << 10;
+/// Bytes that are asked for at a time, at most: where they are asked for in order.
+const MOST: u64 = 1 << 20;
+
+/// What is known of a file. Its atomics are Relaxed: a store to a part that is not known to have blocks asks for them, and what the file has is
+/// the kernel's to say.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    /// Immutable. Byte before which all was there when the file was opened, by chunks.
+    dense: u64,
+    /// A bit a chunk: it is not what it was then, there before `dense` and not there behind.
+    changed: Box<[AtomicU64]>,
+    /// Byte up to which the chunk around it is there; 0: no chunk is there in part. The file ended in it.
+    short: AtomicU64,
+    /// The last bytes that were asked for. Held while more are asked for.
+    last: Mutex<Range<u64>>,
+}
+
+impl Reserved {
+    /// Of a file of which at most `bytes` bytes will be written. `None` where there is no memory.
+    pub(super) fn new(dense: u64, bytes: u64) -> Option<Self> {
+        let words = bytes.div_ceil(CHUNK).div_ceil(64);
+        Some(Self {
+            dense: dense / CHUNK * CHUNK,
+            changed: zeros::table(usize::try_from(words).ok()?)?,
+            short: AtomicU64::new(0),
+            last: Mutex::new(0..0),
+        })
+    }
+
+    fn bit(&self, chunk: u64) -> Option<(&AtomicU64, u64)> {
+        let word = self.changed.get((chunk / 64) as usize)?;
+        Some((word, 1 << (chunk % 64)))
+    }
+
+    fn is_dense(&self, chunk: u64) -> bool {
+        chunk < self.dense / CHUNK
+    }
+
+    fn set(&self, chunk: u64, there: bool) {
+        match self.bit(chunk) {
+            Some((word, bit)) if there == self.is_dense(chunk) => word.fetch_and(!bit, Relaxed),
+            Some((word, bit)) => word.fetch_or(bit, Relaxed),
+            None => 0,
+        };
+    }
+
+    /// True if the page at `offset` is there. Of what cannot be written, it is.
+    pub(super) fn has(&self, offset: u64) -> bool {
+        let chunk = offset / CHUNK;
+        let Some((word, bit)) = self.bit(chunk) else {
+            return true;
+        };
+        let is_changed = word.load(Relaxed) & bit != 0;
+        let short = self.short.load(Relaxed);
+        let is_cut = short / CHUNK == chunk && !short.is_multiple_of(CHUNK) && offset >= short;
+        is_changed != self.is_dense(chunk) && !is_cut
+    }
+
+    /// Has the part around `offset` there, by `ask`; what of it the file has, which ends at `end`. More, where that is asked for in order.
+    pub(super) fn ask(
+        &self,
+        offset: u64,
+        end: u64,
+        mut ask: impl FnMut(Range<u64>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut last = self.last.lock();
+        let end = end.next_multiple_of(PAGE_SIZE as u64);
+        if self.has(offset) {
+            // Another was faster.
+            return Ok(());
+        }
+        if offset >= end {
+            // Others have cut the file: what is stored there goes nowhere, and nobody waits for its blocks.
+            if self.short.load(Relaxed) / CHUNK == offset / CHUNK {
+                self.short.store(0, Relaxed);
+            }
+            self.set(offset / CHUNK, true);
+            return Ok(());
+        }
+        let start = offset / CHUNK * CHUNK;
+        let follows = last.end == start && !last.is_empty();
+        let most = match follows {
+            true => (2 * (last.end - last.start)).min(MOST),
+            false => CHUNK,
+        };
+        let mut part = start..(start + most).min(end);
+        let asked = ask(part.clone());
+        if asked.is_err() && part.end > start + CHUNK {
+            part.end = start + CHUNK;
+            ask(part.clone())?;
+        } else {
+            asked?;
+        }
+        let before = self.short.load(Relaxed);
+        if !before.is_multiple_of(CHUNK) {
+            // The file did not end there any more: what is behind was not asked for.
+            self.set(before / CHUNK, false);
+            self.short.store(0, Relaxed);
+        }
+        if !part.end.is_multiple_of(CHUNK) {
+            // Before anybody takes all of the chunk for there.
+            self.short.store(part.end, Relaxed);
+        }
+        (start / CHUNK..part.end.div_ceil(CHUNK)).for_each(|chunk| self.set(chunk, true));
+        *last = part;
+        Ok(())
+    }
+
+    /// A part was made a hole.
+    pub(super) fn punched(&self, part: Range<u64>) {
+        let _last = self.last.lock();
+        (part.start / CHUNK..part.end.div_ceil(CHUNK)).for_each(|chunk| self.set(chunk, false));
+    }
+
+    /// The file, of `before` bytes, ends at byte `end` now: what is behind is gone.
+    pub(super) fn cut(&self, end: u64, before: u64) {
+        let mut last = self.last.lock();
+        *last = 0..0;
+        let chunks = end.div_ceil(CHUNK)..before.div_ceil(CHUNK);
+        chunks.for_each(|chunk| self.set(chunk, false));
+        let page = end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
+        let short = self.short.load(Relaxed);
+        let is_there = page.checked_sub(1).is_some_and(|last| self.has(last));
+        if !page.is_multiple_of(CHUNK) && is_there {
+            if !short.is_multiple_of(CHUNK) && short / CHUNK != page / CHUNK {
+                self.set(short / CHUNK, false);
+            }
+            self.short.store(page, Relaxed);
+        } else {
+            self.set(end / CHUNK, false);
+            if short >= page {
+                self.short.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = PAGE_SIZE as u64;
+
+    /// What was asked for, of a file of `end` bytes.
+    fn ask(reserved: &Reserved, offset: u64, end: u64) -> Option<Range<u64>> {
+        let mut asked = None;
+        let all = |part| {
+            assert_eq!(asked.replace(part), None, "once");
+            Ok(())
+        };
+        reserved.ask(offset, end, all).unwrap();
+        assert!(reserved.has(offset));
+        asked
+    }
+
+    #[test]
+    fn what_is_asked_for_in_order_comes_in_larger_parts() {
+        let reserved = Reserved::new(0, 64 << 20).unwrap();
+        let end = 10 << 20;
+        let (mut at, mut calls) = (0, 0);
+        while at < end {
+            assert!(!reserved.has(at));
+            let part = ask(&reserved, at, end).unwrap();
+            assert!(
+                part.start == at
+                    && (part.start..part.end)
+                        .step_by(4096)
+                        .all(|page| reserved.has(page))
+            );
+            (at, calls) = (part.end, calls + 1);
+        }
+        assert_eq!((at, calls), (end, 14));
+        assert!(!reserved.has(end));
+        assert_eq!(
+            ask(&reserved, 40 << 20, 64 << 20),
+            Some(40 << 20..(40 << 20) + CHUNK)
+        );
+    }
+
+    #[test]
+    fn what_is_behind_the_end_of_the_file_is_asked_for_once_it_is_longer() {
+        let reserved = Reserved::new(0, 1 << 20).unwrap();
+        assert_eq!(ask(&reserved, PAGE, 3 * PAGE - 5), Some(0..3 * PAGE));
+        assert!(reserved.has(2 * PAGE) && !reserved.has(3 * PAGE));
+        assert_eq!(ask(&reserved, 3 * PAGE, 5 * PAGE), Some(0..5 * PAGE));
+        assert!(reserved.has(4 * PAGE) && !reserved.has(5 * PAGE));
+        // The file goes on far behind, and ends in another chunk.
+        assert_eq!(
+            ask(&reserved, 3 * CHUNK, 3 * CHUNK + PAGE),
+            Some(3 * CHUNK..3 * CHUNK + PAGE)
+        );
+        assert!(!reserved.has(3 * CHUNK + PAGE) && !reserved.has(5 * PAGE));
+        assert_eq!(ask(&reserved, 5 * PAGE, 1 << 20), Some(0..CHUNK));
+        assert!(reserved.has(15 * PAGE));
+        assert_eq!(
+            ask(&reserved, 9 << 20, 1 << 20),
+            None,
+            "no part of what is written"
+        );
+    }
+
+    #[test]
+    fn what_was_cut_off_or_punched_is_asked_for_again() {
+        let reserved = Reserved::new(4 * CHUNK + 100, 1 << 20).unwrap();
+        assert!((0..4 * CHUNK).step_by(4096).all(|page| reserved.has(page)));
+        assert!(!reserved.has(4 * CHUNK));
+        reserved.punched(CHUNK + 5..CHUNK + 6);
+        assert!(reserved.has(0) && !reserved.has(CHUNK) && !reserved.has(CHUNK + 9 * PAGE));
+        reserved.cut(2 * CHUNK + 2 * PAGE + 1, 4 * CHUNK + 100);
+        assert!(reserved.has(2 * CHUNK + PAGE) && !reserved.has(2 * CHUNK + 2 * PAGE));
+        assert!(!reserved.has(3 * CHUNK) && !reserved.has(4 * CHUNK));
+        assert_eq!(
+            ask(&reserved, 2 * CHUNK + 7 * PAGE, 1 << 20),
+            Some(2 * CHUNK..3 * CHUNK)
+        );
+        assert!(reserved.has(2 * CHUNK + 2 * PAGE) && !reserved.has(3 * CHUNK));
+        reserved.cut(0, 1 << 20);
+        assert!((0..1 << 20).step_by(4096).all(|page| !reserved.has(page)));
+        assert_eq!(
+            ask(&reserved, 7 * PAGE, 3 * PAGE),
+            None,
+            "others have cut it"
+        );
+    }
+
+    #[test]
+    fn where_there_is_not_so_much_less_is_asked_for() {
+        let reserved = Reserved::new(0, 1 << 20).unwrap();
+        ask(&reserved, 0, 1 << 20);
+        let few = |part: Range<u64>| match part.end - part.start > CHUNK {
+            true => Err(StoreError::Io(libc::ENOSPC)),
+            false => Ok(()),
+        };
+        assert_eq!(reserved.ask(CHUNK, 1 << 20, few), Ok(()));
+        assert!(reserved.has(CHUNK) && !reserved.has(2 * CHUNK));
+        let none = |_| Err(StoreError::Io(libc::ENOSPC));
+        assert!(reserved.ask(2 * CHUNK, 1 << 20, none).is_err() && !reserved.has(2 * CHUNK));
+    }
+}
