@@ -6,7 +6,7 @@ mod store_scene;
 mod swap_scene;
 
 use files::{byte_at, made_file};
-use softfault::{Engine, Faults, MmapMut, MmapOptions, Swap};
+use softfault::{Advice, Engine, Faults, MmapMut, MmapOptions, Swap, UncheckedAdvice};
 use std::ops::Range;
 use std::sync::Arc;
 use store_scene::PAGE;
@@ -134,6 +134,11 @@ fn where_swap_cannot_be_read_nothing_is_lost_and_it_is_an_error() {
     let (engine, device) = engine();
     let (map, start) = anonymous(&engine);
     let all = addresses(start, &(0..PAGES));
+    // The first page of the first chunk is there, and others of it are not.
+    map.advise(Advice::Random).unwrap();
+    (0..1024)
+        .step_by(16)
+        .for_each(|page| check(start, page..page + 1, 0));
     device.reads.fail(libc::EIO);
     // SAFETY: from here on the map is asked for what is behind what was handed over.
     let (upto, error) = unsafe { map.hand_over(&all) }.unwrap_err();
@@ -141,6 +146,11 @@ fn where_swap_cannot_be_read_nothing_is_lost_and_it_is_an_error() {
     assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
     assert!(all.contains(&upto));
     check(start, 0..PAGES, 0);
+    // Nothing of it stays in memory for that.
+    let first = upto - start;
+    // SAFETY: the page is written again.
+    let given_up = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, first, PAGE) };
+    given_up.unwrap();
     write(start, 0..PAGES, 1);
     check(start, 0..PAGES, 1);
     // SAFETY: as above.

@@ -151,8 +151,12 @@ static void operate(int may_fork)
         grow(r);
         break;
     case 7:
-        if (all && to - from < 64 && mlock(at, bytes) == 0 && munlock(at, bytes))
-            fail("munlock", r, from);
+        /* What may not be read is locked, too, although that is an error. */
+        if (all && to - from < 64) {
+            (void)mlock(at, bytes);
+            if (munlock(at, bytes))
+                fail("munlock", r, from);
+        }
         r->cut = 1;
         break;
     case 8:

@@ -14,7 +14,7 @@
 
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
-use crate::fault::{FaultError, NeverInterrupted, Populated, lock};
+use crate::fault::{FaultError, NeverInterrupted, Populated, lock, unlock};
 use crate::mm::{AddressSpace, MmError};
 use crate::mmu::MmuError;
 use core::ops::Range;
@@ -70,7 +70,11 @@ pub fn hand_over(
             match given {
                 Ok(()) => break,
                 Err(NotHandedOver::Changed) if tries < TRIES => tries += 1,
-                Err(error) => return Err((at, error)),
+                Err(error) => {
+                    let own = anon.own_pages(&chunk).0;
+                    own.into_iter().for_each(|part| unlock(space, part));
+                    return Err((at, error));
+                }
             }
         }
         at = chunk.end;
