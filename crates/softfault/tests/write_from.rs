@@ -9,6 +9,7 @@ use softfault_oracle::Finally;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, word_of, write};
 
@@ -392,4 +393,63 @@ fn a_file_of_holes_is_written_in_order_with_few_faults() {
         }
         assert!(bytes == expected, "page {page}");
     }
+}
+
+/// A file system that its kernel has made read-only: what was written stays in memory and is read, each flush says why it is not in the
+/// file, and what a flush had covered before is there.
+#[test]
+fn a_file_system_that_becomes_read_only_keeps_what_was_flushed() {
+    let dir = std::env::temp_dir().join(format!("softfault-w-remount-{}", std::process::id()));
+    let image = dir.with_extension("image");
+    let command = |name: &str, arguments: &[&str]| {
+        let done = Command::new(name).args(arguments).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    std::fs::create_dir(&dir).unwrap();
+    File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let (at, from) = (dir.to_str().unwrap(), image.to_str().unwrap());
+    let _gone = Finally(|| {
+        command("umount", &["-l", at]);
+        let _ = (std::fs::remove_dir(&dir), std::fs::remove_file(&image));
+    });
+    let is_mounted = command("mkfs.ext4", &["-q", "-F", from])
+        && command("mount", &["-o", "loop,errors=remount-ro", from, at]);
+    if !is_mounted {
+        return println!("skipped: an ext4 in a file can be made and mounted by root only");
+    }
+    let source = Command::new("findmnt").args(["-no", "SOURCE", at]).output();
+    let source = source.map(|said| String::from_utf8(said.stdout).unwrap());
+    let device = source.unwrap_or_default().trim().replace("/dev/", "");
+    let trigger = format!("/sys/fs/ext4/{device}/trigger_fs_error");
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.open(dir.join("file")).unwrap();
+    file.set_len(64 * PAGE as u64).unwrap();
+    let engine = engine(16 << 20);
+    let mut map = write(&engine, &file);
+    map[..32 * PAGE].fill(1);
+    map.flush().unwrap();
+    if std::fs::write(&trigger, "1").is_err() {
+        return println!("skipped: {trigger} cannot be written to");
+    }
+    map[5 * PAGE] = 2;
+    for _ in 0..2 {
+        let refused = map.flush().unwrap_err().raw_os_error();
+        assert!(
+            matches!(refused, Some(libc::EROFS | libc::EIO)),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(map.dirty_bytes(), PAGE as u64);
+    assert_eq!((byte(&map, 5 * PAGE), byte(&map, 6 * PAGE)), (2, 1));
+    // Its blocks were never asked for.
+    let refused = map.write_at(&[3], 60 * PAGE);
+    assert!(
+        matches!(refused, Err(FaultError::Io(libc::EROFS | libc::EIO))),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (in_file(&file, 5 * PAGE), in_file(&file, 31 * PAGE)),
+        (1, 1)
+    );
 }
