@@ -1,9 +1,16 @@
 //! The program forks: the table is still meanwhile, and in the child the kernel has what was taken.
+//!
+//! ```text
+//!              pthread_atfork(3) calls, in fork(3):        _Fork(3), clone(2) without CLONE_VM:
+//!   before     table, the engine's, heap                   the same, by `before`
+//!   after      heap, the engine's, table                   `in_parent`, `in_child`
+//! ```
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, give, marked, tree};
-use core::cell::UnsafeCell;
+use crate::{count, give, heap, marked, tree};
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault::Engine;
 use std::sync::{MutexGuard, Once};
 
@@ -15,6 +22,28 @@ unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
 
+thread_local! {
+    /// Forks that this thread is within: a handler of the program's may fork, too.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// There was an engine, in this process or one that it was forked from. Relaxed: a fork that does not see it has
+/// nothing of it.
+static HAD_ENGINE: AtomicBool = AtomicBool::new(false);
+
+/// The heap, for all forks. When the library is loaded, before anything else that is registered: so it is held last, and
+/// let go first.
+pub fn watch_heap() {
+    // SAFETY: plain functions that live as long as the process.
+    unsafe {
+        libc::pthread_atfork(
+            Some(heap::hold),
+            Some(heap::let_go),
+            Some(heap::let_go_in_child),
+        )
+    };
+}
+
 /// From the first call on, forks are prepared for. Called when the engine's own handlers are registered: ours begin
 /// before them and end behind them.
 pub fn watch() {
@@ -22,10 +51,55 @@ pub fn watch() {
     WATCHED.call_once(|| {
         // SAFETY: plain functions that live as long as the process.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+        HAD_ENGINE.store(true, Relaxed);
     });
 }
 
+/// A fork that calls no handlers. Of what it returns, one is to be called afterwards.
+pub fn before() -> Forking {
+    let had_engine = HAD_ENGINE.load(Relaxed);
+    if had_engine {
+        prepare();
+        softfault::fork::prepare();
+    }
+    heap::hold();
+    Forking { had_engine }
+}
+
+/// What a fork without handlers holds.
+pub struct Forking {
+    had_engine: bool,
+}
+
+impl Forking {
+    /// In the parent, errno kept.
+    pub fn in_parent(self) {
+        let errno = crate::call::errno();
+        heap::let_go();
+        if self.had_engine {
+            softfault::fork::parent();
+            parent();
+        }
+        crate::call::set_errno(errno);
+    }
+
+    /// In the child.
+    pub fn in_child(self) {
+        heap::let_go_in_child();
+        if self.had_engine {
+            softfault::fork::child();
+            child();
+        }
+    }
+}
+
 extern "C" fn prepare() {
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    if depth > 0 {
+        // All is held already.
+        return;
+    }
     let inside = inside::enter();
     give::leave_stack();
     let table = table::lock();
@@ -39,10 +113,18 @@ fn take_held() -> Option<(MutexGuard<'static, Table>, Option<Inside>)> {
 }
 
 extern "C" fn parent() {
-    drop(take_held());
+    // None in a child that was forked by a handler, within the fork that it goes on with.
+    let Some(depth) = DEPTH.get().checked_sub(1) else {
+        return;
+    };
+    DEPTH.set(depth);
+    if depth == 0 {
+        drop(take_held());
+    }
 }
 
 extern "C" fn child() {
+    DEPTH.set(0);
     let Some((mut table, inside)) = take_held() else {
         return;
     };

@@ -31,6 +31,7 @@ mod count;
 mod decide;
 mod fork;
 mod give;
+mod heap;
 mod hear;
 mod hooks;
 mod inside;
@@ -50,4 +51,4 @@ mod tree;
 
 /// Of this library alone: never the program's.
 #[global_allocator]
-static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static HEAP: heap::Heap = heap::Heap;

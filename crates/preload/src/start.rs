@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{hooks, options, stats, table, tree};
+use crate::{fork, hooks, options, stats, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -13,8 +13,7 @@ static LOADED: extern "C" fn() = loaded;
 static ENDS: extern "C" fn() = ends;
 
 extern "C" fn loaded() {
-    // SAFETY: nothing was allocated yet, or by a hook of the one thread that there is.
-    unsafe { dlmalloc::enable_alloc_after_fork() };
+    fork::watch_heap();
     options::get();
     hooks::prepare();
 }

@@ -184,7 +184,9 @@ mod exit_stats;
 mod managed;
 
 mod files;
-mod fork;
+/// What a library calls in front of a fork that calls no handlers.
+#[doc(hidden)]
+pub mod fork;
 
 mod file_map;
 mod private;

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -556,11 +558,82 @@ static void writes_itself(void)
     show("closed", whole(), size);
 }
 
+/* Children that run no handlers: what they read is what their parent has mapped, and what they map. */
+static const unsigned char *of_parent;
+
+static int bare_child(void *own)
+{
+    int right = memcmp(of_parent + 3 * MIB, (unsigned char *)own + 3 * MIB, MIB) == 0;
+    unsigned char *mapped = whole();
+    right = right && memcmp(of_parent + 9 * MIB, mapped + 9 * MIB, 9 * MIB) == 0;
+    right = right && munmap(mapped, size) == 0;
+    if (fork() == 0)
+        _exit(memcmp(of_parent + 20 * MIB, (unsigned char *)own + 20 * MIB, MIB) == 0 ? 9 : 10);
+    int status;
+    wait(&status);
+    return right && WIFEXITED(status) && WEXITSTATUS(status) == 9 ? 11 : 12;
+}
+
+static int reading_child(void *own) { return memcmp(of_parent, own, size) == 0 ? 13 : 14; }
+
+static void *copy;
+static void by_signal(int signal)
+{
+    (void)signal;
+    pid_t (*bare)(void) = (pid_t (*)(void))dlsym(RTLD_DEFAULT, "_Fork");
+    pid_t child = bare ? bare() : fork();
+    if (child == 0)
+        _exit(bare_child(copy));
+    int status;
+    waitpid(child, &status, 0);
+    printf("in a handler %d\n", WEXITSTATUS(status));
+}
+
+static atomic_int reading;
+static void *reads_parents(void *unused)
+{
+    uint64_t all = 0;
+    for (size_t at = 0; reading; at = (at + 123 * 4096) % size)
+        all += of_parent[at];
+    return (void *)(uintptr_t)(all & 0);
+}
+
+static void bare_forks(void)
+{
+    of_parent = whole();
+    copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t done = 0; done < size; done += 1 << 16)
+        if (pread(fd, (char *)copy + done, 1 << 16, done) <= 0)
+            exit(4);
+    reading = 1;
+    pthread_t reader;
+    pthread_create(&reader, NULL, reads_parents, NULL);
+    pid_t (*bare)(void) = (pid_t (*)(void))dlsym(RTLD_DEFAULT, "_Fork");
+    char *stack = malloc(1 << 18);
+    for (int round = 0; round < 3; round++) {
+        fflush(stdout);
+        pid_t child = bare ? bare() : fork();
+        if (child == 0)
+            _exit(bare_child(copy));
+        wait_for(child);
+        child = clone(bare_child, stack + (1 << 18), SIGCHLD, copy);
+        wait_for(child);
+    }
+    /* A child that shares its parent's memory. */
+    pid_t child_of_clone = clone(reading_child, stack + (1 << 18), CLONE_VM | CLONE_VFORK | SIGCHLD, copy);
+    wait_for(child_of_clone);
+    signal(SIGUSR1, by_signal);
+    raise(SIGUSR1);
+    reading = 0;
+    pthread_join(reader, NULL);
+    show("parent", of_parent, size);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
     {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
-    {"errno", kept_errno}, {"forks", forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
+    {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},
 };

@@ -175,6 +175,15 @@ fn children_have_what_their_parent_has() {
 }
 
 #[test]
+fn children_without_handlers_have_it_too() {
+    let Some(cases) = Cases::get() else { return };
+    for stats in cases.run("bare-forks") {
+        assert_eq!(stats.len(), 1, "children ended by _exit");
+        assert_eq!(stats[0].handed_back(), 0);
+    }
+}
+
+#[test]
 fn a_signal_ends_the_program_as_it_would() {
     let Some(cases) = Cases::get() else { return };
     for stats in cases.run("dies") {

@@ -56,6 +56,7 @@ pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
         Ok(compiled) if compiled.status.success() => Some(to.to_owned()),
         Ok(compiled) => {
             let why = String::from_utf8_lossy(&compiled.stderr);
+            assert!(!arguments.is_empty(), "this is plain C: {why}");
             eprintln!("skipped: cc cannot compile this: {why}");
             None
         }

@@ -3,6 +3,7 @@
 //! | file | has | does something |
 //! |---|---|---|
 //! | `mapping` | mmap(2) and what changes mappings | always |
+//! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory` | calls that hand memory to the kernel: what is missing is brought in, and the call made again | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
@@ -16,6 +17,7 @@ mod mapping;
 mod memory;
 mod next;
 mod paths;
+mod process;
 mod signals;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
@@ -24,6 +26,7 @@ pub fn prepare() {
     direct::find();
     memory::find();
     paths::find();
+    process::find();
     signals::find();
     if mode::get() == Mode::Signals {
         signals::unblock();

@@ -155,10 +155,10 @@ fn begin(page: &'static Page) -> Option<(usize, u64, Locked<'static>)> {
             let share = share + due.saturating_sub(share).min(locked.free());
             member.share.store(share, Relaxed);
             // Half of it is enough to begin with.
-            if share >= LEAST && share >= due / 2 || Instant::now() >= until {
+            let is_enough = share >= LEAST && share >= due / 2;
+            if is_enough || Instant::now() >= until || !ring_for(&locked, number) {
                 break;
             }
-            ring_for(&locked, number);
         }
         member.hear(OTHER, Some(until.saturating_duration_since(Instant::now())));
         locked = page.lock();
@@ -172,14 +172,14 @@ fn begin(page: &'static Page) -> Option<(usize, u64, Locked<'static>)> {
     Some((number, share, owned))
 }
 
-/// Rings those that have more than they are due.
-fn ring_for(locked: &LockedPage, own: usize) {
+/// Rings those that have more than they are due; false if nobody has.
+fn ring_for(locked: &LockedPage, own: usize) -> bool {
     let level = locked.level();
-    for (number, member) in locked.members() {
-        if number != own && member.share.load(Relaxed) > member.due(level) {
-            member.ring(OTHER);
-        }
-    }
+    let has_more = |&(number, member): &(usize, &Member)| {
+        number != own && member.share.load(Relaxed) > member.due(level)
+    };
+    let rung = locked.members().filter(has_more);
+    rung.map(|(_, member)| member.ring(OTHER)).count() > 0
 }
 
 fn wait_for_engine(seat: &Seat, made: &Receiver<Engine>) -> Option<Engine> {
@@ -234,6 +234,11 @@ impl Divider {
     }
 
     fn run(mut self) {
+        // A child goes on with private memory of its parent's, under its parent's budget.
+        let share = self.seat.member().share.load(Relaxed);
+        if self.engine.stats().memory_bytes != share {
+            self.set(share);
+        }
         let mut bits = SHORT | OTHER;
         let mut most = Some(SOON);
         loop {
@@ -352,9 +357,7 @@ impl Divider {
             .into_iter()
             .find(|&bytes| self.engine.set_memory(bytes as usize).is_ok());
         self.seat.is_giving.store(false, Relaxed);
-        if let Some(bytes) = given {
-            self.give(bytes);
-        }
+        self.give(given.unwrap_or(before));
         // What was evicted for the others says nothing of this one.
         member.bell.fetch_and(!SHORT, Relaxed);
     }

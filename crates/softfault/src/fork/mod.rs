@@ -71,7 +71,7 @@ thread_local! {
 static WATCHED: Done = Done::new();
 
 /// From the first call on, forks are prepared for, and a child knows that it is one.
-pub fn watch() {
+pub(crate) fn watch() {
     WATCHED.once(|| {
         // SAFETY: the handlers are plain functions that live as long as the
         // process.
@@ -79,7 +79,8 @@ pub fn watch() {
     });
 }
 
-extern "C" fn prepare() {
+/// Before a fork.
+pub extern "C" fn prepare() {
     // A handler of the program's own forks, within a fork: all is held already.
     let depth = DEPTH.get();
     DEPTH.set(depth + 1);
@@ -88,7 +89,8 @@ extern "C" fn prepare() {
     }
 }
 
-extern "C" fn parent() {
+/// After it, in the parent.
+pub extern "C" fn parent() {
     // None in a child that was forked by a handler, within the fork that it goes on with.
     let Some(depth) = DEPTH.get().checked_sub(1) else {
         return;
@@ -101,7 +103,8 @@ extern "C" fn parent() {
     }
 }
 
-extern "C" fn child() {
+/// After it, in the child.
+pub extern "C" fn child() {
     // Also where the parent was just about to say so.
     WATCHED.set();
     ProcessGeneration::another();
