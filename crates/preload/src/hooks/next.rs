@@ -23,7 +23,7 @@ impl<F: Copy> Next<F> {
         }
     }
 
-    /// It. The process ends where there is none: a program that calls it was linked with one.
+    /// It. Where there is none, one that says so: a program may ask whether there is one, and finds ours.
     pub fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
         let mut addr = self.addr.load(Relaxed);
@@ -31,7 +31,7 @@ impl<F: Copy> Next<F> {
             // SAFETY: looks a name up.
             addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
             if addr == 0 {
-                std::process::abort();
+                addr = missing as *const () as usize;
             }
             self.addr.store(addr, Relaxed);
         }
@@ -45,6 +45,12 @@ impl<F: Copy> Next<F> {
         let addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         self.addr.store(addr, Relaxed);
     }
+}
+
+/// A function that this C library has not.
+extern "C" fn missing() -> core::ffi::c_long {
+    crate::call::set_errno(libc::ENOSYS);
+    -1
 }
 
 /// Hooks, each with the function that it is in front of. In the body, `next` is that function.

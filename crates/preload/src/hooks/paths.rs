@@ -1,67 +1,168 @@
-//! Calls that hand a path to the kernel, where faults are signals: a path may be in a file that was taken.
+//! Calls that hand a path or another name to the kernel, where faults are signals (`again.rs`): it may be in a file that
+//! was taken.
 
-use super::memory::may_be_missing;
-use super::next::hooks;
-use libc::{c_char, c_int, c_uint, mode_t, size_t, ssize_t, stat as Stat, statx as Statx};
+use super::again::reading;
+use libc::{
+    DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, dev_t, gid_t, mode_t, off_t, size_t,
+    ssize_t, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx, timespec, timeval,
+    uid_t, utimbuf,
+};
 
-/// A call with a path in it: made once more with a copy, where the path may be missing.
-fn with_path<T: Copy + PartialEq + From<i8>>(
-    path: *const c_char,
-    mut call: impl FnMut(*const c_char) -> T,
-) -> T {
-    let answer = call(path);
-    let start = path as usize;
-    if answer != T::from(-1) || !may_be_missing(core::slice::from_ref(&(start..start + 1))) {
-        return answer;
-    }
-    // SAFETY: the program hands it to the kernel to be read.
-    let copy = unsafe { core::ffi::CStr::from_ptr(path) }.to_owned();
-    call(copy.as_ptr())
-}
+const TIMES: usize = 2 * size_of::<timespec>();
 
-hooks! {
+reading! {
     /// open(2). In C it has the last argument only where a file may be made: otherwise it is not looked at.
-    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |next| {
-        with_path(path, |path| next(path, flags, mode))
-    };
-
-    /// open(2), by its other name.
-    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |next| {
-        with_path(path, |path| next(path, flags, mode))
-    };
-
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int => Text(path);
+    /// The same, as below, by its other name.
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int => Text(path);
     /// openat(2).
-    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |next| {
-        with_path(path, |path| next(at, path, flags, mode))
-    };
-
-    /// openat(2), by its other name.
-    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |next| {
-        with_path(path, |path| next(at, path, flags, mode))
-    };
-
+    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int => Text(path);
+    /// openat(2).
+    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int => Text(path);
+    /// creat(2).
+    fn creat(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// creat(2).
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// fopen(3).
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE => Text(path);
+    /// fopen(3).
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE => Text(path);
+    /// opendir(3).
+    fn opendir(path: *const c_char) -> *mut DIR => Text(path);
     /// access(2).
-    fn access(path: *const c_char, how: c_int) -> c_int = |next| {
-        with_path(path, |path| next(path, how))
-    };
-
-    /// readlink(2).
-    fn readlink(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t = |next| {
-        with_path(path, |path| next(path, to, bytes))
-    };
-
-    /// unlink(2).
-    fn unlink(path: *const c_char) -> c_int = |next| {
-        with_path(path, |path| next(path))
-    };
-
-    /// statx(2).
-    fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int = |next| {
-        with_path(path, |path| next(at, path, flags, mask, to))
-    };
-
+    fn access(path: *const c_char, how: c_int) -> c_int => Text(path);
+    /// euidaccess(3).
+    fn euidaccess(path: *const c_char, how: c_int) -> c_int => Text(path);
+    /// euidaccess(3).
+    fn eaccess(path: *const c_char, how: c_int) -> c_int => Text(path);
+    /// faccessat(2).
+    fn faccessat(at: c_int, path: *const c_char, how: c_int, flags: c_int) -> c_int => Text(path);
+    /// stat(2).
+    fn stat(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// stat(2).
+    fn stat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// lstat(2).
+    fn lstat(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// lstat(2).
+    fn lstat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
     /// fstatat(2).
-    fn fstatat(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int = |next| {
-        with_path(path, |path| next(at, path, to, flags))
-    };
+    fn fstatat(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    /// fstatat(2).
+    fn fstatat64(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    /// stat(2), as programs for glibc before 2.33 call it.
+    fn __xstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// The same.
+    fn __xstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// lstat(2), the same.
+    fn __lxstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// The same.
+    fn __lxstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    /// fstatat(2), the same.
+    fn __fxstatat(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    /// The same.
+    fn __fxstatat64(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    /// statx(2).
+    fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int => Text(path);
+    /// statfs(2).
+    fn statfs(path: *const c_char, to: *mut Statfs) -> c_int => Text(path);
+    /// statfs(2).
+    fn statfs64(path: *const c_char, to: *mut Statfs) -> c_int => Text(path);
+    /// statvfs(3).
+    fn statvfs(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path);
+    /// statvfs(3).
+    fn statvfs64(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path);
+    /// readlink(2).
+    fn readlink(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    /// readlinkat(2).
+    fn readlinkat(at: c_int, path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    /// unlink(2).
+    fn unlink(path: *const c_char) -> c_int => Text(path);
+    /// unlinkat(2).
+    fn unlinkat(at: c_int, path: *const c_char, flags: c_int) -> c_int => Text(path);
+    /// remove(3).
+    fn remove(path: *const c_char) -> c_int => Text(path);
+    /// rmdir(2).
+    fn rmdir(path: *const c_char) -> c_int => Text(path);
+    /// mkdir(2).
+    fn mkdir(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// mkdirat(2).
+    fn mkdirat(at: c_int, path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// mkfifo(3).
+    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// mknod(2).
+    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int => Text(path);
+    /// mknodat(2).
+    fn mknodat(at: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int => Text(path);
+    /// chdir(2).
+    fn chdir(path: *const c_char) -> c_int => Text(path);
+    /// chroot(2).
+    fn chroot(path: *const c_char) -> c_int => Text(path);
+    /// chmod(2).
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// fchmodat(2).
+    fn fchmodat(at: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int => Text(path);
+    /// chown(2).
+    fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int => Text(path);
+    /// lchown(2).
+    fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int => Text(path);
+    /// fchownat(2).
+    fn fchownat(at: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int => Text(path);
+    /// truncate(2).
+    fn truncate(path: *const c_char, bytes: off_t) -> c_int => Text(path);
+    /// truncate(2).
+    fn truncate64(path: *const c_char, bytes: off_t) -> c_int => Text(path);
+    /// link(2).
+    fn link(from: *const c_char, to: *const c_char) -> c_int => Text(from), Text(to);
+    /// linkat(2).
+    fn linkat(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_int) -> c_int => Text(from), Text(to);
+    /// symlink(2).
+    fn symlink(from: *const c_char, to: *const c_char) -> c_int => Text(from), Text(to);
+    /// symlinkat(2).
+    fn symlinkat(from: *const c_char, at: c_int, to: *const c_char) -> c_int => Text(from), Text(to);
+    /// rename(2).
+    fn rename(from: *const c_char, to: *const c_char) -> c_int => Text(from), Text(to);
+    /// renameat(2).
+    fn renameat(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char) -> c_int => Text(from), Text(to);
+    /// renameat2(2).
+    fn renameat2(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_uint) -> c_int => Text(from), Text(to);
+    /// utime(2).
+    fn utime(path: *const c_char, times: *const utimbuf) -> c_int => Text(path), Bytes(times.cast(), size_of::<utimbuf>());
+    /// utimes(2).
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int => Text(path), Bytes(times.cast(), TIMES);
+    /// lutimes(3).
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int => Text(path), Bytes(times.cast(), TIMES);
+    /// utimensat(2).
+    fn utimensat(at: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int => Text(path), Bytes(times.cast(), TIMES);
+    /// getxattr(2).
+    fn getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name);
+    /// lgetxattr(2).
+    fn lgetxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name);
+    /// fgetxattr(2).
+    fn fgetxattr(fd: c_int, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(name);
+    /// setxattr(2).
+    fn setxattr(path: *const c_char, name: *const c_char, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Text(path), Text(name), Bytes(from, bytes);
+    /// lsetxattr(2).
+    fn lsetxattr(path: *const c_char, name: *const c_char, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Text(path), Text(name), Bytes(from, bytes);
+    /// fsetxattr(2).
+    fn fsetxattr(fd: c_int, name: *const c_char, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Text(name), Bytes(from, bytes);
+    /// listxattr(2).
+    fn listxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    /// llistxattr(2).
+    fn llistxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    /// removexattr(2).
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int => Text(path), Text(name);
+    /// lremovexattr(2).
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int => Text(path), Text(name);
+    /// fremovexattr(2).
+    fn fremovexattr(fd: c_int, name: *const c_char) -> c_int => Text(name);
+    /// inotify_add_watch(2).
+    fn inotify_add_watch(fd: c_int, path: *const c_char, mask: u32) -> c_int => Text(path);
+    /// mount(2).
+    fn mount(from: *const c_char, to: *const c_char, kind: *const c_char, flags: c_ulong, with: *const c_void) -> c_int => Text(from), Text(to), Text(kind), Bytes(with, 1);
+    /// umount2(2).
+    fn umount2(path: *const c_char, flags: c_int) -> c_int => Text(path);
+    /// memfd_create(2).
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int => Text(name);
+    /// pathconf(3).
+    fn pathconf(path: *const c_char, name: c_int) -> c_long => Text(path);
 }

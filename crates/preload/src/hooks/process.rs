@@ -25,7 +25,7 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
 }
 
 /// True if such a child has memory and descriptors of its own, and runs beside its parent.
-fn is_fork(flags: c_int) -> bool {
+pub fn is_fork(flags: c_int) -> bool {
     flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES) == 0
 }
 

@@ -1,0 +1,69 @@
+//! Each class of calls that hand memory to the kernel, with memory that is not there: `calls.c`.
+
+use crate::stats;
+use crate::{MEMORY, assert_same, can_run, compile, directory, softfault_run, text};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A directory that nothing is in.
+fn empty(name: &str) -> std::path::PathBuf {
+    let path = directory("calls").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn with(program: &Path, how: &str, more: &[&str]) -> (Output, Vec<stats::ProcessStats>) {
+    let written = directory("calls").join(format!("{how}.stats"));
+    let _ = std::fs::remove_file(&written);
+    let mut run = softfault_run();
+    run.args([
+        "--memory",
+        MEMORY,
+        "--faults",
+        how,
+        "--stats=json",
+        "--stats-file",
+    ]);
+    run.arg(&written)
+        .arg("--")
+        .arg(program)
+        .arg(empty(how))
+        .args(more);
+    let output = run.output().unwrap();
+    (output, stats::read(&written))
+}
+
+#[test]
+fn every_class_of_calls_finds_what_is_not_in_memory() {
+    let Some(program) = compile("calls.c", &directory("calls").join("calls"), &[]) else {
+        return;
+    };
+    if !can_run() {
+        return;
+    }
+    let without = Command::new(&program)
+        .arg(empty("without"))
+        .output()
+        .unwrap();
+    assert!(without.status.success(), "{}", text(&without.stdout));
+    for how in ["messages", "signals"] {
+        let (output, stats) = with(&program, how, &[]);
+        assert_same(&output, &without, how);
+        let main = stats.last().expect("the program's own");
+        assert_eq!((main.taken(), main.handed_back()), (1, 0), "{how}");
+        assert_eq!(main.number(&["failed"]), 0, "{how}");
+    }
+    // Or the above would show nothing.
+    let (output, _) = with(&program, "signals", &["bare"]);
+    assert_eq!(text(&output.stdout), "EFAULT\n");
+    let (output, _) = with(&program, "messages", &["bare"]);
+    assert_eq!(
+        text(&output.stdout).trim(),
+        if cfg!(target_arch = "x86_64") {
+            "found"
+        } else {
+            "EFAULT"
+        }
+    );
+}

@@ -1,0 +1,315 @@
+//! Calls that hand memory to the kernel to be read, where faults are signals: the kernel raises none for its own
+//! accesses, and answers EFAULT, or a count that is too short.
+//!
+//! What was taken may only be read, so it is never where a call puts something: nothing is consumed when such a call
+//! fails. The memory is touched then, in the program's thread, and the call is made again. Nothing is allocated: a hook
+//! may be called where the program must not allocate.
+
+use crate::call::{self, errno};
+use crate::{marked, mode};
+use core::ops::Range;
+use core::ptr::null_mut;
+use libc::{c_char, c_int, c_void, iovec, mmsghdr, msghdr, ssize_t};
+
+const PAGE: usize = crate::decide::PAGE;
+/// Times that a call is made again.
+const AGAIN: usize = 64;
+/// Times that a call with bytes is made again, before they are copied.
+const BEFORE_COPY: usize = 8;
+/// Bytes that are copied at a time, where that is not all.
+pub const COPIED: usize = 64 << 10;
+
+/// Memory that a call reads.
+#[derive(Clone, Copy)]
+pub enum Reads {
+    /// Bytes.
+    Bytes(*const c_void, usize),
+    /// A string, up to its zero.
+    Text(*const c_char),
+    /// Strings, up to a null pointer.
+    Texts(*const *const c_char),
+    /// What vectors name, and themselves.
+    Vectors(*const iovec, usize),
+    Message(*const msghdr),
+    Messages(*const mmsghdr, usize),
+}
+
+/// What a call answers.
+pub trait Answer: Copy {
+    /// True if it failed, and says why in errno.
+    fn failed(self) -> bool;
+}
+
+impl Answer for c_int {
+    fn failed(self) -> bool {
+        self == -1
+    }
+}
+
+impl Answer for ssize_t {
+    fn failed(self) -> bool {
+        self == -1
+    }
+}
+
+impl Answer for i64 {
+    fn failed(self) -> bool {
+        self == -1
+    }
+}
+
+impl<T> Answer for *mut T {
+    fn failed(self) -> bool {
+        self.is_null()
+    }
+}
+
+impl Reads {
+    /// Calls `act` with each part, until it says true; whether it did.
+    ///
+    /// # Safety
+    /// The program hands the memory to the kernel to be read.
+    unsafe fn any(self, act: &mut dyn FnMut(Range<usize>) -> bool) -> bool {
+        // SAFETY: the caller's promise, here and below: what is looked at is what the call reads.
+        unsafe {
+            match self {
+                Self::Bytes(start, bytes) => bytes > 0 && act(range(start, bytes)),
+                Self::Text(text) => {
+                    let start = text as usize;
+                    // What begins elsewhere is elsewhere.
+                    if !marked::may_be_taken(start, 1) {
+                        return false;
+                    }
+                    act(start..start + core::ffi::CStr::from_ptr(text).count_bytes() + 1)
+                }
+                Self::Texts(texts) if texts.is_null() => false,
+                Self::Texts(texts) => {
+                    let ends = (0..).find(|&at| (*texts.add(at)).is_null());
+                    let count = ends.unwrap_or(0);
+                    act(range(
+                        texts.cast(),
+                        (count + 1) * size_of::<*const c_char>(),
+                    )) || (0..count).any(|at| Self::Text(*texts.add(at)).any(act))
+                }
+                Self::Vectors(vectors, count) => {
+                    act(range(vectors.cast(), count * size_of::<iovec>()))
+                        || (0..count).any(|at| {
+                            let vector = *vectors.add(at);
+                            act(range(vector.iov_base, vector.iov_len))
+                        })
+                }
+                Self::Message(message) => {
+                    let about = &*message;
+                    act(range(message.cast(), size_of::<msghdr>()))
+                        || Self::Vectors(about.msg_iov, about.msg_iovlen as usize).any(act)
+                        || act(range(about.msg_name, about.msg_namelen as usize))
+                        || act(range(about.msg_control, about.msg_controllen as usize))
+                }
+                Self::Messages(messages, count) => (0..count)
+                    .any(|at| Self::Message(&raw const (*messages.add(at)).msg_hdr).any(act)),
+            }
+        }
+    }
+}
+
+fn range(start: *const c_void, bytes: usize) -> Range<usize> {
+    start as usize..(start as usize).saturating_add(bytes)
+}
+
+/// True if some of the memory may be missing.
+#[cold]
+fn may_be_missing(reads: &[Reads]) -> bool {
+    let mut is_taken = |part: Range<usize>| marked::may_be_taken(part.start, part.len());
+    // SAFETY: what a call of the program's reads.
+    reads.iter().any(|read| unsafe { read.any(&mut is_taken) })
+}
+
+/// Touches all pages of what may have been taken, of each part only the first bytes.
+#[cold]
+fn touch(reads: &[Reads], most: usize) {
+    let mut touch = |part: Range<usize>| {
+        let mut page = part.start;
+        while page < part.end.min(part.start.saturating_add(most)) {
+            if marked::may_be_taken(page, 1) {
+                // SAFETY: the program hands it to the kernel to be read. Where it is not there, this faults where the
+                // call would have answered EFAULT, as long as nothing was taken there.
+                unsafe { (page as *const u8).read_volatile() };
+            }
+            page = (page & !(PAGE - 1)) + PAGE;
+        }
+        false
+    };
+    for read in reads {
+        // SAFETY: what a call of the program's reads.
+        unsafe { read.any(&mut touch) };
+    }
+}
+
+/// A call that reads memory: made again as long as something is missing.
+#[inline]
+pub fn again<T: Answer>(reads: &[Reads], mut call: impl FnMut() -> T) -> T {
+    let mut answer = call();
+    for _ in 0..AGAIN {
+        let is_missing = answer.failed() && errno() == libc::EFAULT && mode::is_signals();
+        if !is_missing || !may_be_missing(reads) {
+            break;
+        }
+        touch(reads, usize::MAX);
+        answer = call();
+    }
+    answer
+}
+
+/// The same of a call that answers an error, and leaves errno alone.
+pub fn again_by_error(reads: &[Reads], mut call: impl FnMut() -> c_int) -> c_int {
+    let mut answer = call();
+    for _ in 0..AGAIN {
+        if answer != libc::EFAULT || !mode::is_signals() || !may_be_missing(reads) {
+            break;
+        }
+        touch(reads, usize::MAX);
+        answer = call();
+    }
+    answer
+}
+
+/// A call that reads one range: made until it is done. `call` gets how many bytes are done, and where the rest is. Where
+/// the budget is so short that the memory is gone again each time, it is copied.
+pub fn with_bytes(
+    start: *const c_void,
+    bytes: usize,
+    is_stream: bool,
+    mut call: impl FnMut(usize, *const c_void, usize) -> ssize_t,
+) -> ssize_t {
+    let (mut done, mut tries) = (0, 0);
+    loop {
+        let (rest, len) = (start.wrapping_byte_add(done), bytes - done);
+        let answer = match tries < BEFORE_COPY {
+            true => call(done, rest, len),
+            false => {
+                let most = if is_stream { COPIED.min(len) } else { len };
+                with_copy(rest, most, |copy| call(done, copy, most))
+            }
+        };
+        if answer < 0 {
+            let reads = [Reads::Bytes(rest, len)];
+            let is_missing = errno() == libc::EFAULT && mode::is_signals();
+            if is_missing && tries <= BEFORE_COPY && may_be_missing(&reads) {
+                tries += 1;
+                let most = if is_stream { COPIED } else { usize::MAX };
+                touch(&reads, most);
+                continue;
+            }
+            return if done > 0 { done as ssize_t } else { answer };
+        }
+        done += answer as usize;
+        // It is short because a page was missing behind, or for a reason of the file's, which is told again.
+        let is_short = is_stream && answer > 0 && done < bytes;
+        if !is_short || !mode::is_signals() || !marked::may_be_taken(start as usize + done, 1) {
+            return done as ssize_t;
+        }
+        if tries < BEFORE_COPY {
+            tries = 0;
+        }
+    }
+}
+
+/// Vectors of a call at a time, where what is left of many is written.
+const FEW: usize = 16;
+
+/// A call that writes what vectors name: made until it is done, as [`with_bytes`]. `rest` gets how many bytes are done,
+/// and what is left.
+pub fn with_vectors(
+    vectors: *const iovec,
+    count: usize,
+    first: impl FnMut() -> ssize_t,
+    mut rest: impl FnMut(usize, *const iovec, c_int) -> ssize_t,
+) -> ssize_t {
+    let answer = again(&[Reads::Vectors(vectors, count)], first);
+    if answer <= 0 || !mode::is_signals() {
+        return answer;
+    }
+    let (mut done, mut goes_on) = (answer as usize, false);
+    loop {
+        let (mut left, mut few) = (done, 0);
+        let mut some = [const {
+            iovec {
+                iov_base: null_mut(),
+                iov_len: 0,
+            }
+        }; FEW];
+        for at in 0..count {
+            // SAFETY: the program hands so many to the kernel.
+            let vector = unsafe { *vectors.add(at) };
+            let skip = left.min(vector.iov_len);
+            left -= skip;
+            if skip < vector.iov_len && few < FEW {
+                some[few] = iovec {
+                    iov_base: vector.iov_base.wrapping_byte_add(skip),
+                    iov_len: vector.iov_len - skip,
+                };
+                few += 1;
+            }
+        }
+        // It is short for want of the next page, or for a reason of the file's.
+        if few == 0 || !goes_on && !marked::may_be_taken(some[0].iov_base as usize, 1) {
+            return done as ssize_t;
+        }
+        let reads = [Reads::Vectors(some.as_ptr(), few)];
+        let more = again(&reads, || rest(done, some.as_ptr(), few as c_int));
+        if more <= 0 {
+            return done as ssize_t;
+        }
+        done += more as usize;
+        // All of these few were written.
+        goes_on = more as usize == some[..few].iter().map(|vector| vector.iov_len).sum();
+    }
+}
+
+/// A call on a copy of some bytes, in memory of the kernel's.
+pub fn with_copy<T: Answer>(
+    start: *const c_void,
+    bytes: usize,
+    call: impl FnOnce(*const c_void) -> T,
+) -> T {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new memory, which is unmapped when the call is over; the program hands the bytes to the kernel to be read.
+    unsafe {
+        let copy = call::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0);
+        if copy == libc::MAP_FAILED {
+            return call(start);
+        }
+        core::ptr::copy_nonoverlapping(start.cast::<u8>(), copy.cast(), bytes);
+        let answer = call(copy);
+        let errno = errno();
+        call::any(libc::SYS_munmap, [copy as usize, bytes.max(1), 0, 0]);
+        call::set_errno(errno);
+        answer
+    }
+}
+
+/// The same of a string, where it may have been taken: for calls that read it where no hook is.
+pub fn with_text<T: Answer>(text: *const c_char, call: impl FnOnce(*const c_char) -> T) -> T {
+    if !mode::is_signals() || !marked::may_be_taken(text as usize, 1) {
+        return call(text);
+    }
+    // SAFETY: the program hands it to the C library to be read.
+    let bytes = unsafe { core::ffi::CStr::from_ptr(text) }.count_bytes() + 1;
+    with_copy(text.cast(), bytes, |copy| call(copy.cast()))
+}
+
+/// Hooks that are in front of a call which reads memory: what it reads follows its type.
+macro_rules! reading {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
+        => $($kind:ident($($part:expr),*)),+;)*) => {
+        $crate::hooks::next::hooks! {
+            $($(#[$doc])*
+            fn $name($($arg: $type),*) -> $answer = |next| {
+                let reads = [$($crate::hooks::again::Reads::$kind($($part),*)),+];
+                $crate::hooks::again::again(&reads, || next($($arg),*))
+            };)*
+        }
+    };
+}
+pub(super) use reading;

@@ -1,0 +1,61 @@
+//! Calls that execute a program, where faults are signals (`again.rs`): its path, its arguments, its environment.
+
+use super::again::{Reads, again_by_error, reading, with_text};
+use super::next::hooks;
+use libc::{FILE, c_char, c_int, c_void, pid_t};
+
+type Texts = *const *const c_char;
+
+unsafe extern "C" {
+    /// The C library's: what programs get that are not told another.
+    static environ: Texts;
+}
+
+mod executed {
+    use super::*;
+
+    reading! {
+        /// execve(2).
+        fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int => Text(path), Texts(arguments), Texts(environment);
+        /// execveat(2).
+        fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int => Text(path), Texts(arguments), Texts(environment);
+        /// fexecve(3).
+        fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int => Texts(arguments), Texts(environment);
+        /// execv(3).
+        fn execv(path: *const c_char, arguments: Texts) -> c_int => Text(path), Texts(arguments), Texts(environ);
+        /// execvp(3).
+        fn execvp(path: *const c_char, arguments: Texts) -> c_int => Text(path), Texts(arguments), Texts(environ);
+        /// execvpe(3).
+        fn execvpe(path: *const c_char, arguments: Texts, environment: Texts) -> c_int => Text(path), Texts(arguments), Texts(environment);
+    }
+}
+
+hooks! {
+    /// posix_spawn(3).
+    fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |next| {
+        let reads = [Reads::Text(path), Reads::Texts(arguments), Reads::Texts(environment)];
+        again_by_error(&reads, || next(child, path, actions, attributes, arguments, environment))
+    };
+
+    /// posix_spawnp(3).
+    fn posix_spawnp(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |next| {
+        let reads = [Reads::Text(path), Reads::Texts(arguments), Reads::Texts(environment)];
+        again_by_error(&reads, || next(child, path, actions, attributes, arguments, environment))
+    };
+
+    /// system(3), which says nothing of what was missing.
+    fn system(command: *const c_char) -> c_int = |next| {
+        with_text(command, |command| next(command))
+    };
+
+    /// popen(3), the same.
+    fn popen(command: *const c_char, how: *const c_char) -> *mut FILE = |next| {
+        with_text(command, |command| next(command, how))
+    };
+}
+
+/// Looks all of them up.
+pub fn find_all() {
+    find();
+    executed::find();
+}

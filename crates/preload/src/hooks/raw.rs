@@ -1,0 +1,154 @@
+//! syscall(2): system calls by their numbers. Those that read memory are made again where faults are signals
+//! (`again.rs`), and those that fork are forks.
+
+use super::again::{Reads, again, with_bytes};
+use super::next::hooks;
+use crate::{fork, inside};
+use libc::{c_char, c_int, c_long, c_void};
+
+/// A call's arguments.
+type Arguments = [c_long; 6];
+
+const NOTHING: Reads = Reads::Bytes(core::ptr::null(), 0);
+
+fn bytes(start: c_long, len: c_long) -> Reads {
+    Reads::Bytes(start as *const c_void, len as usize)
+}
+
+fn text(start: c_long) -> Reads {
+    Reads::Text(start as *const c_char)
+}
+
+fn texts(start: c_long) -> Reads {
+    Reads::Texts(start as *const *const c_char)
+}
+
+fn vectors(start: c_long, count: c_long) -> Reads {
+    Reads::Vectors(start as *const libc::iovec, count as usize)
+}
+
+/// What a call reads that fails with EFAULT.
+#[cold]
+fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
+    let by_path = by_path(number, [a, b, c, d, e, 0]);
+    if let Some(reads) = by_path {
+        return reads;
+    }
+    let one = |reads| [reads, NOTHING, NOTHING];
+    match number {
+        libc::SYS_sendto => [
+            bytes(b, c),
+            bytes(e, size_of::<libc::sockaddr_storage>() as c_long),
+            NOTHING,
+        ],
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
+            one(vectors(b, c))
+        }
+        libc::SYS_process_vm_writev => one(vectors(b, c)),
+        libc::SYS_sendmsg => one(Reads::Message(b as *const libc::msghdr)),
+        libc::SYS_sendmmsg => one(Reads::Messages(b as *const libc::mmsghdr, c as usize)),
+        libc::SYS_bind | libc::SYS_connect => one(bytes(b, c)),
+        libc::SYS_setsockopt => one(bytes(d, e)),
+        libc::SYS_execve => [text(a), texts(b), texts(c)],
+        libc::SYS_execveat => [text(b), texts(c), texts(d)],
+        libc::SYS_epoll_ctl => one(bytes(d, size_of::<libc::epoll_event>() as c_long)),
+        libc::SYS_sched_setaffinity => one(bytes(c, b)),
+        libc::SYS_mq_timedsend => one(bytes(b, c)),
+        libc::SYS_msgsnd => one(bytes(b, c + 8)),
+        libc::SYS_memfd_create => one(text(a)),
+        _ => one(NOTHING),
+    }
+}
+
+/// The same of calls with paths.
+fn by_path(number: c_long, [a, b, c, d, ..]: Arguments) -> Option<[Reads; 3]> {
+    let one = |reads| Some([reads, NOTHING, NOTHING]);
+    match number {
+        libc::SYS_openat
+        | libc::SYS_newfstatat
+        | libc::SYS_statx
+        | libc::SYS_faccessat
+        | libc::SYS_faccessat2
+        | libc::SYS_readlinkat
+        | libc::SYS_unlinkat
+        | libc::SYS_mkdirat
+        | libc::SYS_mknodat
+        | libc::SYS_fchmodat
+        | libc::SYS_fchownat
+        | libc::SYS_utimensat
+        | libc::SYS_inotify_add_watch => one(text(b)),
+        libc::SYS_openat2 => Some([text(b), bytes(c, d), NOTHING]),
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => {
+            Some([text(b), text(d), NOTHING])
+        }
+        libc::SYS_symlinkat => Some([text(a), text(c), NOTHING]),
+        libc::SYS_truncate | libc::SYS_chdir | libc::SYS_chroot | libc::SYS_statfs => one(text(a)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open
+        | libc::SYS_creat
+        | libc::SYS_stat
+        | libc::SYS_lstat
+        | libc::SYS_access
+        | libc::SYS_readlink
+        | libc::SYS_unlink
+        | libc::SYS_mkdir
+        | libc::SYS_rmdir
+        | libc::SYS_chmod
+        | libc::SYS_chown
+        | libc::SYS_lchown => one(text(a)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename | libc::SYS_link | libc::SYS_symlink => Some([text(a), text(b), NOTHING]),
+        _ => None,
+    }
+}
+
+/// True if a call makes a child with memory and descriptors of its own, that goes on where its parent does.
+fn is_fork(number: c_long, [a, b, ..]: Arguments) -> bool {
+    match number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        libc::SYS_clone => b == 0 && super::process::is_fork(a as c_int),
+        // SAFETY: the program hands the structure to the kernel: the flags are in front, the stack is its sixth word.
+        libc::SYS_clone3 if b >= 64 => unsafe {
+            let about = a as *const u64;
+            *about.add(5) == 0 && super::process::is_fork(*about as c_int)
+        },
+        _ => false,
+    }
+}
+
+hooks! {
+    /// syscall(2). In C it has as many arguments as the call: the others are not looked at.
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long = |next| {
+        if inside::is_inside() {
+            return next(number, a, b, c, d, e, f);
+        }
+        let start = b as *const c_void;
+        match number {
+            libc::SYS_write => with_bytes(start, c as usize, true, |_, from, len| {
+                next(number, a, from as c_long, len as c_long, d, e, f) as isize
+            }) as c_long,
+            libc::SYS_pwrite64 => with_bytes(start, c as usize, true, |done, from, len| {
+                next(number, a, from as c_long, len as c_long, d + done as c_long, e, f) as isize
+            }) as c_long,
+            _ if is_fork(number, [a, b, c, d, e, f]) => {
+                let forking = fork::before();
+                let child = next(number, a, b, c, d, e, f);
+                match child {
+                    0 => forking.in_child(),
+                    _ => forking.in_parent(),
+                }
+                child
+            }
+            _ => {
+                let answer = next(number, a, b, c, d, e, f);
+                if answer != -1 || crate::call::errno() != libc::EFAULT {
+                    return answer;
+                }
+                let mut first = Some(answer);
+                let reads = reads_of(number, [a, b, c, d, e, f]);
+                again(&reads, || first.take().unwrap_or_else(|| next(number, a, b, c, d, e, f)) as isize) as c_long
+            }
+        }
+    };
+}
