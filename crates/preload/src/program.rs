@@ -87,3 +87,17 @@ fn has_go_note(mut notes: &[u8]) -> bool {
     }
     false
 }
+
+/// The sanitizer that the program was built with, if it is one that looks at all that is read and written: what softfault
+/// does to memory it takes for the program's errors. In a thread that is inside.
+pub fn sanitizer() -> Option<&'static str> {
+    let known = [
+        (c"__tsan_init", "ThreadSanitizer"),
+        (c"__msan_init", "MemorySanitizer"),
+    ];
+    let mut found = known.into_iter();
+    // SAFETY: looks a name up.
+    let found = found
+        .find(|(name, _)| unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() });
+    found.map(|(_, what)| what)
+}

@@ -138,6 +138,12 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
             Some("a Go program makes system calls itself, and faults are signals here".into());
         return Err(Decline::NoFaults);
     }
+    if let Some(sanitizer) = program::sanitizer() {
+        table.refused = Some(format!(
+            "{sanitizer} takes what softfault does to memory for the program's errors"
+        ));
+        return Err(Decline::NoFaults);
+    }
     let share = match &table.inherited {
         None => tree::join(),
         // All of a process is in one budget: that of the memory which a child of fork goes on with.

@@ -16,6 +16,7 @@ mod pagemap_scan;
 mod place;
 mod read_ahead;
 mod report;
+mod run_messages;
 mod served_fault;
 mod swap_file;
 mod userfaultfd;
@@ -47,6 +48,7 @@ const CHECKS: &[Check] = &[
     userfaultfd::OPENED,
     userfaultfd::SIGBUS_MODE,
     served_fault::CHECK,
+    run_messages::CHECK,
     files::DIRECT_READS,
     read_ahead::IO_SUBMIT,
     read_ahead::IO_URING,

@@ -168,6 +168,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         preloaded.push(others);
     }
     set("LD_PRELOAD", &preloaded);
+    set("ASAN_OPTIONS", &asan_options());
     become_program(&program, &args.program)
 }
 
@@ -195,6 +196,22 @@ fn swap_for_program(said: &OsStr, memory: Option<u64>) -> Result<OsString, Error
         false => swap.push(OsStr::from_bytes(size)),
     }
     Ok(swap)
+}
+
+/// AddressSanitizer's runtime ends a program in which a library was loaded before it, unless it is told not to look. It
+/// works behind ours as in front.
+fn asan_options() -> OsString {
+    const ORDER: &str = "verify_asan_link_order";
+    let mut options = var_os("ASAN_OPTIONS").unwrap_or_default();
+    if options.to_string_lossy().contains(ORDER) {
+        return options;
+    }
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(ORDER);
+    options.push("=0");
+    options
 }
 
 /// Patterns as the environment has them, a line each.

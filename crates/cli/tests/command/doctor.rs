@@ -308,6 +308,13 @@ fn an_ordinary_user_is_served_and_leaves_nothing() {
     as_user(&mut command);
     let (code, rows) = rows(&mut command);
     assert_eq!(code, 0);
+    let [state, found, costs, mend] = &rows["run-messages"];
+    if state != "ok" {
+        assert_eq!(state, "slower");
+        assert!(found.contains("/dev/userfaultfd: "), "{found}");
+        assert!(costs.contains("by signals"), "{costs}");
+        assert!(mend.contains("vm.unprivileged_userfaultfd=1"), "{mend}");
+    }
     for name in [
         "userfaultfd",
         "served-fault",

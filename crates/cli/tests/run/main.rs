@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod assurance;
+mod beside;
 mod calls;
 mod cases;
 mod command;

@@ -283,8 +283,8 @@ def work(part):
     m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     return hashlib.md5(m).hexdigest()
 if __name__ == '__main__':
-    with multiprocessing.get_context(sys.argv[2]).Pool(3) as pool:
-        print(set(pool.map(work, range(4), chunksize=1)))
+    with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+        print(set(pool.map(work, range(3), chunksize=1)))
         pool.close()
         pool.join()
 ";

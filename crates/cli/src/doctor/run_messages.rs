@@ -1,0 +1,64 @@
+//! Whether `softfault run` can take the kernel's faults too, as messages, for this user. Its library asks in the same way.
+
+use super::check::{Check, Tried, Whereabouts};
+use super::machine;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// One of three is enough.
+pub const CHECK: Check = Check {
+    name: "run-messages",
+    costs: "softfault run serves faults by signals: system calls on memory that is not there work by the C library alone, \
+            a Go program is declined, and so is memory that the program writes to",
+    run: |_| {
+        let (call, device) = (by_call(), by_device());
+        match (&call, &device) {
+            (Ok(_), _) if is_for_all() => {
+                Tried::ok("userfaultfd(2) is for all: vm.unprivileged_userfaultfd = 1")
+            }
+            (Ok(_), _) => {
+                Tried::ok("userfaultfd(2) may be called for the kernel's faults: CAP_SYS_PTRACE")
+            }
+            (_, Ok(_)) => Tried::ok("/dev/userfaultfd may be opened"),
+            (Err(call), Err(device)) => refused(call, device),
+        }
+    },
+    whereabouts: Whereabouts::Child,
+};
+
+fn is_for_all() -> bool {
+    machine::sysctl("vm.unprivileged_userfaultfd").is_some_and(|value| value.trim() == "1")
+}
+
+/// Needs the sysctl or the capability.
+fn by_call() -> io::Result<OwnedFd> {
+    // SAFETY: makes a file descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Needs the file's permissions (Linux 6.1).
+fn by_device() -> io::Result<OwnedFd> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_CLOEXEC);
+    options.open("/dev/userfaultfd").map(OwnedFd::from)
+}
+
+fn refused(call: &io::Error, device: &io::Error) -> Tried {
+    let found = format!("userfaultfd(2): {call}; /dev/userfaultfd: {device}");
+    let mend = match call.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) if machine::is_filtered() => {
+            machine::open_call("userfaultfd")
+        }
+        Some(libc::ENOSYS) => "boot a kernel built with CONFIG_USERFAULTFD=y".to_owned(),
+        _ => "one of: setfacl -m u:$USER:rw /dev/userfaultfd; sysctl -w vm.unprivileged_userfaultfd=1; CAP_SYS_PTRACE"
+            .to_owned(),
+    };
+    Tried::slower(found, mend)
+}
