@@ -101,9 +101,9 @@ impl Reads {
                 Self::Message(message) => {
                     let about = &*message;
                     act(range(message.cast(), size_of::<msghdr>()))
-                        || Self::Vectors(about.msg_iov, about.msg_iovlen as usize).any(act)
+                        || Self::Vectors(about.msg_iov, about.msg_iovlen).any(act)
                         || act(range(about.msg_name, about.msg_namelen as usize))
-                        || act(range(about.msg_control, about.msg_controllen as usize))
+                        || act(range(about.msg_control, about.msg_controllen))
                 }
                 Self::Messages(messages, count) => (0..count)
                     .any(|at| Self::Message(&raw const (*messages.add(at)).msg_hdr).any(act)),
