@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Cgroup {
     dir: PathBuf,
     limit: &'static str,
+    peak: &'static str,
 }
 
 impl Cgroup {
@@ -17,14 +18,18 @@ impl Cgroup {
 
     pub fn new(bytes: u64) -> Result<Self, String> {
         let v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-        let (root, limit) = match v2 {
-            true => ("/sys/fs/cgroup", "memory.max"),
-            false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        let (root, limit, peak) = match v2 {
+            true => ("/sys/fs/cgroup", "memory.max", "memory.peak"),
+            false => (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.max_usage_in_bytes",
+            ),
         };
         let dir = Path::new(root).join(format!("softfault-consumers-{}", std::process::id()));
         let _ = fs::remove_dir(&dir);
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let group = Self { dir, limit };
+        let group = Self { dir, limit, peak };
         group.set(bytes)?;
         Ok(group)
     }
@@ -33,6 +38,12 @@ impl Cgroup {
     pub fn set(&self, bytes: u64) -> Result<(), String> {
         let path = self.dir.join(self.limit);
         fs::write(&path, bytes.to_string()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// The most that it had: anonymous memory, the kernel's, and the page cache's. `None` where the kernel does not say.
+    pub fn peak(&self) -> Option<u64> {
+        let said = fs::read_to_string(self.dir.join(self.peak)).ok()?;
+        said.trim().parse().ok()
     }
 
     /// Where a process writes 0 to be in it.

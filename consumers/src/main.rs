@@ -15,6 +15,7 @@
 //! | `sources` | where the sources of published crates are |
 //! | `crate_tests` | the own tests of crates that write to files, over both |
 //! | `unmodified` | programs as their distributions built them, under `softfault run` |
+//! | `pressure` | programs whose data are several times the memory they may have: the kernel's mapping, and `softfault run` |
 //! | `memmap2_tests` | memmap2's own tests, over softfault |
 //! | `rows` | what is compared, and how often |
 
@@ -23,6 +24,7 @@ mod crate_tests;
 mod files;
 mod interrupt;
 mod memmap2_tests;
+mod pressure;
 mod programs;
 mod read_ahead;
 mod rows;
@@ -76,6 +78,11 @@ pub struct Args {
     /// usearch, RocksDB
     #[arg(long, conflicts_with_all = ["memmap2_tests", "crate_tests"])]
     unmodified: bool,
+    /// Only runs programs whose data are several times the memory they may have, over the kernel's mapping and under
+    /// `softfault run`. Needs root, for the memory cgroup and the disk's read-ahead
+    #[arg(long, value_delimiter = ',', value_parser = pressure::NAMES, num_args = 1..,
+        conflicts_with_all = ["memmap2_tests", "crate_tests", "unmodified"])]
+    pressure: Vec<String>,
     /// MiB that --unmodified gives them; their files have four times that and more
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(16..=1 << 16))]
     budget_mib: u64,
@@ -90,6 +97,7 @@ fn main() -> ExitCode {
     let done = match () {
         () if args.memmap2_tests => memmap2_tests::run(&args.dir),
         () if args.crate_tests => crate_tests::run(&args.dir),
+        () if !args.pressure.is_empty() => pressure::run(&args),
         () if args.unmodified => unmodified::run(&args.dir, args.budget_mib),
         () => rows::run(&args),
     };

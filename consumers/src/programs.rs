@@ -51,6 +51,12 @@ pub const TANTIVY: Program = Program {
     what: What::Beside("search"),
     file: "search",
 };
+/// Its mapping is C++'s: there is one of it.
+pub const VECTORS: Program = Program {
+    name: "vectors",
+    what: What::Beside("vectors"),
+    file: "vectors",
+};
 
 impl Program {
     /// Builds it, if it is not built yet; softfault's always, since it changes. Answers where it is.

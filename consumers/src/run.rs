@@ -18,6 +18,10 @@ pub struct Took {
     pub processor: f64,
     pub read_mib: u64,
     pub peak_mib: u64,
+    /// Of its memory cgroup, in bytes, page cache included.
+    pub cgroup_peak: Option<u64>,
+    /// Its standard error.
+    pub said: String,
     /// What softfault said that it served: bytes of its engines' reads, of small maps, and of windows that
     /// the kernel served.
     pub served: u64,
@@ -100,7 +104,9 @@ pub fn run(mut command: Command, limit: Option<Limit>, timeout: Duration) -> Res
         processor: time(usage.ru_utime) + time(usage.ru_stime),
         read_mib: usage.ru_inblock as u64 / 2048,
         peak_mib: usage.ru_maxrss as u64 / 1024,
+        cgroup_peak: group.as_ref().and_then(Cgroup::peak),
         served: served(&said),
+        said,
     })
 }
 

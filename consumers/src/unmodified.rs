@@ -21,10 +21,10 @@ const LEAST_TAKEN: f64 = 0.9;
 const REFUSED: i32 = 2;
 
 /// Where everything is that the rows need.
-struct Place {
-    dir: PathBuf,
+pub struct Place {
+    pub dir: PathBuf,
     python: PathBuf,
-    softfault: PathBuf,
+    pub softfault: PathBuf,
 }
 
 /// A row: a program on its data.
@@ -70,7 +70,7 @@ pub fn run(dir: &Path, budget_mib: u64) -> Result<(), String> {
 }
 
 impl Place {
-    fn new(dir: &Path) -> Result<Self, String> {
+    pub fn new(dir: &Path) -> Result<Self, String> {
         let dir = dir.join("unmodified");
         let fail = |error: std::io::Error| format!("{}: {error}", dir.display());
         fs::create_dir_all(&dir).map_err(fail)?;
@@ -446,7 +446,7 @@ fn rocks_arguments(benchmarks: &str, rocks: &str, budget_mib: u64) -> Vec<String
     ]
 }
 
-fn to_command(words: &[String]) -> Command {
+pub fn to_command(words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
@@ -457,7 +457,7 @@ fn output(command: &mut Command) -> Result<Output, String> {
     output.map_err(|error| format!("{command:?}: {error}"))
 }
 
-fn done(command: &mut Command) -> Result<(), String> {
+pub fn done(command: &mut Command) -> Result<(), String> {
     let status = command
         .status()
         .map_err(|error| format!("{command:?}: {error}"))?;
@@ -472,7 +472,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
 }
 
-fn path(path: &Path) -> String {
+pub fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 

@@ -497,7 +497,6 @@ static void writes(int rounds, int from, int to)
 }
 
 static volatile int expected_byte;
-static volatile uint64_t checked;
 static void *reads_others(void *nothing)
 {
     /* Bytes that nobody writes to. */
@@ -507,10 +506,23 @@ static void *reads_others(void *nothing)
     return (void *)wrong;
 }
 
+static uint64_t differ(const unsigned char *these, const unsigned char *those)
+{
+    uint64_t differ = 0;
+    if (memcmp(these, those, size) != 0)
+        for (size_t at = 0; at < size; at++)
+            differ += these[at] != those[at];
+    return differ;
+}
+
 static void written(void)
 {
     int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12, ask[2], told[2];
     uint64_t wrong = 0;
+    /* What the file is to be: every byte of it is compared before a round and after. */
+    unsigned char *model = malloc(size);
+    if (pread(fd, model, size, 0) != (ssize_t)size)
+        exit(4);
     if (pipe(ask) || pipe(told))
         exit(4);
     if (fork() == 0) {
@@ -528,17 +540,23 @@ static void written(void)
         expected_byte = shared[11 * MIB + 5];
         done = round % 4 == 3;
         pthread_create(&reader, NULL, reads_others, NULL);
-        checked ^= sum(shared, size);
+        wrong += differ(shared, model);
         if (write(ask[1], &go, 1) != 1 || read(told[0], &go, 1) != 1)
             exit(4);
-        for (size_t at = MIB; at < 7 * MIB; at++)
-            wrong += shared[at] != (unsigned char)round;
-        for (size_t at = 12 * MIB; at < 12 * MIB + 4096; at++)
-            wrong += shared[at] != (unsigned char)(round + 1);
+        if (round % 4 == 3)
+            memset(model + 9 * MIB, 0, size - 9 * MIB);
+        memset(model + MIB, round, 6 * MIB);
+        memset(model + 12 * MIB, round + 1, 4096);
+        wrong += differ(shared, model);
         done = 1;
         pthread_join(reader, &of_thread);
         wrong += (uint64_t)of_thread;
         munmap(shared, size);
+        if (round % 4 == 2) {
+            /* The next file. */
+            memset(model, 0, size);
+            memset(model + MIB, round, 6 * MIB);
+        }
     }
     printf("wrong %llu\n", (unsigned long long)wrong);
     fflush(stdout);
