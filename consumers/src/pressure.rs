@@ -163,7 +163,7 @@ impl Case {
             command: command.map(str::to_owned).into(),
             data: index,
             memory_mib,
-            engine_mib: 384,
+            engine_mib: 288,
             numbers: &[
                 ("first 1,000 answers, s", "first 1,000 "),
                 ("searches a second", " s, "),

@@ -233,6 +233,68 @@ fn where_the_device_fails_a_page_stays_as_it_was_written() {
     });
 }
 
+/// Nothing is there yet, and the program says that its touches run on: a write to page 0 fills page 1 with it.
+fn runs_on(memory: &Private) {
+    memory.sequential(0..2);
+}
+
+#[test]
+fn a_run_against_a_write_to_its_second_page() {
+    beside(
+        runs_on,
+        |memory| memory.add(0),
+        |memory| assert!(memory.add(1)),
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!((memory.load(0), memory.load(1)), (Some(1), Some(1)));
+        },
+    );
+}
+
+#[test]
+fn a_run_against_its_eviction() {
+    let evict = |memory: &Private| memory.page_out(0..2);
+    beside(
+        runs_on,
+        |memory| memory.add(0),
+        evict,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!((memory.load(0), memory.load(1)), (Some(1), Some(0)));
+        },
+    );
+}
+
+#[test]
+fn a_run_against_dont_need() {
+    let dont_need = |memory: &Private| memory.dont_need(0..2);
+    beside(
+        runs_on,
+        |memory| memory.add(0),
+        dont_need,
+        |memory, wrote| {
+            assert!(wrote);
+            assert!([Some(0), Some(1)].contains(&memory.load(0)));
+            assert_eq!(memory.load(1), Some(0));
+        },
+    );
+}
+
+#[test]
+fn a_run_ends_before_what_is_unmapped() {
+    let unmap = |memory: &Private| memory.unmap(1..2);
+    beside(
+        runs_on,
+        |memory| memory.add(0),
+        unmap,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(0), Some(1));
+            assert_eq!(memory.hardware_has(1), None, "shown after all");
+        },
+    );
+}
+
 /// A process forks while a page is touched: what its child sees of the page does not
 /// change, and nobody sleeps for ever.
 #[test]

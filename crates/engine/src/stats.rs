@@ -35,6 +35,8 @@ pub struct NodeStats {
     pub zero_pages: Counter,
     /// Pages of anonymous memory filled with zeros at their first touch.
     pub anonymous_faults: PerCpuCounter,
+    /// Pages of anonymous memory filled behind such a one, since touches ran on.
+    pub filled_ahead: PerCpuCounter,
     /// Bytes read from stores.
     pub bytes_read: Counter,
     /// Reads that failed.

@@ -46,6 +46,8 @@ pub struct Stats {
     pub zero_pages: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
+    /// Pages of anonymous memory filled behind such a one, since touches ran on.
+    pub filled_ahead: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
     /// Bytes that were asked of the kernel's page cache, and either were there or stayed there
@@ -275,6 +277,7 @@ impl Stats {
             fault_around: counted.fault_around.get(),
             zero_pages: counted.zero_pages.get(),
             anonymous_faults: counted.anonymous_faults.get(),
+            filled_ahead: counted.filled_ahead.get(),
             bytes_read: counted.bytes_read.get(),
             read_cached_bytes: managed.reads.cached_bytes(),
             read_direct_bytes: managed.reads.direct_bytes(),

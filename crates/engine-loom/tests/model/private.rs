@@ -140,8 +140,10 @@ impl Mmu for Hardware {
         Ok(Zeroed::Nothing)
     }
 
-    fn fill(&self, _: &Reservation, addr: usize, _: usize) -> Result<(), MmuError> {
-        self.map(addr, 0, true);
+    fn fill(&self, _: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
+            self.map(page, 0, true);
+        }
         Ok(())
     }
 

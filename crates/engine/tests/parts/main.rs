@@ -6,6 +6,7 @@ mod anon_charges;
 mod anon_move;
 mod anon_oracle;
 mod anon_races;
+mod anon_run;
 mod budget;
 mod drawn;
 mod failing;

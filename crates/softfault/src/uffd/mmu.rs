@@ -13,7 +13,7 @@ use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
 use core::slice::from_ref;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -32,6 +32,9 @@ const DESCRIPTOR: u32 = 0xff;
 const WRITABLE: u32 = 1 << 8;
 /// Of a token: its pages can be write-protected.
 const PROTECTS: u32 = 1 << 9;
+
+/// Zeros that are copied at once.
+const ZEROS_BYTES: usize = 64 * PAGE_SIZE;
 
 /// True where a handler is told whether a touch was a write: without that a write
 /// to a protected page would be served as a read for ever.
@@ -425,10 +428,13 @@ impl Mmu for UffdMmu {
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         // Not UFFDIO_ZEROPAGE: the kernel would replace its zero page at the
         // first write, and nobody would have paid for the memory.
-        static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
-        for page in (addr..addr + bytes).step_by(PAGE_SIZE) {
-            // SAFETY: the zeros are there for ever.
-            unsafe { self.copy((window, page), &raw const ZEROS[..], Access::Writable)? };
+        /// Words that may be written to, which nobody does, take no room in the program's file.
+        static ZEROS: [AtomicU64; ZEROS_BYTES / 8] = [const { AtomicU64::new(0) }; ZEROS_BYTES / 8];
+        for at in (addr..addr + bytes).step_by(ZEROS_BYTES) {
+            let bytes = ZEROS_BYTES.min(addr + bytes - at);
+            let zeros = core::ptr::slice_from_raw_parts(ZEROS.as_ptr().cast::<u8>(), bytes);
+            // SAFETY: there are as many zeros, for ever.
+            unsafe { self.copy((window, at), zeros, Access::Writable)? };
         }
         Ok(())
     }

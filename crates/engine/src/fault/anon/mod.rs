@@ -11,23 +11,24 @@
 
 use super::{Fault, FaultFlags, Wait, file, mmu_error};
 use crate::anon::pages::{Found, PageLock};
-use crate::anon::{Anonymous, NotShown, PageState};
+use crate::anon::{Anonymous, NotShown};
 use crate::budget::FLOOR;
 use crate::cache::window::Enter;
 use crate::mm::backing::{SoftPage, VmFault, VmOps};
 use crate::mm::{Backing, ForkError, MmError, MoveError};
-use crate::mmu::Mmu;
-use crate::mmu::Zeroed;
 use crate::mmu::gather::MmuGather;
+use crate::mmu::{Mmu, MmuError, Zeroed};
 use crate::page::Advice;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::fmt;
 use core::ops::Range;
+use run::Run;
 use sync::Arc;
 
 mod advise;
 mod hand_over;
 pub(super) mod install;
+mod run;
 mod vanished;
 
 pub use hand_over::{Give, NotHandedOver, hand_over};
@@ -48,7 +49,8 @@ impl VmOps for AnonVmOps {
 
     fn fault(&self, fault: &VmFault<'_, '_>) -> Fault {
         let addr = self.address(fault.attributes.pgoff, fault.distance());
-        self::fault(&self.0, addr, fault.attributes.advice, fault.flags)
+        let room = (fault.vma.vma().end() - fault.addr.in_space() - 1) >> PAGE_SHIFT;
+        self::fault(&self.0, addr, room, fault.attributes.advice, fault.flags)
     }
 
     fn is_present(&self, pgoff: u64, distance: usize, write: bool) -> bool {
@@ -135,8 +137,14 @@ impl fmt::Debug for AnonVmOps {
     }
 }
 
-/// Serves a fault at `addr` of the window.
-fn fault(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
+/// Serves a fault at `addr` of the window. The VMA has `room` pages behind it.
+fn fault(
+    anon: &Arc<Anonymous>,
+    addr: usize,
+    room: usize,
+    advice: Advice,
+    flags: FaultFlags,
+) -> Fault {
     let addr = addr & !(PAGE_SIZE - 1);
     let page = anon.page(addr);
     let state = match anon.pages.find(page, &anon.node.budget) {
@@ -166,7 +174,8 @@ fn fault(anon: &Arc<Anonymous>, addr: usize, advice: Advice, flags: FaultFlags) 
     match anon.pages.try_lock(page, state) {
         None => Fault::Again,
         Some(lock) if state.is_resident() => write(anon, addr, lock),
-        Some(lock) => fill(anon, addr, lock, flags),
+        Some(lock) if flags.write => fill(anon, addr, lock, Run::behind(anon, page, room, advice)),
+        Some(lock) => show_zeros(anon, addr, lock),
     }
 }
 
@@ -203,58 +212,81 @@ fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     Fault::Mapped
 }
 
-/// Fills a page that is absent and locked.
-fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, flags: FaultFlags) -> Fault {
+/// A write to a page that is absent and locked: memory for it, and for those of the run behind it.
+fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run<'_>) -> Fault {
     let node = &anon.node;
     if anon.origin().is_some() {
         // The file had it a moment ago, and has not any more.
         anon.forget_read(anon.page(addr));
     }
-    // Whatever is refused, the page is unlocked as it was, absent.
-    if !node.budget.try_charge(1, FLOOR) {
-        return Fault::Retry(Wait::anonymous_memory(anon));
-    }
-    match anon.window.enter(addr, 1, &node.budget, FLOOR) {
-        Enter::Entered => {}
-        refused => {
-            node.budget.uncharge(1);
-            return Fault::Retry(match refused {
-                Enter::Zapping => Wait::anonymous_table(anon, addr),
-                _ => Wait::anonymous_memory(anon),
-            });
+    // Whatever is refused, the pages are unlocked as they were, absent.
+    while let Err(wait) = make_room(anon, addr, 1 + run.pages()) {
+        if run.pages() == 0 {
+            return Fault::Retry(wait);
         }
+        // Memory is short, or the table is zapped: the page that was touched is enough.
+        run.give_up();
     }
+    let pages = 1 + run.pages();
     let window = anon.window.reservation();
-    let filled = match flags.write {
-        true => node
-            .mmu
-            .fill(window, addr, PAGE_SIZE)
-            .map(|()| Zeroed::Memory),
-        false => node.mmu.zero_page(window, addr),
-    };
-    match filled {
-        Ok(zeroed) => {
-            page.set(settled(page.state(), zeroed));
-            match zeroed {
-                Zeroed::Memory => node.stats.anonymous_faults.add(1),
-                Zeroed::Nothing => {
-                    node.stats.zero_pages.add(1);
-                    node.budget.uncharge(1);
-                }
-            }
-            Fault::Mapped
-        }
-        Err(error) => {
-            (anon.window).leave_and_zap(addr, 1, &*node.mmu, &node.budget);
-            node.budget.uncharge(1);
-            Fault::Error(mmu_error(error))
-        }
+    if let Err(error) = node.mmu.fill(window, addr, pages * PAGE_SIZE) {
+        return unfilled(anon, addr, pages, error);
     }
+    page.set(page.state().to_dirty());
+    node.stats.anonymous_faults.add(1);
+    if pages > 1 {
+        node.stats.filled_ahead.add(pages as u64 - 1);
+        node.private.charged(pages as u64 - 1);
+        run.filled();
+    }
+    Fault::Mapped
 }
 
-fn settled(state: PageState, zeroed: Zeroed) -> PageState {
-    match zeroed {
-        Zeroed::Memory => state.to_dirty(),
-        Zeroed::Nothing => state.to_zero(),
+/// A read of a page that is absent and locked: zeros that cost no memory, if there are any.
+fn show_zeros(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
+    let node = &anon.node;
+    if anon.origin().is_some() {
+        anon.forget_read(anon.page(addr));
     }
+    if let Err(wait) = make_room(anon, addr, 1) {
+        return Fault::Retry(wait);
+    }
+    match node.mmu.zero_page(anon.window.reservation(), addr) {
+        Ok(Zeroed::Memory) => {
+            page.set(page.state().to_dirty());
+            node.stats.anonymous_faults.add(1);
+        }
+        Ok(Zeroed::Nothing) => {
+            page.set(page.state().to_zero());
+            node.stats.zero_pages.add(1);
+            node.budget.uncharge(1);
+        }
+        Err(error) => return unfilled(anon, addr, 1, error),
+    }
+    Fault::Mapped
+}
+
+/// Pays for pages of one page table, and counts them in.
+fn make_room(anon: &Arc<Anonymous>, addr: usize, pages: usize) -> Result<(), Wait> {
+    let budget = &anon.node.budget;
+    if !budget.try_charge(pages as u64, FLOOR) {
+        return Err(Wait::anonymous_memory(anon));
+    }
+    let refused = match anon.window.enter(addr, pages, budget, FLOOR) {
+        Enter::Entered => return Ok(()),
+        refused => refused,
+    };
+    budget.uncharge(pages as u64);
+    Err(match refused {
+        Enter::Zapping => Wait::anonymous_table(anon, addr),
+        _ => Wait::anonymous_memory(anon),
+    })
+}
+
+/// Undoes what `make_room` did.
+fn unfilled(anon: &Arc<Anonymous>, addr: usize, pages: usize, error: MmuError) -> Fault {
+    let node = &anon.node;
+    (anon.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);
+    node.budget.uncharge(pages as u64);
+    Fault::Error(mmu_error(error))
 }
