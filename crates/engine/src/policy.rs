@@ -12,6 +12,7 @@
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
 //! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `vma-lock` | 001 |
+//! | [`FirstTouch`] | `fill` | `page`, `run` | none: ours |
 
 use crate::page::Order;
 use core::fmt;
@@ -86,6 +87,16 @@ pub enum ShareSync {
     VmaLock,
 }
 
+/// What the first write to a page of anonymous memory fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FirstTouch {
+    /// That page: Linux without transparent huge pages.
+    Page,
+    /// Those behind it too, where first touches run on.
+    #[default]
+    Run,
+}
+
 impl MissAccounting {
     /// How many quarters of the budget frames may take, so that what was read
     /// ahead stays. Linux has it in its page cache until memory is full, and
@@ -126,6 +137,8 @@ pub struct Policies {
     pub miss_accounting: MissAccounting,
     /// Of its pools of huge pages.
     pub share_sync: ShareSync,
+    /// Of its anonymous memory.
+    pub first_touch: FirstTouch,
 }
 
 /// The values of a policy and their names.
@@ -153,6 +166,8 @@ const SHARE_SYNC: Names<ShareSync> = &[
     ("i-mmap-rwsem", ShareSync::IMmapRwsem),
     ("vma-lock", ShareSync::VmaLock),
 ];
+
+const FIRST_TOUCH: Names<FirstTouch> = &[("page", FirstTouch::Page), ("run", FirstTouch::Run)];
 
 /// The value that is called `name`, or what there is to choose from.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
@@ -196,8 +211,9 @@ impl FromStr for Policies {
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
                 "share" => policies.share_sync = value(policy, SHARE_SYNC, chosen)?,
+                "fill" => policies.first_touch = value(policy, FIRST_TOUCH, chosen)?,
                 _ => {
-                    let known = "lock, retry, pin, miss and share";
+                    let known = "lock, retry, pin, miss, share and fill";
                     let text = format!("policies are {known}, not `{policy}`");
                     return Err(UnknownPolicy(text));
                 }
@@ -237,6 +253,11 @@ impl fmt::Display for Policies {
                 name(SHARE_SYNC, self.share_sync),
                 name(SHARE_SYNC, default.share_sync),
             ),
+            (
+                "fill",
+                name(FIRST_TOUCH, self.first_touch),
+                name(FIRST_TOUCH, default.first_touch),
+            ),
         ];
         let mut joined = "";
         for (policy, value, _) in parts.iter().filter(|(_, value, default)| value != default) {
@@ -261,6 +282,7 @@ mod tests {
             "retry=held",
             "miss=both",
             "share=i-mmap-rwsem",
+            "lock=rwsem+fill=page",
         ] {
             let policies: Policies = text.parse().unwrap();
             assert_eq!(policies.to_string(), text);
@@ -277,7 +299,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, retry, pin, miss and share, not `sync`"
+            "policies are lock, retry, pin, miss, share and fill, not `sync`"
         );
     }
 }

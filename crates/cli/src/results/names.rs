@@ -83,6 +83,7 @@ pub fn words(on: &str) -> String {
         "miss=p1" => "only the faulting address counts as a hit",
         "miss=p2" => "a fault that waited for I/O counts as no hit",
         "miss=both" => "only the faulting address, and not after I/O, counts as a hit",
+        "fill=page" => "a fault fills one page of anonymous memory",
         "miss=adaptive" => "read-ahead follows strides and measures its use",
         _ => "",
     };

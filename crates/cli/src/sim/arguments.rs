@@ -36,7 +36,7 @@ pub struct RunArgs {
     /// In which order its CPUs are filled: spread or packed; else as the topology says, warm-start and swap-retry packed
     #[arg(long, value_name = "ORDER", value_parser = ["spread", "packed"])]
     pub placement: Option<String>,
-    /// Policies side by side, the first the baseline: lock=rwsem,lock=refcount; `default` is all defaults
+    /// Policies side by side, the first the baseline: lock=rwsem,lock=refcount; `default` is all defaults, and all have fill=page
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub policies: Vec<String>,
     /// Page tables: soft, or uffd with what the kernel beneath costs

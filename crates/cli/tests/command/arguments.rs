@@ -168,7 +168,10 @@ fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
         ("kernel:pin=no", &["kernel has no policies"]),
         ("softfault:pin=maybe", &["one of no, yes, not `maybe`"]),
         ("softfault:pin", &["NAME=VALUE"]),
-        ("softfault:sync=x", &["lock, retry, pin, miss and share"]),
+        (
+            "softfault:sync=x",
+            &["lock, retry, pin, miss, share and fill"],
+        ),
         ("kernel,softfault,kernel", &["--on has kernel twice"]),
         (
             "softfault,softfault:pin=yes+lock=refcount",

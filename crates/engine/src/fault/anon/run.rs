@@ -10,6 +10,7 @@ use crate::anon::pages::Found;
 use crate::anon::{Anonymous, PageState};
 use crate::mmu::TABLE_SPAN;
 use crate::page::Advice;
+use crate::policy::FirstTouch;
 use core::ops::Range;
 
 /// Pages before the one that is touched, for one behind it.
@@ -35,6 +36,7 @@ impl<'a> Run<'a> {
         let of_table = (TABLE_SPAN - addr % TABLE_SPAN) / PAGE_SIZE - 1;
         let most = MOST.min(room).min(of_table);
         let (proof, least) = match advice {
+            _ if anon.node.policies.first_touch == FirstTouch::Page => return run,
             Advice::Random => return run,
             Advice::Sequential => (1, 1),
             Advice::Normal => (PROOF, 0),
