@@ -141,7 +141,7 @@ fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
     // SAFETY: advice about a mapping of ours; whoever gives one that changes bytes
     // vouches for it.
     match unsafe {
-        crate::kernel_calls::madvise(start as *mut libc::c_void, range.end - start, advice)
+        sync::kernel_calls::madvise(start as *mut libc::c_void, range.end - start, advice)
     } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

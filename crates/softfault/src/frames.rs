@@ -41,7 +41,7 @@ impl FrameMemory for AnonymousFrames {
         ] {
             // SAFETY: advice about a mapping that was just made. Machines without huge
             // pages refuse the first.
-            unsafe { crate::kernel_calls::madvise(addr, TABLE_SPAN, advice) };
+            unsafe { sync::kernel_calls::madvise(addr, TABLE_SPAN, advice) };
         }
         // SAFETY: all of what was just reserved.
         if unsafe { sync::pages::open(at, TABLE_SPAN) } {
@@ -78,6 +78,6 @@ fn aligned() -> Option<NonNull<u8>> {
 fn unmap(start: usize, bytes: usize) {
     if bytes > 0 {
         // SAFETY: of a mapping made here; the pool says that nobody uses it.
-        unsafe { crate::kernel_calls::munmap(start as *mut c_void, bytes) };
+        unsafe { sync::kernel_calls::munmap(start as *mut c_void, bytes) };
     }
 }

@@ -87,7 +87,7 @@ impl KernelMap {
         };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let addr = unsafe {
-            crate::kernel_calls::mmap(
+            sync::kernel_calls::mmap(
                 core::ptr::null_mut(),
                 len + skip,
                 access.flags(),
@@ -129,7 +129,7 @@ impl KernelMap {
     pub(crate) fn protect(&self, access: KernelAccess) -> io::Result<()> {
         let (start, bytes) = self.all();
         // SAFETY: a mapping of ours, which its owner has for itself.
-        answered(unsafe { crate::kernel_calls::mprotect(start, bytes, access.flags()) })
+        answered(unsafe { sync::kernel_calls::mprotect(start, bytes, access.flags()) })
     }
 
     /// Makes it shorter or longer.
@@ -140,7 +140,7 @@ impl KernelMap {
         let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of ours, which its owner has for itself.
         let addr = unsafe {
-            crate::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut())
+            sync::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut())
         };
         if addr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -153,7 +153,7 @@ impl KernelMap {
     pub(crate) fn unmap(&mut self) {
         let (start, bytes) = self.all();
         // SAFETY: mapped in `new`.
-        unsafe { crate::kernel_calls::munmap(start, bytes.max(1)) };
+        unsafe { sync::kernel_calls::munmap(start, bytes.max(1)) };
     }
 }
 
@@ -200,7 +200,7 @@ pub(crate) unsafe fn close_part(pages: &Range<usize>) -> io::Result<()> {
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the caller has the pages, and gives them up.
     let addr = unsafe {
-        libc::mmap(
+        sync::kernel_calls::mmap(
             pages.start as *mut c_void,
             pages.len(),
             libc::PROT_NONE,
@@ -221,8 +221,8 @@ pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Resu
     // SAFETY: a mapping of ours; no byte changes.
     answered(unsafe {
         match locked {
-            true => crate::kernel_calls::mlock(start, bytes),
-            false => crate::kernel_calls::munlock(start, bytes),
+            true => sync::kernel_calls::mlock(start, bytes),
+            false => sync::kernel_calls::munlock(start, bytes),
         }
     })
 }
@@ -233,5 +233,5 @@ pub(crate) fn msync(addresses: &Range<usize>, how: c_int) -> io::Result<()> {
     let start = addresses.start & !(PAGE_SIZE - 1);
     let bytes = addresses.end - start;
     // SAFETY: a part of a mapping of ours, as the caller has looked; no byte changes.
-    answered(unsafe { crate::kernel_calls::msync(start as *mut c_void, bytes, how) })
+    answered(unsafe { sync::kernel_calls::msync(start as *mut c_void, bytes, how) })
 }

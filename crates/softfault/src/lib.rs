@@ -145,7 +145,7 @@ mod cgroup;
 mod errno;
 mod generation;
 #[doc(hidden)]
-pub mod kernel_calls;
+pub use sync::kernel_calls;
 mod signal;
 
 mod advice;

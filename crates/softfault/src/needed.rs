@@ -33,11 +33,11 @@ const FAULTS: &[Trial] = &[
     }),
     ("madvise", libc::EINVAL, || {
         // SAFETY: no range begins there.
-        unsafe { crate::kernel_calls::madvise(ODD as *mut _, ODD, libc::MADV_DONTNEED).into() }
+        unsafe { sync::kernel_calls::madvise(ODD as *mut _, ODD, libc::MADV_DONTNEED).into() }
     }),
     ("mprotect", libc::EINVAL, || {
         // SAFETY: as above.
-        unsafe { crate::kernel_calls::mprotect(ODD as *mut _, ODD, libc::PROT_READ).into() }
+        unsafe { sync::kernel_calls::mprotect(ODD as *mut _, ODD, libc::PROT_READ).into() }
     }),
     ("pread64", libc::EBADF, || {
         // SAFETY: nothing is read.

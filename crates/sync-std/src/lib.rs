@@ -21,6 +21,7 @@ pub use std::sync::Arc;
 
 pub mod bytes;
 pub mod cell;
+pub mod kernel_calls;
 pub mod pages;
 pub mod stat;
 pub mod thread;

@@ -1,6 +1,7 @@
 //! Memory by the page, zeroed when first touched, from the system and not
 //! from the heap: it may be asked for inside the fault handler.
 
+use crate::kernel_calls;
 use core::ptr::NonNull;
 use std::sync::Mutex;
 
@@ -47,7 +48,7 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
             return Some(addr);
         }
         // SAFETY: as above; nobody knows it.
-        unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
+        unsafe { kernel_calls::munmap(addr.as_ptr().cast(), bytes) };
         return None;
     }
     anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE).ok()
@@ -61,7 +62,7 @@ pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
     match anonymous(bytes, libc::PROT_NONE) {
         Ok(addr) => {
             // SAFETY: just mapped; not to be locked is no loss of bytes.
-            unsafe { libc::munlock(addr.as_ptr().cast(), bytes) };
+            unsafe { kernel_calls::munlock(addr.as_ptr().cast(), bytes) };
             Ok(addr)
         }
         // What is locked counts against RLIMIT_MEMLOCK when it is mapped: so one page
@@ -71,13 +72,19 @@ pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
             let first = page.as_ptr().cast();
             // SAFETY: just mapped, and nobody knows it.
             let grown = unsafe {
-                libc::munlock(first, PAGE);
-                libc::mremap(first, PAGE, bytes, libc::MREMAP_MAYMOVE)
+                kernel_calls::munlock(first, PAGE);
+                kernel_calls::mremap(
+                    first,
+                    PAGE,
+                    bytes,
+                    libc::MREMAP_MAYMOVE,
+                    core::ptr::null_mut(),
+                )
             };
             if grown == libc::MAP_FAILED {
                 let errno = errno();
                 // SAFETY: as above.
-                unsafe { libc::munmap(first, PAGE) };
+                unsafe { kernel_calls::munmap(first, PAGE) };
                 return Err(errno);
             }
             NonNull::new(grown.cast()).ok_or(libc::ENOMEM)
@@ -94,14 +101,14 @@ pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
 pub unsafe fn open(addr: NonNull<u8>, bytes: usize) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the caller's promise.
-    unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, protection) == 0 }
+    unsafe { kernel_calls::mprotect(addr.as_ptr().cast(), bytes, protection) == 0 }
 }
 
 /// A new anonymous mapping at an address of the kernel's choice, or an errno.
 fn anonymous(bytes: usize, protection: i32) -> Result<NonNull<u8>, i32> {
     // SAFETY: a new mapping.
     let addr = unsafe {
-        libc::mmap(
+        kernel_calls::mmap(
             core::ptr::null_mut(),
             bytes,
             protection,
@@ -138,7 +145,7 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
         return;
     }
     // SAFETY: the caller owns the whole mapping.
-    unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
+    unsafe { kernel_calls::munmap(addr.as_ptr().cast(), bytes) };
 }
 
 /// Gives the memory behind whole pages of a [`map`] back: they are zeros that cost
@@ -148,7 +155,7 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
 /// The pages are within one map, and nobody writes to them meanwhile.
 pub unsafe fn discard(addr: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the caller owns the pages.
-    unsafe { libc::madvise(addr.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
+    unsafe { kernel_calls::madvise(addr.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
 }
 
 #[cfg(test)]

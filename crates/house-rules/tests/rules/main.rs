@@ -9,6 +9,7 @@ mod documents;
 mod facade;
 mod layers;
 mod manifests;
+mod mapping_calls;
 mod orderings;
 mod shared_bytes;
 mod source;
@@ -46,6 +47,7 @@ const RULES: &[Rule] = &[
     text::FINISHED,
     text::TELLING_NAMES,
     manifests::RULE,
+    mapping_calls::RULE,
     layers::RULE,
     documents::PATHS,
     documents::COUNTS,

@@ -116,6 +116,6 @@ mod frame {
         let mut there = 0;
         let page = (addr & !(PAGE_SIZE - 1)) as *mut c_void;
         // SAFETY: asks for one page, and fills one byte.
-        unsafe { crate::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 && there & 1 != 0 }
+        unsafe { sync::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 && there & 1 != 0 }
     }
 }

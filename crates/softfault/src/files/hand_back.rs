@@ -101,6 +101,6 @@ fn replace(file: &FileStore, place: Range<usize>, parts: &[KernelPart]) -> Resul
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a window that nobody uses.
-        unsafe { crate::kernel_calls::munmap(range.start as *mut libc::c_void, range.len()) };
+        unsafe { sync::kernel_calls::munmap(range.start as *mut libc::c_void, range.len()) };
     }
 }

@@ -84,17 +84,17 @@ impl FileWindow {
             (Some(aside), _) => {
                 let aside = aside as *mut c_void;
                 // SAFETY: a mapping of ours, of which nobody knows.
-                if unsafe { crate::kernel_calls::mprotect(aside, bytes, self.protection) } < 0 {
+                if unsafe { sync::kernel_calls::mprotect(aside, bytes, self.protection) } < 0 {
                     return false;
                 }
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 // SAFETY: the same, to the place of a window, of which the caller vouches that it is free.
-                unsafe { crate::kernel_calls::mremap(aside, bytes, bytes, flags, start) }
+                unsafe { sync::kernel_calls::mremap(aside, bytes, bytes, flags, start) }
             }
             (None, Some(fd)) if self.protection == libc::PROT_READ => {
                 let flags = self.sharing | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 // SAFETY: to such a place, as above.
-                unsafe { crate::kernel_calls::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
+                unsafe { sync::kernel_calls::mmap(start, bytes, libc::PROT_READ, flags, fd, 0) }
             }
             (None, _) => libc::MAP_FAILED,
         };
@@ -109,7 +109,7 @@ impl FileWindow {
     pub(crate) fn after_fork(self) {
         if let Some(aside) = self.aside {
             // SAFETY: mapped above, and nobody's.
-            unsafe { crate::kernel_calls::munmap(aside as *mut c_void, self.addresses.len()) };
+            unsafe { sync::kernel_calls::munmap(aside as *mut c_void, self.addresses.len()) };
         }
     }
 }

@@ -56,7 +56,7 @@ impl Anchor {
             if has_page(anchor) {
                 // SAFETY: maps a page in a mapping of ours, by the table that the map has.
                 unsafe {
-                    crate::kernel_calls::madvise(
+                    sync::kernel_calls::madvise(
                         anchor as *mut c_void,
                         wanted.page,
                         libc::MADV_POPULATE_READ,
@@ -106,7 +106,7 @@ fn has_page(addr: usize) -> bool {
     const BASE: usize = 4096;
     let mut found = 0u8;
     // SAFETY: of a mapping of ours; fills the byte.
-    let asked = unsafe { crate::kernel_calls::mincore(addr as *mut c_void, BASE, &raw mut found) };
+    let asked = unsafe { sync::kernel_calls::mincore(addr as *mut c_void, BASE, &raw mut found) };
     asked == 0 && found & 1 != 0
 }
 

@@ -71,7 +71,7 @@ impl SharedMapping {
     pub(super) fn advise(&self, advice: c_int) {
         // SAFETY: advice about how a mapping of ours is to be served; it changes no bytes.
         unsafe {
-            crate::kernel_calls::madvise(self.range.start as *mut c_void, self.range.len(), advice)
+            sync::kernel_calls::madvise(self.range.start as *mut c_void, self.range.len(), advice)
         };
     }
 }
@@ -81,7 +81,7 @@ impl WantedMapping {
         let flags = libc::MAP_SHARED | self.flags | fixed;
         // SAFETY: at an address of the kernel's choice, or in place of what was mapped for it.
         let addr = unsafe {
-            crate::kernel_calls::mmap(
+            sync::kernel_calls::mmap(
                 start as *mut c_void,
                 self.bytes,
                 self.protection,
@@ -99,7 +99,7 @@ fn nothing(bytes: usize) -> io::Result<SharedMapping> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let addr = unsafe {
-        crate::kernel_calls::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+        sync::kernel_calls::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
     };
     made(addr, bytes)
 }
@@ -116,7 +116,7 @@ fn made(addr: *mut c_void, bytes: usize) -> io::Result<SharedMapping> {
 fn unmap(range: &Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a mapping of ours, or a part of one, that nobody uses any more.
-        unsafe { crate::kernel_calls::munmap(range.start as *mut c_void, range.len()) };
+        unsafe { sync::kernel_calls::munmap(range.start as *mut c_void, range.len()) };
     }
 }
 

@@ -70,7 +70,7 @@ impl HugeMap {
         };
         // SAFETY: within the map; no bytes change.
         match unsafe {
-            crate::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice)
+            sync::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice)
         } {
             0 => 0,
             _ => errno(),

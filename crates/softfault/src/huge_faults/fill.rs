@@ -78,7 +78,7 @@ impl HugeWindow {
     fn ask(&self, at: usize, page: usize) -> c_int {
         let alias = (self.alias + at) as *mut c_void;
         // SAFETY: in the alias, which is there as long as the map is; no bytes change.
-        match unsafe { crate::kernel_calls::madvise(alias, page, MADV_POPULATE_READ) } {
+        match unsafe { sync::kernel_calls::madvise(alias, page, MADV_POPULATE_READ) } {
             0 => {}
             // A kernel that does not know the advice, or a filter that denies it.
             _ if matches!(errno(), libc::EINVAL | libc::EPERM | libc::ENOSYS) => {
@@ -91,7 +91,7 @@ impl HugeWindow {
             // Of small pages the alias would have as many entries again, and the process would look
             // twice as large. The pages stay with the file.
             // SAFETY: shared memory, of which another mapping is used.
-            unsafe { crate::kernel_calls::madvise(alias, page, libc::MADV_DONTNEED) };
+            unsafe { sync::kernel_calls::madvise(alias, page, libc::MADV_DONTNEED) };
         }
         0
     }

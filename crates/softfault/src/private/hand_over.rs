@@ -8,7 +8,6 @@
 
 use super::Private;
 use crate::errno::errno;
-use crate::kernel_calls;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::store::FileStore;
@@ -20,6 +19,7 @@ use softfault_engine::fault::{self, NotHandedOver};
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::MmuError;
 use std::io;
+use sync::kernel_calls;
 
 impl Private {
     /// Takes a part of the map away, whole pages. Its addresses stay taken until the map goes; a touch of them is a

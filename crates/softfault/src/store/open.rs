@@ -166,7 +166,7 @@ pub(super) fn open(user: BorrowedFd<'_>, wanted: Wanted) -> io::Result<OpenedFil
 pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a new mapping at an address of the kernel's choice, which nobody touches.
     let addr = unsafe {
-        crate::kernel_calls::mmap(
+        sync::kernel_calls::mmap(
             std::ptr::null_mut(),
             PAGE_SIZE,
             libc::PROT_READ,
@@ -177,7 +177,7 @@ pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
     };
     if addr != libc::MAP_FAILED {
         // SAFETY: the mapping that was just made.
-        unsafe { crate::kernel_calls::munmap(addr, PAGE_SIZE) };
+        unsafe { sync::kernel_calls::munmap(addr, PAGE_SIZE) };
         return Ok(());
     }
     match crate::errno::errno() {

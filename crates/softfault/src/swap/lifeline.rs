@@ -85,7 +85,7 @@ impl Lifeline {
     pub(crate) fn cut(self) {
         if let Some(start) = self.0 {
             // SAFETY: mapped by `new`, for this.
-            unsafe { crate::kernel_calls::munmap(start as *mut libc::c_void, PAGE_SIZE) };
+            unsafe { sync::kernel_calls::munmap(start as *mut libc::c_void, PAGE_SIZE) };
         }
     }
 

@@ -39,7 +39,7 @@ impl UffdMmu {
         };
         // SAFETY: advice about a window of ours. Where it is refused the child has
         // none, and dies of SIGSEGV at a touch.
-        unsafe { crate::kernel_calls::madvise(window.start as *mut c_void, window.len(), advice) };
+        unsafe { sync::kernel_calls::madvise(window.start as *mut c_void, window.len(), advice) };
     }
 
     /// In the child: nothing of the parent's is to be touched through what was
@@ -125,8 +125,8 @@ pub fn close_window(window: &Range<usize>) {
     // SAFETY: a window that is not to be used any more. One that is not there at all, of
     // which mprotect says ENOMEM, munmap leaves as it is.
     let closed = unsafe {
-        crate::kernel_calls::mprotect(start, window.len(), libc::PROT_NONE) == 0
-            || crate::kernel_calls::munmap(start, window.len()) == 0
+        sync::kernel_calls::mprotect(start, window.len(), libc::PROT_NONE) == 0
+            || sync::kernel_calls::munmap(start, window.len()) == 0
     };
     if !closed {
         const WHY: &str = "softfault: a child of fork could neither take over nor close memory \
@@ -147,7 +147,7 @@ fn nothing_at(range: &Range<usize>, fixed: c_int) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the place of a window, which is empty or is not to be used any more.
     unsafe {
-        crate::kernel_calls::mmap(
+        sync::kernel_calls::mmap(
             range.start as *mut c_void,
             range.len(),
             libc::PROT_NONE,

@@ -127,7 +127,7 @@ impl UffdMmu {
             let advise = |advice| {
                 // SAFETY: advice about a part of a window of ours.
                 unsafe {
-                    crate::kernel_calls::madvise(part.start as *mut c_void, part.len(), advice)
+                    sync::kernel_calls::madvise(part.start as *mut c_void, part.len(), advice)
                 }
             };
             // First: a child that had no such memory would have lost bytes.

@@ -82,7 +82,7 @@ impl UffdMmu {
             // As any window: a child of fork has it not.
             // SAFETY: advice about a mapping that was just made.
             unsafe {
-                crate::kernel_calls::madvise(
+                sync::kernel_calls::madvise(
                     range.start as *mut c_void,
                     range.len(),
                     libc::MADV_DONTFORK,
@@ -107,12 +107,12 @@ impl UffdMmu {
         let place = map(&memory, 0, range.len(), libc::PROT_READ, flags)?;
         let undo = |errno| {
             // SAFETY: just made, and nobody's.
-            unsafe { crate::kernel_calls::munmap(place as *mut c_void, range.len()) };
+            unsafe { sync::kernel_calls::munmap(place as *mut c_void, range.len()) };
             Err(system(errno))
         };
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
-            unsafe { crate::kernel_calls::madvise(place as *mut c_void, range.len(), advice) }
+            unsafe { sync::kernel_calls::madvise(place as *mut c_void, range.len(), advice) }
         };
         // As windows are: see `reserve`.
         advise(libc::MADV_NOHUGEPAGE);
@@ -126,7 +126,7 @@ impl UffdMmu {
             let from = place as *mut c_void;
             // SAFETY: from what was just made to the place of a mapping of ours.
             let moved =
-                unsafe { crate::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
+                unsafe { sync::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
             if moved == libc::MAP_FAILED {
                 return undo(errno());
             }

@@ -250,7 +250,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     };
     let start = range.start as *mut c_void;
     // SAFETY: a window that its owner holds, or has yet to get.
-    match unsafe { crate::kernel_calls::mprotect(start, range.len(), flags) } {
+    match unsafe { sync::kernel_calls::mprotect(start, range.len(), flags) } {
         0 => Ok(()),
         _ => Err(system(errno())),
     }
@@ -260,7 +260,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a mapping that was just made and is not used.
-        unsafe { crate::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
+        unsafe { sync::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
     }
 }
 
@@ -318,7 +318,7 @@ impl Mmu for UffdMmu {
         let range = start..start + bytes;
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
-            unsafe { crate::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
+            unsafe { sync::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
         };
         // Huge pages would be filled whole, whatever was read. Machines
         // without them refuse the advice.

@@ -28,6 +28,6 @@ pub fn is_missing(addr: usize) -> bool {
     // Or the program has taken the leave to read away.
     let mut there = 0_u8;
     // SAFETY: fills the byte.
-    let known = unsafe { crate::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 };
+    let known = unsafe { sync::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 };
     known && there & 1 == 0
 }

@@ -79,7 +79,7 @@ impl Zap {
         let mut unlocked = false;
         loop {
             // SAFETY: a range of a window of ours.
-            if unsafe { crate::kernel_calls::madvise(start, bytes, self.advice) } == 0 {
+            if unsafe { sync::kernel_calls::madvise(start, bytes, self.advice) } == 0 {
                 return true;
             }
             match errno() {
@@ -87,7 +87,7 @@ impl Zap {
                 libc::EINVAL if !unlocked => {
                     // An older system throws away what is not locked.
                     // SAFETY: as above; no byte changes.
-                    unsafe { crate::kernel_calls::munlock(start, bytes) };
+                    unsafe { sync::kernel_calls::munlock(start, bytes) };
                     unlocked = true;
                 }
                 _ => return false,
@@ -141,7 +141,7 @@ impl Zap {
 /// The best that this kernel knows: it checks an advice before it looks for pages.
 fn best_advice() -> c_int {
     // SAFETY: no bytes.
-    match unsafe { crate::kernel_calls::madvise(core::ptr::null_mut(), 0, DONTNEED_LOCKED) } {
+    match unsafe { sync::kernel_calls::madvise(core::ptr::null_mut(), 0, DONTNEED_LOCKED) } {
         0 => DONTNEED_LOCKED,
         _ => libc::MADV_DONTNEED,
     }

@@ -29,7 +29,7 @@ pub unsafe fn mmap(
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
+pub unsafe fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_munmap, addr, bytes) as c_int }
 }
@@ -53,7 +53,7 @@ pub unsafe fn mremap(
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
+pub unsafe fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mprotect, addr, bytes, protection) as c_int }
 }
@@ -62,7 +62,7 @@ pub(crate) unsafe fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_in
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
+pub unsafe fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_madvise, addr, bytes, advice) as c_int }
 }
@@ -71,7 +71,7 @@ pub(crate) unsafe fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) ->
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn mincore(addr: *mut c_void, bytes: size_t, there: *mut u8) -> c_int {
+pub unsafe fn mincore(addr: *mut c_void, bytes: size_t, there: *mut u8) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mincore, addr, bytes, there) as c_int }
 }
@@ -80,7 +80,7 @@ pub(crate) unsafe fn mincore(addr: *mut c_void, bytes: size_t, there: *mut u8) -
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
+pub unsafe fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mlock, addr, bytes) as c_int }
 }
@@ -89,7 +89,7 @@ pub(crate) unsafe fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn munlock(addr: *const c_void, bytes: size_t) -> c_int {
+pub unsafe fn munlock(addr: *const c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_munlock, addr, bytes) as c_int }
 }
@@ -98,7 +98,7 @@ pub(crate) unsafe fn munlock(addr: *const c_void, bytes: size_t) -> c_int {
 ///
 /// # Safety
 /// As of the C library's.
-pub(crate) unsafe fn msync(addr: *mut c_void, bytes: size_t, how: c_int) -> c_int {
+pub unsafe fn msync(addr: *mut c_void, bytes: size_t, how: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_msync, addr, bytes, how) as c_int }
 }
