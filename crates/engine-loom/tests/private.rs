@@ -280,6 +280,24 @@ fn a_run_against_dont_need() {
     );
 }
 
+/// Page 1 was filled with page 0, and may be written to without a fault.
+#[test]
+fn no_write_to_a_page_of_a_run_is_lost() {
+    let filled = |memory: &Private| {
+        runs_on(memory);
+        assert!(memory.add(0));
+    };
+    beside(
+        filled,
+        |memory| memory.add(1),
+        evict_clean,
+        |memory, wrote| {
+            assert!(wrote);
+            assert_eq!(memory.load(1), Some(1));
+        },
+    );
+}
+
 #[test]
 fn a_run_ends_before_what_is_unmapped() {
     let unmap = |memory: &Private| memory.unmap(1..2);
