@@ -1,5 +1,6 @@
 //! Models of files that are written to: the engine as it is, over two pages, and two threads. No write is lost to
-//! write-back, to eviction or to the protection of a whole window; what is pinned stays writable.
+//! write-back, to eviction or to the protection of a whole window; what is pinned stays writable. A page is written once at a time,
+//! and whoever needs its last write to be over waits for that.
 
 mod model;
 
@@ -8,9 +9,10 @@ use std::sync::Arc;
 use loom::thread::spawn;
 use model::explore;
 use model::writable::Writable;
+use softfault_engine_loom::fault::FaultError;
 
-/// Of each schedule, of two threads. A fault has a hundred operations.
-const PREEMPTIONS: Option<usize> = Some(2);
+/// Of each schedule, of two threads. A fault has a hundred operations, and runs beside a write-back.
+const PREEMPTIONS: Option<usize> = Some(1);
 
 /// Explores `one` beside `other`, on a file that `before` has prepared, and then asks `after`.
 fn beside(before: fn(&Writable), one: fn(&Writable), other: fn(&Writable), after: fn(&Writable)) {
@@ -55,6 +57,78 @@ fn a_write_beside_write_back() {
         |file| file.add(0),
         Writable::flush,
         |file| has(file, 2),
+    );
+}
+
+/// What the store refuses is dirty again, and what was written to meanwhile stays so.
+#[test]
+fn a_write_beside_write_back_that_fails() {
+    let write = |file: &Writable| {
+        file.add(0);
+        file.file.fail_once();
+    };
+    beside(
+        write,
+        |file| file.add(0),
+        |file| {
+            file.flush();
+            assert_eq!(
+                file.cache.write_error_since(&mut 0),
+                Some(FaultError::Io(5))
+            );
+            assert_ne!(file.cache.dirty_pages(), 0);
+        },
+        |file| has(file, 2),
+    );
+}
+
+/// Each flush has what was written before it, though the other may have it in hand.
+#[test]
+fn a_flush_beside_a_flush() {
+    beside(
+        |file| file.add(0),
+        |file| {
+            file.add(0);
+            file.flush();
+            assert_eq!(file.file.number(0), 2);
+        },
+        |file| {
+            file.flush();
+            assert_ne!(file.file.number(0), 0);
+        },
+        |file| has(file, 2),
+    );
+}
+
+/// What is cut off is written nowhere once truncate has returned.
+#[test]
+fn truncate_beside_write_back() {
+    beside(
+        |file| file.add(0),
+        |file| {
+            file.cache.truncate(0);
+            file.file.set(0, 9);
+        },
+        Writable::flush,
+        |file| assert_eq!((file.file.number(0), file.cache.dirty_pages()), (9, 0)),
+    );
+}
+
+/// A hole takes what was written before it, and nothing that comes after.
+#[test]
+fn punch_beside_write_back() {
+    let punch = |file: &Writable| {
+        let take = || {
+            file.file.set(0, 5);
+            Ok::<(), ()>(())
+        };
+        file.cache.empty(file.range(0), take).unwrap();
+    };
+    beside(
+        |file| file.add(0),
+        punch,
+        Writable::flush,
+        |file| has(file, 5),
     );
 }
 

@@ -9,6 +9,7 @@
 use crate::PAGE_SIZE;
 use crate::page::Protection;
 use core::ops::Range;
+use sync::bytes;
 
 pub mod gather;
 pub mod soft;
@@ -183,6 +184,23 @@ pub trait Mmu: Send + Sync {
     /// stay there until the page is zapped or written to, so the caller has
     /// protected it and keeps others from changing that.
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8;
+
+    /// False where [`copy_out`](Self::copy_out) is refused now: then nobody calls it.
+    fn can_copy_out(&self) -> bool {
+        true
+    }
+
+    /// Copies the page at `addr` out; false if it is missing: the program can throw it away at any moment where page tables
+    /// are the system's. An errno if it is there and may not be read. Of a page that is not protected, each word is of some moment
+    /// meanwhile. Nobody maps or zaps the page meanwhile.
+    ///
+    /// # Safety
+    /// `to` is writable for a page, by the caller alone.
+    unsafe fn copy_out(&self, window: &Reservation, addr: usize, to: *mut u8) -> Result<bool, i32> {
+        // SAFETY: a page that is present; the caller's promise.
+        unsafe { bytes::load(self.bytes(window, addr), to, PAGE_SIZE) };
+        Ok(true)
+    }
 
     /// Moves what is present in `bytes` at `from` to the same distances from `to`,
     /// where nothing is. Nobody maps, zaps or uses pages of either meanwhile. Writes

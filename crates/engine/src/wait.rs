@@ -53,6 +53,8 @@ enum Reason {
     Folio,
     /// Somebody else maps or evicts the folio.
     Busy,
+    /// Pages of the folio are being written to the store.
+    Writeback,
     /// There is not enough of something.
     Memory(Need),
     /// The page table at this address is being zapped.
@@ -109,6 +111,11 @@ impl Wait {
             false => Reason::Folio,
         };
         Self::new(cache, reason).keeping(folio)
+    }
+
+    /// Pages of the folio are being written to the store, and one is to be read from there.
+    pub(crate) fn writeback(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+        Self::new(cache, Reason::Writeback).keeping(folio)
     }
 
     /// There is no memory. Private memory leaves some to files, and so needs more.
@@ -279,6 +286,12 @@ impl Wait {
                 let done = unlocked(self.cache(), node.folios.get(self.folio), interrupt);
                 node.stats.folio_waits.record(node.clock.now_ns() - before);
                 match done {
+                    true => Waited::Ready,
+                    false => Waited::Interrupted,
+                }
+            }
+            Reason::Writeback => {
+                match node.wait_for_writeback(node.folios.get(self.folio), interrupt) {
                     true => Waited::Ready,
                     false => Waited::Interrupted,
                 }

@@ -177,6 +177,13 @@ impl Mmu for Hardware {
         core::ptr::from_ref(place).cast()
     }
 
+    unsafe fn copy_out(&self, _: &Reservation, addr: usize, to: *mut u8) -> Result<bool, i32> {
+        let number = self.load(addr).expect("what is dirty is there");
+        // SAFETY: a page, which is the caller's; a number as `bytes` shows it.
+        unsafe { to.cast::<Mutex<u32>>().write(Mutex::new(number)) };
+        Ok(true)
+    }
+
     fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
         unreachable!("no model moves pages");
     }

@@ -5,6 +5,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use loom::sync::atomic::{AtomicU32, Ordering};
+
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::node::LEAST_BYTES;
@@ -26,11 +28,35 @@ pub struct File {
     pages: Mutex<[u32; PAGES]>,
     /// Pages of writes that are under way, none of which is under way twice.
     written: Mutex<BTreeSet<u64>>,
+    /// The next write fails.
+    fails: Mutex<bool>,
+    /// Accesses to the file, for loom to put them in order.
+    steps: AtomicU32,
 }
 
 impl File {
     pub fn number(&self, page: usize) -> u32 {
+        self.step();
         self.pages.lock().unwrap()[page]
+    }
+
+    /// Another number comes into a page, of which no write is under way.
+    pub fn set(&self, page: usize, number: u32) {
+        self.step();
+        let offset = (page * PAGE_SIZE) as u64;
+        let written = self.written.lock().unwrap();
+        assert!(!written.contains(&offset), "a write is under way");
+        self.pages.lock().unwrap()[page] = number;
+    }
+
+    /// An access comes now, or later.
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets the next write fail.
+    pub fn fail_once(&self) {
+        *self.fails.lock().unwrap() = true;
     }
 }
 
@@ -70,10 +96,16 @@ impl WriteBack for File {
                 "written twice at a time"
             );
         }
-        // Whoever else runs meanwhile may write to the pages.
-        loom::thread::yield_now();
+        // Others may run meanwhile.
+        self.step();
+        let fails = core::mem::take(&mut *self.fails.lock().unwrap());
         for page in pages {
-            // SAFETY: what `Hardware::bytes` has handed out.
+            if fails {
+                self.written.lock().unwrap().remove(&page.offset);
+                page.result = Err(StoreError::Io(5));
+                continue;
+            }
+            // SAFETY: what `Hardware::bytes` or `copy_out` has handed out.
             let number = unsafe { number_at(page.page) };
             self.pages.lock().unwrap()[page.offset as usize / PAGE_SIZE] = number;
             self.written.lock().unwrap().remove(&page.offset);

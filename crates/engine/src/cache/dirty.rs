@@ -8,11 +8,17 @@
 //!
 //! A page is dirty if its bit is set in its folio, and from before the first write to it: the page
 //! tables let nobody write to a page whose bit is not set. Both change under the folio lock. Write-back
-//! protects the page first, and whoever writes to it then waits for the folio lock: so no write is lost, and
-//! none is in the middle of what the store gets. Pages that are pinned may be in the hands of a system call, which fails
+//! protects the page, copies it, clears its bit and unlocks the folio, which is `writeback` until the store has the
+//! copy. So no write is lost, none is in the middle of what the store gets, and a thread that writes meanwhile waits for
+//! no device: the page becomes dirty once more. Eviction and truncate write straight from the window instead, and keep the
+//! folio lock until the store has the page: it is about to go. Pages that are pinned may be in the hands of a system call, which fails
 //! where a page is protected: they are written as they are, and stay dirty.
 //!
-//! **Epochs.** To protect pages one by one costs a flush of all processors' TLBs each. So where many are scattered, the
+//! A folio that is `writeback` is not written once more, evicted, truncated or read again before that is over. Its
+//! thread has a reference, so reclaim passes it by; all others wait in [`Node::wait_for_writeback`].
+//!
+//! **Epochs.** To protect pages one by one costs a flush of all processors' TLBs each. Pages that lie close together are protected
+//! by one call, with all that is between them. Where many are scattered, the
 //! whole window is protected in one go: a new epoch begins before that, and whatever was made writable in an
 //! earlier one is protected afterwards. Who makes a page writable notes the epoch once it is: if that is still the old one, the
 //! page was writable before the new one began, and is protected with all others. Nobody does that while pages are pinned.
@@ -20,23 +26,26 @@
 use super::folio::{Folio, flag};
 use super::{MapError, Node, PageCache};
 use crate::PAGE_SIZE;
-use crate::budget::FLOOR;
+use crate::budget::{FLOOR, SLICE_NS};
 use crate::lock::Mutex;
-use crate::page::FaultError;
+use crate::page::{FaultError, Interrupt};
 use crate::reclaim::Batches;
 use crate::store::{StoreError, WriteBack};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::wait::WaitWord;
 
 /// Of a node's files.
 pub(crate) struct DirtyPages {
-    /// Pages that are dirty.
+    /// Pages that are dirty, and copies of pages that are being written.
     dirty: AtomicU64,
     /// Pages of folios that keep their frames, since writes to them are expected. Relaxed: a bound, more or less.
     expected: AtomicU64,
     /// Pages that are held for write-back since the first of the files.
     held: Mutex<u64>,
+    /// How many write-backs of copies have ended: those wait here who need the end of one.
+    ended: WaitWord,
 }
 
 impl Default for DirtyPages {
@@ -45,6 +54,7 @@ impl Default for DirtyPages {
             dirty: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             held: Mutex::new(0),
+            ended: WaitWord::new(0),
         }
     }
 }
@@ -53,7 +63,7 @@ impl Default for DirtyPages {
 pub(crate) struct Writes {
     /// Immutable.
     to: Arc<dyn WriteBack>,
-    /// Dirty pages of this backing. Changed with the folio lock of each; Relaxed: a count.
+    /// Dirty pages of this backing, and copies of its pages that are being written. Relaxed: a count.
     dirty: AtomicU64,
     /// How often write-back has failed, and above that how it did so last.
     failed: AtomicU64,
@@ -152,29 +162,41 @@ impl PageCache {
         0 < since && since < 1 << 15
     }
 
-    /// Protects all that is present in the window. False if that cannot be, or may not: pages are pinned, or
-    /// another is at it.
-    pub fn protect_window(&self) -> bool {
+    /// Calls `protect` while no page is pinned, nor will be. False if pages are pinned, or another is at it.
+    pub(crate) fn while_unpinned(&self, protect: impl FnOnce()) -> bool {
         let Some(writes) = &self.writes else {
             return false;
         };
         if writes.protecting.swap(1, Ordering::AcqRel) == 1 {
             return false;
         }
-        let mut done = false;
         // Read-modify-writes, which come one after the other: who pins after this one sees `protecting` too.
-        if self.pinned.fetch_add(0, Ordering::AcqRel) == 0 {
+        let may = self.pinned.fetch_add(0, Ordering::AcqRel) == 0;
+        if may {
+            protect();
+        }
+        writes.protecting.swap(0, Ordering::AcqRel);
+        may
+    }
+
+    /// Protects all that is present in the window. False if that cannot be, or may not: pages are pinned, or
+    /// another is at it.
+    pub fn protect_window(&self) -> bool {
+        let Some(writes) = &self.writes else {
+            return false;
+        };
+        let mut done = false;
+        self.while_unpinned(|| {
             let epoch = writes.epoch.fetch_add(1, Ordering::AcqRel) + 1;
             done = self.node.mmu.protect_window(self.window.reservation());
             if done {
                 writes.protected.store(epoch, Ordering::Release);
             }
-        }
-        writes.protecting.swap(0, Ordering::AcqRel);
+        });
         done
     }
 
-    /// Returns when nobody protects the whole window, after the caller has had a pin admitted: from then on nobody
+    /// Returns when nobody protects pages that are not its own, after the caller has had a pin admitted: from then on nobody
     /// does.
     pub fn wait_for_protection(&self) {
         let Some(writes) = &self.writes else { return };
@@ -185,9 +207,11 @@ impl PageCache {
 
     /// So many pages more.
     fn count_dirty(&self, pages: u64) {
-        let writes = self.writes.as_ref().expect("it can be written to");
-        writes.dirty.fetch_add(pages, Ordering::Relaxed);
-        (self.node.dirty.dirty).fetch_add(pages, Ordering::Relaxed);
+        if pages > 0 {
+            let writes = self.writes.as_ref().expect("it can be written to");
+            writes.dirty.fetch_add(pages, Ordering::Relaxed);
+            (self.node.dirty.dirty).fetch_add(pages, Ordering::Relaxed);
+        }
     }
 
     /// Only these pages of a folio are dirty any more. The caller holds its lock; nobody can write
@@ -196,10 +220,45 @@ impl PageCache {
         let before = folio.dirty_pages();
         debug_assert_eq!(left & !before, 0);
         folio.set_dirty_pages(left);
-        let cleaned = u64::from((before & !left).count_ones());
-        let writes = self.writes.as_ref().expect("it can be written to");
-        writes.dirty.fetch_sub(cleaned, Ordering::Relaxed);
-        (self.node.dirty.dirty).fetch_sub(cleaned, Ordering::Relaxed);
+        self.count_clean((before & !left).count_ones());
+    }
+
+    /// Copies of `sent` pages of a folio are about to be written, and of all its pages only `left` are dirty any more. The copies
+    /// are counted until [`end_writeback`](Self::end_writeback) says what came of them. The caller holds its lock, and has a
+    /// reference, which it keeps until the end; nobody can write to the pages that are not left dirty.
+    pub(crate) fn begin_writeback(&self, folio: &Folio, sent: u32, left: u32) {
+        let before = folio.dirty_pages();
+        debug_assert_eq!((left | sent) & !before, 0);
+        // First: whoever finds that it is not dirty any more finds this.
+        folio.set_writeback(true);
+        folio.set_dirty_pages(left);
+        // In one step, of none as a rule: at no time is less counted than the store has not got.
+        let (cleaned, sent) = ((before & !left).count_ones(), sent.count_ones());
+        match sent.checked_sub(cleaned) {
+            Some(more) => self.count_dirty(u64::from(more)),
+            None => self.count_clean(cleaned - sent),
+        }
+    }
+
+    /// Copies of `sent` pages of a folio have been written; those that `failed` are dirty again. The caller holds its lock if some did, and
+    /// says to the folio that this is over.
+    pub(crate) fn end_writeback(&self, folio: &Folio, sent: u32, failed: u32) {
+        let mut again = 0;
+        if failed != 0 {
+            let dirty = folio.dirty_pages();
+            again = (failed & !dirty).count_ones();
+            folio.set_dirty_pages(dirty | failed);
+        }
+        self.count_clean(sent.count_ones() - again);
+    }
+
+    /// So many pages fewer.
+    fn count_clean(&self, pages: u32) {
+        if pages > 0 {
+            let writes = self.writes.as_ref().expect("it can be written to");
+            writes.dirty.fetch_sub(u64::from(pages), Ordering::Relaxed);
+            (self.node.dirty.dirty).fetch_sub(u64::from(pages), Ordering::Relaxed);
+        }
     }
 
     /// True if `addr`'s page is in the window and may be written to.
@@ -214,9 +273,10 @@ impl Node {
     pub(super) fn will_write(&self) -> Result<(), MapError> {
         let mut held = self.dirty.held.lock();
         if *held == 0 {
-            let pages = Batches::write_pages();
+            let copies = Batches::copies(self.budget.limit());
+            let pages = Batches::write_pages(copies);
             self.hold(pages)?;
-            self.lru.will_write();
+            self.lru.will_write(copies);
             *held = pages;
         }
         Ok(())
@@ -228,6 +288,29 @@ impl Node {
         if held > 0 {
             self.let_go(held);
         }
+    }
+
+    /// Waits until no page of the folio is being written. False if interrupted. The caller has a reference, and neither a folio lock
+    /// nor a batch: a write that failed needs the lock.
+    pub(crate) fn wait_for_writeback(&self, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
+        loop {
+            // Acquire pairs with the Release in `wake_writeback_waiters`: if that has been, the folio's end is seen.
+            let ended = self.dirty.ended.fetch_add(0, Ordering::Acquire);
+            if !folio.is_writeback() {
+                return true;
+            }
+            if interrupt.pending() {
+                return false;
+            }
+            self.dirty.ended.wait(ended, Some(SLICE_NS));
+        }
+    }
+
+    /// Write-backs of copies have ended, and their folios say so.
+    pub(crate) fn wake_writeback_waiters(&self) {
+        // Release pairs with the Acquire in `wait_for_writeback`.
+        self.dirty.ended.fetch_add(1, Ordering::Release);
+        self.dirty.ended.wake(u32::MAX);
     }
 
     /// Pages of files that were written to, and that their stores have not got yet.

@@ -103,6 +103,10 @@ pub struct Folio {
     pub(super) frame_pages: AtomicU8,
     /// Which reclaim list the folio is on. Protected by the lists' lock.
     pub(crate) list: AtomicU8,
+    /// 1 while copies of its pages are being written to the store: Linux's PG_writeback. Set under the folio lock, by a
+    /// thread that has a reference; that thread clears it without. Not a bit of `state`: a write-back ends at any time,
+    /// and all who change or wait for `state` would meet it.
+    writeback: AtomicU8,
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
     /// Why the last read failed: an errno, or an `ERROR_` above all of them. Of what is mapped, whose read
@@ -139,6 +143,7 @@ impl TypeStable for Folio {
             pages: AtomicU8::new(0),
             frame_pages: AtomicU8::new(0),
             list: AtomicU8::new(0),
+            writeback: AtomicU8::new(0),
             frame: AtomicU32::new(NO_FRAME),
             error: AtomicU32::new(0),
             bucket_next: AtomicU32::new(NO_FOLIO),
@@ -264,6 +269,20 @@ impl Folio {
         }
     }
 
+    /// True while copies of its pages are being written to the store. Under the folio lock no write-back begins.
+    pub(crate) fn is_writeback(&self) -> bool {
+        // Acquire pairs with the Release in `set_writeback`: what is read from the store next has been written. A
+        // read-modify-write, so that the answer is never an old one.
+        self.writeback.fetch_or(0, Ordering::Acquire) != 0
+    }
+
+    /// Begins a write-back of copies, under the folio lock and with a reference; or ends it, without the lock. After that the caller
+    /// wakes all who wait for the end (`Node::wake_writeback_waiters`).
+    pub(crate) fn set_writeback(&self, writeback: bool) {
+        // Release pairs with the Acquire in `is_writeback`.
+        self.writeback.swap(writeback.into(), Ordering::Release);
+    }
+
     /// The bit of the page at `addr`, which is one of it.
     pub(crate) fn bit_of(&self, addr: usize) -> u32 {
         1 << ((addr - self.range().start) / PAGE_SIZE)
@@ -286,6 +305,7 @@ impl Folio {
         self.frame_pages.store(0, Ordering::Relaxed);
         self.frame.store(NO_FRAME, Ordering::Relaxed);
         self.error.store(0, Ordering::Relaxed);
+        debug_assert!(!self.is_writeback(), "freed while it was written");
         self.pins.store(0, Ordering::Relaxed);
         self.refs.store(1, Ordering::Relaxed);
         self.state.store(flag::LOCKED, Ordering::Relaxed);
@@ -306,10 +326,14 @@ impl Folio {
     /// Changes bits; the caller holds the folio lock.
     pub fn change(&self, set: u32, clear: u32) {
         debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
-        self.state.fetch_and(!clear, Ordering::Relaxed);
-        // Release pairs with the Acquire in `state`: whoever finds the folio
-        // uptodate, locked or not, sees how many pages it has.
-        self.state.fetch_or(set, Ordering::Release);
+        // Release pairs with the Acquire in `state`: whoever finds the folio uptodate, locked or not, sees how many pages it
+        // has, and whoever finds it clean, that it is being written.
+        if clear != 0 {
+            self.state.fetch_and(!clear, Ordering::Release);
+        }
+        if set != 0 {
+            self.state.fetch_or(set, Ordering::Release);
+        }
     }
 
     /// Counts a pin in. The caller holds the folio lock, and a reference that

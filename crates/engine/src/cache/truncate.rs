@@ -129,7 +129,7 @@ impl PageCache {
     }
 
     /// Evicts what a part of a block has in `range`, or leaves it to `sweep` locked.
-    /// Waits for whoever reads or maps a folio; one that is pinned goes with
+    /// Waits for whoever reads, maps or writes a folio back; one that is pinned goes with
     /// its last pin.
     fn evict_part<'a>(
         &'a self,
@@ -140,10 +140,19 @@ impl PageCache {
     ) {
         let is_to_go = |folio: &Folio| !folio.is(flag::DOOMED);
         while let Some(folio) = self.next_folio(&part, range, is_to_go) {
+            // The batch before the folio lock: a write that failed has a batch, and waits for the lock.
+            sweep.get_or_insert_with(|| self.node.sweep(dirty));
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *sweep = None;
                 unlocked(self, &folio, &NeverInterrupted);
+                continue;
+            }
+            if folio.is_writeback() {
+                // Pinned or not: when this is over no write of it is under way.
+                folio.unlock();
+                *sweep = None;
+                self.node.wait_for_writeback(&folio, &NeverInterrupted);
                 continue;
             }
             // Those that the sweep has locked are still in the index.
@@ -153,10 +162,8 @@ impl PageCache {
             } else if folio.is_pinned() {
                 folio.change(flag::DOOMED, 0);
                 folio.unlock();
-            } else {
-                sweep
-                    .get_or_insert_with(|| self.node.sweep(dirty))
-                    .push(&folio);
+            } else if let Some(sweep) = sweep {
+                sweep.push(&folio);
             }
         }
     }

@@ -69,27 +69,39 @@ impl PageCache {
         cleaner: &mut Option<Cleaner<'a>>,
     ) {
         let range = cursor.walk.range();
-        let is_dirty = |folio: &Folio| folio.is(flag::DIRTY);
-        while let Some(folio) = self.next_folio(&part, range, is_dirty) {
+        let is_wanted = |folio: &Folio| folio.is(flag::DIRTY) || folio.is_writeback();
+        let mut waited_for = None;
+        while let Some(folio) = self.next_folio(&part, range, is_wanted) {
+            // The batch before the folio lock: a write that failed has a batch, and waits for the lock.
+            let batch = cleaner.get_or_insert_with(|| self.node.cleaner());
             if !folio.try_lock() {
                 // A folio is waited for with nothing in hand.
                 *cleaner = None;
                 unlocked(self, &folio, &NeverInterrupted);
                 continue;
             }
-            part.start = folio.range().end;
-            match (folio.is(flag::DIRTY), folio.is(flag::AGED)) {
+            let (pages, is_dirty) = (folio.range(), folio.is(flag::DIRTY));
+            if cursor.aged && is_dirty && !folio.is(flag::AGED) {
+                folio.change(flag::AGED, 0);
+                folio.unlock();
+            } else if folio.is_writeback() {
+                folio.unlock();
+                // By age nobody waits: what was written to since the copy is young.
+                if !cursor.aged {
+                    *cleaner = None;
+                    self.node.wait_for_writeback(&folio, &NeverInterrupted);
+                    // The copy may be older than what is dirty; one that was made after a wait is not older than the cursor.
+                    if is_dirty && waited_for.replace(pages.start) != Some(pages.start) {
+                        continue;
+                    }
+                }
+            } else if is_dirty {
+                batch.push(folio);
+            } else {
                 // Another has written it.
-                (false, _) => folio.unlock(),
-                (true, false) if cursor.aged => {
-                    folio.change(flag::AGED, 0);
-                    folio.unlock();
-                }
-                (true, _) => {
-                    let cleaner = cleaner.get_or_insert_with(|| self.node.cleaner());
-                    cleaner.push(folio);
-                }
+                folio.unlock();
             }
+            part.start = pages.end;
         }
     }
 }

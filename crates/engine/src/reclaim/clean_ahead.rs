@@ -2,6 +2,7 @@
 //! device. A thread that the engine's owner has sleeps until somebody evicts where there are dirty pages.
 
 use super::lists::Lists;
+use super::write_back::Order;
 use crate::cache::Node;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::slab::Slab;
@@ -54,25 +55,33 @@ impl Node {
         let (folios, sheet) = batch.cleaning();
         let look = (self.budget.limit() as usize / 32).min(LOOK);
         let found = self.lru.lists.next_dirty(&self.folios, look, folios);
-        let mut claimed = 0;
+        let (mut claimed, mut pages) = (0, 0);
+        let mut cache = core::ptr::null();
         for place in 0..found {
             let folio = self.folios.get(folios[place]);
             let bucket = self.index.lock(folio.range().start, &self.folios);
-            // As of an eviction: it may be another folio by now.
+            // As of an eviction: it may be another folio by now. One that is being written has a reference more.
             let is_there = bucket.iter().any(|other| core::ptr::eq(other, folio));
-            if is_there && bucket.try_claim(folio) {
-                folios[claimed] = folio.id();
-                claimed += 1;
+            if !is_there || !bucket.try_claim(folio) {
+                continue;
             }
+            let dirty = folio.dirty_pages().count_ones() as usize;
+            let of = core::ptr::from_ref(folio.cache());
+            let fits = match sheet.room() {
+                0 => true,
+                // Copies are of one cache. The others come with the next batch.
+                room => pages + dirty <= room && (claimed == 0 || of == cache),
+            };
+            if dirty == 0 || !fits {
+                folio.unlock();
+                continue;
+            }
+            bucket.get(folio);
+            (cache, pages) = (of, pages + dirty);
+            folios[claimed] = folio.id();
+            claimed += 1;
         }
-        self.write_back(&folios[..claimed], sheet);
-        let mut cleaned = false;
-        for &id in &folios[..claimed] {
-            let folio = self.folios.get(id);
-            cleaned |= !folio.is(flag::DIRTY);
-            folio.unlock();
-        }
-        cleaned
+        self.clean(&folios[..claimed], sheet, Order::Reclaim) > 0
     }
 }
 
@@ -85,7 +94,8 @@ impl Lists {
         for mut next in lists.mapped() {
             while next != NO_FOLIO && looked_at < pages && count < out.len() {
                 let folio = folios.get(next);
-                if folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY {
+                let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
+                if is_free && !folio.is_writeback() {
                     out[count] = next;
                     count += 1;
                 }

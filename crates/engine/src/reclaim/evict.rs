@@ -1,8 +1,7 @@
 //! Evicting a batch of folios.
 
 use super::Want;
-use super::write_back::{Dirty, WriteSheet};
-use crate::PAGE_SIZE;
+use super::write_back::{Dirty, Order, WriteSheet};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
 use crate::lock::{Mutex, MutexGuard};
@@ -32,6 +31,11 @@ impl FolioBatch {
     pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
         let sheet = self.sheet.as_mut();
         (&mut self.folios, sheet.expect("files are written to"))
+    }
+
+    /// Pages that can be copied at a time.
+    fn room(&self) -> usize {
+        self.sheet.as_ref().map_or(0, WriteSheet::room)
     }
 }
 
@@ -73,15 +77,21 @@ impl Batches {
         }
     }
 
-    /// Pages of what it takes to write back.
-    pub(crate) fn write_pages() -> u64 {
-        (CONCURRENT * WriteSheet::BYTES).div_ceil(PAGE_SIZE) as u64
+    /// Pages that a batch copies to be written, under a budget of so many pages.
+    pub(crate) fn copies(limit: u64) -> usize {
+        WriteSheet::copies(limit)
+    }
+
+    /// Pages of what it takes to write back, with so many copies a batch.
+    pub(crate) fn write_pages(copies: usize) -> u64 {
+        (CONCURRENT * WriteSheet::pages(copies)) as u64
     }
 
     /// Lets batches be written back from now on.
-    pub(crate) fn will_write(&self) {
+    pub(crate) fn will_write(&self, copies: usize) {
         for batch in &self.batches {
-            batch.lock().sheet.get_or_insert_with(WriteSheet::new);
+            let sheet = &mut batch.lock().sheet;
+            sheet.get_or_insert_with(|| WriteSheet::new(copies));
         }
     }
 
@@ -285,6 +295,7 @@ impl Node {
             node: self,
             batch: self.lru.batches.take(),
             count: 0,
+            pages: 0,
         }
     }
 }
@@ -322,35 +333,36 @@ impl Drop for Sweep<'_> {
     }
 }
 
-/// Writes folios back that its owner has locked, all of them at once when it is dropped. They stay. Wait for no folio while it
-/// lives, as of a [`Sweep`].
+/// Writes folios back that its owner has locked, all of them at once when it is dropped. They stay, and may be written to while the
+/// store gets copies of them. Wait for no folio while it lives, as of a [`Sweep`].
 pub(crate) struct Cleaner<'a> {
     node: &'a Node,
     batch: MutexGuard<'a, Box<FolioBatch>>,
     count: usize,
+    /// Dirty pages of them.
+    pages: usize,
 }
 
 impl Cleaner<'_> {
-    /// Takes a folio, whose lock the caller has taken, and the reference to it.
+    /// Takes a folio of one cache, dirty and not being written, whose lock the caller has taken, and the reference to it.
     pub(crate) fn push(&mut self, folio: FolioRef<'_>) {
+        self.pages += folio.dirty_pages().count_ones() as usize;
         self.batch.folios[self.count] = folio.leak().id();
         self.count += 1;
     }
 
     /// True if a block's folios may be too many more.
     pub(crate) fn is_full(&self) -> bool {
-        self.count + BLOCK_PAGES > BATCH
+        match self.batch.room() {
+            0 => self.count + BLOCK_PAGES > BATCH,
+            room => self.pages + BLOCK_PAGES > room,
+        }
     }
 }
 
 impl Drop for Cleaner<'_> {
     fn drop(&mut self) {
         let (folios, sheet) = self.batch.cleaning();
-        self.node.write_back(&folios[..self.count], sheet);
-        for &id in &folios[..self.count] {
-            let folio = self.node.folios.get(id);
-            folio.unlock();
-            self.node.put(folio);
-        }
+        (self.node).clean(&folios[..self.count], sheet, Order::File);
     }
 }

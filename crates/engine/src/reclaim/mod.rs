@@ -55,9 +55,9 @@ impl Lru {
         })
     }
 
-    /// Lets what is dirty be written back from now on.
-    pub(crate) fn will_write(&self) {
-        self.batches.will_write();
+    /// Lets what is dirty be written back from now on, by copies of so many pages a batch.
+    pub(crate) fn will_write(&self, copies: usize) {
+        self.batches.will_write(copies);
     }
 
     /// Bytes of its tables.

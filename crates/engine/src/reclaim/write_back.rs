@@ -1,11 +1,25 @@
 //! Writing back what is dirty of folios that the caller has locked, in the order of the file.
+//!
+//! ```text
+//!   Locks::GivenUp   protect, copy, clear the bits, writeback, unlock: some that lie together after the other
+//!                    ─► the store writes all copies ─► end of writeback
+//!   Locks::Kept      protect, clear the bits ─► the store writes from the window ─► the caller unlocks
+//! ```
+//!
+//! In both, what the store refuses is dirty again afterwards. The copies are in pages that each batch has for that, and the
+//! budget is charged for. Folios that are about to go stay locked: eviction has the coldest, and truncate waits for nobody
+//! who writes to them meanwhile.
 
 use super::evict::BATCH;
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
-use crate::cache::{Node, PageCache};
-use crate::store::PageWrite;
+use crate::cache::reads::unlocked;
+use crate::cache::{Node, PageCache, Writes};
+use crate::page::NeverInterrupted;
+use crate::store::{PageWrite, StoreError};
 use core::ops::Range;
+use core::ptr::NonNull;
+use sync::pages;
 
 /// Pages of one call of the store: a MiB of neighbours, or as many requests for a device at a
 /// time as it can use.
@@ -16,8 +30,13 @@ const MOST: usize = 3 * BATCH;
 /// Neighbours of one folio, at most.
 const CLUSTER: usize = 16;
 
-/// Folios that somebody may write to, above which the whole window is protected rather than each of them.
+/// Ranges to protect, up to which each is protected by itself.
+const FEW: usize = 4;
+/// Ranges that may have other pages in them, above which reclaim protects the whole window.
 const SCATTERED: usize = 32;
+/// Bytes between two pages, up to which one range has both, and what is between: what of that may be written to faults once more, and
+/// that costs less than another flush of all TLBs.
+const GAP: usize = 512 * PAGE_SIZE;
 
 /// What is to be written is written down here: too large for the handler's stack.
 pub(super) struct WriteSheet {
@@ -25,15 +44,50 @@ pub(super) struct WriteSheet {
     folios: Box<[u32]>,
     /// That, and neighbours that are dirty too, in the order of the file.
     all: Box<[u32]>,
+    /// Which pages of each of them are being written: a bit a page.
+    sent: Box<[u32]>,
     /// The neighbours.
     neighbours: Box<[u32]>,
     ranges: Box<[Range<usize>]>,
     pages: Box<[PageWrite]>,
+    copies: Option<Copies>,
+}
+
+/// Pages for copies.
+struct Copies {
+    /// Immutable.
+    bytes: NonNull<u8>,
+    /// Immutable.
+    pages: usize,
+}
+
+// SAFETY: memory of its own.
+unsafe impl Send for Copies {}
+
+impl Copies {
+    fn new(pages: usize) -> Option<Self> {
+        let bytes = (pages > 0).then(|| pages::map(pages * PAGE_SIZE))??;
+        Some(Self { bytes, pages })
+    }
+
+    /// The place of the copy of that number.
+    fn page(&self, number: usize) -> *mut u8 {
+        assert!(number < self.pages, "more pages than there is room for");
+        // SAFETY: within the memory.
+        unsafe { self.bytes.add(number * PAGE_SIZE) }.as_ptr()
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, and nobody's any more.
+        unsafe { pages::unmap(self.bytes, self.pages * PAGE_SIZE) };
+    }
 }
 
 impl WriteSheet {
-    /// Made where it lies: not on the stack either.
-    pub(super) fn new() -> Self {
+    /// For copies of so many pages. Made where it lies: not on the stack either.
+    pub(super) fn new(copies: usize) -> Self {
         let page = PageWrite {
             offset: 0,
             page: core::ptr::null(),
@@ -42,15 +96,30 @@ impl WriteSheet {
         Self {
             folios: vec![0; BATCH].into(),
             all: vec![0; MOST].into(),
+            sent: vec![0; MOST].into(),
             neighbours: vec![0; MOST - BATCH].into(),
             ranges: vec![0..0; PAGES].into(),
             pages: vec![page; PAGES].into(),
+            copies: Copies::new(copies),
         }
     }
 
-    /// Its bytes.
-    pub(super) const BYTES: usize =
-        2 * MOST * size_of::<u32>() + PAGES * (size_of::<Range<usize>>() + size_of::<PageWrite>());
+    /// Pages that a batch copies, under a budget of so many pages: all batches together at most a 32nd of it.
+    pub(super) fn copies(limit: u64) -> usize {
+        (limit as usize / 128).clamp(BLOCK_PAGES, PAGES)
+    }
+
+    /// Pages of a sheet, with so many copies.
+    pub(super) const fn pages(copies: usize) -> usize {
+        let bytes = 3 * MOST * size_of::<u32>()
+            + PAGES * (size_of::<Range<usize>>() + size_of::<PageWrite>());
+        bytes.div_ceil(PAGE_SIZE) + copies
+    }
+
+    /// Pages that can be copied at a time; none where pages are written from the window only.
+    pub(super) fn room(&self) -> usize {
+        self.copies.as_ref().map_or(0, |copies| copies.pages)
+    }
 }
 
 /// What is to be written, as it is collected.
@@ -59,6 +128,8 @@ struct Noted<'a> {
     neighbours: &'a mut [u32],
     total: usize,
     beside: usize,
+    /// Pages that neighbours may have.
+    room: usize,
 }
 
 impl Noted<'_> {
@@ -76,6 +147,7 @@ impl Noted<'_> {
         self.add(folio);
         self.neighbours[self.beside] = folio.id();
         self.beside += 1;
+        self.room -= folio.dirty_pages().count_ones() as usize;
     }
 }
 
@@ -88,8 +160,27 @@ pub(crate) enum Dirty {
     Dropped,
 }
 
+/// In which order folios come to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// That of the file: pages that lie together come together, and hot ones among them.
+    File,
+    /// As reclaim takes them, all over the file. They are cold: once their window is protected, so are those that come next. That takes
+    /// 0.2 µs for each page that is present, and whatever is hot faults once more.
+    Reclaim,
+}
+
+/// What becomes of folio locks while the store writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Locks {
+    /// The folios stay locked.
+    Kept,
+    /// They are given up once the pages are copied; and the references to the folios when these are written.
+    GivenUp,
+}
+
 impl Node {
-    /// Writes back what is dirty of these folios, which the caller has locked. What is dirty
+    /// Writes back what is dirty of these folios, which the caller has locked, and keeps the locks. What is dirty
     /// afterwards is pinned, or could not be written, which its cache says.
     pub(super) fn write_back(&self, folios: &[u32], sheet: &mut WriteSheet) {
         let mut count = 0;
@@ -99,9 +190,7 @@ impl Node {
                 count += 1;
             }
         }
-        let start = |&id: &u32| self.folios.get(id).range().start;
-        sheet.folios[..count].sort_unstable_by_key(start);
-        let (count, neighbours) = self.with_neighbours(count, sheet);
+        let (count, neighbours) = self.with_neighbours(count, sheet, usize::MAX);
         let mut first = 0;
         while first < count {
             let cache = self.folios.get(sheet.all[first]).cache();
@@ -114,29 +203,65 @@ impl Node {
                 pages += folio.dirty_pages().count_ones() as usize;
                 end += 1;
             }
-            self.write_pages(cache, first..end, sheet);
+            self.write_pages(cache, first..end, sheet, (Locks::Kept, Order::Reclaim));
             first = end;
         }
         for &id in &sheet.neighbours[..neighbours] {
-            self.folios.get(id).unlock();
+            let folio = self.folios.get(id);
+            folio.unlock();
+            self.put(folio);
         }
     }
 
-    /// Takes in what is dirty beside the first `count` folios of the sheet: a device that gets pages in a row does more of
-    /// them, and what lies beside what was written to will go some day, too. Answers how many folios there are to
-    /// write, and how many of them are neighbours, which this has locked.
-    fn with_neighbours(&self, count: usize, sheet: &mut WriteSheet) -> (usize, usize) {
+    /// Writes back what is dirty of these folios, which the caller has locked, and unlocks them as soon as it can; the caller's
+    /// reference to each goes at the end. None of them is `writeback`. Where the sheet has room for copies, all are of one cache,
+    /// and their dirty pages find room there. Answers how many of them, and of their neighbours, are clean then.
+    pub(super) fn clean(&self, folios: &[u32], sheet: &mut WriteSheet, order: Order) -> usize {
+        if sheet.room() > 0 && self.mmu.can_copy_out() {
+            return self.write_copies(folios, sheet, order);
+        }
+        self.write_back(folios, sheet);
+        let mut clean = 0;
+        for &id in folios {
+            let folio = self.folios.get(id);
+            clean += usize::from(!folio.is(flag::DIRTY));
+            folio.unlock();
+            self.put(folio);
+        }
+        clean
+    }
+
+    /// The same, of copies.
+    fn write_copies(&self, folios: &[u32], sheet: &mut WriteSheet, order: Order) -> usize {
+        let Some(&first) = folios.first() else {
+            return 0;
+        };
+        sheet.folios[..folios.len()].copy_from_slice(folios);
+        let dirty = |&id: &u32| self.folios.get(id).dirty_pages().count_ones() as usize;
+        let room = sheet.room() - folios.iter().map(dirty).sum::<usize>();
+        let cache = self.folios.get(first).cache();
+        let (count, _) = self.with_neighbours(folios.len(), sheet, room);
+        self.write_pages(cache, 0..count, sheet, (Locks::GivenUp, order))
+    }
+
+    /// Sorts the first `count` folios of the sheet, and takes in what is dirty beside them, up to `room` pages: a device that gets pages in a
+    /// row does more of them, and what lies beside what was written to will go some day, too. Answers how many folios there are to
+    /// write, and how many of them are neighbours, which this has locked, with a reference.
+    fn with_neighbours(&self, count: usize, sheet: &mut WriteSheet, room: usize) -> (usize, usize) {
         let WriteSheet {
             folios,
             all,
             neighbours,
             ..
         } = sheet;
+        let start = |&id: &u32| self.folios.get(id).range().start;
+        folios[..count].sort_unstable_by_key(start);
         let mut noted = Noted {
             all,
             neighbours,
             total: 0,
             beside: 0,
+            room,
         };
         for (place, &id) in folios[..count].iter().enumerate() {
             let folio = self.folios.get(id);
@@ -147,7 +272,7 @@ impl Node {
             let mut start = folio.range().start;
             while start > window.start
                 && noted.has_room(most)
-                && let Some(before) = self.claim_dirty(start - PAGE_SIZE)
+                && let Some(before) = self.claim_dirty(start - PAGE_SIZE, noted.room)
             {
                 noted.add_neighbour(before);
                 start = before.range().start;
@@ -157,7 +282,7 @@ impl Node {
             let mut end = folio.range().end;
             while end < window.end
                 && noted.has_room(most)
-                && let Some(behind) = self.claim_dirty(end)
+                && let Some(behind) = self.claim_dirty(end, noted.room)
             {
                 noted.add_neighbour(behind);
                 end = behind.range().end;
@@ -166,114 +291,245 @@ impl Node {
         (noted.total, noted.beside)
     }
 
-    /// Locks the folio of the page at `addr`, if it is dirty and nobody has it.
-    fn claim_dirty(&self, addr: usize) -> Option<&Folio> {
+    /// Locks the folio of the page at `addr`, if it is dirty, with at most `room` pages, and nobody has it; with a reference.
+    fn claim_dirty(&self, addr: usize, room: usize) -> Option<&Folio> {
         let bucket = self.index.lock(addr, &self.folios);
         let folio = bucket.find(addr)?;
         let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
-        (is_free && !folio.is_pinned() && folio.try_lock()).then(|| self.folios.get(folio.id()))
+        if !is_free || folio.is_writeback() || folio.is_pinned() || !folio.try_lock() {
+            return None;
+        }
+        // Another may have begun to write it since.
+        if folio.is_writeback() || folio.dirty_pages().count_ones() as usize > room {
+            folio.unlock();
+            return None;
+        }
+        bucket.get(folio);
+        Some(folio)
     }
 
-    /// Writes the dirty pages of some folios of the sheet, all of one cache.
-    fn write_pages(&self, cache: &PageCache, which: Range<usize>, sheet: &mut WriteSheet) {
-        let WriteSheet {
-            all, ranges, pages, ..
-        } = sheet;
-        let folios = all[which].iter().map(|&id| self.folios.get(id));
-        let (mut count, mut protected) = (0, 0);
-        let has_writers = |folio: &Folio| !folio.is_pinned() && !cache.is_protected(folio);
-        let writable = folios.clone().filter(|folio| has_writers(folio)).count();
-        let at_once = writable > SCATTERED && cache.protect_window();
-        for folio in folios.clone() {
-            let has_writers = !at_once && has_writers(folio);
-            for addr in dirty_addresses(folio, folio.dirty_pages()) {
-                pages[count] = PageWrite {
-                    offset: cache.offset(addr),
-                    page: core::ptr::null(),
-                    result: Ok(()),
-                };
-                count += 1;
-                if !has_writers {
-                    continue;
-                }
-                match ranges[..protected].last_mut() {
-                    Some(last) if last.end == addr => last.end += PAGE_SIZE,
-                    _ => {
-                        ranges[protected] = addr..addr + PAGE_SIZE;
-                        protected += 1;
+    /// Writes the dirty pages of some folios of the sheet, all of one cache. Where locks are given up it answers how many folios are clean
+    /// then, as of some moment.
+    fn write_pages(
+        &self,
+        cache: &PageCache,
+        which: Range<usize>,
+        sheet: &mut WriteSheet,
+        (locks, order): (Locks, Order),
+    ) -> usize {
+        if order == Order::Reclaim {
+            self.protect_scattered(cache, &sheet.all[which.clone()], &mut sheet.ranges);
+        }
+        let (mut count, mut next) = (0, which.start);
+        while next < which.end {
+            let first = next;
+            next = match locks {
+                Locks::Kept => which.end,
+                // No page is protected for long before its folio is unlocked.
+                Locks::GivenUp => self.close_by(&sheet.all[..which.end], first),
+            };
+            self.protect_folios(cache, &sheet.all[first..next], &mut sheet.ranges);
+            for place in first..next {
+                let folio = self.folios.get(sheet.all[place]);
+                let (sent, left) = self.send(folio, sheet, &mut count, locks);
+                sheet.sent[place] = sent;
+                match locks {
+                    Locks::Kept => cache.end_dirty(folio, sent | left),
+                    Locks::GivenUp => {
+                        cache.begin_writeback(folio, sent, left);
+                        folio.unlock();
                     }
                 }
             }
         }
-        if protected > 0 {
-            self.mmu.protect(&ranges[..protected]);
-        }
-        // Of pages that were only expected to be written to, the store has what they are.
-        let unwritten = |folio: &Folio| cache.unwritten(folio);
-        let mut kept = 0;
-        let mut next = 0;
-        for folio in folios.clone() {
-            let dirty = folio.dirty_pages();
-            let left = dirty & !unwritten(folio);
-            for addr in dirty_addresses(folio, dirty) {
-                // What is behind the end is nobody's, whatever the store says of it.
-                let is_beyond = cache.offset(addr) >= cache.end();
-                if left & folio.bit_of(addr) != 0 && !is_beyond {
-                    pages[kept] = pages[next];
-                    kept += 1;
-                }
-                next += 1;
-            }
-            if folio.is(flag::EXPECTED) && !folio.is_pinned() {
-                cache.end_dirty(folio, left);
-                self.end_expected(folio);
-            }
-        }
-        let pages = &mut pages[..kept];
-        for page in pages.iter_mut() {
-            let addr = cache.address(page.offset);
-            page.page = self.mmu.bytes(cache.window.reservation(), addr);
-        }
+        let pages = &mut sheet.pages[..count];
         let writes = cache.writes.as_ref().expect("it has been written to");
-        // SAFETY: the pages are mapped, and stay: their folios are locked.
-        unsafe { writes.to().write(pages, cache.end()) };
-        let mut results = pages.iter().peekable();
-        let mut written = 0;
-        for folio in folios {
-            let before = folio.dirty_pages();
-            let mut left = 0;
-            for addr in dirty_addresses(folio, before) {
-                let offset = cache.offset(addr);
-                let Some(page) = results.next_if(|page| page.offset == offset) else {
-                    // Pinned, and not written to yet; or behind the end.
-                    if folio.is_pinned() {
-                        left |= folio.bit_of(addr);
-                    }
-                    continue;
-                };
-                let stays = match page.result {
+        if count > 0 {
+            // SAFETY: copies, which are this thread's; or pages that are mapped, and stay: their folios are locked.
+            unsafe { writes.to().write(pages, cache.end()) };
+        }
+        let (mut results, mut clean) = (pages.iter(), 0);
+        for place in which {
+            let (folio, sent) = (self.folios.get(sheet.all[place]), sheet.sent[place]);
+            let (mut done, mut failed) = (0, 0);
+            for (addr, page) in addresses(folio, sent).zip(results.by_ref()) {
+                match page.result {
                     Ok(()) => {
-                        written += 1;
-                        folio.is_pinned()
+                        self.stats.written_back.add(1);
+                        // Pinned, it may be written to all the time.
+                        done |= if folio.is_pinned() {
+                            0
+                        } else {
+                            folio.bit_of(addr)
+                        };
                     }
                     // The program has thrown it away.
-                    Err(_) if self.mmu.is_missing(addr) => false,
-                    Err(error) => {
-                        writes.note(error);
-                        self.stats.write_errors.add(1);
-                        true
+                    Err(_) if locks == Locks::Kept && self.mmu.is_missing(addr) => {
+                        done |= folio.bit_of(addr);
                     }
-                };
-                left |= if stays { folio.bit_of(addr) } else { 0 };
+                    Err(error) => {
+                        self.note(writes, error);
+                        failed |= folio.bit_of(addr);
+                    }
+                }
             }
-            cache.end_dirty(folio, left);
+            match locks {
+                Locks::Kept => cache.end_dirty(folio, folio.dirty_pages() & !done),
+                Locks::GivenUp => {
+                    clean += usize::from(self.end_writeback(cache, folio, sent, failed))
+                }
+            }
         }
-        self.stats.written_back.add(written);
+        if locks == Locks::GivenUp {
+            self.wake_writeback_waiters();
+        }
+        clean
+    }
+
+    /// Puts down what of a folio is to be written, behind the first `count` pages of the sheet: which pages, and which of the
+    /// folio's are dirty all the same. Nobody can write to the others. The caller holds its lock.
+    fn send(
+        &self,
+        folio: &Folio,
+        sheet: &mut WriteSheet,
+        count: &mut usize,
+        locks: Locks,
+    ) -> (u32, u32) {
+        let (cache, dirty) = (folio.cache(), folio.dirty_pages());
+        let window = cache.window.reservation();
+        // Of pages that were only expected to be written to, the store has what they are.
+        let unwritten = cache.unwritten(folio);
+        let (mut sent, mut gone, mut refused) = (0, 0, 0);
+        for addr in addresses(folio, dirty & !unwritten) {
+            let (offset, bit) = (cache.offset(addr), folio.bit_of(addr));
+            // What is behind the end is nobody's, whatever the store says of it.
+            if offset >= cache.end() {
+                continue;
+            }
+            let page = match (locks, &sheet.copies) {
+                (Locks::GivenUp, Some(copies)) => {
+                    let to = copies.page(*count);
+                    // SAFETY: a page of the sheet's, which nobody else has.
+                    match unsafe { self.mmu.copy_out(window, addr, to) } {
+                        Ok(true) => to.cast_const(),
+                        // The program has thrown it away.
+                        Ok(false) => {
+                            gone |= bit;
+                            continue;
+                        }
+                        Err(errno) => {
+                            let writes = cache.writes.as_ref().expect("it has been written to");
+                            self.note(writes, StoreError::Io(errno));
+                            refused |= bit;
+                            continue;
+                        }
+                    }
+                }
+                _ => self.mmu.bytes(window, addr),
+            };
+            sheet.pages[*count] = PageWrite {
+                offset,
+                page,
+                result: Ok(()),
+            };
+            *count += 1;
+            sent |= bit;
+        }
+        if folio.is_pinned() {
+            return (sent, dirty & !gone);
+        }
+        self.end_expected(folio);
+        (sent, refused)
+    }
+
+    /// A page could not be written.
+    fn note(&self, writes: &Writes, error: StoreError) {
+        writes.note(error);
+        self.stats.write_errors.add(1);
+    }
+
+    /// Where the folios end that lie close to that at `first`, and to each other.
+    fn close_by(&self, all: &[u32], first: usize) -> usize {
+        let range = |place: usize| self.folios.get(all[place]).range();
+        let is_far = |&place: &usize| range(place).start - range(place - 1).end > GAP;
+        (first + 1..all.len()).find(is_far).unwrap_or(all.len())
+    }
+
+    /// The dirty pages of some folios of one cache that somebody may write to, as ranges that have all of them; how many ranges.
+    fn note_writable_ranges(
+        &self,
+        cache: &PageCache,
+        folios: &[u32],
+        ranges: &mut [Range<usize>],
+        gap: usize,
+    ) -> usize {
+        let folios = folios.iter().map(|&id| self.folios.get(id));
+        let writable = folios.filter(|folio| !folio.is_pinned() && !cache.is_protected(folio));
+        let pages = writable.flat_map(|folio| addresses(folio, folio.dirty_pages()));
+        pages.fold(0, |count, addr| add_range(ranges, count, addr, gap))
+    }
+
+    /// Protects the whole window of some folios, if many of their pages may be written to, and far from each other. The caller holds
+    /// their locks.
+    fn protect_scattered(&self, cache: &PageCache, folios: &[u32], ranges: &mut [Range<usize>]) {
+        let close = self.note_writable_ranges(cache, folios, ranges, GAP);
+        if close > SCATTERED && close > folios.len() / 2 {
+            cache.protect_window();
+        }
+    }
+
+    /// Lets nobody write to the dirty pages of some folios of one cache, but to those that are pinned. The caller holds their locks.
+    fn protect_folios(&self, cache: &PageCache, folios: &[u32], ranges: &mut [Range<usize>]) {
+        let mut count = self.note_writable_ranges(cache, folios, ranges, 0);
+        if count > FEW {
+            let close = self.note_writable_ranges(cache, folios, ranges, GAP);
+            if cache.while_unpinned(|| self.mmu.protect(&ranges[..close])) {
+                return;
+            }
+            count = self.note_writable_ranges(cache, folios, ranges, 0);
+        }
+        if count > 0 {
+            self.mmu.protect(&ranges[..count]);
+        }
+    }
+
+    /// The write of copies of a folio's pages is over, and so is the reference to it. True if it is clean. The caller wakes all who wait
+    /// for that.
+    fn end_writeback(&self, cache: &PageCache, folio: &Folio, sent: u32, failed: u32) -> bool {
+        if failed == 0 {
+            cache.end_writeback(folio, sent, 0);
+        } else {
+            // A thread that has a folio's lock waits neither for the end of a write-back nor for a batch.
+            while !folio.try_lock() {
+                unlocked(cache, folio, &NeverInterrupted);
+            }
+            cache.end_writeback(folio, sent, failed);
+            folio.unlock();
+        }
+        let is_clean = !folio.is(flag::DIRTY);
+        // From here on the cache may go.
+        folio.set_writeback(false);
+        self.put(folio);
+        is_clean
     }
 }
 
+/// Adds a page to the ranges, of which there are `count`; how many there are then. It lies behind all of them, and belongs to the
+/// last one if that ends at most `gap` bytes before it.
+fn add_range(ranges: &mut [Range<usize>], count: usize, addr: usize, gap: usize) -> usize {
+    let end = addr + PAGE_SIZE;
+    match ranges[..count].last_mut() {
+        Some(last) if addr - last.end <= gap => last.end = end,
+        _ => {
+            ranges[count] = addr..end;
+            return count + 1;
+        }
+    }
+    count
+}
+
 /// The pages of a folio whose bits are set.
-fn dirty_addresses(folio: &Folio, dirty: u32) -> impl Iterator<Item = usize> {
+fn addresses(folio: &Folio, bits: u32) -> impl Iterator<Item = usize> + use<> {
     let addresses = folio.range().step_by(PAGE_SIZE).enumerate();
-    addresses.filter_map(move |(page, addr)| (dirty >> page & 1 == 1).then_some(addr))
+    addresses.filter_map(move |(page, addr)| (bits >> page & 1 == 1).then_some(addr))
 }

@@ -186,18 +186,31 @@ fn a_device_that_hangs_is_waited_for_by_who_needs_it() {
         while store.writes().is_empty() {
             std::thread::yield_now();
         }
-        assert_eq!(rig.touch(at(3)), Ok(3), "it is there");
+        // It is there, and stays: the store has not got it.
+        rig.node.reclaim(64);
+        assert_eq!((rig.touch(at(3)), cache.dirty_pages()), (Ok(3), 1));
         assert_eq!(rig.touch(at(50)), Ok(byte_at(0, bytes(50))));
         rig.write(at(40), &[40]).unwrap();
         assert_eq!(cache.dirty_pages(), 2);
-        // It is protected.
-        let writes = scope.spawn(|| rig.write(at(3), &[4]));
-        assert!(!flushes.is_finished() && !writes.is_finished());
+        // A thread that writes to it waits for nobody either: the store gets what it was.
+        rig.write(at(3), &[4]).unwrap();
+        assert_eq!((rig.touch(at(3)), cache.dirty_pages()), (Ok(4), 3));
+        // It is not written once more before that is over, nor forgotten.
+        let again = scope.spawn(|| write_back(&cache, 0..64));
+        let forgets = scope.spawn(|| cache.invalidate(start..at(4)));
+        assert_eq!(rig.touch(at(3)), Ok(4));
+        assert_eq!(store.writes().iter().filter(|&&page| page == 3).count(), 1);
+        assert!(!flushes.is_finished() && !again.is_finished() && !forgets.is_finished());
         store.hang_writes(false);
         flushes.join().unwrap();
-        writes.join().unwrap().unwrap();
+        again.join().unwrap();
+        forgets.join().unwrap();
     });
-    assert_eq!(store.byte(bytes(3)), 3);
+    assert_eq!(
+        store.byte(bytes(3)),
+        4,
+        "each flush has what was written before it"
+    );
     write_back(&cache, 0..64);
     assert_eq!((store.byte(bytes(3)), store.byte(bytes(40))), (4, 40));
     finish(rig, cache);
@@ -308,28 +321,55 @@ fn what_is_written_over_with_itself_is_not_written() {
     finish(rig, cache);
 }
 
-/// Many scattered pages are protected with their whole window; each write to one afterwards is seen.
+/// What was protected with its whole window is not protected once more when it is written back.
 #[test]
-fn what_is_written_after_the_window_was_protected_is_written_back() {
-    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
-    for round in 1..6_u8 {
-        for page in (0..1024).step_by(3) {
-            rig.write(start + page * PAGE_SIZE, &[round]).unwrap();
-        }
-        // A part: the others are protected, and dirty still.
-        write_back(&cache, 0..512);
-        for page in (0..1024).step_by(6) {
-            rig.write(start + page * PAGE_SIZE + 1, &[round]).unwrap();
-        }
-        write_back(&cache, 0..1024);
-        for page in (0..1024_u64).step_by(3) {
-            assert_eq!(store.byte(bytes(page)), round, "page {page}");
-        }
-        for page in (0..1024_u64).step_by(6) {
-            assert_eq!(store.byte(bytes(page) + 1), round, "page {page}");
+fn a_window_that_was_protected_is_not_written_to_unseen() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
+    let write = |byte: u8| {
+        (0..64).for_each(|page| rig.write(start + page * PAGE_SIZE, &[byte]).unwrap());
+    };
+    for round in 0..4_u8 {
+        write(2 * round);
+        assert!(cache.protect_window());
+        assert_eq!(cache.dirty_pages(), 64);
+        write_back(&cache, 0..64);
+        write(2 * round + 1);
+        write_back(&cache, 0..64);
+        for page in 0..64 {
+            assert_eq!(store.byte(bytes(page)), 2 * round + 1, "page {page}");
         }
     }
     finish(rig, cache);
+}
+
+/// Many pages are protected with what is between them, or one by one; each write to one afterwards is seen.
+#[test]
+fn what_is_written_after_pages_were_protected_is_written_back() {
+    for distance in [3, 600] {
+        let all = 100 * distance;
+        let (rig, store) = (Rig::new(8192), TestStore::new(bytes(all)));
+        let cache = rig.map_writable(&store);
+        let at = |page: u64, byte: u64| cache.addresses().start + (bytes(page) + byte) as usize;
+        let pages = || (0..all).step_by(distance as usize);
+        for round in 1..6_u8 {
+            for page in pages() {
+                rig.write(at(page, 0), &[round]).unwrap();
+            }
+            // A part: the others are protected, and dirty still.
+            write_back(&cache, 0..all / 2);
+            for page in pages().step_by(2) {
+                rig.write(at(page, 1), &[round]).unwrap();
+            }
+            write_back(&cache, 0..all);
+            for page in pages() {
+                assert_eq!(store.byte(bytes(page)), round, "page {page}");
+            }
+            for page in pages().step_by(2) {
+                assert_eq!(store.byte(bytes(page) + 1), round, "page {page}");
+            }
+        }
+        finish(rig, cache);
+    }
 }
 
 /// There may come to be as many folios as blocks in the middle of a write-back, which goes on as it began.

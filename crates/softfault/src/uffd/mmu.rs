@@ -464,7 +464,21 @@ impl Mmu for UffdMmu {
     }
 
     fn protect_window(&self, window: &Reservation) -> bool {
-        abi::protect(self.of(window), &window.range()).is_ok()
+        self.protect_whole(window)
+    }
+
+    fn can_copy_out(&self) -> bool {
+        super::present::can_copy_out()
+    }
+
+    unsafe fn copy_out(
+        &self,
+        _window: &Reservation,
+        addr: usize,
+        to: *mut u8,
+    ) -> Result<bool, i32> {
+        // SAFETY: the caller's promise.
+        unsafe { super::present::copy_out(addr, to) }
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {

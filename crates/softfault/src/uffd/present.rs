@@ -1,4 +1,4 @@
-//! Whether a page is there, by asking the kernel.
+//! Whether a page is there, by asking the kernel; and copying it out, if it is.
 
 use crate::errno::errno;
 use libc::{c_int, c_void};
@@ -30,4 +30,41 @@ pub fn is_missing(addr: usize) -> bool {
     // SAFETY: fills the byte.
     let known = unsafe { sync::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 };
     known && there & 1 == 0
+}
+
+/// True if [`copy_out`] can be called: a filter of system calls may refuse it.
+pub fn can_copy_out() -> bool {
+    let (from, mut to) = (1_u8, 0_u8);
+    // SAFETY: a byte each.
+    unsafe { copy(&raw const from, &raw mut to, 1) == Ok(1) && to == 1 }
+}
+
+/// Copies a page of a window out: false if it is missing, an errno if it is there and may not be read. The kernel copies: the
+/// program may throw the page away at this very moment.
+///
+/// # Safety
+/// `to` is writable for a page.
+pub unsafe fn copy_out(addr: usize, to: *mut u8) -> Result<bool, c_int> {
+    // SAFETY: the caller's promise.
+    match unsafe { copy(addr as *const u8, to, PAGE_SIZE) } {
+        Ok(PAGE_SIZE) => Ok(true),
+        _ if is_missing(addr) => Ok(false),
+        Ok(_) => Err(libc::EFAULT),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Copies bytes that may not be there, as far as it goes.
+///
+/// # Safety
+/// `to` is writable for `bytes`.
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_int> {
+    let part = |base: *mut c_void| libc::iovec {
+        iov_base: base,
+        iov_len: bytes,
+    };
+    let (into, from) = (part(to.cast()), part(from.cast_mut().cast()));
+    // SAFETY: writes to the caller's bytes alone; what cannot be read is an error.
+    let done = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, &from, 1, 0) };
+    usize::try_from(done).map_err(|_| errno())
 }

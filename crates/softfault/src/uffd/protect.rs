@@ -45,6 +45,15 @@ impl UffdMmu {
         }
     }
 
+    /// Protects all that is present in a window; false if that failed. In pieces: each call has the kernel's `mmap_lock` to its end, 0.2 µs
+    /// a page, and a thread that maps something waits for that, and all others for it.
+    pub(super) fn protect_whole(&self, window: &Reservation) -> bool {
+        const PIECE: usize = 128 << 20;
+        let (fd, range) = (self.of(window), window.range());
+        let mut pieces = range.clone().step_by(PIECE);
+        pieces.all(|start| abi::protect(fd, &(start..range.end.min(start + PIECE))).is_ok())
+    }
+
     /// Lets a page be written to.
     pub(super) fn unprotect(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
         if !self.protects(window) {

@@ -3,12 +3,12 @@
 use super::{FaultError, FaultFlags, mmu_error};
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
-use crate::cache::folio::flag;
+use crate::cache::folio::{Folio, flag};
 use crate::cache::reads::unlocked;
 use crate::fault::{FaultIn, Outcome, handle};
 use crate::mm::AddressSpace;
 use crate::page::{Interrupt, NeverInterrupted};
-use crate::reclaim::Dirty;
+use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
 use core::slice;
 use sync::Arc;
@@ -100,16 +100,34 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
     while addr < range.end {
         let folio = cache.find(addr).expect("a pinned folio stays");
         addr = folio.range().end;
-        while !folio.try_lock() {
-            unlocked(cache, &folio, &NeverInterrupted);
-        }
+        let sweep = lock_to_unpin(cache, &folio);
         let last = folio.unpin();
         // The pin's reference; ours is left.
         cache.node.put(&folio);
-        if last && folio.is(flag::DOOMED) {
-            cache.node.sweep(Dirty::Written).push(&folio);
-        } else {
+        match sweep {
+            Some(mut sweep) if last => sweep.push(&folio),
+            _ => folio.unlock(),
+        }
+    }
+}
+
+/// Locks a folio that is pinned. With what it takes to forget it, if it is to be forgotten; no page of it is being written then.
+fn lock_to_unpin<'a>(cache: &'a PageCache, folio: &Folio) -> Option<Sweep<'a>> {
+    loop {
+        // The batch before the folio lock, as in `PageCache::truncate`.
+        let is_doomed = folio.is(flag::DOOMED);
+        let sweep = is_doomed.then(|| cache.node.sweep(Dirty::Written));
+        if !folio.try_lock() {
+            drop(sweep);
+            unlocked(cache, folio, &NeverInterrupted);
+        } else if folio.is(flag::DOOMED) != is_doomed {
             folio.unlock();
+        } else if is_doomed && folio.is_writeback() {
+            folio.unlock();
+            drop(sweep);
+            cache.node.wait_for_writeback(folio, &NeverInterrupted);
+        } else {
+            return sweep;
         }
     }
 }

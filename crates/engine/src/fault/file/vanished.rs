@@ -22,6 +22,11 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     // Nobody maps it or takes it out while it is locked.
     let is_mapped = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
     let is_gone = is_mapped && node.mmu.is_missing(addr);
+    if is_gone && folio.is_writeback() {
+        // What the store has of it is older than what is being written.
+        folio.unlock();
+        return Fault::Retry(Wait::writeback(cache, folio));
+    }
     let dirty = folio.dirty_pages();
     if is_gone && dirty & folio.bit_of(addr) != 0 {
         // What was written to it is gone; it comes back protected.
