@@ -9,6 +9,7 @@ use softfault_oracle::{Expected, MemoryVerb, Paid};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A map that may be written to, or not.
 enum Map {
@@ -77,6 +78,10 @@ pub struct Softfault {
     pub swaps: bool,
     /// Charged before anything was mapped; None in a child.
     before: Option<u64>,
+    /// Pages that were filled ahead, by its parents before it was forked.
+    ahead_of_parents: usize,
+    /// By all of them, at the last look.
+    ahead: AtomicUsize,
     /// Locked, so that there is less memory than the least.
     ballast: Option<MmapMut>,
     /// The maps, and the pages that each was made for, or has grown to.
@@ -98,6 +103,8 @@ impl Softfault {
         });
         Self {
             before: Some(engine.stats().resident_bytes),
+            ahead_of_parents: 0,
+            ahead: AtomicUsize::new(0),
             engine,
             file,
             swaps,
@@ -110,6 +117,7 @@ impl Softfault {
     /// In a child of fork, before it obeys.
     pub fn begin_in_child(&mut self) {
         self.before = None;
+        self.ahead_of_parents = self.ahead.load(Relaxed);
         if let Some(ballast) = &self.ballast {
             ballast.lock().unwrap();
         }
@@ -265,7 +273,9 @@ impl Memory for Softfault {
         }
         let held: usize = self.maps.iter().map(|(_, map)| map.resident_bytes()).sum();
         // Where writes run on, some were filled that nobody wrote to.
-        let most = paid.most.saturating_add(stats.filled_ahead as usize);
+        let ahead = self.ahead_of_parents + stats.filled_ahead as usize;
+        self.ahead.store(ahead, Relaxed);
+        let most = paid.most.saturating_add(ahead);
         let pages = paid.least..=most;
         assert!(pages.contains(&(held / PAGE)), "{held} bytes, not {paid:?}");
         // Zeros are resident and cost nothing.
