@@ -34,7 +34,7 @@ pub use job::{Job, MmuKind, Progress, Workload};
 pub use outcome::{HugeCounts, LockRow, Longest, Mode, Outcome, SwapCounts, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
-pub use softfault_engine::policy::{FirstTouch, Policies};
+pub use softfault_engine::policy::Policies;
 pub use sync::machine::{Heap, HotLine, Report};
 pub use sync::topology;
 pub use workload::{Zipf, run, run_watched};

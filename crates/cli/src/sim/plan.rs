@@ -4,7 +4,7 @@ use super::arguments::RunArgs;
 use crate::error::Error;
 use softfault_sim::topology::{Placement, Topology};
 use softfault_sim::vary::vary;
-use softfault_sim::{FirstTouch, Job, MmuKind, Policies, Workload, preset};
+use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
 
 /// Where document 004 measured, up to the most CPUs of either machine.
 const PFT_CORES: [usize; 11] = [1, 4, 7, 12, 21, 30, 48, 56, 79, 110, 128];
@@ -228,11 +228,6 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
         let policies: Policies = text
             .parse()
             .map_err(|why| Error::input(format_args!("--policies: {why}")))?;
-        // A fault a page, as on the documents' machines.
-        let policies = Policies {
-            first_touch: FirstTouch::Page,
-            ..policies
-        };
         if named.iter().any(|(_, other)| *other == policies) {
             return Err(Error::input(format_args!(
                 "--policies: `{}` is there twice",

@@ -24,6 +24,7 @@ use softfault_engine::cache::{Node, NodeError, NodeOptions};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Machine};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
+use softfault_engine::policy::{FirstTouch, Policies};
 use softfault_engine::swap::Swap;
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::mem::ManuallyDrop;
@@ -84,7 +85,11 @@ impl Rig {
             Some(uffd) => uffd.clone(),
             None => soft.clone(),
         };
-        let policies = job.policies;
+        // A fault a page, as on the documents' machines.
+        let policies = Policies {
+            first_touch: FirstTouch::Page,
+            ..job.policies
+        };
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = frames::Frames::new(memory / 4 * quarters).ok_or_else(no_memory)?;
         let budget = Budget::new((memory / PAGE_SIZE) as u64);
