@@ -1,4 +1,4 @@
-//! The page by which the processes of a tree share a budget: its name. Who needs it first makes it.
+//! The page by which the processes of a tree share a budget: its name. The first process that needs the page makes it.
 
 use crate::error::Error;
 use std::fs::File;

@@ -25,25 +25,15 @@ fn library(name: &str) -> Option<PathBuf> {
 /// Runs a case of a program without softfault and both ways with it, beside a library.
 fn same_beside(program: &Path, beside: &Path, case: &str) {
     let cases = Cases::get().expect("looked at before");
-    let run = |command: &mut Command| {
-        command.arg(program).arg(case).arg(&cases.data);
-        command.output().unwrap()
-    };
     let mut without = Command::new("env");
-    let without = run(without.arg(format!("LD_PRELOAD={}", beside.display())));
+    without.arg(format!("LD_PRELOAD={}", beside.display()));
+    let without = without.arg(program).arg(case).arg(&cases.data);
+    let without = without.output().unwrap();
     for how in WAYS {
         let written = cases.stats_file(&format!("beside-{how}"));
         let mut with = softfault_run();
         with.env("LD_PRELOAD", beside);
-        with.args([
-            "--memory",
-            "8M",
-            "--faults",
-            how,
-            "--stats=json",
-            "--stats-file",
-        ]);
-        let with = run(with.arg(&written).arg("--"));
+        let with = run(with, program, case, how, &written);
         let what = format!("{case} beside {}, {how}", beside.display());
         assert_eq!(text(&with.stdout), text(&without.stdout), "{what}");
         assert_eq!(with.status, without.status, "{what}");
@@ -93,9 +83,9 @@ fn sanitized(kind: &str) -> Option<PathBuf> {
     runs.then_some(program)
 }
 
-fn run(program: &Path, case: &str, how: &str, stats: &Path) -> Output {
+/// Runs a case of a program by `softfault run`.
+fn run(mut with: Command, program: &Path, case: &str, how: &str, stats: &Path) -> Output {
     let cases = Cases::get().expect("looked at before");
-    let mut with = softfault_run();
     with.args([
         "--memory",
         "8M",
@@ -126,7 +116,7 @@ fn address_sanitizer() {
             .unwrap();
         for how in WAYS {
             let written = cases.stats_file(&format!("asan-{how}"));
-            let with = run(&program, case, how, &written);
+            let with = run(softfault_run(), &program, case, how, &written);
             assert_same(&with, &without, &format!("{case} {how}"));
             assert!(stats::read(&written).last().unwrap().taken() > 0, "{case}");
         }
@@ -146,7 +136,11 @@ fn thread_sanitizer_is_declined() {
             .arg(&cases.data)
             .output()
             .unwrap();
-        assert_same(&run(&program, "whole", how, &written), &without, how);
+        assert_same(
+            &run(softfault_run(), &program, "whole", how, &written),
+            &without,
+            how,
+        );
         let declined = stats::read(&written)[0].declined();
         assert_eq!(declined, [("no_faults".to_owned(), 1)]);
     }

@@ -656,20 +656,4 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"written", written}, {"writes-itself", writes_itself},
 };
 
-int main(int count, char **arguments)
-{
-    struct stat about;
-    if (count < 3)
-        return 2;
-    path = arguments[2];
-    fd = open(path, O_RDONLY);
-    if (fd < 0 || fstat(fd, &about) < 0)
-        return 2;
-    size = about.st_size;
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        if (strcmp(CASES[i].name, arguments[1]) == 0) {
-            CASES[i].run();
-            return 0;
-        }
-    return 2;
-}
+#include "run_case.h"

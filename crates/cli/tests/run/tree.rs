@@ -112,27 +112,19 @@ impl Member {
     /// Lets it end.
     fn end(mut self) {
         let _ = self.0.stdin.take().unwrap().write_all(b".");
-        let mut said = String::new();
-        self.0
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
-        assert_eq!(said, "");
-        assert!(self.0.wait().unwrap().success());
+        self.ends();
     }
 
     /// Lets it run to its end, and prints nothing.
     fn end_alone(mut self) {
         drop(self.0.stdin.take());
+        self.ends();
+    }
+
+    fn ends(&mut self) {
         let mut said = String::new();
-        self.0
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
+        let stdout = self.0.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut said).unwrap();
         assert_eq!(said, "");
         assert!(self.0.wait().unwrap().success());
     }

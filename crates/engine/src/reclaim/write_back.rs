@@ -7,8 +7,8 @@
 //! ```
 //!
 //! In both, what the store refuses is dirty again afterwards. The copies are in pages that each batch has for that, and the
-//! budget is charged for. Folios that are about to go stay locked: eviction has the coldest, and truncate waits for nobody
-//! who writes to them meanwhile.
+//! budget is charged for. Folios that are about to go stay locked: eviction has the coldest, and no thread is to
+//! write to what truncate cuts off.
 
 use super::evict::BATCH;
 use crate::PAGE_SIZE;

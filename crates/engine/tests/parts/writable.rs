@@ -501,7 +501,7 @@ fn what_goes_next_is_cleaned_ahead() {
     finish(rig, cache);
 }
 
-/// Pages that are written over as a whole are not read, cost no frame, and wait for nobody who has one of them.
+/// Pages that are written over as a whole are not read, cost no frame, and do not wait for a thread that has one of them.
 #[test]
 fn what_is_written_over_as_a_whole_is_not_read() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64) + 100));

@@ -49,7 +49,7 @@ impl Member {
 
     /// Of nobody, becomes the calling thread's, with no share. With the page locked.
     pub fn begin(&self) -> Option<Locked<'_>> {
-        // SAFETY: it is nobody's: who had it has ended.
+        // SAFETY: the place is free: its process has ended.
         unsafe { self.owner.make() };
         let locked = self.owner.try_lock()?;
         self.share.store(0, Relaxed);

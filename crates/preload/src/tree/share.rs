@@ -255,7 +255,7 @@ impl Divider {
                 // Whoever has the page locked does not go on.
                 None => (true, false, false),
             };
-            // Who has all has nothing to gain.
+            // A process that has all of the budget has nothing to gain.
             let listens = if has_all { OTHER } else { SHORT | OTHER };
             if listens & !bits != 0 {
                 // It may have been rung long ago.

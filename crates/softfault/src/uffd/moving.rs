@@ -55,7 +55,7 @@ impl UffdMmu {
         let fd = self.of(window);
         let mut moved = 0;
         while moved < from.len() {
-            // SAFETY: who evicts has the pages locked, and the other window is our own.
+            // SAFETY: the thread that evicts has the pages locked, and the other window is our own.
             let progress =
                 unsafe { abi::move_pages(fd, to + moved, from.start + moved, from.len() - moved) };
             moved += progress.bytes;

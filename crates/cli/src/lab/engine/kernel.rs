@@ -71,7 +71,7 @@ impl Engine for Kernel {
 fn grow(map: &mut MmapMut, file: &File, bytes: usize) -> io::Result<()> {
     file.set_len(bytes as u64)?;
     let options = RemapOptions::new().may_move(true);
-    // SAFETY: the file has so many bytes; who has the map for writing has no pointer into it.
+    // SAFETY: the file has so many bytes; the caller has the map alone, and no pointer into it.
     unsafe { map.remap(bytes, options) }
 }
 

@@ -48,7 +48,7 @@ impl From<MmError> for NotHandedOver {
 }
 
 /// Hands `range`, which shows private memory, over, from its front on. `give` gets chunks of it, and where in each the
-/// bytes are that are nowhere else. They are present, and protected if `protect`, where the page tables can: who writes to
+/// bytes are that are nowhere else. They are present, and protected if `protect`, where the page tables can: a thread that writes to
 /// them meanwhile does so after `give` has answered. After an error the first address that was not given.
 ///
 /// Windows are where their VMAs are: not for page tables of our own.

@@ -1,6 +1,6 @@
 //! First touches that run on: the pages behind the one that is touched are filled with it.
 //!
-//! How many, what lies before it says: an eighth of the pages there that are not absent, with no gap between. A page that is
+//! Their number is an eighth of the pages before it that are not absent, with no gap between. A page that is
 //! touched alone is filled alone, and of a run that ends at most an eighth was filled for nothing. Where the program says that
 //! its touches run on (`Advice::Sequential`), as many are filled as lie before, and one at first. Under pressure such pages go
 //! as any that was written.
@@ -14,9 +14,9 @@ use crate::policy::FirstTouch;
 use core::ops::Range;
 
 /// Pages before the one that is touched, for one behind it.
-pub const PROOF: usize = 8;
+const PROOF: usize = 8;
 /// Pages that are filled at once.
-pub const MOST: usize = 64;
+const MOST: usize = 64;
 
 /// Pages of a run, locked by one thread, all of them absent. They stay so if it is dropped.
 pub struct Run<'a> {
