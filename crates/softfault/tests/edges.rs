@@ -243,7 +243,7 @@ fn options_are_as_memmap2s() {
     let file = scratch();
     let engine = engine();
     let draw = (prop_oneof![place(), 0..LEN], prop::option::of(place()));
-    let run = runner(1000).run(&draw, |(offset, len)| {
+    let run = runner(300).run(&draw, |(offset, len)| {
         let (mut ours, mut theirs) = (MmapOptions::new(), memmap2::MmapOptions::new());
         ours.offset(offset as u64);
         theirs.offset(offset as u64);

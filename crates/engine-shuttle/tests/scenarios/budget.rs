@@ -38,7 +38,7 @@ fn anonymous_memory_runs_out() {
     };
     short_of_memory(
         "anonymous_memory_runs_out",
-        3_000,
+        1_000,
         &stage,
         vec![map_zeros(0, 0..4), map_zeros(0, 4..8)],
         vec![

@@ -383,7 +383,7 @@ fn a_full_budget_is_an_error_and_no_deadlock_with(rig: Rig) {
             scope.spawn(move || {
                 let mut core = core(rig);
                 let pages = thread * 5000..thread * 5000 + PAGES;
-                for round in 1..12 {
+                for round in 1..4 {
                     if let Err(error) = try_map(rig, pages.clone()) {
                         assert!(matches!(error, MapError::Budget(_)), "{error:?}");
                         failed.fetch_add(1, SeqCst);
