@@ -11,7 +11,8 @@ use model::explore;
 use model::writable::Writable;
 use softfault_engine_loom::fault::FaultError;
 
-/// Of each schedule, of two threads. A fault has a hundred operations, and runs beside a write-back.
+/// Of each schedule, of two threads. A fault has a hundred operations, and runs beside a write-back. With two preemptions
+/// all of these hold too, which takes minutes.
 const PREEMPTIONS: Option<usize> = Some(1);
 
 /// Explores `one` beside `other`, on a file that `before` has prepared, and then asks `after`.
