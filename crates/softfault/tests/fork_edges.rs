@@ -139,7 +139,7 @@ fn a_future_that_waits_at_the_fork_ends_in_both() {
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));
     if first.is_ready() {
-        println!("skipped: 16 MiB were read in no time");
+        softfault_skip::skipped("direct", "16 MiB were read in no time");
         return;
     }
     // SAFETY: the child asks, and ends.
@@ -409,7 +409,7 @@ fn a_process_that_gave_up_its_rights_forks() {
     if child::scenario().is_none() {
         // SAFETY: asks.
         if unsafe { libc::geteuid() } != 0 {
-            println!("skipped: only root can give up rights");
+            softfault_skip::skipped("root", "only root can give up rights");
             return;
         }
         return child::succeeds(test, "gives up");

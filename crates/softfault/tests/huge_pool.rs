@@ -151,7 +151,10 @@ fn without_a_pool_it_is_made_of_what_there_is() {
         assert_eq!(touch(&map, PAGE), 3);
         assert_eq!(memory.resident_bytes().unwrap(), PAGE as u64);
     } else {
-        println!("SKIPPED: this machine has a pool");
+        softfault_skip::skipped(
+            "hugetlb",
+            "this machine has a pool, which is not taken away",
+        );
     }
     drop(pool);
     let Some(_pool) = Pool::with(4) else { return };
@@ -177,7 +180,10 @@ fn transparent_pages_are_huge_where_the_machine_gives_any() {
         assert!(huge == 0 || huge == 2048);
         assert_eq!(touch(&map, PAGE + 5), 1);
     } else {
-        println!("SKIPPED: transparent huge pages for shared memory cannot be asked for here");
+        softfault_skip::skipped(
+            "root",
+            "transparent huge pages for shared memory cannot be asked for here",
+        );
     }
     let word = before
         .split_once('[')

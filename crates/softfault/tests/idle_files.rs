@@ -132,7 +132,7 @@ fn a_file_system_can_be_unmounted_after_the_call() {
     };
     if !mounted {
         std::fs::remove_dir(&place).unwrap();
-        println!("skipped: no mount for this user");
+        softfault_skip::skipped("root", "no mount for this user");
         return;
     }
     // SAFETY: a string that ends in zero.

@@ -21,7 +21,10 @@ fn engine(faults: Faults) -> Option<Engine> {
     match builder.memory(BUDGET).faults(faults).build() {
         Ok(engine) => Some(engine),
         Err(why) => {
-            println!("skipped: the kernel's faults cannot be served here: {why}");
+            softfault_skip::skipped(
+                "messages",
+                format_args!("the kernel's faults cannot be served here: {why}"),
+            );
             None
         }
     }

@@ -66,7 +66,7 @@ fn files_whose_bytes_are_made_when_they_are_read() {
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ] {
         let Ok(file) = File::open(path) else {
-            println!("skipped: no {path}");
+            softfault_skip::skipped("kernel", format_args!("no {path}"));
             continue;
         };
         refused(&file, |error| {

@@ -96,7 +96,10 @@ fn check(map: &[u8], number: usize, offset: usize) {
 fn many(name: &str, count: usize, megabytes: usize) {
     // Each file costs two descriptors at most: ours, and the engine's.
     if open_files() < 2 * count + 200 {
-        println!("skipped: {count} files cannot be open at a time here");
+        softfault_skip::skipped(
+            "descriptors",
+            format_args!("{count} files cannot be open at a time here"),
+        );
         return;
     }
     let files: Vec<_> = (0..count)
@@ -133,7 +136,10 @@ fn six_thousand_files_of_two_pages_in_sixty_four_megabytes() {
 fn eight_threads_touch_a_thousand_small_files() {
     const FILES: usize = 1000;
     if open_files() < 2 * FILES + 200 {
-        return println!("skipped: so many files cannot be open at a time here");
+        return softfault_skip::skipped(
+            "descriptors",
+            "so many files cannot be open at a time here",
+        );
     }
     let pages = |number: usize| 1 + number * 7 % 40;
     let files: Vec<_> = (0..FILES)
@@ -191,7 +197,10 @@ fn maps_come_and_go_while_their_neighbours_are_read() {
 fn maps_until_one_is_refused() {
     const FILES: usize = 3000;
     if open_files() < 2 * FILES + 200 {
-        return println!("skipped: so many files cannot be open at a time here");
+        return softfault_skip::skipped(
+            "descriptors",
+            "so many files cannot be open at a time here",
+        );
     }
     // Too large to share page tables, and each with a page of data at the end.
     const BYTES: usize = 3 * MIB;

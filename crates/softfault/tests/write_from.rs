@@ -415,7 +415,10 @@ fn a_file_system_that_becomes_read_only_keeps_what_was_flushed() {
     let is_mounted = command("mkfs.ext4", &["-q", "-F", from])
         && command("mount", &["-o", "loop,errors=remount-ro", from, at]);
     if !is_mounted {
-        return println!("skipped: an ext4 in a file can be made and mounted by root only");
+        return softfault_skip::skipped(
+            "root",
+            "an ext4 in a file can be made and mounted by root only",
+        );
     }
     let source = Command::new("findmnt").args(["-no", "SOURCE", at]).output();
     let source = source.map(|said| String::from_utf8(said.stdout).unwrap());
@@ -430,7 +433,7 @@ fn a_file_system_that_becomes_read_only_keeps_what_was_flushed() {
     map[..32 * PAGE].fill(1);
     map.flush().unwrap();
     if std::fs::write(&trigger, "1").is_err() {
-        return println!("skipped: {trigger} cannot be written to");
+        return softfault_skip::skipped("kernel", format_args!("{trigger} cannot be written to"));
     }
     map[5 * PAGE] = 2;
     for _ in 0..2 {

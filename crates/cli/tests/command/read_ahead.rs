@@ -29,7 +29,10 @@ fn setting(dir: &Path) -> Option<PathBuf> {
     match File::options().write(true).open(&setting) {
         Ok(_) => Some(setting),
         Err(e) => {
-            eprintln!("skipped: cannot set {}: {e}", setting.display());
+            softfault_skip::skipped(
+                "root",
+                format_args!("cannot set {}: {e}", setting.display()),
+            );
             None
         }
     }
@@ -186,7 +189,7 @@ fn read_aheads_that_cannot_be_are_refused() {
 #[test]
 fn a_device_that_is_not_known_is_one_line() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("skipped: no /dev/shm");
+        softfault_skip::skipped("shm", "no /dev/shm");
         return;
     };
     let mut command = softfault(&["lab", "run", "sparse", "--read-ahead-kb", "128"]);
@@ -197,7 +200,7 @@ fn a_device_that_is_not_known_is_one_line() {
 #[test]
 fn without_root_it_is_one_line_and_nothing_is_run() {
     if !bdi(Path::new("/")).exists() {
-        eprintln!("skipped: no device of / is known");
+        softfault_skip::skipped("root", "no device of / is known");
         return;
     }
     // SAFETY: asks for a number only.

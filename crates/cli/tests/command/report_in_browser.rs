@@ -94,7 +94,10 @@ fn look(browser: &Path, file: &Path, view: &View, arguments: &[&str]) -> String 
 #[test]
 fn nothing_overlaps_overflows_or_lacks_its_colour() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: no chromium to look at the report with; apt-get install chromium");
+        softfault_skip::skipped(
+            "browser",
+            "no chromium to look at the report with; apt-get install chromium",
+        );
         return;
     };
     let dir = directory();
@@ -146,7 +149,10 @@ fn nothing_overlaps_overflows_or_lacks_its_colour() {
 #[test]
 fn a_picture_of_it_is_not_blank() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: no chromium to look at the report with; apt-get install chromium");
+        softfault_skip::skipped(
+            "browser",
+            "no chromium to look at the report with; apt-get install chromium",
+        );
         return;
     };
     let dir = directory();

@@ -43,7 +43,7 @@ impl Installed {
             .env("PKG_CONFIG_PATH", self.lib().join("pkgconfig"))
             .output();
         let Ok(said) = asked else {
-            println!("skipped: there is no pkg-config");
+            softfault_skip::skipped("program", "there is no pkg-config");
             return None;
         };
         assert!(said.status.success(), "{said:?}");

@@ -33,7 +33,7 @@ impl Program {
         let compiler = if name.ends_with(".cpp") { CPP } else { C };
         let mut command = Command::new(compiler[0]);
         if Command::new(compiler[0]).arg("--version").output().is_err() {
-            println!("skipped: there is no {}", compiler[0]);
+            softfault_skip::skipped("cc", format_args!("there is no {}", compiler[0]));
             return None;
         }
         let ending = if link == Link::Static {

@@ -54,7 +54,10 @@ impl Pool {
             let _ = std::fs::write(format!("{KIND}/nr_hugepages"), wanted);
         }
         if available() < pages {
-            println!("SKIPPED: no pool of {pages} huge pages is to be had here");
+            softfault_skip::skipped(
+                "hugetlb",
+                format_args!("no pool of {pages} huge pages is to be had here"),
+            );
             return None;
         }
         Some(pool)

@@ -43,7 +43,7 @@ pub struct Row {
 /// What a child says when all was checked.
 const CHECKED: &str = "CHECKED";
 /// What a child says when the machine does not let it do that.
-const SKIPPED: &str = "SKIPPED";
+const SKIPPED: &str = "SKIPPED ";
 
 /// In the child: plays a row.
 pub fn play(name: &str) {
@@ -57,9 +57,9 @@ pub fn play(name: &str) {
     println!("{CHECKED} {} pages", scene.pages());
 }
 
-/// Ends a row's process where the machine does not let it do that.
-pub fn skip(why: &str) -> ! {
-    println!("{SKIPPED}: {why}");
+/// Ends a row's process where the machine lacks what it needs.
+pub fn skip(need: &str, why: &str) -> ! {
+    println!("{SKIPPED}{need}: {why}");
     std::process::exit(0);
 }
 
@@ -73,8 +73,10 @@ pub fn run(row: &Row, name: &str, file: BorrowedFd) -> Result<(), String> {
     let Some(status) = ended.status else {
         return fails("hangs".into());
     };
-    if let Some(line) = said.lines().find(|line| line.contains(SKIPPED)) {
-        println!("{name}: {line}");
+    if let Some((_, rest)) = said.split_once(SKIPPED) {
+        let line = rest.lines().next().unwrap_or_default();
+        let (need, why) = line.split_once(": ").expect("a need and why");
+        softfault_skip::skipped(need, format_args!("{name}: {why}"));
         return Ok(());
     }
     match row.verdict {

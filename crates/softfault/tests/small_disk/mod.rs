@@ -21,7 +21,7 @@ pub fn with_file(name: &str, test: impl FnOnce(File)) {
         let _ = std::fs::remove_dir(&dir);
     });
     if mounted != 0 {
-        return println!("skipped: a small file system can be mounted by root only");
+        return softfault_skip::skipped("root", "a small file system can be mounted by root only");
     }
     let mut options = File::options();
     let file = options.read(true).write(true).create(true);

@@ -136,7 +136,7 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::new(kind);
             (0..300).for_each(|page| scene.check(page));
             if madvise(&part(&scene, 7..200), MADV_GUARD_INSTALL).is_err() {
-                crate::row::skip("no guard pages before Linux 6.13");
+                crate::row::skip("kernel", "no guard pages before Linux 6.13");
             }
             (200..scene.pages()).for_each(|page| scene.check(page));
             madvise(&part(&scene, 7..200), MADV_GUARD_REMOVE).expect("guards removed");

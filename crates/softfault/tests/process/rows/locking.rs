@@ -131,13 +131,16 @@ pub const ROWS: &[Row] = &[
 
 fn mlockall_or_skip(flags: i32) {
     if !may_lock_all() {
-        crate::row::skip("little may be locked: every mapping and thread would be refused");
+        crate::row::skip(
+            "mlock",
+            "little may be locked: every mapping and thread would be refused",
+        );
     }
     if let Err(error) = mlockall(flags) {
         // Pages that are missing cannot be populated; they are locked all the same.
         let raw = error.raw_os_error();
         if raw != Some(libc::ENOMEM) && raw != Some(libc::EAGAIN) {
-            crate::row::skip(&format!("mlockall: {error}"));
+            crate::row::skip("mlock", &format!("mlockall: {error}"));
         }
     }
 }

@@ -195,7 +195,7 @@ pub const ROWS: &[Row] = &[
             // SAFETY: the call that the row is about.
             let sealed = unsafe { libc::syscall(SYS_MSEAL, range.start, range.len(), 0) };
             if let Err(error) = answer(sealed) {
-                skip(&format!("mseal: {error}"));
+                skip("kernel", &format!("mseal: {error}"));
             }
             scene.check_all();
             scene.check_goes_on();

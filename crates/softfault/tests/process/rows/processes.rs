@@ -176,7 +176,7 @@ pub const ROWS: &[Row] = &[
                 libc::setgroups(0, core::ptr::null());
                 libc::setgid(NOBODY);
                 if libc::geteuid() == 0 && libc::setuid(NOBODY) != 0 {
-                    skip("nobody cannot be");
+                    skip("root", "nobody cannot be");
                 }
             }
             scene.check_all();
@@ -274,7 +274,7 @@ pub const ROWS: &[Row] = &[
             let changed = unsafe { libc::chroot(path.as_ptr()) };
             let _ = std::fs::remove_dir(&empty);
             if changed != 0 {
-                skip("only root changes the root");
+                skip("root", "only root changes the root");
             }
             Scene::of_file(engine, kind)
         },
@@ -313,7 +313,7 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::new(kind);
             let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern");
             if pattern.is_ok_and(|pattern| pattern.contains(['/', '|'])) {
-                skip("core files go somewhere else");
+                skip("kernel", "core files go somewhere else");
             }
             dump(&scene);
             scene
@@ -336,7 +336,10 @@ pub const ROWS: &[Row] = &[
                 });
             if made.is_err() {
                 let _ = std::fs::remove_dir(&group);
-                skip("no memory cgroups of the first kind to be made here");
+                skip(
+                    "root",
+                    "no memory cgroups of the first kind to be made here",
+                );
             }
             scene.check_all();
             scene.check_all();

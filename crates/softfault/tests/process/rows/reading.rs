@@ -146,7 +146,7 @@ pub const ROWS: &[Row] = &[
                 }
                 let status = crate::child::wait(child);
                 if status == 77 << 8 {
-                    skip("no process may be traced here");
+                    skip("gdb", "no process may be traced here");
                 }
                 assert_eq!(status, 0);
             }
@@ -319,7 +319,7 @@ fn direct_file() -> OwnedFd {
     unsafe {
         let fd = libc::open(place.as_ptr(), flags, 0o600);
         if fd < 0 {
-            skip("no direct files here");
+            skip("direct", "no direct files here");
         }
         let fd = OwnedFd::from_raw_fd(fd);
         assert_eq!(libc::ftruncate(fd.as_raw_fd(), (4 * HUNDRED) as i64), 0);

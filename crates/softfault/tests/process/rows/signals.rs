@@ -322,7 +322,7 @@ unsafe extern "C" {
 #[cfg(not(target_arch = "x86_64"))]
 fn touch_or_jump(_: usize) -> bool {
     let _ = jump as extern "C" fn(i32);
-    crate::row::skip("not written for this processor")
+    crate::row::skip("kernel", "not written for this processor")
 }
 
 fn block(signals: &[i32]) {
