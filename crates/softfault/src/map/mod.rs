@@ -116,7 +116,8 @@ impl Mmap {
 
     /// Brings a range into memory and keeps it there while the result lives.
     /// A failed read is an error here, never a signal. Up to half of the
-    /// budget can be pinned.
+    /// budget can be pinned, where each pin counts for its pages and 32 more: a folio, which is pinned
+    /// whole, may reach past either end.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
         Pinned::new(self, self.range_of(range))
     }
