@@ -15,6 +15,7 @@
 //! | `sources` | where the sources of published crates are |
 //! | `crate_tests` | the own tests of crates that write to files, over both |
 //! | `unmodified` | programs as their distributions built them, under `softfault run` |
+//! | `overhead` | what `softfault run` costs where it takes nothing |
 //! | `pressure` | programs whose data are several times the memory they may have: the kernel's mapping, and `softfault run` |
 //! | `memmap2_tests` | memmap2's own tests, over softfault |
 //! | `rows` | what is compared, and how often |
@@ -24,6 +25,7 @@ mod crate_tests;
 mod files;
 mod interrupt;
 mod memmap2_tests;
+mod overhead;
 mod pressure;
 mod programs;
 mod read_ahead;
@@ -78,6 +80,9 @@ pub struct Args {
     /// usearch, RocksDB
     #[arg(long, conflicts_with_all = ["memmap2_tests", "crate_tests"])]
     unmodified: bool,
+    /// Only measures what `softfault run` costs a program of which it takes nothing, beside an empty library
+    #[arg(long, conflicts_with_all = ["memmap2_tests", "crate_tests", "unmodified"])]
+    overhead: bool,
     /// Only runs programs whose data are several times the memory they may have, over the kernel's mapping and under
     /// `softfault run`. Needs root, for the memory cgroup and the disk's read-ahead
     #[arg(long, value_delimiter = ',', value_parser = pressure::NAMES, num_args = 1..,
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
         () if args.memmap2_tests => memmap2_tests::run(&args.dir),
         () if args.crate_tests => crate_tests::run(&args.dir),
         () if !args.pressure.is_empty() => pressure::run(&args),
+        () if args.overhead => overhead::run(&args.dir),
         () if args.unmodified => unmodified::run(&args.dir, args.budget_mib),
         () => rows::run(&args),
     };

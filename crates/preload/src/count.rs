@@ -133,7 +133,9 @@ impl Mappings {
 static DECLINED: [Mappings; COUNT] = [const { Mappings::new() }; COUNT];
 /// Mappings that the engine serves, or has served.
 pub static TAKEN: Mappings = Mappings::new();
-/// Those of them that the kernel serves by now.
+/// Those of them that are blocks of malloc(3).
+pub static BLOCKS: Mappings = Mappings::new();
+/// Those that the kernel serves by now.
 pub static HANDED_BACK: Mappings = Mappings::new();
 
 /// Counts a mapping that is the kernel's.
@@ -152,5 +154,6 @@ pub fn all_declined() -> impl Iterator<Item = (&'static str, &'static str, (u64,
 pub fn forked() {
     DECLINED.iter().for_each(Mappings::clear);
     TAKEN.clear();
+    BLOCKS.clear();
     HANDED_BACK.clear();
 }

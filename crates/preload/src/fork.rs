@@ -155,11 +155,13 @@ extern "C" fn child() {
     drop(inside);
 }
 
+/// Of a thread that joins a tree.
+const STACK: usize = 256 << 10;
+
 /// In a child that goes on with its parent's private memory: the engine of that has a share of the tree's budget, as
 /// soon as the others have given some. The child does not wait for it.
 fn join_tree(engine: Engine) {
-    let joins = std::thread::Builder::new().name("softfault-tree".into());
-    let joined = joins.spawn(move || {
+    let joined = softfault::start_thread(c"softfault-tree", STACK, move || {
         let _inside = inside::enter();
         let tree = tree::join_with(&engine);
         table::lock().tree = tree;

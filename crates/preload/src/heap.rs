@@ -3,7 +3,7 @@
 //! Its memory is the kernel's, past all hooks, and it is still while the process forks: a child has one that is whole,
 //! however it was forked.
 
-use crate::call;
+use crate::{block_list, call};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
@@ -65,6 +65,8 @@ thread_local! {
 /// Before the process forks; nothing is allocated until it is let go.
 pub extern "C" fn hold() {
     if DEPTH.replace(DEPTH.get() + 1) == 0 {
+        // In front of the heap, from which the list has its memory.
+        block_list::hold();
         let locked = lock();
         // SAFETY: this thread has the heap locked.
         unsafe { *HELD.0.get() = Some(locked) };
@@ -86,6 +88,12 @@ pub extern "C" fn let_go_in_child() {
     DEPTH.set(0);
     // SAFETY: this thread has locked the heap in `hold`, or its parent's copy of it has.
     drop(unsafe { (*HELD.0.get()).take() });
+    block_list::let_go();
+}
+
+/// True in a thread that holds it for a fork: nothing can be allocated.
+pub fn is_held() -> bool {
+    DEPTH.get() > 0
 }
 
 /// The kernel's memory.

@@ -42,14 +42,14 @@ fn give_way(table: &mut Table) {
 /// Starts the thread; its number. All signals are masked in it, as they are in the caller.
 pub fn start() -> io::Result<c_int> {
     let number: &'static AtomicI32 = Box::leak(Box::new(AtomicI32::new(0)));
-    let builder = std::thread::Builder::new().name("softfault-lease".into());
-    builder.stack_size(STACK).spawn(|| {
+    let started = softfault::start_thread(c"softfault-lease", STACK, || {
         // SAFETY: only asks.
         let here = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
         // Release pairs with the Acquire below.
         number.store(here, Ordering::Release);
         hear();
-    })?;
+    });
+    drop(started?);
     loop {
         match number.load(Ordering::Acquire) {
             0 => std::thread::yield_now(),

@@ -12,6 +12,8 @@
 //!
 //!   private memory, anonymous or of a file ──► private/, give/, private_calls.rs
 //!
+//!   malloc(3) of the program ──► hooks/malloc.rs ──► blocks.rs: a large block is a mapping of its own
+//!
 //!   munmap, mprotect, mremap, ... of a place that was taken ──► hooks/mapping.rs ──► change.rs
 //!                                what the engine cannot do, the kernel does: its own mapping is put in the place
 //!                                first, under threads that read there
@@ -25,10 +27,13 @@
 //! mark in the thread (`inside.rs`), so that what softfault itself calls is passed on to the kernel.
 
 mod assurance;
+mod block_list;
+mod blocks;
 mod call;
 mod change;
 mod count;
 mod decide;
+mod early;
 mod fork;
 mod give;
 mod heap;

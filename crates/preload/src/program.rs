@@ -1,6 +1,6 @@
 //! What is known of the program.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -32,17 +32,34 @@ pub fn has_own_malloc() -> bool {
 /// 0: nobody has looked yet.
 static OWN_MALLOC: AtomicU8 = AtomicU8::new(0);
 
+/// Ours is in front of the C library's, and of nothing else, or the program's is another.
 fn finds_own_malloc() -> bool {
-    let object_of = |name: &core::ffi::CStr| {
+    let object_of = |addr: *const c_void| {
         let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: looks a name up, and what has its address; zeros are a valid structure.
+        // SAFETY: looks an address up; zeros are a valid structure.
         unsafe {
-            let addr = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
             libc::dladdr(addr, about.as_mut_ptr());
             about.assume_init().dli_fbase
         }
     };
-    object_of(c"malloc") != object_of(c"gnu_get_libc_version")
+    // SAFETY: looks a name up.
+    let find = |from: *mut c_void, name: &CStr| unsafe { libc::dlsym(from, name.as_ptr()) };
+    let ours = object_of(finds_own_malloc as *const c_void);
+    let library = object_of(find(libc::RTLD_DEFAULT, c"gnu_get_libc_version"));
+    let names = [
+        c"malloc",
+        c"calloc",
+        c"realloc",
+        c"free",
+        c"memalign",
+        c"aligned_alloc",
+        c"posix_memalign",
+        c"malloc_usable_size",
+    ];
+    names.into_iter().any(|name| {
+        object_of(find(libc::RTLD_DEFAULT, name)) != ours
+            || object_of(find(libc::RTLD_NEXT, name)) != library
+    })
 }
 
 /// Looks at the program, and at nothing that is loaded after it.
@@ -89,15 +106,26 @@ fn has_go_note(mut notes: &[u8]) -> bool {
 }
 
 /// The sanitizer that the program was built with, if it is one that looks at all that is read and written: what softfault
-/// does to memory it takes for the program's errors. In a thread that is inside.
+/// does to memory it takes for the program's errors.
 pub fn sanitizer() -> Option<&'static str> {
-    let known = [
-        (c"__tsan_init", "ThreadSanitizer"),
-        (c"__msan_init", "MemorySanitizer"),
-    ];
-    let mut found = known.into_iter();
-    // SAFETY: looks a name up.
-    let found = found
-        .find(|(name, _)| unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() });
-    found.map(|(_, what)| what)
+    // Relaxed: as above.
+    let mut known = SANITIZER.load(Relaxed);
+    if known == 0 {
+        let found = SANITIZERS.iter().position(|(name, _)| {
+            // SAFETY: looks a name up.
+            unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
+        });
+        known = found.map_or(1, |at| 2 + at as u8);
+        SANITIZER.store(known, Relaxed);
+    }
+    let at = usize::from(known).checked_sub(2)?;
+    Some(SANITIZERS[at].1)
 }
+
+/// 0: nobody has looked yet; 1: none.
+static SANITIZER: AtomicU8 = AtomicU8::new(0);
+
+const SANITIZERS: [(&CStr, &str); 2] = [
+    (c"__tsan_init", "ThreadSanitizer"),
+    (c"__msan_init", "MemorySanitizer"),
+];

@@ -16,11 +16,12 @@ extern "C" fn loaded() {
     fork::watch_heap();
     options::get();
     hooks::prepare();
+    softfault::prepare_threads();
 }
 
 extern "C" fn ends() {
     stats::write();
-    if let Some(table) = table::try_lock() {
+    if let Some(table) = table::lock_at_exit() {
         tree::ends(table.tree.as_ref());
     }
 }

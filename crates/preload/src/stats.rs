@@ -21,17 +21,18 @@ pub fn write() {
     let Some(inside) = inside::enter() else {
         return;
     };
-    // A thread that exits may leave it locked.
-    let engine = table::try_lock().and_then(|table| {
+    let table = table::lock_at_exit();
+    let engine = table.as_ref().and_then(|table| {
         let inherited = table.inherited.clone();
         inherited.or_else(|| table.engine.clone())
     });
     let stats = engine.as_ref().map(softfault::Engine::stats);
-    let refused = table::try_lock().and_then(|table| table.refused.clone());
-    let tree = table::try_lock().and_then(|table| {
+    let refused = table.as_ref().and_then(|table| table.refused.clone());
+    let tree = table.as_ref().and_then(|table| {
         let (tree, engine) = (table.tree.as_ref()?, engine.as_ref()?);
         Some(tree.stats(engine))
     });
+    drop(table);
     core::mem::forget(engine);
     let text = match form {
         StatsForm::Text => text(stats.as_ref(), tree.as_ref(), refused.as_deref()),
@@ -56,11 +57,12 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     let mut text = String::new();
     let who = format!("softfault: {}[{}]", program(), std::process::id());
     let (taken, taken_bytes) = count::TAKEN.get();
+    let (blocks, blocks_bytes) = count::BLOCKS.get();
     let (back, back_bytes) = count::HANDED_BACK.get();
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "{who}: taken={taken} taken_bytes={taken_bytes} handed_back={back} handed_back_bytes={back_bytes}"
+        "{who}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes}"
     );
     for (name, why, (count, bytes)) in count::all_declined() {
         let _ = writeln!(text, "{who}: declined {name}={count} bytes={bytes} ({why})");
@@ -101,10 +103,11 @@ fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     let declined: Vec<_> = declined.collect();
     let _ = write!(
         text,
-        "{{\"pid\":{},\"program\":{},\"taken\":{},\"handed_back\":{},\"declined\":{{{}}}",
+        "{{\"pid\":{},\"program\":{},\"taken\":{},\"malloc\":{},\"handed_back\":{},\"declined\":{{{}}}",
         std::process::id(),
         quoted(&program()),
         mappings(count::TAKEN.get()),
+        mappings(count::BLOCKS.get()),
         mappings(count::HANDED_BACK.get()),
         declined.join(","),
     );

@@ -7,6 +7,7 @@ use core::ops::Range;
 use softfault::{Engine, Mmap};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A mapping of the program's that the engine serves.
 pub struct Taken {
@@ -56,9 +57,17 @@ pub fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks it, if nobody has it locked.
-pub fn try_lock() -> Option<MutexGuard<'static, Table>> {
-    TABLE.try_lock().ok()
+/// Locks it at the process's end: a thread that exits may have left it locked, and another lets it go soon.
+pub fn lock_at_exit() -> Option<MutexGuard<'static, Table>> {
+    const TRIES: u32 = 1000;
+    const PAUSE: Duration = Duration::from_millis(1);
+    (0..TRIES).find_map(|_| {
+        let locked = TABLE.try_lock().ok();
+        if locked.is_none() {
+            std::thread::sleep(PAUSE);
+        }
+        locked
+    })
 }
 
 impl Table {

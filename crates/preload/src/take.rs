@@ -2,7 +2,7 @@
 
 mod private;
 
-pub use private::take_anonymous;
+pub use private::{take_anonymous, take_block};
 
 use crate::assurance::Assurance;
 use crate::count::{Decline, TAKEN};

@@ -232,6 +232,8 @@ pub use store::Reads;
 #[doc(hidden)]
 pub use swap::SwapFile;
 pub use swap::{Compression, Swap};
+#[doc(hidden)]
+pub use thread::{prepare_threads, start_thread};
 pub use uffd::Faults;
 #[doc(hidden)]
 pub use uffd::keep_no_spare_windows;

@@ -8,6 +8,7 @@ use crate::signal;
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -77,15 +78,48 @@ extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
 /// how much that is to those who look the function up; musl adds it itself. The attributes are initialised.
 fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
     type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
-    // SAFETY: looks a name up.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
-    if found.is_null() {
+    let found = look_up_least_stack();
+    if found == 0 {
         return libc::PTHREAD_STACK_MIN;
     }
     // SAFETY: the function of that name has this type; the standard library calls it, too.
-    let min_stack = unsafe { core::mem::transmute::<*mut c_void, MinStack>(found) };
+    let min_stack = unsafe { core::mem::transmute::<usize, MinStack>(found) };
     // SAFETY: the attributes are initialised, as the caller says.
     unsafe { min_stack(attributes) }
+}
+
+/// Where that function is; 0: there is none. Looked up once: that takes the loader's lock, which a thread may have that
+/// waits for one of ours.
+fn look_up_least_stack() -> usize {
+    /// `UNKNOWN`, or what was found. Relaxed: whoever looks finds the same.
+    static FOUND: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    const UNKNOWN: usize = usize::MAX;
+    match FOUND.load(Relaxed) {
+        UNKNOWN => {
+            let name = c"__pthread_get_minstack".as_ptr();
+            // SAFETY: looks a name up.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) } as usize;
+            FOUND.store(found, Relaxed);
+            found
+        }
+        found => found,
+    }
+}
+
+/// The same for `softfault run`, whose own threads are started as ours are. What it returns waits for the thread's end,
+/// if it is called.
+pub fn start_thread<Work: FnOnce() + Send + 'static>(
+    name: &'static CStr,
+    stack: usize,
+    work: Work,
+) -> io::Result<impl FnOnce()> {
+    let thread = start(name, stack, work)?;
+    Ok(move || thread.join())
+}
+
+/// Looks up what starting a thread needs, for `softfault run`: when its library is loaded, before the loader can be busy.
+pub fn prepare_threads() {
+    look_up_least_stack();
 }
 
 impl Thread {

@@ -7,6 +7,7 @@ mod beside;
 mod calls;
 mod cases;
 mod command;
+mod malloc;
 mod private;
 mod programs;
 mod stats;

@@ -14,8 +14,12 @@ fn end_if_dead(table: &mut Table, start: usize) {
     if let Some(mapping) = table.private.remove_dead(start) {
         let leased = mapping.leased;
         let room = mapping.room.clone();
+        let is_block = mapping.is_block;
         drop(mapping);
-        marked::mark(&room, false);
+        // A block stays marked until it is freed.
+        if !is_block {
+            marked::mark(&room, false);
+        }
         leased.into_iter().for_each(|file| table.leases.give(file));
     }
 }

@@ -5,6 +5,9 @@
 
 use crate::{call, inside, marked, table};
 
+/// Of the thread that does it.
+const STACK: usize = 256 << 10;
+
 /// Hands over what is under the calling thread. In a thread that is inside and has nothing locked.
 pub fn leave_stack() {
     let here = 0_u8;
@@ -28,7 +31,7 @@ pub fn leave_stack() {
             }
         }
     };
-    if let Ok(thread) = std::thread::Builder::new().spawn(hand_over) {
-        let _ = thread.join();
+    if let Ok(join) = softfault::start_thread(c"softfault-give", STACK, hand_over) {
+        join();
     }
 }

@@ -3,7 +3,9 @@
 //! | file | has | does something |
 //! |---|---|---|
 //! | `mapping` | mmap(2) and what changes mappings | always |
+//! | `malloc` | malloc(3) and its like | where anonymous memory is taken |
 //! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
+//! | `thread_exit` | what threads do at their end | for values of ours |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
@@ -11,12 +13,13 @@
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `again` | what the last three have in common: what is missing is brought in, and the call made again | |
 
-use crate::mode;
 use crate::options::Mode;
+use crate::{mode, program};
 
 mod again;
 mod arguments;
 mod direct;
+mod malloc;
 mod mapping;
 mod memory;
 mod next;
@@ -25,9 +28,13 @@ mod process;
 mod programs;
 mod raw;
 mod signals;
+mod thread_exit;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
+    // The loader may be busy later, in a thread that waits for what this one has locked.
+    program::sanitizer();
+    malloc::prepare();
     mapping::prepare();
     direct::find();
     memory::find();
@@ -36,6 +43,7 @@ pub fn prepare() {
     raw::find();
     paths::find();
     process::find();
+    thread_exit::find();
     signals::find();
     if mode::get() == Mode::Signals {
         signals::unblock();

@@ -1,13 +1,19 @@
 //! The function that a hook is in front of: the C library's, or another library's that was loaded before it.
 
+use crate::early;
 use core::ffi::CStr;
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The next function of a name, looked up once.
 pub struct Next<F> {
     name: &'static CStr,
+    /// What takes its place as long as it cannot be looked up.
+    early: early::Which,
+    /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
+    /// Relaxed: of one thread.
+    looking: AtomicBool,
     /// Its address; 0 before it was looked up. Relaxed: whoever looks finds the same.
     addr: AtomicUsize,
     kind: PhantomData<F>,
@@ -18,32 +24,46 @@ impl<F: Copy> Next<F> {
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
+            early: early::Which::of(name),
+            looking: AtomicBool::new(false),
             addr: AtomicUsize::new(0),
             kind: PhantomData,
         }
     }
 
     /// It. Where there is none, one that says so: a program may ask whether there is one, and finds ours.
+    #[inline]
     pub fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
-        let mut addr = self.addr.load(Relaxed);
-        if addr == 0 {
-            // SAFETY: looks a name up.
-            addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
-            if addr == 0 {
-                addr = missing as *const () as usize;
-            }
-            self.addr.store(addr, Relaxed);
-        }
+        let addr = match self.addr.load(Relaxed) {
+            0 => self.look_up(),
+            addr => addr,
+        };
         // SAFETY: the function of that name has this type, as its hook has.
         unsafe { transmute_copy(&addr) }
     }
 
-    /// Looks it up, if there is one.
-    pub fn find(&self) {
+    #[cold]
+    fn look_up(&self) -> usize {
+        // The loader allocates while it looks a name up.
+        if !early::can_look_up() || self.looking.swap(true, Relaxed) {
+            return (self.early.function()).unwrap_or(missing as *const () as usize);
+        }
         // SAFETY: looks a name up.
-        let addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        let mut addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        self.looking.store(false, Relaxed);
+        if addr == 0 {
+            addr = missing as *const () as usize;
+        }
         self.addr.store(addr, Relaxed);
+        addr
+    }
+
+    /// Looks it up, unless that was done.
+    pub fn find(&self) {
+        if self.addr.load(Relaxed) == 0 {
+            self.look_up();
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub struct PrivateMapping {
     /// The file, if it is under a lease.
     pub leased: Option<FileKey>,
     pub is_file: bool,
+    /// A block of malloc(3).
+    pub is_block: bool,
     /// A part of it is not served any more.
     pub cut: bool,
     pub map: MmapMut,

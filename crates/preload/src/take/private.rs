@@ -1,7 +1,7 @@
 //! Taking private memory.
 
 use super::{engine_of_private, lease};
-use crate::count::{Decline, TAKEN};
+use crate::count::{BLOCKS, Decline, TAKEN};
 use crate::decide::Wanted;
 use crate::marked;
 use crate::private::PrivateMapping;
@@ -16,6 +16,16 @@ pub fn take_anonymous(table: &mut Table, bytes: usize) -> Result<usize, Decline>
     table.private.has_room(&engine, bytes)?;
     let map = MmapOptions::new().len(bytes).map_anon_with(&engine);
     enter(table, map, bytes, false)
+}
+
+/// The same for a block of malloc(3).
+pub fn take_block(table: &mut Table, bytes: usize) -> Result<usize, Decline> {
+    let start = take_anonymous(table, bytes)?;
+    if let Some(mapping) = table.private.get_mut(start) {
+        mapping.is_block = true;
+    }
+    BLOCKS.add(bytes);
+    Ok(start)
 }
 
 /// Takes private memory that begins as a file; the file stays as it is from now on.
@@ -63,6 +73,7 @@ fn enter(
         protection: libc::PROT_READ | libc::PROT_WRITE,
         leased: None,
         is_file,
+        is_block: false,
         cut: false,
         map,
         room: room.clone(),

@@ -54,13 +54,12 @@ impl Seat {
     /// All signals are masked in the caller.
     pub fn take(page: &'static Page) -> Option<&'static Self> {
         let (give, taken) = channel();
-        let builder = std::thread::Builder::new().name("softfault-tree".into());
-        let thread = builder.stack_size(STACK).spawn(move || {
+        let thread = softfault::start_thread(c"softfault-tree", STACK, move || {
             // What it calls is softfault's.
             let _inside = inside::enter();
             live(page, &give);
         });
-        thread.ok()?;
+        drop(thread.ok()?);
         // The thread answers, or has ended.
         taken.recv().ok()?
     }

@@ -1,0 +1,48 @@
+//! Large blocks of malloc(3), by address (`blocks.rs`).
+//!
+//! The list is locked after the table and before the heap, from which it has its memory, and is still while the process
+//! forks.
+
+use core::cell::UnsafeCell;
+use core::ops::Range;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The blocks.
+pub struct Blocks {
+    /// Their mappings, by the addresses that the program has.
+    pub mappings: BTreeMap<usize, Range<usize>>,
+    /// Mappings of blocks that were freed where they could not be unmapped.
+    pub later: Vec<Range<usize>>,
+}
+
+static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
+    mappings: BTreeMap::new(),
+    later: Vec::new(),
+});
+
+/// Locks it: in a thread whose signals are masked.
+pub fn lock() -> MutexGuard<'static, Blocks> {
+    BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the forking thread holds.
+struct Held(UnsafeCell<Option<MutexGuard<'static, Blocks>>>);
+
+// SAFETY: only the thread that has the list locked looks at it.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+/// Before the process forks, once a fork.
+pub fn hold() {
+    let locked = lock();
+    // SAFETY: this thread has the list locked.
+    unsafe { *HELD.0.get() = Some(locked) };
+}
+
+/// After it, in the parent or the child.
+pub fn let_go() {
+    // SAFETY: this thread has locked the list in `hold`, or its parent's copy of it has.
+    drop(unsafe { (*HELD.0.get()).take() });
+}

@@ -1,0 +1,102 @@
+//! What is to be done at the end of a thread: thread-local values of this library's.
+//!
+//! The C library notes that under the loader's lock. A thread that loads a library has it locked while the library's
+//! initialisers run, and they may map memory that is taken: a thread of ours, which they wait for, would wait for them. So
+//! what is ours is noted here, under a key of the thread's.
+
+use super::next::Next;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+type Act = unsafe extern "C" fn(*mut c_void);
+type NoteIt = unsafe extern "C" fn(Act, *mut c_void, *mut c_void) -> c_int;
+
+static NEXT: Next<NoteIt> = Next::new(c"__cxa_thread_atexit_impl");
+
+unsafe extern "C" {
+    /// The linker's: where this library begins, and ends.
+    static __ehdr_start: u8;
+    static _end: u8;
+}
+
+/// True if an address is one of this library's.
+fn is_ours(addr: *const c_void) -> bool {
+    (&raw const __ehdr_start as usize..&raw const _end as usize).contains(&(addr as usize))
+}
+
+/// What a thread is to do at its end, the last first.
+struct Note {
+    act: Act,
+    with: *mut c_void,
+    before: *mut Note,
+}
+
+/// The key, and one more; 0: it is not made yet.
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// The key, made now if there is none; `None`: the program has all that there are.
+fn key() -> Option<libc::pthread_key_t> {
+    // Acquire pairs with the AcqRel below.
+    let known = KEY.load(Ordering::Acquire);
+    if known != 0 {
+        return Some((known - 1) as libc::pthread_key_t);
+    }
+    let mut made = 0;
+    // SAFETY: fills the key; the function is called with what a thread has put there.
+    if unsafe { libc::pthread_key_create(&mut made, Some(end)) } != 0 {
+        return None;
+    }
+    let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
+    match KEY.compare_exchange(0, u64::from(made) + 1, set, failed) {
+        Ok(_) => Some(made),
+        Err(other) => {
+            // SAFETY: just made, and nobody knows it.
+            unsafe { libc::pthread_key_delete(made) };
+            Some((other - 1) as libc::pthread_key_t)
+        }
+    }
+}
+
+/// At the end of a thread. What is noted meanwhile, the C library hands to another call.
+unsafe extern "C" fn end(notes: *mut c_void) {
+    let mut notes = notes.cast::<Note>();
+    while !notes.is_null() {
+        // SAFETY: boxed below, and taken out once.
+        let note = unsafe { Box::from_raw(notes) };
+        notes = note.before;
+        // SAFETY: the promise of who noted it.
+        unsafe { (note.act)(note.with) };
+    }
+}
+
+/// Looks the C library's up.
+pub fn find() {
+    NEXT.find();
+}
+
+/// What C++ and Rust call for each thread-local value that has a destructor.
+///
+/// # Safety
+/// As of the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_thread_atexit_impl(
+    act: Act,
+    with: *mut c_void,
+    of: *mut c_void,
+) -> c_int {
+    // Something of the library that has the value.
+    if !is_ours(of) {
+        // SAFETY: the caller's promise.
+        return unsafe { NEXT.get()(act, with, of) };
+    }
+    // Without a key the value stays.
+    if let Some(key) = key() {
+        // SAFETY: the key is there; what it has are notes of this thread.
+        unsafe {
+            let before = libc::pthread_getspecific(key).cast();
+            let note = Box::new(Note { act, with, before });
+            libc::pthread_setspecific(key, Box::into_raw(note).cast());
+        }
+    }
+    0
+}
