@@ -211,11 +211,13 @@ pub use environment::swap_of;
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
-pub use faults::program_sigbus;
+pub use faults::{get_in_front, program_sigbus};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 #[doc(hidden)]
 pub use lease::ReadLease;
+#[doc(hidden)]
+pub use machine::parse_bytes;
 #[doc(hidden)]
 pub use map::KernelMapping;
 pub use map::{MapIfSafeError, Mmap, Pinned};

@@ -58,7 +58,7 @@ pub(crate) fn open_files() -> usize {
 }
 
 /// A number of bytes with K, M, G or T (powers of 1024) behind it.
-pub(crate) fn parse_bytes(text: &str) -> Option<usize> {
+pub fn parse_bytes(text: &str) -> Option<usize> {
     let text = text.trim();
     let (number, shift) = match text.chars().last()?.to_ascii_uppercase() {
         'K' => (&text[..text.len() - 1], 10),

@@ -108,7 +108,7 @@ pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
 
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
-pub(crate) fn get_in_front() {
+pub fn get_in_front() {
     // Relaxed: who trusts says so before it lets itself be replaced.
     if chain::is_begun() && !TRUSTED.load(Relaxed) {
         install();

@@ -21,6 +21,6 @@ mod raise;
 mod raised;
 mod start;
 
-pub use handler::program_sigbus;
-pub(crate) use handler::{check_handlers, get_in_front, install};
+pub(crate) use handler::{check_handlers, install};
+pub use handler::{get_in_front, program_sigbus};
 pub(crate) use start::{NoProcess, failed_touches, get_or_make, make};

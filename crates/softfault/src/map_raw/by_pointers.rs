@@ -5,6 +5,7 @@ use crate::fault_in::FaultInMany;
 use crate::{Engine, FaultError};
 use core::ops::Range;
 use softfault_engine::mm::Protection;
+use std::fs::File;
 use std::io;
 
 impl MmapRaw {
@@ -98,6 +99,15 @@ impl MmapRaw {
             Raw::Read(_) => Err(FaultError::ReadOnly.into()),
             // SAFETY: the caller vouches for it.
             Raw::Write(map) => unsafe { map.fill_from(part, reader) },
+        }
+    }
+
+    /// Lets a map that writes to `file` have `len` bytes, and the file end where the map does; see
+    /// [`MmapMut::set_len`](crate::MmapMut::set_len).
+    pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
+        match &mut self.0 {
+            Raw::Read(_) => Err(FaultError::ReadOnly.into()),
+            Raw::Write(map) => map.set_len(file, len),
         }
     }
 

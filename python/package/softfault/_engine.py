@@ -1,0 +1,210 @@
+"""Engines: budgets, and which one a map is made under."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+import warnings
+
+from ._native_or_fallback import IS_NATIVE, native
+
+_warned = False
+
+
+def _size(size):
+    """A number of bytes, of a number or a text such as "1G"."""
+    if size is None or isinstance(size, int):
+        return size
+    if isinstance(size, str):
+        return native.parse_size(size)
+    raise TypeError(f"a size is a number of bytes or a text such as '1G', and not {type(size).__name__}")
+
+
+def _swap(swap):
+    """A directory and a size, of a path, a pair, or a text such as "/var/tmp:8G"."""
+    if swap is None:
+        return None, None
+    if isinstance(swap, tuple):
+        directory, size = swap
+        return os.fspath(directory), _size(size)
+    if isinstance(swap, str):
+        directory, colon, size = swap.rpartition(":")
+        return (directory, _size(size)) if colon else (swap, None)
+    return os.fspath(swap), None
+
+
+class Engine:
+    """Maps under one memory budget.
+
+    ``memory`` is the budget: what its maps may have in memory, page tables included. Without it: a quarter of the
+    machine's memory, or of its memory cgroup's limit. ``swap`` is a directory, with a size behind a colon if need be, for
+    memory that does not fit (:meth:`empty`). The other arguments are those of the Rust library's ``Builder``.
+
+    In a ``with`` block it is the engine of all maps that are made in it and name no other:
+
+    >>> import softfault
+    >>> with softfault.Engine(memory="64M") as engine:
+    ...     softfault.current_engine() is engine
+    True
+    >>> engine.stats()["memory_bytes"] in (0, 64 << 20)
+    True
+
+    Maps go on when the block has ended. A child of fork has an engine of its own, of the same budget.
+    """
+
+    def __init__(
+        self,
+        memory=None,
+        swap=None,
+        *,
+        most_memory=None,
+        compression=None,
+        reads=None,
+        coherence=None,
+        faults=None,
+        by_kernel=None,
+        small_maps=None,
+        fallback="kernel",
+    ):
+        directory, size = _swap(swap)
+        self._native = native.Engine(
+            memory=_size(memory),
+            most_memory=_size(most_memory),
+            swap=directory,
+            swap_bytes=size,
+            compression=compression,
+            reads=reads,
+            coherence=coherence,
+            faults=faults,
+            by_kernel=by_kernel,
+            small_maps=_size(small_maps),
+            fallback=fallback,
+        )
+        self._entered: list = []
+        self._warn_once()
+
+    def _warn_once(self):
+        global _warned
+        if IS_NATIVE and not _warned and self._native.stats()["kernel_fallback"]:
+            _warned = True
+            warnings.warn(
+                "userfaultfd is closed here: the kernel's mmap serves softfault's maps, without a budget "
+                "(`softfault doctor` says how to open it)",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def __enter__(self):
+        self._entered.append(_current.set(self))
+        return self
+
+    def __exit__(self, *_exception):
+        _current.reset(self._entered.pop())
+
+    def set_memory(self, size):
+        """Changes the budget, and evicts down to it."""
+        self._native.set_memory(_size(size))
+
+    def stats(self) -> dict:
+        """What happened so far in this process, as numbers by name.
+
+        >>> import softfault
+        >>> sorted(softfault.Engine(memory="64M").stats())[:2]  # doctest: +SKIP
+        ['anonymous_faults', 'bytes_read']
+        """
+        return self._native.stats()
+
+    def close_idle(self):
+        """Closes files of which nobody has a map any more, and forgets their pages."""
+        self._native.close_idle()
+
+    def mmap(self, *arguments, **named):
+        """:class:`softfault.mmap` under this engine."""
+        return native.mmap(*arguments, engine=self, **named)
+
+    def memmap(self, *arguments, **named):
+        """:class:`softfault.memmap` under this engine."""
+        from ._arrays import memmap
+
+        return memmap(*arguments, engine=self, **named)
+
+    def open_memmap(self, *arguments, **named):
+        """:func:`softfault.open_memmap` under this engine."""
+        from ._arrays import open_memmap
+
+        return open_memmap(*arguments, engine=self, **named)
+
+    def empty(self, shape, dtype=float, order="C"):
+        """:func:`softfault.empty` under this engine."""
+        from ._arrays import empty
+
+        return empty(shape, dtype, order, engine=self)
+
+    def __repr__(self):
+        stats = self.stats()
+        return f"<softfault.Engine memory={stats['memory_bytes']} resident={stats.get('resident_bytes', 0)}>"
+
+
+_current: contextvars.ContextVar = contextvars.ContextVar("softfault.current_engine", default=None)
+_default: Engine | None = None
+_default_memory = None
+_making = threading.Lock()
+
+
+def _new_lock():
+    global _making
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread of the parent may have held it.
+    os.register_at_fork(after_in_child=_new_lock)
+
+
+def _variable(name, parse):
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{name}={text}: {error}") from None
+
+
+def current_engine() -> Engine:
+    """The engine of maps that name none: that of the innermost ``with`` block, or the process's default one.
+
+    The default engine is made at first use, with what :func:`set_memory` or ``SOFTFAULT_MEMORY`` and ``SOFTFAULT_SWAP``
+    say.
+    """
+    global _default
+    engine = _current.get()
+    if engine is not None:
+        return engine
+    if _default is None:
+        with _making:
+            if _default is None:
+                memory = _default_memory
+                if memory is None:
+                    memory = _variable("SOFTFAULT_MEMORY", _size)
+                _variable("SOFTFAULT_SWAP", _swap)
+                _default = Engine(memory=memory, swap=os.environ.get("SOFTFAULT_SWAP"))
+    return _default
+
+
+def set_memory(size):
+    """Sets the budget of the process's default engine: a number of bytes, or a text such as "1G"."""
+    global _default_memory
+    size = _size(size)
+    if _default is not None:
+        _default.set_memory(size)
+    _default_memory = size
+
+
+def stats() -> dict:
+    """What happened so far in the current engine, as numbers by name."""
+    return current_engine().stats()
+
+
+native.set_current(current_engine)

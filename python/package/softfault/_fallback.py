@@ -1,0 +1,142 @@
+"""What the native part has, over the standard library's mmap: for systems that softfault does not run on."""
+
+from __future__ import annotations
+
+import mmap as _standard
+import os
+
+_STEP = 1 << 20
+
+
+class Engine:
+    """A budget that nobody keeps."""
+
+    def __init__(self, *, memory=None, fallback="kernel", **_options):
+        if fallback == "error":
+            raise OSError("softfault runs on Linux only")
+        self._memory = memory
+
+    def set_memory(self, size):
+        self._memory = size
+
+    def close_idle(self):
+        pass
+
+    def stats(self):
+        return {"memory_bytes": self._memory or 0, "kernel_fallback": True}
+
+
+class mmap(_standard.mmap):
+    """The standard library's mmap, with softfault's methods."""
+
+    __module__ = "softfault"
+
+    def __new__(cls, *arguments, engine=None, **named):
+        return super().__new__(cls, *arguments, **named)
+
+    @property
+    def managed(self):
+        len(self)
+        return False
+
+    def readinto(self, buffer):
+        with memoryview(buffer).cast("B") as room:
+            data = self.read(len(room))
+            room[: len(data)] = data
+        return len(data)
+
+    def _part(self, start, length):
+        if length is None:
+            length = len(self) - start
+        if start < 0 or length < 0 or start + length > len(self):
+            raise ValueError("the range is not within the map")
+        return start, start + length
+
+    def fault_in(self, ranges, timeout=None):
+        for start, stop in ranges:
+            self._part(start, stop - start)
+
+    def prefetch(self, start=0, length=None):
+        self._part(start, length)
+
+    def populate(self, start=0, length=None, *, write=False, progress=None):
+        start, stop = self._part(start, length)
+        for at in range(start, stop, _STEP):
+            end = min(at + _STEP, stop)
+            self[at:end]
+            if progress is not None:
+                progress(end - start, stop - start)
+
+    def write_to(self, fd, start=0, length=None):
+        start, stop = self._part(start, length)
+        at = start
+        while at < stop:
+            at += os.write(fd, self[at : min(at + _STEP, stop)])
+        return stop - start
+
+    def read_from(self, fd, start=0, length=None):
+        start, stop = self._part(start, length)
+        at = start
+        while at < stop:
+            data = os.read(fd, min(_STEP, stop - at))
+            if not data:
+                break
+            self[at : at + len(data)] = data
+            at += len(data)
+        return at - start
+
+    def lock(self):
+        raise OSError("pages cannot be kept in memory here")
+
+    def unlock(self):
+        pass
+
+
+def set_current(_function):
+    pass
+
+
+def get_in_front():
+    pass
+
+
+def is_served(_start, _length):
+    return False
+
+
+def place_of(buffer):
+    with memoryview(buffer) as view:
+        return 0, view.nbytes
+
+
+def bring_in(_ranges, _timeout=None):
+    pass
+
+
+def write_from(fd, buffer):
+    with memoryview(buffer).cast("B") as view:
+        done = 0
+        while done < len(view):
+            done += os.write(fd, view[done : done + _STEP])
+    return done
+
+
+def read_into(fd, buffer):
+    with memoryview(buffer).cast("B") as view:
+        done = 0
+        while done < len(view):
+            data = os.read(fd, min(_STEP, len(view) - done))
+            if not data:
+                break
+            view[done : done + len(data)] = data
+            done += len(data)
+    return done
+
+
+def parse_size(text):
+    number = text.strip().upper()
+    shift = {"K": 10, "M": 20, "G": 30, "T": 40}.get(number[-1:], 0)
+    digits = number[:-1] if shift else number
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{text!r} is no size: a number of bytes, with K, M, G or T behind it")
+    return int(digits) << shift

@@ -1,0 +1,139 @@
+"""Many ranges at once, and system calls on memory that may not be there: without the interpreter's lock."""
+
+from __future__ import annotations
+
+import sys
+
+from ._native_or_fallback import native
+
+
+def _place(buffer):
+    """A buffer's address and its bytes, the gaps of an array included."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(buffer, numpy.ndarray):
+        if buffer.size == 0:
+            return 0, 0
+        first, end = numpy.lib.array_utils.byte_bounds(buffer)
+        return first, end - first
+    return native.place_of(buffer)
+
+
+def _is_one(ranges):
+    """True for a buffer, and False for several."""
+    if isinstance(ranges, (list, tuple)):
+        return False
+    try:
+        memoryview(ranges).release()
+    except TypeError:
+        return False
+    return True
+
+
+def fault_in(ranges, timeout=None):
+    """Brings buffers of maps into memory, with many reads in flight; others run meanwhile.
+
+    ``ranges`` is an array, a view or another buffer of a map, or several. What cannot be read is an ``OSError``; what is
+    not there after ``timeout`` seconds a ``TimeoutError``. Nothing keeps what was brought: more than the budget is there
+    for a moment only.
+
+    >>> import numpy, softfault
+    >>> a = softfault.empty((1000, 512))
+    >>> softfault.fault_in([a[3], a[997]])
+    """
+    buffers = [ranges] if _is_one(ranges) else list(ranges)
+    native.bring_in([_place(buffer) for buffer in buffers], timeout)
+
+
+def take(array, indices, out=None):
+    """Rows of an array, as ``numpy.take(array, indices, axis=0)``: all of them are read at once, and others run meanwhile.
+
+    >>> import numpy, softfault
+    >>> a = softfault.empty((1000, 4), dtype="i4")
+    >>> a[:] = numpy.arange(4000).reshape(1000, 4)
+    >>> softfault.take(a, [7, -1])
+    array([[  28,   29,   30,   31],
+           [3996, 3997, 3998, 3999]], dtype=int32)
+    """
+    import numpy
+
+    rows = numpy.asarray(array)
+    if rows.ndim == 0:
+        raise ValueError("the array has no rows")
+    wanted = numpy.asarray(indices)
+    if wanted.size == 0 and wanted.dtype == float:
+        wanted = wanted.astype(numpy.int64)
+    if wanted.dtype.kind not in "iu":
+        raise TypeError("indices are integers")
+    if not _goes_by_rows(rows, out):
+        return numpy.take(rows, wanted, axis=0, out=out)
+    shape = wanted.shape + rows.shape[1:]
+    if out is None:
+        out = numpy.empty(shape, rows.dtype)
+    elif out.shape != shape:
+        raise ValueError(f"out has the shape {out.shape}, and not {shape}")
+    if wanted.dtype.kind == "u" and wanted.size and int(wanted.max()) >= len(rows):
+        raise IndexError(f"index {int(wanted.max())} is out of bounds for axis 0 with size {len(rows)}")
+    wanted = numpy.ascontiguousarray(wanted, dtype=numpy.int64)
+    row = rows.itemsize
+    for length in rows.shape[1:]:
+        row *= length
+    first = rows.__array_interface__["data"][0]
+    native.take_rows((first, rows.strides[0], row, len(rows)), wanted, out.view(numpy.uint8) if row else out)
+    return out
+
+
+def _goes_by_rows(rows, out):
+    """True if each row is bytes one behind the other, in a map."""
+    if rows.size == 0 or rows.dtype.hasobject:
+        return False
+    expected = rows.itemsize
+    for length, stride in zip(reversed(rows.shape[1:]), reversed(rows.strides[1:])):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    if out is not None and not (out.flags.c_contiguous and out.flags.writeable and out.dtype == rows.dtype):
+        return False
+    return native.is_served(*_place(rows))
+
+
+def _descriptor(file):
+    """A file's descriptor, with nothing left in a buffer of Python's."""
+    if isinstance(file, int):
+        return file
+    flush = getattr(file, "flush", None)
+    if flush is not None:
+        flush()
+    return file.fileno()
+
+
+def write(file, buffer):
+    """Writes a buffer to a file or a descriptor, in as many calls as it takes: memory of a map need not be there.
+
+    ``os.write`` of such memory may be short, or fail with EFAULT. Answers how many bytes were written.
+    """
+    return native.write_from(_descriptor(file), buffer)
+
+
+def readinto(file, buffer):
+    """Fills a buffer from a descriptor, or from an unbuffered file; answers how many bytes there were.
+
+    ``file.readinto`` into memory of a map that is not there fails with EFAULT.
+    """
+    if isinstance(file, int):
+        return native.read_into(file, buffer)
+    if hasattr(file, "raw") or not hasattr(file, "fileno"):
+        # What its buffer has comes first.
+        return _by_reads(file, buffer)
+    return native.read_into(file.fileno(), buffer)
+
+
+def _by_reads(file, buffer):
+    with memoryview(buffer).cast("B") as view:
+        done = 0
+        while done < len(view):
+            data = file.read(min(1 << 20, len(view) - done))
+            if not data:
+                break
+            view[done : done + len(data)] = data
+            done += len(data)
+    return done

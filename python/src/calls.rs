@@ -1,0 +1,92 @@
+//! System calls on memory that may not be there: pages are brought in, and kept, for as long as the kernel uses them.
+
+use crate::failure::raised;
+use crate::lent::Lent;
+use crate::maps;
+use core::mem::ManuallyDrop;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
+
+/// A descriptor that is lent for a call, and not closed behind it.
+pub(crate) fn lent_file(fd: i32) -> PyResult<ManuallyDrop<File>> {
+    // SAFETY: only asks.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(raised(io::Error::last_os_error()));
+    }
+    // SAFETY: it is open, and the caller's as long as the call; it is not closed here.
+    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
+}
+
+/// How many bytes went through; an error only where none did.
+pub(crate) fn count((count, done): (usize, io::Result<()>)) -> PyResult<usize> {
+    match done {
+        Err(error) if count == 0 => Err(raised(error)),
+        _ => Ok(count),
+    }
+}
+
+/// Writes a buffer to a descriptor, in as many calls as it takes; answers how many bytes were written.
+#[pyfunction]
+pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let lent = Lent::to_read(buffer)?;
+    let file = lent_file(fd)?;
+    let (start, len) = lent.place();
+    if let Some((memory, part)) = maps::find(start..start + len) {
+        return count(py.detach(|| memory.write_to(part, &file)));
+    }
+    not_several(start, len)?;
+    let done = py.detach(|| {
+        // SAFETY: the buffer's bytes, which stay as long as it is lent.
+        let mut bytes = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
+        let mut file = &*file;
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(0) => break,
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (len - bytes.len(), Err(error)),
+            }
+        }
+        (len - bytes.len(), Ok(()))
+    });
+    count(done)
+}
+
+/// Fills a buffer from a descriptor, in as many calls as it takes; answers how many bytes there were.
+#[pyfunction]
+pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let lent = Lent::to_write(buffer)?;
+    let file = lent_file(fd)?;
+    let (start, len) = lent.place();
+    if let Some((memory, part)) = maps::find(start..start + len) {
+        return count(py.detach(|| memory.fill_from(part, &file)));
+    }
+    not_several(start, len)?;
+    let done = py.detach(|| {
+        // SAFETY: the buffer's bytes, which stay as long as it is lent, and may be written to.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, len) };
+        let mut file = &*file;
+        let mut filled = 0;
+        while filled < len {
+            match file.read(&mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (filled, Err(error)),
+            }
+        }
+        (filled, Ok(()))
+    });
+    count(done)
+}
+
+/// A buffer is of one map, or of none.
+fn not_several(start: usize, len: usize) -> PyResult<()> {
+    match len > 0 && maps::touches(&(start..start + len)) {
+        true => Err(PyBufferError::new_err("the buffer is of several maps")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,52 @@
+//! Errors as exceptions: `OSError` with an errno, and `MemoryError` where a budget is too small.
+
+use pyo3::PyErr;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
+use softfault::FaultError;
+use std::io::{self, ErrorKind};
+
+/// The exception of an error.
+pub(crate) fn raised(error: io::Error) -> PyErr {
+    let inner = error.get_ref();
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<FaultError>()) {
+        return of_page(*error);
+    }
+    if let Some(errno) = error.raw_os_error() {
+        let text = error.to_string();
+        // Python says the number itself.
+        let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
+        return PyOSError::new_err((errno, text));
+    }
+    let errno = match error.kind() {
+        ErrorKind::NotFound => libc::ENOENT,
+        ErrorKind::PermissionDenied => libc::EACCES,
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => libc::EINVAL,
+        ErrorKind::OutOfMemory => return PyMemoryError::new_err(error.to_string()),
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        ErrorKind::TimedOut => libc::ETIMEDOUT,
+        ErrorKind::UnexpectedEof => libc::EFAULT,
+        ErrorKind::StorageFull => libc::ENOSPC,
+        ErrorKind::FileTooLarge => libc::EFBIG,
+        ErrorKind::WouldBlock => libc::EAGAIN,
+        _ => libc::EIO,
+    };
+    PyOSError::new_err((errno, error.to_string()))
+}
+
+/// The exception of a page that cannot be had.
+pub(crate) fn of_page(error: FaultError) -> PyErr {
+    let errno = match error {
+        FaultError::NoMemory | FaultError::PoolEmpty => {
+            return PyMemoryError::new_err(error.to_string());
+        }
+        FaultError::BeyondEnd => libc::EFAULT,
+        FaultError::Io(errno) => return raised(io::Error::from_raw_os_error(errno)),
+        FaultError::OutOfRange => libc::EINVAL,
+        FaultError::ReadOnly => libc::EACCES,
+        FaultError::TimedOut => libc::ETIMEDOUT,
+        FaultError::Forked => libc::EOPNOTSUPP,
+        // What the library comes to say besides.
+        _ => libc::EIO,
+    };
+    PyOSError::new_err((errno, error.to_string()))
+}

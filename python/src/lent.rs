@@ -1,0 +1,59 @@
+//! Buffers that others lend for a call, and new bytes that are filled without the interpreter's lock.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// The bytes of an object, which keeps them where they are as long as this lives.
+pub(crate) struct Lent(PyUntypedBuffer);
+
+impl Lent {
+    /// Bytes to be read.
+    pub(crate) fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        match buffer.is_c_contiguous() || buffer.is_fortran_contiguous() {
+            true => Ok(Self(buffer)),
+            false => Err(PyBufferError::new_err("the buffer is not contiguous")),
+        }
+    }
+
+    /// Bytes to be written to.
+    pub(crate) fn to_write(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let lent = Self::to_read(object)?;
+        match lent.0.readonly() {
+            true => Err(PyTypeError::new_err(
+                "a writable bytes-like object is required",
+            )),
+            false => Ok(lent),
+        }
+    }
+
+    /// The first byte's address, and how many there are.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        (self.0.buf_ptr() as usize, self.0.len_bytes())
+    }
+}
+
+/// New bytes, which `fill` is to write to, all of them: it is given their address.
+pub(crate) fn new_bytes<'py>(
+    py: Python<'py>,
+    len: usize,
+    fill: impl FnOnce(usize) -> PyResult<usize>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let len = ffi::Py_ssize_t::try_from(len)?;
+    // SAFETY: with a null pointer the bytes are to be filled; the object is new and ours alone, or null with an exception.
+    let bytes = unsafe {
+        let bytes = ffi::PyBytes_FromStringAndSize(core::ptr::null(), len);
+        Bound::from_owned_ptr_or_err(py, bytes)?
+    };
+    // SAFETY: it is a bytes object.
+    let start = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
+    let filled = fill(start)?;
+    if filled != len as usize {
+        // What was not filled is nobody's bytes.
+        return Err(PyBufferError::new_err("the map ends before the range does"));
+    }
+    Ok(bytes.cast_into::<PyBytes>()?)
+}

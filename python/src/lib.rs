@@ -1,0 +1,67 @@
+//! The native part of the Python package `softfault`: its `mmap`, its engines, and what waits for pages without the
+//! interpreter's lock.
+//!
+//! | module | has |
+//! |---|---|
+//! | `mmap` | the class `mmap`, with the interface of the standard library's |
+//! | `engine` | budgets, and which one a map is made under |
+//! | `memory` | the memory of one map, whoever serves it |
+//! | `plain` | a mapping of the kernel's own, where the engine has none |
+//! | `maps` | which map has an address |
+//! | `pages` | many ranges brought in, rows copied out |
+//! | `calls` | system calls on memory that may not be there |
+//! | `lent` | buffers of others, and new bytes |
+//! | `failure` | errors as exceptions |
+//!
+//! **The interpreter's lock** is let go around everything that may wait for a read, and none of our own mutexes is held
+//! then: all of them are taken and released by a thread that has the interpreter's lock. So a child of `os.fork` finds
+//! them free.
+
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod engine;
+#[cfg(target_os = "linux")]
+mod failure;
+#[cfg(target_os = "linux")]
+mod lent;
+#[cfg(target_os = "linux")]
+mod maps;
+#[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
+mod mmap;
+#[cfg(target_os = "linux")]
+mod pages;
+#[cfg(target_os = "linux")]
+mod plain;
+
+/// What the package's Python files build on.
+#[pyo3::pymodule(gil_used = true)]
+mod _native {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::prelude::*;
+
+    /// Refuses an interpreter that is not the process's first: objects of it would be dropped under another one's lock.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // SAFETY: this thread has the lock of the interpreter that is asked for.
+        let id =
+            unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) };
+        match id {
+            0 => Ok(()),
+            _ => Err(PyImportError::new_err(
+                "softfault does not support sub-interpreters: it is imported in the main interpreter only",
+            )),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use super::{
+        calls::{read_into, write_from},
+        engine::{Engine, get_in_front, parse_size, set_current},
+        mmap::Mmap,
+        pages::{bring_in, is_served, place_of, take_rows},
+    };
+}

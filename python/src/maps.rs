@@ -1,0 +1,59 @@
+//! Which map has an address: how a buffer that somebody made of a map (an array, a view, a tensor) leads back to it.
+
+use crate::memory::Memory;
+use core::ops::Range;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Maps by the first address of their window. No two windows have an address in common; maps of one file in one engine
+/// have the same. Locked by a thread that has the interpreter's lock, over no wait.
+static MAPS: Mutex<BTreeMap<usize, Vec<Weak<Memory>>>> = Mutex::new(BTreeMap::new());
+
+fn lock() -> MutexGuard<'static, BTreeMap<usize, Vec<Weak<Memory>>>> {
+    MAPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enters a map.
+pub(crate) fn enter(memory: &Arc<Memory>) {
+    let mut maps = lock();
+    let window = maps.entry(memory.window().start).or_default();
+    window.retain(|map| map.strong_count() > 0);
+    window.push(Arc::downgrade(memory));
+}
+
+/// Takes a map out, which is about to go, or to be elsewhere.
+pub(crate) fn leave(memory: &Arc<Memory>) {
+    let mut maps = lock();
+    let start = memory.window().start;
+    let Some(window) = maps.get_mut(&start) else {
+        return;
+    };
+    let gone = Arc::as_ptr(memory);
+    window.retain(|map| map.as_ptr() != gone && map.strong_count() > 0);
+    if window.is_empty() {
+        maps.remove(&start);
+    }
+}
+
+/// The map that has all of some addresses, and their offsets in it.
+pub(crate) fn find(addresses: Range<usize>) -> Option<(Arc<Memory>, Range<usize>)> {
+    let maps = lock();
+    let (_, window) = maps.range(..=addresses.start).next_back()?;
+    let mut live = window.iter().filter_map(Weak::upgrade);
+    let has = |map: &Arc<Memory>| {
+        map.start() <= addresses.start && addresses.end <= map.start() + map.len()
+    };
+    let map = live.find(has)?;
+    let offsets = addresses.start - map.start()..addresses.end - map.start();
+    Some((map, offsets))
+}
+
+/// True if some of these addresses are a map's.
+pub(crate) fn touches(addresses: &Range<usize>) -> bool {
+    let maps = lock();
+    let below = maps.range(..addresses.end).next_back();
+    below.is_some_and(|(_, window)| {
+        let mut live = window.iter().filter_map(Weak::upgrade);
+        live.any(|map| map.start() < addresses.end && addresses.start < map.start() + map.len())
+    })
+}

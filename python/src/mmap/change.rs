@@ -1,0 +1,144 @@
+//! What changes a map, or says what to expect of it.
+
+use super::{Access, Mmap};
+use crate::failure::{of_page, raised};
+use crate::maps;
+use crate::memory::{Memory, STEP, page_size};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::io;
+use std::sync::Arc;
+
+#[pymethods]
+impl Mmap {
+    /// Lets the map, and its file, have `newsize` bytes.
+    #[pyo3(signature = (newsize, /))]
+    fn resize(&self, py: Python<'_>, newsize: isize) -> PyResult<()> {
+        let memory = self.memory()?;
+        if self.state().exports > 0 {
+            let text = "mmap can't resize with extant pointers exported.";
+            return Err(PyBufferError::new_err(text));
+        }
+        if !matches!(self.access, Access::Default | Access::Write) {
+            let text = "mmap can't resize a readonly or copy-on-write memory map.";
+            return Err(PyTypeError::new_err(text));
+        }
+        let len = usize::try_from(newsize)
+            .ok()
+            .filter(|&len| {
+                (self.offset + len as u64)
+                    .try_into()
+                    .is_ok_and(|_: i64| true)
+            })
+            .ok_or_else(|| PyValueError::new_err("new size out of range"))?;
+        if len == 0 {
+            return Err(raised(io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let is_shared_memory = self.state().file.is_none() && matches!(*memory, Memory::Plain(_));
+        if is_shared_memory && len > memory.len() {
+            let text = "mmap: can't expand a shared anonymous mapping on Linux";
+            return Err(PyValueError::new_err(text));
+        }
+        // From here on nobody else has it; a call of another thread's that does would have its memory moved away.
+        maps::leave(&memory);
+        drop(memory);
+        let (mut taken, file) = {
+            let mut state = self.state();
+            (state.memory.take(), state.file.take())
+        };
+        let resized = match taken.as_mut().and_then(Arc::get_mut) {
+            Some(memory) => {
+                let of_file = file.as_ref().map(|file| (file, self.offset));
+                py.detach(|| memory.resize(of_file, len)).map_err(raised)
+            }
+            None => Err(PyBufferError::new_err(
+                "mmap can't resize while another thread is in a call on it",
+            )),
+        };
+        if let Some(memory) = &taken {
+            maps::enter(memory);
+        }
+        let mut state = self.state();
+        (state.memory, state.file) = (taken, file);
+        resized
+    }
+
+    /// Copies `count` bytes from `src` to `dest`.
+    #[pyo3(name = "move", signature = (dest, src, count, /))]
+    fn move_(&self, py: Python<'_>, dest: isize, src: isize, count: isize) -> PyResult<()> {
+        let memory = self.writable()?;
+        let out = || PyValueError::new_err("source, destination, or count out of range");
+        let of = |at: isize| usize::try_from(at).map_err(|_| out());
+        let (dest, src, count) = (of(dest)?, of(src)?, of(count)?);
+        let fits = |at: usize| at.checked_add(count).is_some_and(|end| end <= memory.len());
+        if !fits(dest) || !fits(src) {
+            return Err(out());
+        }
+        let moved = py.detach(|| {
+            let mut bytes = vec![0; count.min(STEP)];
+            let mut done = 0;
+            while done < count {
+                let len = (count - done).min(STEP);
+                // What is replaced was read before, whichever side of it the new place is on.
+                let at = if dest < src { done } else { count - done - len };
+                // SAFETY: bytes of our own.
+                unsafe { memory.copy_out(src + at, (bytes.as_mut_ptr() as usize, len)) }?;
+                // SAFETY: bytes of our own; the map may be written to.
+                unsafe { memory.copy_in(dest + at, (bytes.as_ptr() as usize, len)) }?;
+                done += len;
+            }
+            Ok(())
+        });
+        moved.map_err(of_page)
+    }
+
+    /// Waits until what was written is on the device, or fails.
+    #[pyo3(signature = (offset=0, size=None, /))]
+    fn flush(&self, py: Python<'_>, offset: isize, size: Option<isize>) -> PyResult<()> {
+        let memory = self.memory()?;
+        let out = || PyValueError::new_err("flush values out of range");
+        let offset = usize::try_from(offset).map_err(|_| out())?;
+        let rest = memory.len().checked_sub(offset).ok_or_else(out)?;
+        let size = size.map_or(Ok(rest), usize::try_from).map_err(|_| out())?;
+        if size > rest {
+            return Err(out());
+        }
+        if !matches!(self.access, Access::Default | Access::Write) {
+            return Ok(());
+        }
+        if !offset.is_multiple_of(page_size()) {
+            return Err(raised(io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let flushed = py.detach(|| memory.flush(offset..offset + size));
+        flushed.map_err(raised)
+    }
+
+    /// Gives advice of madvise(2) about a part, of the standard library's MADV_ numbers.
+    #[pyo3(signature = (option, start=0, length=None, /))]
+    fn madvise(
+        &self,
+        py: Python<'_>,
+        option: i32,
+        start: isize,
+        length: Option<isize>,
+    ) -> PyResult<()> {
+        let memory = self.memory()?;
+        let start = usize::try_from(start).ok();
+        let start = start.filter(|&start| start < memory.len());
+        let start = start.ok_or_else(|| PyValueError::new_err("madvise start out of bounds"))?;
+        let rest = memory.len() - start;
+        let length = match length {
+            None => rest,
+            Some(length) => usize::try_from(length)
+                .map_err(|_| PyValueError::new_err("madvise length invalid"))?,
+        };
+        if isize::try_from(start + length).is_err() {
+            return Err(PyOverflowError::new_err("madvise length too large"));
+        }
+        if !start.is_multiple_of(page_size()) {
+            return Err(raised(io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let advised = py.detach(|| memory.advise(start..start + length.min(rest), option));
+        advised.map_err(raised)
+    }
+}

@@ -1,0 +1,240 @@
+//! `m[i]`, `m[i:j]` and `m[i:j:k]`, to be read and to be written to; bytes one by one.
+
+use super::Mmap;
+use crate::failure::of_page;
+use crate::lent::{Lent, new_bytes};
+use crate::memory::Memory;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PySlice};
+use std::sync::Arc;
+
+/// What is asked for.
+enum Item {
+    One(isize),
+    Slice {
+        start: isize,
+        step: isize,
+        count: usize,
+    },
+}
+
+impl Mmap {
+    /// What `index` means. It may run code of the caller's, which may close the map.
+    fn item(&self, index: &Bound<'_, PyAny>) -> PyResult<Item> {
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let len = self.memory()?.len();
+            let indices = slice.indices(len as isize)?;
+            return Ok(Item::Slice {
+                start: indices.start,
+                step: indices.step,
+                count: indices.slicelength,
+            });
+        }
+        let has_index = index.is_instance_of::<PyInt>() || index.hasattr("__index__")?;
+        if !has_index {
+            return Err(PyTypeError::new_err("mmap indices must be integers"));
+        }
+        let index = index.extract::<isize>().map_err(|error| {
+            let is_large = error.is_instance_of::<pyo3::exceptions::PyOverflowError>(index.py());
+            match is_large {
+                true => PyIndexError::new_err("cannot fit 'int' into an index-sized integer"),
+                false => error,
+            }
+        })?;
+        Ok(Item::One(index))
+    }
+}
+
+/// The offset that an index means.
+fn offset(index: isize, memory: &Memory) -> PyResult<usize> {
+    let len = memory.len() as isize;
+    let at = if index < 0 {
+        index.saturating_add(len)
+    } else {
+        index
+    };
+    match (0..len).contains(&at) {
+        true => Ok(at as usize),
+        false => Err(PyIndexError::new_err("mmap index out of range")),
+    }
+}
+
+/// Copies some bytes out, without the interpreter's lock.
+pub(super) fn bytes<'py>(
+    py: Python<'py>,
+    memory: &Memory,
+    start: usize,
+    len: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    new_bytes(py, len, |into| {
+        // SAFETY: new bytes, which nobody else has yet.
+        let copied = py.detach(|| unsafe { memory.copy_out(start, (into, len)) });
+        copied.map_err(of_page)
+    })
+}
+
+/// One byte.
+pub(super) fn byte(py: Python<'_>, memory: &Memory, at: usize) -> PyResult<u8> {
+    let mut byte = 0_u8;
+    let into = &raw mut byte as usize;
+    // SAFETY: a byte of our own.
+    let copied = py.detach(|| unsafe { memory.copy_out(at, (into, 1)) });
+    match copied.map_err(of_page)? {
+        1 => Ok(byte),
+        _ => Err(PyIndexError::new_err("mmap index out of range")),
+    }
+}
+
+/// Sets one byte.
+pub(super) fn set_byte(py: Python<'_>, memory: &Memory, at: usize, value: u8) -> PyResult<()> {
+    let from = &raw const value as usize;
+    // SAFETY: a byte of our own; the caller has seen that the map may be written to.
+    let copied = py.detach(|| unsafe { memory.copy_in(at, (from, 1)) });
+    copied.map(drop).map_err(of_page)
+}
+
+/// Bytes of a map that are looked at one after the other, of which some are kept.
+struct Block<'a> {
+    memory: &'a Memory,
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Block<'a> {
+    const BYTES: usize = 64 << 10;
+
+    fn new(memory: &'a Memory) -> Self {
+        Self {
+            memory,
+            bytes: Vec::new(),
+            start: 0,
+        }
+    }
+
+    fn at(&mut self, py: Python<'_>, at: usize) -> PyResult<u8> {
+        if at < self.start || at >= self.start + self.bytes.len() {
+            self.start = at / Self::BYTES * Self::BYTES;
+            let len = Self::BYTES.min(self.memory.len() - self.start);
+            self.bytes.resize(len, 0);
+            let into = (self.bytes.as_mut_ptr() as usize, len);
+            // SAFETY: bytes of our own.
+            let copied = py.detach(|| unsafe { self.memory.copy_out(self.start, into) });
+            copied.map_err(of_page)?;
+        }
+        Ok(self.bytes[at - self.start])
+    }
+}
+
+#[pymethods]
+impl Mmap {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.memory()?;
+        let item = self.item(index)?;
+        let memory = self.memory()?;
+        match item {
+            Item::One(index) => {
+                let at = offset(index, &memory)?;
+                Ok(byte(py, &memory, at)?.into_pyobject(py)?.into_any())
+            }
+            Item::Slice { count: 0, .. } => Ok(PyBytes::new(py, b"").into_any()),
+            Item::Slice {
+                start,
+                step: 1,
+                count,
+            } => Ok(bytes(py, &memory, start as usize, count)?.into_any()),
+            Item::Slice { start, step, count } => {
+                let mut block = Block::new(&memory);
+                let mut picked = Vec::with_capacity(count);
+                for place in 0..count as isize {
+                    picked.push(block.at(py, (start + place * step) as usize)?);
+                }
+                Ok(PyBytes::new(py, &picked).into_any())
+            }
+        }
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.writable()?;
+        match self.item(index)? {
+            Item::One(index) => {
+                offset(index, &*self.memory()?)?;
+                if !value.hasattr("__index__")? {
+                    return Err(PyTypeError::new_err("mmap item value must be an int"));
+                }
+                let value = value.extract::<u8>().map_err(|_| {
+                    PyValueError::new_err("mmap item value must be in range(0, 256)")
+                })?;
+                let memory = self.writable()?;
+                set_byte(py, &memory, offset(index, &memory)?, value)
+            }
+            Item::Slice { start, step, count } => {
+                let value = Lent::to_read(value)?;
+                let (from, len) = value.place();
+                if len != count {
+                    let text = "mmap slice assignment is wrong size";
+                    return Err(PyIndexError::new_err(text));
+                }
+                let memory = self.writable()?;
+                if count == 0 {
+                    return Ok(());
+                }
+                if step == 1 {
+                    return self.copy_in(py, &memory, start as usize, &value);
+                }
+                // SAFETY: the bytes are lent; they are copied before the first is replaced, which they may be themselves.
+                let own = unsafe { core::slice::from_raw_parts(from as *const u8, len) }.to_vec();
+                for (place, byte) in own.into_iter().enumerate() {
+                    let at = start + place as isize * step;
+                    set_byte(py, &memory, at as usize, byte)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.writable()?;
+        let text = "mmap object doesn't support item deletion";
+        Err(PyTypeError::new_err(text))
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Bytes> {
+        slf.get().memory()?;
+        let map = slf.clone().unbind();
+        Ok(Bytes { map, next: 0 })
+    }
+}
+
+/// A map's bytes one by one, each as bytes, as the standard library has it.
+#[pyclass(module = "softfault._native")]
+pub(super) struct Bytes {
+    map: Py<Mmap>,
+    next: usize,
+}
+
+#[pymethods]
+impl Bytes {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let memory: Arc<Memory> = self.map.get().memory()?;
+        if self.next >= memory.len() {
+            return Ok(None);
+        }
+        let byte = byte(py, &memory, self.next)?;
+        self.next += 1;
+        Ok(Some(PyBytes::new(py, &[byte])))
+    }
+}

@@ -1,0 +1,259 @@
+//! The class `mmap`, with the interface of the standard library's: the same names, arguments and exceptions.
+//!
+//! | file | has |
+//! |---|---|
+//! | `open` | what the arguments ask for, and the memory that answers it |
+//! | `items` | `m[i]`, `m[i:j]`, iteration |
+//! | `stream` | what a file has: `read`, `seek`, `write` |
+//! | `search` | `find` and `rfind` |
+//! | `change` | `resize`, `move`, `flush`, `madvise` |
+//! | `waits` | what the standard library's has not: many ranges at once, system calls, pages that stay |
+
+mod change;
+mod items;
+mod open;
+mod search;
+mod stream;
+mod waits;
+
+use crate::engine;
+use crate::failure::of_page;
+use crate::lent::Lent;
+use crate::maps;
+use crate::memory::{Memory, STEP};
+use core::ffi::c_int;
+use open::{Access, Arguments, Opened};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A map of a file, or of memory, under an engine's budget: mmap.mmap's interface.
+#[pyclass(
+    frozen,
+    subclass,
+    weakref,
+    mapping,
+    name = "mmap",
+    module = "softfault"
+)]
+pub struct Mmap {
+    /// Locked by a thread that has the interpreter's lock, over no wait.
+    state: Mutex<State>,
+    /// Immutable.
+    access: Access,
+    /// Byte of the file that it begins with. Immutable.
+    offset: u64,
+}
+
+/// What changes of a map.
+struct State {
+    /// `None` once it is closed. A call has a reference of its own: a map that is closed meanwhile goes when that is through.
+    memory: Option<Arc<Memory>>,
+    /// The file, for its size.
+    file: Option<File>,
+    /// Where it is read and written as a file.
+    position: usize,
+    /// Buffers that others have of it.
+    exports: usize,
+}
+
+impl Mmap {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory, if the map is open.
+    fn memory(&self) -> PyResult<Arc<Memory>> {
+        let memory = self.state().memory.clone();
+        memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"))
+    }
+
+    /// The memory, if it may be written to.
+    fn writable(&self) -> PyResult<Arc<Memory>> {
+        let memory = self.memory()?;
+        match self.access {
+            Access::Read => Err(PyTypeError::new_err(
+                "mmap can't modify a readonly memory map.",
+            )),
+            _ => Ok(memory),
+        }
+    }
+
+    /// Copies bytes of an object in; they fit.
+    fn copy_in(
+        &self,
+        py: Python<'_>,
+        memory: &Memory,
+        offset: usize,
+        bytes: &Lent,
+    ) -> PyResult<()> {
+        let (from, len) = bytes.place();
+        // What is itself a map's goes by bytes of our own: it may be this map's.
+        let by_own = maps::touches(&(from..from + len));
+        let copied = py.detach(|| {
+            if !by_own {
+                // SAFETY: the bytes are lent, and no map's.
+                return unsafe { memory.copy_in(offset, (from, len)) }.map(drop);
+            }
+            let mut own = vec![0_u8; len.min(STEP)];
+            let mut done = 0;
+            while done < len {
+                let step = (len - done).min(STEP);
+                // What is replaced was read before, if both overlap.
+                let forward = memory.start() + offset <= from;
+                let at = if forward { done } else { len - done - step };
+                // SAFETY: the bytes are lent; both are as long as the step, and the one is our own.
+                unsafe {
+                    let bytes = (from + at) as *const u8;
+                    core::ptr::copy_nonoverlapping(bytes, own.as_mut_ptr(), step);
+                }
+                // SAFETY: our own bytes.
+                unsafe { memory.copy_in(offset + at, (own.as_ptr() as usize, step)) }?;
+                done += step;
+            }
+            Ok(())
+        });
+        copied.map_err(of_page)
+    }
+
+    /// Takes the memory out, for whoever drops it.
+    fn take_out(&self) -> Option<Arc<Memory>> {
+        let memory = self.state().memory.take();
+        if let Some(memory) = &memory {
+            maps::leave(memory);
+        }
+        memory
+    }
+}
+
+#[pymethods]
+impl Mmap {
+    #[new]
+    #[pyo3(signature = (fileno, length, flags=libc::MAP_SHARED, prot=libc::PROT_READ | libc::PROT_WRITE, access=0,
+                        offset=0, *, trackfd=true, engine=None))]
+    #[expect(clippy::too_many_arguments, reason = "mmap.mmap's, and two")]
+    fn new(
+        py: Python<'_>,
+        fileno: i32,
+        length: isize,
+        flags: i32,
+        prot: i32,
+        access: i32,
+        offset: i64,
+        trackfd: bool,
+        engine: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let arguments = Arguments::new(fileno, length, (flags, prot, access), offset)?;
+        let served = arguments.wants_engine().then(|| engine::of_map(py, engine));
+        let served = served.transpose()?;
+        let Opened { memory, file } = py.detach(|| arguments.open(served.as_ref()))?;
+        let memory = Arc::new(memory);
+        maps::enter(&memory);
+        Ok(Self {
+            state: Mutex::new(State {
+                memory: Some(memory),
+                file: file.filter(|_| trackfd),
+                position: 0,
+                exports: 0,
+            }),
+            access: arguments.access(),
+            offset: offset as u64,
+        })
+    }
+
+    /// Unmaps it. Fails with BufferError while others have buffers of it.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.state().exports > 0 {
+            let text = "cannot close exported pointers exist";
+            return Err(PyBufferError::new_err(text));
+        }
+        let memory = self.take_out();
+        let file = self.state().file.take();
+        py.detach(|| drop((memory, file)));
+        Ok(())
+    }
+
+    /// True if it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.state().memory.is_none()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.memory()?.len())
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        slf.memory()?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _exception: &Bound<'_, pyo3::types::PyTuple>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let name = slf.get_type().fully_qualified_name()?;
+        let map = slf.get();
+        let state = map.state();
+        Ok(match &state.memory {
+            None => format!("<{name} closed=True>"),
+            Some(memory) => format!(
+                "<{name} closed=False, access={}, length={}, pos={}, offset={}>",
+                map.access.name(),
+                memory.len(),
+                state.position,
+                map.offset
+            ),
+        })
+    }
+
+    /// # Safety
+    /// The interpreter's: `view` is to be filled.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let map = slf.get();
+        let memory = map.memory()?;
+        let read_only = c_int::from(map.access == Access::Read);
+        let (start, len) = (memory.start() as *mut core::ffi::c_void, memory.len());
+        // SAFETY: the view is the interpreter's to be filled; the memory stays until the view is released, since a map with
+        // exports is neither closed nor resized, and the view has a reference to the map.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len as isize, read_only, flags)
+        };
+        if filled < 0 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        map.state().exports += 1;
+        Ok(())
+    }
+
+    /// # Safety
+    /// The interpreter's: `view` was filled by `__getbuffer__`, and is released once.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.state().exports -= 1;
+    }
+}
+
+impl Drop for Mmap {
+    fn drop(&mut self) {
+        let memory = self.take_out();
+        let file = self.state().file.take();
+        // Unmapping may write back what was stored: others run meanwhile, if there is an interpreter yet.
+        let mut kept = Some((memory, file));
+        Python::try_attach(|py| {
+            let dropped = kept.take();
+            py.detach(|| drop(dropped));
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! `find` and `rfind`.
+
+use super::Mmap;
+use crate::failure::of_page;
+use crate::lent::Lent;
+use crate::memory::{Memory, STEP};
+use core::ops::Range;
+use memchr::memmem;
+use pyo3::prelude::*;
+use softfault::FaultError;
+
+impl Mmap {
+    /// The part that two arguments mean, as slices have it: from the position on, if there is no first.
+    fn part(&self, memory: &Memory, start: Option<isize>, end: Option<isize>) -> Range<usize> {
+        let len = memory.len();
+        let clamp = |at: isize| match usize::try_from(at) {
+            Ok(at) => at.min(len),
+            Err(_) => len.saturating_sub(at.unsigned_abs()),
+        };
+        let start = start.map_or_else(|| self.state().position.min(len), clamp);
+        start..end.map_or(len, clamp)
+    }
+
+    fn search(
+        &self,
+        py: Python<'_>,
+        sub: &Bound<'_, PyAny>,
+        (start, end): (Option<isize>, Option<isize>),
+        last: bool,
+    ) -> PyResult<isize> {
+        let sub = Lent::to_read(sub)?;
+        let memory = self.memory()?;
+        let part = self.part(&memory, start, end);
+        let (from, len) = sub.place();
+        let found = py.detach(|| {
+            // SAFETY: the bytes are lent.
+            let wanted = unsafe { core::slice::from_raw_parts(from as *const u8, len) };
+            // Those may be a map's, whose faults are served as those of any bytes.
+            match last {
+                false => first(&memory, part, wanted),
+                true => self::last(&memory, part, wanted),
+            }
+        });
+        Ok(found.map_err(of_page)?.map_or(-1, |at| at as isize))
+    }
+}
+
+/// Bytes of a part, in steps that have so many in common that what is looked for is whole in one.
+struct Steps<'a> {
+    memory: &'a Memory,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Steps<'a> {
+    fn new(memory: &'a Memory) -> Self {
+        Self {
+            memory,
+            bytes: Vec::new(),
+        }
+    }
+
+    fn get(&mut self, part: Range<usize>) -> Result<&[u8], FaultError> {
+        self.bytes.resize(part.len(), 0);
+        let into = (self.bytes.as_mut_ptr() as usize, part.len());
+        // SAFETY: bytes of our own.
+        unsafe { self.memory.copy_out(part.start, into) }?;
+        Ok(&self.bytes)
+    }
+}
+
+fn first(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<usize>, FaultError> {
+    if wanted.is_empty() || part.is_empty() || part.len() < wanted.len() {
+        return Ok((wanted.is_empty() && part.start <= part.end).then_some(part.start));
+    }
+    let finder = memmem::Finder::new(wanted);
+    let mut steps = Steps::new(memory);
+    let mut at = part.start;
+    while part.end - at >= wanted.len() {
+        let end = part.end.min(at + STEP.max(2 * wanted.len()));
+        if let Some(found) = finder.find(steps.get(at..end)?) {
+            return Ok(Some(at + found));
+        }
+        if end == part.end {
+            break;
+        }
+        at = end - (wanted.len() - 1);
+    }
+    Ok(None)
+}
+
+fn last(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<usize>, FaultError> {
+    if wanted.is_empty() || part.is_empty() || part.len() < wanted.len() {
+        return Ok((wanted.is_empty() && part.start <= part.end).then_some(part.end));
+    }
+    let finder = memmem::FinderRev::new(wanted);
+    let mut steps = Steps::new(memory);
+    let mut end = part.end;
+    while end - part.start >= wanted.len() {
+        let at = part
+            .start
+            .max(end.saturating_sub(STEP.max(2 * wanted.len())));
+        if let Some(found) = finder.rfind(steps.get(at..end)?) {
+            return Ok(Some(at + found));
+        }
+        if at == part.start {
+            break;
+        }
+        end = at + (wanted.len() - 1);
+    }
+    Ok(None)
+}
+
+#[pymethods]
+impl Mmap {
+    /// The first place of some bytes, or -1.
+    #[pyo3(signature = (sub, start=None, end=None, /))]
+    fn find(
+        &self,
+        py: Python<'_>,
+        sub: &Bound<'_, PyAny>,
+        start: Option<isize>,
+        end: Option<isize>,
+    ) -> PyResult<isize> {
+        self.search(py, sub, (start, end), false)
+    }
+
+    /// The last place of some bytes, or -1.
+    #[pyo3(signature = (sub, start=None, end=None, /))]
+    fn rfind(
+        &self,
+        py: Python<'_>,
+        sub: &Bound<'_, PyAny>,
+        start: Option<isize>,
+        end: Option<isize>,
+    ) -> PyResult<isize> {
+        self.search(py, sub, (start, end), true)
+    }
+}

@@ -1,0 +1,169 @@
+//! What a file has: a position, at which a map is read and written.
+
+use super::{Mmap, items};
+use crate::failure::{of_page, raised};
+use crate::lent::Lent;
+use crate::memory::Memory;
+use memchr::memchr;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Bytes that are looked through for the end of a line at first; each further step has twice as many.
+const LINE: usize = 4 << 10;
+/// The most of a step.
+const MOST: usize = 256 << 10;
+
+impl Mmap {
+    fn position(&self) -> usize {
+        self.state().position
+    }
+
+    fn go_to(&self, position: usize) {
+        self.state().position = position;
+    }
+}
+
+/// Where the line that is at `start` ends, behind its end of line if it has one.
+fn line_end(memory: &Memory, start: usize) -> Result<usize, softfault::FaultError> {
+    let (mut at, mut step) = (start, LINE);
+    let mut bytes = Vec::new();
+    while at < memory.len() {
+        let len = step.min(memory.len() - at);
+        bytes.resize(len, 0);
+        // SAFETY: bytes of our own.
+        unsafe { memory.copy_out(at, (bytes.as_mut_ptr() as usize, len)) }?;
+        if let Some(end) = memchr(b'\n', &bytes[..len]) {
+            return Ok(at + end + 1);
+        }
+        (at, step) = (at + len, (step * 2).min(MOST));
+    }
+    Ok(at)
+}
+
+#[pymethods]
+impl Mmap {
+    /// Where it is read and written next.
+    fn tell(&self) -> PyResult<usize> {
+        self.memory()?;
+        Ok(self.position())
+    }
+
+    /// Goes to a byte: of the map, from the position on (whence 1), or from the end on (2).
+    #[pyo3(signature = (pos, whence=0, /))]
+    fn seek(&self, pos: isize, whence: i32) -> PyResult<()> {
+        let memory = self.memory()?;
+        let from = match whence {
+            0 => 0,
+            1 => self.position(),
+            2 => memory.len(),
+            _ => return Err(PyValueError::new_err("unknown seek type")),
+        };
+        let to = from.checked_add_signed(pos);
+        match to.filter(|&to| to <= memory.len()) {
+            Some(to) => {
+                self.go_to(to);
+                Ok(())
+            }
+            None => Err(PyValueError::new_err("seek out of range")),
+        }
+    }
+
+    /// True: a map has a position.
+    fn seekable(&self) -> bool {
+        true
+    }
+
+    /// The next bytes: as many as there are, or `n`.
+    #[pyo3(signature = (n=None, /))]
+    fn read<'py>(&self, py: Python<'py>, n: Option<isize>) -> PyResult<Bound<'py, PyBytes>> {
+        let memory = self.memory()?;
+        let at = self.position();
+        let rest = memory.len().saturating_sub(at);
+        let len = n.map_or(rest, |n| usize::try_from(n).map_or(rest, |n| n.min(rest)));
+        let bytes = items::bytes(py, &memory, at, len)?;
+        self.go_to(at + len);
+        Ok(bytes)
+    }
+
+    /// Fills a buffer with the next bytes; answers how many there were.
+    #[pyo3(signature = (buffer, /))]
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let lent = Lent::to_write(buffer)?;
+        let memory = self.memory()?;
+        let at = self.position();
+        let (into, room) = lent.place();
+        let len = room.min(memory.len().saturating_sub(at));
+        let own = memory.start()..memory.start() + memory.len();
+        if into < own.end && own.start < into + len {
+            let text = "the buffer is of the map itself";
+            return Err(PyValueError::new_err(text));
+        }
+        // SAFETY: the buffer is lent to be written to, and is not of this map.
+        let copied = py.detach(|| unsafe { memory.copy_out(at, (into, len)) });
+        let copied = copied.map_err(of_page)?;
+        self.go_to(at + copied);
+        Ok(copied)
+    }
+
+    /// The next byte, as a number.
+    fn read_byte(&self, py: Python<'_>) -> PyResult<u8> {
+        let memory = self.memory()?;
+        let at = self.position();
+        if at >= memory.len() {
+            return Err(PyValueError::new_err("read byte out of range"));
+        }
+        let byte = items::byte(py, &memory, at)?;
+        self.go_to(at + 1);
+        Ok(byte)
+    }
+
+    /// The next line, with its end.
+    fn readline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let memory = self.memory()?;
+        let at = self.position();
+        let end = py.detach(|| line_end(&memory, at)).map_err(of_page)?;
+        let line = items::bytes(py, &memory, at, end - at)?;
+        self.go_to(end);
+        Ok(line)
+    }
+
+    /// Writes bytes, all of them; answers how many.
+    #[pyo3(signature = (bytes, /))]
+    fn write(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.writable()?;
+        let lent = Lent::to_read(bytes)?;
+        let memory = self.writable()?;
+        let (_, len) = lent.place();
+        let at = self.position();
+        if at > memory.len() || memory.len() - at < len {
+            return Err(PyValueError::new_err("data out of range"));
+        }
+        self.copy_in(py, &memory, at, &lent)?;
+        self.go_to(at + len);
+        Ok(len)
+    }
+
+    /// Writes one byte.
+    #[pyo3(signature = (byte, /))]
+    fn write_byte(&self, py: Python<'_>, byte: u8) -> PyResult<()> {
+        let memory = self.writable()?;
+        let at = self.position();
+        if at >= memory.len() {
+            return Err(PyValueError::new_err("write byte out of range"));
+        }
+        items::set_byte(py, &memory, at, byte)?;
+        self.go_to(at + 1);
+        Ok(())
+    }
+
+    /// Bytes of the file, which may be more than those of the map.
+    fn size(&self) -> PyResult<u64> {
+        let memory = self.memory()?;
+        let state = self.state();
+        match &state.file {
+            Some(file) => Ok(file.metadata().map_err(raised)?.len()),
+            None => Ok(memory.len() as u64),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the standard library's has not: ranges that are brought in, system calls, pages that stay.
+
+use super::Mmap;
+use crate::calls::{count, lent_file};
+use crate::failure::raised;
+use crate::memory::Memory;
+use crate::pages::{all_in, deadline};
+use core::ops::Range;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// The bytes from one on, `length` of them or all.
+fn part(memory: &Memory, start: usize, length: Option<usize>) -> PyResult<Range<usize>> {
+    let rest = memory.len().checked_sub(start);
+    let length = rest.and_then(|rest| match length {
+        None => Some(rest),
+        Some(length) => Some(length).filter(|&length| length <= rest),
+    });
+    match length {
+        Some(length) => Ok(start..start + length),
+        None => Err(PyValueError::new_err("the range is not within the map")),
+    }
+}
+
+impl Mmap {
+    fn with_part(
+        &self,
+        start: usize,
+        length: Option<usize>,
+    ) -> PyResult<(Arc<Memory>, Range<usize>)> {
+        let memory = self.memory()?;
+        let part = part(&memory, start, length)?;
+        Ok((memory, part))
+    }
+}
+
+#[pymethods]
+impl Mmap {
+    /// True if an engine serves it, false if the kernel does.
+    #[getter]
+    fn managed(&self) -> PyResult<bool> {
+        Ok(self.memory()?.is_managed())
+    }
+
+    /// Brings ranges of (start, stop) into memory, with many reads in flight, or fails; with a timeout in seconds, with
+    /// TimeoutError.
+    #[pyo3(signature = (ranges, timeout=None))]
+    fn fault_in(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<(usize, usize)>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let memory = self.memory()?;
+        let until = deadline(timeout)?;
+        let mut offsets = Vec::with_capacity(ranges.len());
+        for (start, stop) in ranges {
+            let length = stop.checked_sub(start);
+            let length =
+                length.ok_or_else(|| PyValueError::new_err("a range ends before it starts"))?;
+            offsets.push(part(&memory, start, Some(length))?);
+        }
+        all_in(py.detach(|| memory.fault_in(&offsets, until)))
+    }
+
+    /// Starts to read a part, and waits for nothing.
+    #[pyo3(signature = (start=0, length=None))]
+    fn prefetch(&self, py: Python<'_>, start: usize, length: Option<usize>) -> PyResult<()> {
+        let (memory, part) = self.with_part(start, length)?;
+        py.detach(|| memory.prefetch(part)).map_err(raised)
+    }
+
+    /// Brings a part into memory, as reads would, or as writes would. `progress(done, all)` is called now and then.
+    #[pyo3(signature = (start=0, length=None, *, write=false, progress=None))]
+    fn populate(
+        &self,
+        py: Python<'_>,
+        start: usize,
+        length: Option<usize>,
+        write: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        const STEP: usize = 16 << 20;
+        let (memory, all) = match write {
+            false => self.with_part(start, length)?,
+            true => {
+                self.writable()?;
+                self.with_part(start, length)?
+            }
+        };
+        let mut at = all.start;
+        while at < all.end {
+            let end = all.end.min((at / STEP + 1) * STEP);
+            py.detach(|| memory.populate(at..end, write))
+                .map_err(raised)?;
+            at = end;
+            if let Some(progress) = progress {
+                progress.call1((at - all.start, all.len()))?;
+            }
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a part to a descriptor; answers how many bytes.
+    #[pyo3(signature = (fd, start=0, length=None))]
+    fn write_to(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        start: usize,
+        length: Option<usize>,
+    ) -> PyResult<usize> {
+        let (memory, part) = self.with_part(start, length)?;
+        let file = lent_file(fd)?;
+        count(py.detach(|| memory.write_to(part, &file)))
+    }
+
+    /// Fills a part from a descriptor; answers how many bytes there were.
+    #[pyo3(signature = (fd, start=0, length=None))]
+    fn read_from(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        start: usize,
+        length: Option<usize>,
+    ) -> PyResult<usize> {
+        self.writable()?;
+        let (memory, part) = self.with_part(start, length)?;
+        let file = lent_file(fd)?;
+        count(py.detach(|| memory.fill_from(part, &file)))
+    }
+
+    /// Brings all of it into memory, where it stays until `unlock`: system calls may use it.
+    fn lock(&self, py: Python<'_>) -> PyResult<()> {
+        let memory = self.memory()?;
+        py.detach(|| memory.lock(true)).map_err(raised)
+    }
+
+    /// Lets it be evicted again.
+    fn unlock(&self, py: Python<'_>) -> PyResult<()> {
+        let memory = self.memory()?;
+        py.detach(|| memory.lock(false)).map_err(raised)
+    }
+}

@@ -1,0 +1,164 @@
+//! Many ranges brought in by one call, and rows copied out: without the interpreter's lock, with many reads in flight.
+
+use crate::failure::of_page;
+use crate::lent::Lent;
+use crate::maps;
+use crate::memory::Memory;
+use core::ops::Range;
+use core::time::Duration;
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use softfault::FaultError;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// When a number of seconds from now is over.
+pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = timeout else {
+        return Ok(None);
+    };
+    let wait = Duration::try_from_secs_f64(seconds.max(0.0));
+    let wait = wait.map_err(|_| PyValueError::new_err("the timeout is no number of seconds"))?;
+    let until = Instant::now().checked_add(wait);
+    until
+        .map(Some)
+        .ok_or_else(|| PyOverflowError::new_err("the timeout is too large"))
+}
+
+/// True if all of some addresses are one map's.
+#[pyfunction]
+pub(crate) fn is_served(start: usize, len: usize) -> bool {
+    let end = start.checked_add(len);
+    end.is_some_and(|end| maps::find(start..end).is_some())
+}
+
+/// A buffer's address and its bytes.
+#[pyfunction]
+pub(crate) fn place_of(buffer: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
+    Ok(Lent::to_read(buffer)?.place())
+}
+
+/// Brings ranges of addresses in, which their buffers keep mapped; those that are of no map are in memory as they are.
+#[pyfunction]
+pub(crate) fn bring_in(
+    py: Python<'_>,
+    ranges: Vec<(usize, usize)>,
+    timeout: Option<f64>,
+) -> PyResult<()> {
+    let until = deadline(timeout)?;
+    let mut maps: Vec<(Arc<Memory>, Vec<Range<usize>>)> = Vec::new();
+    for (start, len) in ranges {
+        let Some((memory, offsets)) = maps::find(start..start.saturating_add(len)) else {
+            continue;
+        };
+        // Most are of the same map as the one before.
+        let known = maps.iter_mut().rev();
+        match known.into_iter().find(|(map, _)| Arc::ptr_eq(map, &memory)) {
+            Some((_, ranges)) => ranges.push(offsets),
+            None => maps.push((memory, vec![offsets])),
+        }
+    }
+    for (memory, ranges) in maps {
+        all_in(py.detach(|| memory.fault_in(&ranges, until)))?;
+    }
+    Ok(())
+}
+
+/// An exception for the first range that could not be had.
+pub(crate) fn all_in(answers: Vec<Result<(), FaultError>>) -> PyResult<()> {
+    let mut answers = answers.into_iter();
+    answers.try_for_each(|answer| answer.map_err(of_page))
+}
+
+/// Bytes of rows that are brought in together: a part of any budget, so that the first rows are there when the last have
+/// come.
+const BATCH: usize = 2 << 20;
+
+/// Copies rows of a map to `out`, one behind the other. `rows` has the first one's address, the stride, a row's bytes, and
+/// how many there are. Copied are those at `start + index * stride` for each of
+/// `indices` (signed, 8 bytes each); a negative one counts from their end.
+#[pyfunction]
+pub(crate) fn take_rows(
+    py: Python<'_>,
+    rows: (usize, isize, usize, usize),
+    indices: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let (start, stride, row, count) = rows;
+    let (indices, out) = (Lent::to_read(indices)?, Lent::to_write(out)?);
+    let (indices_at, indices_len) = indices.place();
+    let (out_at, out_len) = out.place();
+    let wanted = indices_len / 8;
+    if wanted.checked_mul(row) != Some(out_len) {
+        return Err(PyValueError::new_err("out has not the size of the rows"));
+    }
+    if row == 0 || wanted == 0 {
+        return Ok(());
+    }
+    if count == 0 {
+        return Err(PyIndexError::new_err("there are no rows to take"));
+    }
+    let (first, last) = ends(start, stride, row, count)?;
+    let found = maps::find(first..last);
+    let (memory, all) = found.ok_or_else(|| PyValueError::new_err("the rows are of no map"))?;
+    if maps::find(out_at..out_at + out_len).is_some_and(|(map, _)| Arc::ptr_eq(&map, &memory)) {
+        return Err(PyValueError::new_err(
+            "out is of the map that rows are taken of",
+        ));
+    }
+    let base = all.start as isize + (start as isize - first as isize);
+    let taken = py.detach(|| {
+        let mut ranges = Vec::with_capacity((BATCH / row).clamp(1, wanted));
+        let mut done = 0;
+        while done < wanted {
+            ranges.clear();
+            let batch = (wanted - done).min((BATCH / row).max(1));
+            for place in done..done + batch {
+                // SAFETY: within the indices, which are lent, and of any alignment.
+                let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
+                let index = row_of(index, count).ok_or(NotTaken::Index(index))?;
+                let offset = (base + index as isize * stride) as usize;
+                ranges.push(offset..offset + row);
+            }
+            for answer in memory.fault_in(&ranges, None) {
+                answer.map_err(NotTaken::Page)?;
+            }
+            for (at, range) in ranges.iter().enumerate() {
+                let into = (out_at + (done + at) * row, row);
+                // SAFETY: within `out`, which is lent to be written to, and is not of this map.
+                let copied = unsafe { memory.copy_out(range.start, into) };
+                copied.map_err(NotTaken::Page)?;
+            }
+            done += batch;
+        }
+        Ok(())
+    });
+    taken.map_err(|why| match why {
+        NotTaken::Page(error) => of_page(error),
+        NotTaken::Index(index) => PyIndexError::new_err(format!(
+            "index {index} is out of bounds for axis 0 with size {count}"
+        )),
+    })
+}
+
+/// Why rows were not taken.
+enum NotTaken {
+    Index(i64),
+    Page(FaultError),
+}
+
+fn row_of(index: i64, count: usize) -> Option<usize> {
+    let index = match index {
+        0.. => usize::try_from(index).ok(),
+        _ => count.checked_sub(usize::try_from(index.unsigned_abs()).ok()?),
+    };
+    index.filter(|&index| index < count)
+}
+
+/// The first address of all rows, and that behind the last.
+fn ends(start: usize, stride: isize, row: usize, count: usize) -> PyResult<(usize, usize)> {
+    let far = stride.checked_mul(count as isize - 1);
+    let last = far.and_then(|far| start.checked_add_signed(far));
+    let ends = last.and_then(|last| Some((start.min(last), start.max(last).checked_add(row)?)));
+    ends.ok_or_else(|| PyValueError::new_err("the rows are beyond what can be addressed"))
+}

@@ -1,0 +1,114 @@
+//! A mapping of the kernel's own: what the engine has not, such as devices, odd flags, and memory that is shared with
+//! children.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Mappings made so far. Relaxed: counts only.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Mappings made so far in this process.
+pub(crate) fn made() -> u64 {
+    MADE.load(Ordering::Relaxed)
+}
+
+/// A mapping that is unmapped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    /// Its first address. Changed by `resize` only, which has the mapping alone.
+    start: usize,
+    /// Its bytes. As `start`.
+    len: usize,
+}
+
+impl Plain {
+    /// mmap(2) at an address of the kernel's choice.
+    pub(crate) fn new(
+        file: Option<BorrowedFd<'_>>,
+        len: usize,
+        (prot, flags): (i32, i32),
+        offset: i64,
+    ) -> io::Result<Self> {
+        if flags & libc::MAP_FIXED != 0 {
+            let text =
+                "MAP_FIXED would replace what is mapped there: the kernel says where a map is";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let fd = file.map_or(-1, |fd| fd.as_raw_fd());
+        // SAFETY: a new mapping, which replaces none: there is no MAP_FIXED.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), len, prot, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        MADE.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            start: start as usize,
+            len,
+        })
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn at(&self, part: &Range<usize>) -> *mut core::ffi::c_void {
+        (self.start + part.start) as *mut core::ffi::c_void
+    }
+
+    /// msync(2) with MS_SYNC.
+    pub(crate) fn flush(&self, part: &Range<usize>) -> io::Result<()> {
+        // SAFETY: within the mapping; writes only what was stored.
+        answered(unsafe { libc::msync(self.at(part), part.len(), libc::MS_SYNC) })
+    }
+
+    /// madvise(2).
+    pub(crate) fn advise(&self, part: &Range<usize>, advice: i32) -> io::Result<()> {
+        // SAFETY: within the mapping, whose bytes nobody relies on who gives advice by which they change; the interpreter
+        // reads them by copies and by pointers only.
+        answered(unsafe { libc::madvise(self.at(part), part.len(), advice) })
+    }
+
+    /// mlock(2) or munlock(2) of all of it.
+    pub(crate) fn lock(&self, locked: bool) -> io::Result<()> {
+        let all = self.at(&(0..0));
+        // SAFETY: the mapping's addresses; no byte changes.
+        answered(unsafe {
+            match locked {
+                true => libc::mlock(all, self.len),
+                false => libc::munlock(all, self.len),
+            }
+        })
+    }
+
+    /// mremap(2): it may be elsewhere then. Nobody has its addresses, since this is borrowed for writing.
+    pub(crate) fn resize(&mut self, len: usize) -> io::Result<()> {
+        let all = self.at(&(0..0));
+        // SAFETY: this mapping alone, of which nobody has an address.
+        let start = unsafe { libc::mremap(all, self.len, len, libc::MREMAP_MAYMOVE) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        (self.start, self.len) = (start as usize, len);
+        Ok(())
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        // SAFETY: this mapping alone, of which nobody has an address any more.
+        unsafe { libc::munmap(self.at(&(0..0)), self.len) };
+    }
+}
+
+fn answered(answer: i32) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,105 @@
+"""Budgets, and which one a map is made under."""
+
+import asyncio
+import mmap
+import os
+
+import pytest
+import softfault
+from conftest import BUDGET, run, served
+
+
+def test_with_blocks_nest(path):
+    with served() as outer:
+        with softfault.Engine(memory="12M") as inner:
+            assert softfault.current_engine() is inner
+            with outer:
+                assert softfault.current_engine() is outer
+        assert softfault.current_engine() is outer
+        with open(path, "rb") as file:
+            m = softfault.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            other = softfault.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, engine=inner)
+    assert softfault.current_engine() not in (outer, inner)
+    before = outer.stats()["bytes_read"], inner.stats()["bytes_read"]
+    assert m[5 << 20] == other[5 << 20]
+    assert outer.stats()["bytes_read"] > before[0], "a map outlives its block"
+    assert inner.stats()["windows"] == outer.stats()["windows"] == 1
+
+
+def test_each_task_has_its_own():
+    async def task(size):
+        with softfault.Engine(memory=size) as engine:
+            await asyncio.sleep(0.01)
+            return softfault.current_engine() is engine
+
+    async def both():
+        return await asyncio.gather(task("9M"), task("10M"))
+
+    assert asyncio.run(both()) == [True, True]
+
+
+def test_budgets_change(path):
+    with served() as engine:
+        a = softfault.memmap(path, mode="r")
+        a.sum()
+        engine.set_memory("9M")
+        assert engine.stats()["memory_bytes"] == 9 << 20
+        assert engine.stats()["resident_bytes"] <= 9 << 20
+        assert "memory=9437184" in repr(engine)
+        with pytest.raises(OSError):
+            engine.set_memory(4096)
+    engine.close_idle()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"memory": "1.5G"}, ValueError),
+        ({"memory": 1.5}, TypeError),
+        ({"memory": 4096}, OSError),
+        ({"reads": "fast"}, ValueError),
+        ({"coherence": "none"}, ValueError),
+        ({"faults": "never"}, ValueError),
+        ({"compression": "lz4"}, TypeError),
+        ({"swap": "/no/such/folder"}, OSError),
+        ({"swap": "/tmp:lots"}, ValueError),
+        ({"color": "red"}, TypeError),
+    ],
+)
+def test_what_cannot_be(options, error):
+    with pytest.raises(error):
+        softfault.Engine(**options)
+    with pytest.raises(TypeError):
+        softfault.mmap(-1, 4096, flags=mmap.MAP_PRIVATE, engine=3)
+
+
+def test_the_default_engine_is_what_the_environment_says(tmp_path):
+    code = "import softfault; s = softfault.stats(); print(s['memory_bytes'], s['swap_slots_total'])"
+    said = run(code, SOFTFAULT_MEMORY="24M", SOFTFAULT_SWAP=f"{tmp_path}:64M").stdout.split()
+    assert said == [str(24 << 20), str(16384)]
+    said = run("import softfault; softfault.set_memory('32M'); " + code, SOFTFAULT_MEMORY="24M").stdout.split()
+    assert said[0] == str(32 << 20)
+    code = "import softfault\ntry: softfault.stats()\nexcept ValueError as error: print(error)"
+    assert run(code, SOFTFAULT_MEMORY="much").stdout.startswith("SOFTFAULT_MEMORY=much: ")
+    assert run(code, SOFTFAULT_SWAP="/tmp:much").stdout.startswith("SOFTFAULT_SWAP=/tmp:much: ")
+
+
+def test_plain_calls_work_by_messages(path, tmp_path):
+    """os.write of cold memory, where the system allows faults of the kernel's own to be served."""
+    code = """
+import os, sys, softfault
+try:
+    engine = softfault.Engine(memory="10M", by_kernel=False, small_maps=0, reads="direct", faults="messages", fallback="error")
+except OSError as error:
+    print("closed:", error); sys.exit()
+a = softfault.memmap(sys.argv[1], mode="r", engine=engine)
+fd = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)
+at = 0
+while at < len(a):
+    at += os.write(fd, a[at : at + (1 << 20)])
+print("written")
+"""
+    said = run(code, path, tmp_path / "out").stdout
+    if said.startswith("closed"):
+        pytest.skip(f"faults by messages are not allowed here: {said}")
+    assert (tmp_path / "out").read_bytes() == path.read_bytes()

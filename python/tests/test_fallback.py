@@ -1,0 +1,81 @@
+"""Where there is no userfaultfd, or no native part at all: the same names, and one warning."""
+
+import platform
+
+import pytest
+from conftest import run
+
+USE = """
+import mmap, os, sys, tempfile, warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import softfault
+    import numpy as np
+    file = os.path.join(tempfile.mkdtemp(), "f")
+    np.arange(3 << 17, dtype="i8").tofile(file)
+    for _ in range(2):
+        a = softfault.memmap(file, dtype="i8", mode="r", shape=(-1 % 3072, 128) if False else (3072, 128))
+        assert int(a.sum()) == sum(range(3 << 17))
+        assert softfault.take(a, [5, -1])[1, 127] == (3 << 17) - 1
+        assert a[[3, 2]].shape == (2, 128)
+        softfault.fault_in([a[3], a[9]], timeout=60)
+        a.tofile(file + ".out")
+        assert open(file + ".out", "rb").read() == open(file, "rb").read()
+        b = softfault.empty((1000, 10)); b[3] = 1; assert b.sum() == 10
+        with softfault.Engine(memory="64M") as engine, open(file, "r+b") as opened:
+            m = softfault.mmap(opened.fileno(), 0, access=softfault.ACCESS_READ)
+            assert not m.managed and m[8] == 1 and m.find(b"\\x05") == 40
+            assert isinstance(m, softfault.mmap)
+            with memoryview(m) as view:
+                with open(os.devnull, "wb") as null:
+                    assert softfault.write(null, view) == len(m) == m.write_to(null.fileno())
+            m.fault_in([(0, 10)]); m.prefetch(); m.populate(progress=lambda *_: None)
+            room = bytearray(8); assert m.readinto(room) == 8
+            m.close()
+            w = engine.mmap(opened.fileno(), 0); w[0] = 7; w.flush(); w.close()
+            w = engine.mmap(-1, 4096); w[:2] = b"ab"; w.close()
+            assert engine.stats()["kernel_fallback"] is True
+            engine.set_memory("32M"); engine.close_idle()
+            np.arange(3 << 17, dtype="i8").tofile(file)
+ours = [str(w.message) for w in said if w.category is RuntimeWarning]
+assert len(ours) == 1 and "without a budget" in ours[0], ours
+try:
+    softfault.Engine(fallback="error")
+except OSError as error:
+    print("error:", error)
+"""
+
+NO_NATIVE = """
+import sys
+sys.modules["softfault._native"] = None
+"""
+
+#: userfaultfd answers EPERM, and /dev/userfaultfd cannot be opened by its ioctl.
+CLOSED = """
+import ctypes, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+code = b"".join(struct.pack("HBBI", *instruction) for instruction in [
+    (0x20, 0, 0, 0),                    # the call's number
+    (0x15, 0, 1, {number}),             # userfaultfd: on, else past it
+    (0x06, 0, 0, 0x00050000 | 1),       # EPERM
+    (0x06, 0, 0, 0x7FFF0000),           # allowed
+])
+filter = ctypes.create_string_buffer(code)
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(filter))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(program), 0, 0):
+    print("not closed", ctypes.get_errno()); sys.exit()
+"""
+
+
+def test_without_the_native_part():
+    assert "error: " in run(NO_NATIVE + USE).stdout
+
+
+def test_where_userfaultfd_is_closed():
+    number = {"x86_64": 323, "aarch64": 282}.get(platform.machine())
+    if number is None:
+        pytest.skip("the number of userfaultfd is not known here")
+    said = run(CLOSED.replace("{number}", str(number)) + USE).stdout
+    if said.startswith("not closed"):
+        pytest.skip(f"no filter of calls can be set here: {said}")
+    assert "userfaultfd is closed" in said

@@ -1,0 +1,216 @@
+"""fork, spawn, threads, signals and faulthandler: in processes of their own, over memory of four budgets."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import softfault
+from conftest import ROWS, numbers, run, served
+
+HERE = pathlib.Path(__file__).parent
+
+CHECKS = """
+import faulthandler, os, signal, sys, threading, time
+import numpy as np, softfault
+sys.path.insert(0, os.getcwd())
+from conftest import ROWS, numbers, served
+data = numbers(ROWS * 512).reshape(ROWS, 512)
+def opened():
+    return softfault.memmap(sys.argv[1], dtype="i8", mode="r", shape=(ROWS, 512))
+def check(rows, times=1):
+    for _ in range(times):
+        assert np.array_equal(rows, data)
+"""
+
+
+def epoch(path, rows, worker, workers, number):
+    """What a loader's worker does: its share of the rows, in an order that is drawn; answers how many were right."""
+    data = numbers(ROWS * 512).reshape(ROWS, 512)
+    order = np.random.default_rng(number).permutation(ROWS)[worker::workers]
+    if rows is None:
+        rows = softfault.memmap(path, dtype="i8", mode="r", shape=(ROWS, 512), engine=served())
+    right = 0
+    for at in range(0, len(order), 64):
+        batch = order[at : at + 64]
+        right += int((rows[batch] == data[batch]).all(axis=1).sum())
+    return right
+
+
+_inherited = None
+
+
+def of_parents(path, worker, workers, number):
+    return epoch(path, _inherited, worker, workers, number)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.parametrize("own", [False, True], ids=["the parent's map", "a map of each"])
+def test_a_loader_of_four_workers_by_fork(path, own):
+    global _inherited
+    with served() as engine:
+        rows = softfault.memmap(path, dtype="i8", mode="r", shape=(ROWS, 512))
+        rows[::3].sum()
+        _inherited = None if own else rows
+        with concurrent.futures.ProcessPoolExecutor(4, multiprocessing.get_context("fork")) as pool:
+            for number in range(2):
+                jobs = [pool.submit(of_parents, path, worker, 4, number) for worker in range(4)]
+                rows[:: number + 2].sum()
+                assert sum(job.result(timeout=60) for job in jobs) == ROWS
+        _inherited = None
+        assert np.array_equal(rows[5:9].reshape(-1), numbers(ROWS * 512)[5 * 512 : 9 * 512])
+        del rows
+        assert engine.stats()["failed_touches"] == 0
+
+
+def test_a_pool_by_spawn(path):
+    with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(epoch, path, None, worker, 2, 0) for worker in range(2)]
+        assert sum(job.result(timeout=60) for job in jobs) == ROWS
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_fork_while_threads_touch(path):
+    run(CHECKS + """
+with served():
+    rows = opened()
+    private = softfault.empty((ROWS // 8, 512), "i8")
+    private[:] = data[: ROWS // 8]
+    threads = [threading.Thread(target=check, args=(rows, 3)) for _ in range(3)]
+    threads += [threading.Thread(target=lambda: [softfault.take(rows, range(0, ROWS, 3)) for _ in range(3)])]
+    for thread in threads: thread.start()
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            try:
+                check(rows)
+                assert np.array_equal(private, data[: ROWS // 8])
+                private[5] = 3
+                again = opened()
+                check(again)
+                softfault.take(again, [3, 5])
+                os._exit(0)
+            except BaseException as error:
+                print(repr(error), file=sys.stderr)
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    for thread in threads: thread.join()
+    assert np.array_equal(private, data[: ROWS // 8])
+    check(rows)
+""", path)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "both"])
+def test_faulthandler(path, when):
+    done = run(CHECKS + f"""
+if {when!r} != "after": faulthandler.enable()
+with served():
+    rows = opened()
+    if {when!r} != "before": faulthandler.enable()
+    check(rows)
+    faulthandler.disable()
+    check(rows)
+    faulthandler.enable()
+    check(rows)
+    again = opened()
+    check(again)
+""", path)
+    assert done.stderr == "", "no fault of ours is reported"
+
+
+def test_faulthandler_reports_what_is_not_ours(path):
+    code = CHECKS + """
+with served():
+    rows = opened()
+    check(rows)
+    faulthandler.enable()
+    check(rows)
+    signal.raise_signal(signal.SIGBUS)
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=HERE, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGBUS and "Fatal Python error: Bus error" in done.stderr
+
+
+@pytest.mark.parametrize("faults", ["signals", "threads"])
+def test_a_handler_of_sigbus_in_python(path, faults):
+    """It gets what is not softfault's, and softfault goes on."""
+    run(CHECKS + f"""
+got = []
+signal.signal(signal.SIGBUS, lambda *_: got.append(1))
+with served(faults={faults!r}) as engine:
+    rows = opened()
+    check(rows)
+    signal.signal(signal.SIGBUS, lambda *_: got.append(2))
+    check(rows)
+    signal.raise_signal(signal.SIGBUS)
+    assert got == [2], got
+""", path)
+
+
+def test_signals_while_pages_are_read(path):
+    run(CHECKS + """
+count = [0]
+def tick(*_):
+    count[0] += 1
+    rows[count[0] % ROWS].sum()
+with served():
+    rows = opened()
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    at = 0
+    while count[0] < 50:
+        assert np.array_equal(rows[at : at + 64], data[at : at + 64])
+        at = (at + 64) % ROWS
+    signal.setitimer(signal.ITIMER_REAL, 0)
+""", path)
+
+
+def test_the_end_of_the_interpreter(path):
+    """Maps, arrays, engines and threads that touch may be left as they are."""
+    run(CHECKS + """
+engine = served()
+rows = opened()
+private = engine.empty((1000, 512))
+private[:] = 1
+iterator = iter(rows._mmap)
+next(iterator)
+thread = threading.Thread(target=check, args=(rows, 1000), daemon=True)
+thread.start()
+time.sleep(0.05)
+""", path)
+
+
+def test_a_second_interpreter_is_refused():
+    code = """
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+import softfault
+second = interpreters.create()
+try:
+    said = interpreters.run_string(second, "import softfault")
+    print("raised", said)
+except Exception as error:
+    print("raised", error)
+"""
+    said = run(code).stdout
+    assert "raised" in said and "sub-interpreters" in said, said
+
+
+def test_a_free_threaded_build_is_refused():
+    code = """
+import sysconfig
+before = sysconfig.get_config_var
+sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else before(name)
+try:
+    import softfault
+except ImportError as error:
+    print(error)
+"""
+    assert "free-threaded" in run(code).stdout
