@@ -72,7 +72,7 @@ pub(crate) fn all_in(answers: Vec<Result<(), FaultError>>) -> PyResult<()> {
 
 /// Bytes of rows that are brought in together: a part of any budget, so that the first rows are there when the last have
 /// come.
-const BATCH: usize = 2 << 20;
+const BATCH: usize = 4 << 20;
 
 /// Copies rows of a map to `out`, one behind the other. `rows` has the first one's address, the stride, a row's bytes, and
 /// how many there are. Copied are those at `start + index * stride` for each of

@@ -1,0 +1,383 @@
+"""Measures the package beside numpy, the Rust library and pread: `python python/bench.py --help`.
+
+Each row runs in processes of its own, with the file's pages dropped from the page cache before; those of numpy.memmap in a
+memory cgroup of the budget's size (cgroup v1, as root), at each of the read-aheads that are asked for, which are put back.
+Figures are medians. Build with `pip install ./python` and
+`cargo build --release --manifest-path python/Cargo.toml --example reads`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+CGROUP = pathlib.Path("/sys/fs/cgroup/memory")
+PAGE = 4096
+
+
+def make_file(path, size):
+    import numpy as np
+
+    if path.exists() and path.stat().st_size == size:
+        return
+    with open(path, "wb") as file:
+        for at in range(0, size, 64 << 20):
+            part = min(64 << 20, size - at)
+            words = np.arange(at // 8, (at + part) // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            words.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def drop(path):
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextlib.contextmanager
+def cgroup(limit):
+    """A memory cgroup, or None where there can be none."""
+    group = CGROUP / f"softfault-bench-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        if limit:
+            (group / "memory.limit_in_bytes").write_text(str(limit))
+        yield group
+    finally:
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def read_ahead(device, kib):
+    if kib is None:
+        yield
+        return
+    setting = pathlib.Path(f"/sys/block/{device}/queue/read_ahead_kb")
+    before = setting.read_text()
+    setting.write_text(str(kib))
+    try:
+        yield
+    finally:
+        setting.write_text(before)
+
+
+def child(name, *arguments, group=None):
+    """What a function of this file answers in a process of its own."""
+    into = f"{group}/cgroup.procs" if group else ""
+    command = [sys.executable, __file__, "--child", name, into, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return {"failed": done.stderr.splitlines()[-1:] or done.returncode}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def rust(*arguments):
+    reads = HERE / "target/release/examples/reads"
+    if "CARGO_TARGET_DIR" in os.environ:
+        reads = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "release/examples/reads"
+    done = subprocess.run([reads, *map(str, arguments)], capture_output=True, text=True, check=True)
+    return [float(line.split()[0]) for line in done.stdout.splitlines()]
+
+
+# What the processes do.
+
+
+def opened(kind, path, memory, shape=None):
+    import numpy as np
+
+    if kind == "numpy":
+        return np.memmap(path, dtype="i8", mode="r", shape=shape), None
+    import softfault
+
+    engine = softfault.Engine(memory=memory, by_kernel=False if kind == "engine" else None)
+    return softfault.memmap(path, dtype="i8", mode="r", shape=shape, engine=engine), engine
+
+
+def child_sum(kind, path, memory, times):
+    a, _ = opened(kind, path, int(memory))
+    seconds = []
+    for _ in range(int(times)):
+        begun = time.perf_counter()
+        a.sum()
+        seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def child_take(kind, path, memory, rounds, limit):
+    import numpy as np
+
+    size = os.stat(path).st_size
+    a, engine = opened(kind, path, int(memory), (size // PAGE, PAGE // 8))
+    draw = np.random.default_rng(1)
+    gaps, over = [0.0], threading.Event()
+
+    def other():
+        last = time.perf_counter()
+        while not over.is_set():
+            now = time.perf_counter()
+            gaps[0] = max(gaps[0], now - last)
+            last = now
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    rows, begun = 0, time.perf_counter()
+    for _ in range(int(rounds)):
+        wanted = draw.integers(0, len(a), 1000)
+        got = a[wanted]
+        rows += len(got)
+        expected = (wanted * (PAGE // 8)).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        assert np.array_equal(got[:, 0].view(np.uint64), expected)
+        if time.perf_counter() - begun > float(limit):
+            break
+    seconds = time.perf_counter() - begun
+    over.set()
+    thread.join()
+    peak = engine.stats()["peak_bytes"] if engine else 0
+    return {"rows": rows, "seconds": seconds, "gap": gaps[0], "peak": peak}
+
+
+def child_index(kind, path, memory, queries):
+    import numpy as np
+    from usearch.index import Index
+
+    wanted = np.load(queries)
+    index = Index.restore(path, view=False) if kind == "memory" else None
+    held = None
+    if kind == "own":
+        index = Index.restore(path, view=True)
+    elif kind == "softfault":
+        import softfault
+
+        engine = softfault.Engine(memory=int(memory), by_kernel=False)
+        with open(path, "rb") as file:
+            held = softfault.mmap(file.fileno(), 0, access=softfault.ACCESS_READ, engine=engine)
+        index = Index.restore(memoryview(held), view=True)
+    begun = time.perf_counter()
+    keys = [index.search(query, 10).keys.tolist() for query in wanted[:1000]]
+    cold = time.perf_counter() - begun
+    begun = time.perf_counter()
+    for query in wanted:
+        index.search(query, 10)
+    warm = time.perf_counter() - begun
+    peak = engine.stats()["peak_bytes"] if held is not None else 0
+    return {"keys": keys, "cold": cold, "rate": len(wanted) / warm, "peak": peak}
+
+
+def child_fork(path, memory, own, epochs):
+    import multiprocessing
+
+    import numpy as np
+
+    size = os.stat(path).st_size
+    rows = size // PAGE
+    a, engine = opened("engine", path, int(memory), (rows, PAGE // 8))
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+
+    def worker(number):
+        mine = a if own == "no" else opened("engine", path, int(memory), (rows, PAGE // 8))[0]
+        right = 0
+        for epoch in range(int(epochs)):
+            order = np.random.default_rng(epoch).permutation(rows)[number::4]
+            for at in range(0, len(order), 256):
+                wanted = order[at : at + 256]
+                words = wanted[:, None].astype(np.uint64) * np.uint64(PAGE // 8) + np.arange(PAGE // 8, dtype=np.uint64)
+                got = mine[wanted].view(np.uint64)
+                right += int((got == words * np.uint64(0x9E3779B97F4A7C15)).all(axis=1).sum())
+        peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+        results.put((right, int(peak.split()[1]) << 10))
+
+    begun = time.perf_counter()
+    workers = [context.Process(target=worker, args=(number,)) for number in range(4)]
+    for process in workers:
+        process.start()
+    said = [results.get(timeout=600) for _ in workers]
+    for process in workers:
+        process.join()
+    parent = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return {
+        "seconds": time.perf_counter() - begun,
+        "right": sum(right for right, _ in said),
+        "of": rows * int(epochs),
+        "peaks": [peak for _, peak in said] + [int(parent.split()[1]) << 10],
+    }
+
+
+# The rows.
+
+
+def scan(options, path):
+    size, budget = options.size, options.size // 4
+    make_file(path, size)
+    rates = {}
+
+    def note(name, seconds):
+        rates.setdefault(name, []).append(size / seconds / 1e6)
+
+    for _ in range(options.repeat):
+        drop(path)
+        note("rust", rust("sum", path, budget)[0])
+        drop(path)
+        note("softfault.memmap", child("sum", "softfault", path, budget, 1)[0])
+        for kib in options.read_ahead:
+            with read_ahead(options.device, kib), cgroup(budget) as group:
+                drop(path)
+                note(f"numpy.memmap, read-ahead {kib} KiB", child("sum", "numpy", path, budget, 1, group=group)[0])
+    print(f"\nsum of {size >> 20} MiB under {budget >> 20} MiB, cold, MB/s (median of {options.repeat}):")
+    for name, values in rates.items():
+        print(f"  {name}: {statistics.median(values):.0f}   ({', '.join(f'{v:.0f}' for v in values)})")
+    small = path.with_suffix(".small")
+    make_file(small, budget // 2)
+    print(f"sum of {budget >> 21} MiB under {budget >> 20} MiB, warm, MB/s (median of 9):")
+    for kind in ("softfault", "engine", "numpy"):
+        seconds = child("sum", kind, small, budget, 10)[1:]
+        print(f"  {kind}: {(budget // 2) / statistics.median(seconds) / 1e6:.0f}")
+    small.unlink()
+
+
+def take(options, path):
+    make_file(path, options.size)
+    budget = options.size // 8
+    print(f"\n1,000 rows of 4 KiB of {options.size >> 20} MiB under {budget >> 20} MiB, a hundred times, rows/s:")
+    for _ in range(options.repeat):
+        drop(path)
+        seconds = rust("pread", path, 32, 100_000)[0]
+        print(f"  32 threads of pread: {32 * (100_000 // 32) / seconds:.0f}")
+        for kind in ("engine", "softfault"):
+            drop(path)
+            got = child("take", kind, path, budget, 100, 60)
+            print(
+                f"  a[indices] of softfault ({kind}): {got['rows'] / got['seconds']:.0f}, longest gap of another "
+                f"thread {got['gap'] * 1000:.1f} ms, peak {got['peak'] >> 20} MiB"
+            )
+    for kib in options.read_ahead:
+        with read_ahead(options.device, kib), cgroup(budget) as group:
+            drop(path)
+            got = child("take", "numpy", path, budget, 100, 8, group=group)
+            if "failed" in got:
+                print(f"  numpy.memmap, read-ahead {kib} KiB: {got}")
+                continue
+            print(
+                f"  a[indices] of numpy.memmap, read-ahead {kib} KiB: {got['rows'] / got['seconds']:.0f} "
+                f"({got['rows']} rows), longest gap {got['gap'] * 1000:.1f} ms"
+            )
+
+
+def index(options, path):
+    import numpy as np
+    from usearch.index import Index
+
+    file, queries = path.with_suffix(".usearch"), path.with_suffix(".npy")
+    draw = np.random.default_rng(5)
+    if not file.exists():
+        vectors = draw.standard_normal((options.vectors, 256), dtype=np.float32)
+        made = Index(ndim=256, metric="cos", dtype="f32")
+        made.add(np.arange(len(vectors)), vectors)
+        made.save(str(file))
+    np.save(queries, draw.standard_normal((2000, 256), dtype=np.float32))
+    size = file.stat().st_size
+    budget = max(size // 4, 16 << 20)
+    print(f"\nusearch, {size >> 20} MiB of index under {budget >> 20} MiB:")
+    right = child("index", "memory", file, budget, queries)
+    rows = [("in memory", right)]
+    drop(file)
+    rows.append(("over softfault.mmap", child("index", "softfault", file, budget, queries)))
+    for kib in options.read_ahead:
+        # The process itself, its libraries and the engine's threads are not the budget's: as much room for both.
+        with read_ahead(options.device, kib), cgroup(budget + options.process) as group:
+            drop(file)
+            rows.append((f"its own view, read-ahead {kib} KiB", child("index", "own", file, budget, queries, group=group)))
+    for name, got in rows:
+        if "failed" in got:
+            print(f"  {name}: {got}")
+            continue
+        same = got["keys"] == right["keys"]
+        print(
+            f"  {name}: first 1,000 answers {got['cold']:.2f} s, then {got['rate']:.0f} a second, "
+            f"{'the same answers' if same else 'OTHER ANSWERS'}, peak {got['peak'] >> 20} MiB"
+        )
+    file.unlink()
+    queries.unlink()
+
+
+def fork(options, path):
+    size = min(options.size, 512 << 20)
+    path = path.with_suffix(".fork")
+    make_file(path, size)
+    budget = size // 4
+    print(f"\nfour workers by fork over {size >> 20} MiB under {budget >> 20} MiB, {options.epochs} epochs:")
+    for own, name in (("no", "the parent's map"), ("yes", "a map of each worker's")):
+        with cgroup(None) as group:
+            drop(path)
+            got = child("fork", path, budget, own, options.epochs, group=group)
+            used = int((group / "memory.max_usage_in_bytes").read_text()) >> 20 if group else None
+        if "failed" in got:
+            print(f"  {name}: {got}")
+            continue
+        peaks = ", ".join(str(peak >> 20) for peak in got["peaks"])
+        print(
+            f"  {name}: {got['right']} of {got['of']} rows right, {got['seconds']:.1f} s; peaks of the workers and the "
+            f"parent {peaks} MiB; all five with the page cache {used} MiB"
+        )
+    path.unlink()
+
+
+ROWS = {"scan": scan, "take": take, "index": index, "fork": fork}
+
+
+def size(text):
+    import softfault
+
+    return softfault._engine._size(text)
+
+
+def main():
+    if sys.argv[1:2] == ["--child"]:
+        name, into, *arguments = sys.argv[2:]
+        if into:
+            pathlib.Path(into).write_text(str(os.getpid()))
+        print(json.dumps(globals()[f"child_{name}"](*arguments)))
+        return
+    # What was set is put back when somebody ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[[], *ROWS], help="which rows; without any, all")
+    parser.add_argument("--size", type=size, default=1 << 30, help="bytes of the file (1G)")
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="where the files are made")
+    parser.add_argument("--device", default="vda", help="the disk whose read-ahead is set")
+    parser.add_argument("--read-ahead", type=lambda text: [int(kib) for kib in text.split(",")], default=[None])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--vectors", type=int, default=40_000)
+    parser.add_argument("--process", type=size, default=64 << 20)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--keep", action="store_true", help="keep the file for the next run")
+    options = parser.parse_args()
+    path = pathlib.Path(options.dir) / "softfault-bench"
+    try:
+        for name in options.rows or ROWS:
+            ROWS[name](options, path)
+    finally:
+        if not options.keep:
+            path.unlink(missing_ok=True)
+
+
+main()
