@@ -55,7 +55,7 @@ impl Decline {
         (
             Self::PrivateWritable,
             "private_writable",
-            "private and writable: without --swap, or faults are signals",
+            "private and writable, without --swap",
         ),
         (Self::NoAccess, "no_access", "PROT_NONE, or not to be read"),
         (
@@ -70,11 +70,7 @@ impl Decline {
             "others may write to the file",
         ),
         (Self::NoFaults, "no_faults", "no engine can be had"),
-        (
-            Self::NoSwap,
-            "no_swap",
-            "anonymous memory without --swap, or faults are signals",
-        ),
+        (Self::NoSwap, "no_swap", "anonymous memory, without --swap"),
         (
             Self::SwapFull,
             "swap_full",

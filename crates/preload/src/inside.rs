@@ -36,7 +36,7 @@ pub fn enter() -> Option<Inside> {
     }
     let errno = crate::call::errno();
     let mut all = MaybeUninit::uninit();
-    let mut before = MaybeUninit::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: both sets are filled before they are used.
     let mask = unsafe {
         libc::sigfillset(all.as_mut_ptr());
@@ -44,18 +44,30 @@ pub fn enter() -> Option<Inside> {
         for signal in SYNCHRONOUS {
             libc::sigdelset(all.as_mut_ptr(), signal);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        set_mask(all.as_ptr(), before.as_mut_ptr());
         before.assume_init()
     };
     INSIDE.set(true);
     Some(Inside { mask, errno })
 }
 
+/// Sets the thread's mask past the hooks, which may have to enter for it.
+///
+/// # Safety
+/// As of sigprocmask(2).
+unsafe fn set_mask(mask: *const libc::sigset_t, before: *mut libc::sigset_t) {
+    /// Bytes of the kernel's set.
+    const BYTES: usize = 8;
+    let (number, how) = (libc::SYS_rt_sigprocmask, libc::SIG_SETMASK);
+    // SAFETY: the caller's promise; the C library's set begins with the kernel's.
+    unsafe { libc::syscall(number, how, mask, before, BYTES) };
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
         // SAFETY: what was in force before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, core::ptr::null_mut()) };
+        unsafe { set_mask(&self.mask, core::ptr::null_mut()) };
         crate::call::set_errno(self.errno);
     }
 }

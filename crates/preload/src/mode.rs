@@ -28,7 +28,7 @@ pub fn is_signals() -> bool {
 /// True if private memory can be had: what the program has written goes to swap where the budget is short, and system
 /// calls that write into it are served.
 pub fn has_private_memory() -> bool {
-    options::get().swap.is_some() && get() == Mode::Messages
+    options::get().swap.is_some()
 }
 
 /// What the system allows.

@@ -47,7 +47,7 @@ pub struct RunArgs {
     /// Take files although others might write to them meanwhile: you know that nobody does
     #[arg(long)]
     assume_immutable: bool,
-    /// Take large anonymous memory too, and large blocks of malloc; needs --swap, and faults that are messages
+    /// Take large anonymous memory too, and large blocks of malloc; needs --swap
     #[arg(long)]
     anonymous: bool,
     /// Let private memory that the program has written go to a file in this directory where the budget is short; of four

@@ -32,11 +32,28 @@ fn mallocs() -> Option<&'static Mallocs> {
 }
 
 impl Mallocs {
-    /// What a program did whose large blocks may be taken, having printed the same as without softfault.
+    /// What a program did whose large blocks may be taken, having printed the same as without softfault. Both ways; what it
+    /// did by messages.
     fn run(&self, name: &str, swap: &str, arguments: &[&str], min_size: &str) -> ProcessStats {
-        let written = self.directory.join(format!("{name}.stats"));
+        let [first, second] =
+            ["messages", "signals"].map(|how| self.run_by(how, name, swap, arguments, min_size));
+        assert!(blocks(&first) > 0 && blocks(&second) > 0, "{name}");
+        first
+    }
+
+    /// The same by messages or by signals.
+    fn run_by(
+        &self,
+        how: &str,
+        name: &str,
+        swap: &str,
+        arguments: &[&str],
+        min_size: &str,
+    ) -> ProcessStats {
+        let written = self.directory.join(format!("{name}.{how}.stats"));
         let _ = std::fs::remove_file(&written);
         let mut with = softfault_run();
+        with.args(["--faults", how]);
         with.args(["--memory", MEMORY, "--stats=json", "--stats-file"]);
         with.arg(&written)
             .args(["--anonymous", "--min-size", min_size]);
@@ -45,7 +62,7 @@ impl Mallocs {
         let with = with.arg("--").args(arguments).output().unwrap();
         let mut without = Command::new(arguments[0]);
         let without = without.args(&arguments[1..]).output().unwrap();
-        assert_same(&with, &without, name);
+        assert_same(&with, &without, &format!("{name} {how}"));
         let stats = stats::read(&written).pop().unwrap();
         let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
         assert!(peak <= memory, "{name}: {peak} of {memory}");

@@ -2,18 +2,30 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -165,6 +177,144 @@ static void calls(void)
     if (direct < 0)
         (void)!pread(fd, words, 16 * UNIT, 0);
     show("direct", words, 16 * UNIT);
+}
+
+/* Where a call puts something: a page of its own, which was written to and is not in memory. */
+static unsigned char *cold;
+static size_t next_cold;
+static void *place(void)
+{
+    size_t at = next_cold++ * 37 % (LARGE / PAGE) * PAGE;
+    return cold + at + PAGE - 8;
+}
+
+static void on_alarm(int signal) {}
+static void *posts(void *count) { usleep(20000); sem_post(count); return NULL; }
+
+/* Calls that take something away which would be lost, and calls that wait. */
+static void receives(void)
+{
+    cold = (unsigned char *)anon(LARGE);
+    int ends[2], *pair = place(), *status = place(), event = eventfd(0, 0), *more;
+    memset(cold, 0x5A, LARGE);
+    for (uint64_t i = 1; i < 200; i++) {
+        uint64_t *count = place();
+        if (write(event, &i, 8) != 8 || read(event, count, 8) != 8 || *count != i)
+            printf("eventfd: %llu, not %llu\n", (unsigned long long)*count, (unsigned long long)i);
+    }
+    answer("pipe", pipe(pair));
+    for (int i = 0; i < 200; i++) {
+        char text[30], *to = place();
+        int bytes = snprintf(text, sizeof text, "message %d", i);
+        if (write(pair[1], text, bytes) != bytes || read(pair[0], to, 1000) != bytes || memcmp(text, to, bytes))
+            printf("pipe: %d\n", i);
+    }
+    socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends);
+    for (int i = 0; i < 200; i++) {
+        unsigned char *part[2] = {place(), place()};
+        struct iovec vectors[2] = {{part[0], 5}, {part[1], 30}};
+        struct msghdr *message = i % 2 ? place() : &(struct msghdr){0};
+        *message = (struct msghdr){.msg_iov = vectors, .msg_iovlen = 2};
+        if (send(ends[0], "0123456789", 10, 0) != 10 || recvmsg(ends[1], message, 0) != 10 || memcmp(part[0], "01234", 5) || memcmp(part[1], "56789", 5)
+            || part[1][5] != 0x5A)
+            printf("recvmsg: %d flags %x\n", i, message->msg_flags);
+        memset(part[0], 0x5A, 5), memset(part[1], 0x5A, 5), memset(message, 0x5A, sizeof *message);
+    }
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in *bound = place(), *from = place();
+    socklen_t *len = place(), *from_len = place();
+    bind(one, (void *)&own, sizeof own), bind(other, (void *)&own, sizeof own);
+    *len = *from_len = sizeof own;
+    answer("getsockname", getsockname(one, (void *)bound, len));
+    printf("sendto %zd\n", sendto(other, "abc", 3, 0, (void *)bound, *len));
+    printf("recvfrom %zd\n", recvfrom(one, place(), 100, 0, (void *)from, from_len));
+    printf("from %u %d\n", *from_len, from->sin_family == AF_INET && from->sin_port != bound->sin_port);
+    printf("trunc %zd\n", (sendto(other, "abcdef", 6, 0, (void *)bound, *len), recv(one, place(), 2, MSG_TRUNC)));
+    more = place(), len = place(), *len = sizeof *more;
+    answer("getsockopt", getsockopt(one, SOL_SOCKET, SO_TYPE, more, len));
+    printf("type %d of %u\n", *more == SOCK_DGRAM, *len);
+    for (int i = 0; i < 20; i++) {
+        fflush(stdout);
+        status = place();
+        struct rusage *used = place();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(i + 1);
+        if ((i % 3 == 0 ? waitpid(child, status, 0) : i % 3 == 1 ? wait4(child, status, 0, used) : wait(status)) != child || WEXITSTATUS(*status) != i + 1)
+            printf("wait: %d\n", i);
+    }
+    sigset_t usr, *before = place(), *pending = place();
+    siginfo_t *info = place();
+    sigemptyset(&usr), sigaddset(&usr, SIGUSR2);
+    answer("sigprocmask", sigprocmask(SIG_BLOCK, &usr, before));
+    printf("before %d\n", sigismember(before, SIGUSR2));
+    sigqueue(getpid(), SIGUSR2, (union sigval){.sival_int = 77});
+    answer("sigpending", sigpending(pending));
+    printf("pending %d\n", sigismember(pending, SIGUSR2));
+    printf("sigwaitinfo %d", sigwaitinfo(&usr, info) == SIGUSR2);
+    printf(" %d\n", info->si_value.sival_int);
+    struct pollfd *polled = place();
+    *polled = (struct pollfd){.fd = pair[0], .events = POLLIN};
+    answer("poll", poll(polled, 1, 10));
+    (void)!write(pair[1], "x", 1);
+    printf("poll %d %d\n", poll(polled, 1, 10), polled->revents);
+    fd_set *set = place();
+    FD_ZERO(set);
+    FD_SET(pair[0], set);
+    struct timeval *soon = place();
+    *soon = (struct timeval){.tv_usec = 100};
+    printf("select %d %d\n", select(pair[0] + 1, set, NULL, NULL, soon), FD_ISSET(pair[0], set));
+    int many = epoll_create1(0);
+    struct epoll_event *wanted = place(), *got = place();
+    *wanted = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 99};
+    answer("epoll_ctl", epoll_ctl(many, EPOLL_CTL_ADD, pair[0], wanted));
+    printf("epoll_wait %d", epoll_wait(many, got, 5, 10));
+    printf(" %d\n", (int)got->data.u64);
+    int *waiting = place();
+    answer("ioctl", ioctl(pair[0], FIONREAD, waiting));
+    printf("waiting %d\n", *waiting);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    struct itimerval *timer = place(), *old = place();
+    *timer = (struct itimerval){.it_value.tv_usec = 20000};
+    answer("setitimer", setitimer(ITIMER_REAL, timer, old));
+    struct timespec *time = place(), *left = place();
+    *time = (struct timespec){.tv_sec = 5};
+    answer("nanosleep", nanosleep(time, left));
+    printf("left %d\n", left->tv_sec == 4);
+    answer("clock", clock_gettime(CLOCK_PROCESS_CPUTIME_ID, place()));
+    struct stat *about = place(), *same = place(), *third = place();
+    printf("stat %d %d %d\n", stat(path, about), fstat(fd, same), fstatat(AT_FDCWD, path, third, 0));
+    printf("size %d\n", about->st_size == (off_t)size && same->st_size == third->st_size);
+    struct utsname *names = place();
+    answer("uname", uname(names));
+    printf("%d\n", names->sysname[0]);
+    printf("getrandom %zd\n", getrandom(place(), 100, 0));
+    FILE *file = fopen(path, "r");
+    setvbuf(file, place(), _IOFBF, 65536);
+    unsigned char *items = cold + 3 * PAGE + 7;
+    printf("fread %zu\n", fread(items, 1000, 3000, file));
+    show("fread", items, 3000000);
+    fclose(file);
+    off_t *at = place();
+    *at = 1000;
+    int out = memfd_create("out", 0);
+    printf("sendfile %zd", sendfile(out, fd, at, 5000));
+    printf(" %lld\n", (long long)*at);
+    /* What it may only read, a call may not write to. */
+    mprotect(cold, LARGE, PROT_READ);
+    answer("read only", read(fd, cold + 5 * PAGE, 100));
+    answer("read only", fstat(fd, (struct stat *)(cold + 6 * PAGE)));
+    mprotect(cold, LARGE, BOTH);
+    sem_t *count = place();
+    pthread_t thread;
+    count = (sem_t *)((uintptr_t)count / 64 * 64);
+    for (int i = 0; i < 3; i++) {
+        sem_init(count, 0, 0);
+        pthread_create(&thread, NULL, posts, count);
+        answer("sem_wait", sem_wait(count));
+        pthread_join(thread, NULL);
+    }
 }
 
 static void wait_for(pid_t child)
@@ -571,7 +721,7 @@ static void declined(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"pressure", pressure}, {"calls", calls}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
+    {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
 };

@@ -38,9 +38,10 @@ impl Private {
     /// Runs a case over a file without softfault, and with it with these options more; what the processes did, the first
     /// last.
     fn run(&self, case: &str, data: &Path, options: &[&str]) -> Vec<ProcessStats> {
-        let file = self
-            .directory
-            .join(format!("{case}.{}.stats", options.len()));
+        let file = self.directory.join(format!(
+            "{case}.{}.stats",
+            options.concat().replace('/', "-")
+        ));
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();
         with.args(["--memory", MEMORY, "--stats=json", "--stats-file"])
@@ -59,9 +60,9 @@ impl Private {
 
     /// The same with anonymous memory taken, and swap for all of it; of the last process, which takes so many mappings,
     /// hands so many parts back, and stays in its budget.
-    fn runs(&self, case: &str, taken: u64, handed_back: u64) -> ProcessStats {
+    fn runs(&self, case: &str, how: &str, taken: u64, handed_back: u64) -> ProcessStats {
         let swap = self.swap("300M");
-        let options = ["--anonymous", "--swap", &swap, "--faults", "messages"];
+        let options = ["--anonymous", "--swap", &swap, "--faults", how];
         let stats = self.run(case, &self.data, &options).pop().unwrap();
         assert_eq!(stats.taken(), taken, "{case}: taken");
         assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
@@ -80,9 +81,20 @@ macro_rules! cases {
         #[test]
         fn $name() {
             let Some(private) = private() else { return };
-            private.runs($case, $taken, $back);
+            private.runs($case, "messages", $taken, $back);
         }
-    )*};
+    )*
+
+        mod by_signals {
+            use super::private;
+
+            $(#[test]
+            fn $name() {
+                let Some(private) = private() else { return };
+                private.runs($case, "signals", $taken, $back);
+            })*
+        }
+    };
 }
 
 cases! {
@@ -101,16 +113,28 @@ cases! {
 #[test]
 fn four_budgets_of_memory_are_written_and_read_back() {
     let Some(private) = private() else { return };
-    let stats = private.runs("pressure", 3, 0);
-    for way in ["swapped_out_bytes", "swapped_in_bytes"] {
-        assert!(stats.number(&[way]) > 24 << 20, "{way}");
+    for how in ["messages", "signals"] {
+        let stats = private.runs("pressure", how, 3, 0);
+        for way in ["swapped_out_bytes", "swapped_in_bytes"] {
+            assert!(stats.number(&[way]) > 24 << 20, "{how}: {way}");
+        }
     }
 }
 
 #[test]
 fn children_go_on_with_what_their_parent_has_written() {
     let Some(private) = private() else { return };
-    private.runs("forks", 2, 0);
+    for how in ["messages", "signals"] {
+        private.runs("forks", how, 2, 0);
+    }
+}
+
+/// By signals, the page of a semaphore is handed over before a thread waits on it.
+#[test]
+fn what_calls_put_into_memory_that_is_not_there_is_not_lost() {
+    let Some(private) = private() else { return };
+    private.runs("receives", "messages", 1, 0);
+    private.runs("receives", "signals", 1, 1);
 }
 
 #[test]
@@ -155,8 +179,8 @@ fn what_is_declined_is_named() {
         (&["--anonymous", "--swap", &swap], &[("swap_full", 1)], 2),
         (
             &["--anonymous", "--swap", &swap, "--faults", "signals"],
-            &[("no_swap", 2), ("private_writable", 1)],
-            0,
+            &[("swap_full", 1)],
+            2,
         ),
         // A smallest size for anonymous memory as for files.
         (
@@ -224,16 +248,25 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     if without.status.code() == Some(127) {
         return eprintln!("skipped: there is no python3");
     }
-    let file = private.directory.join("python.stats");
-    let _ = std::fs::remove_file(&file);
-    let mut with = softfault_run();
-    with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-    with.arg("--stats-file").arg(&file);
-    with.args(["--anonymous", "--swap", &private.swap("100M"), "--"]);
-    assert_same(&python(with), &without, "python3");
-    let stats = stats::read(&file).pop().unwrap();
-    assert!(stats.taken() >= 2 && stats.handed_back() == 0);
-    assert!(stats.number(&["peak_bytes"]) <= 8 << 20);
+    for how in ["messages", "signals"] {
+        let file = private.directory.join("python.stats");
+        let _ = std::fs::remove_file(&file);
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+        with.arg("--stats-file").arg(&file);
+        with.args([
+            "--faults",
+            how,
+            "--anonymous",
+            "--swap",
+            &private.swap("100M"),
+            "--",
+        ]);
+        assert_same(&python(with), &without, how);
+        let stats = stats::read(&file).pop().unwrap();
+        assert!(stats.taken() >= 2 && stats.handed_back() == 0);
+        assert!(stats.number(&["peak_bytes"]) <= 8 << 20);
+    }
 }
 
 /// What is evicted while a device writes to it is not lost: of calls that the program makes itself, and in a process that
@@ -274,21 +307,30 @@ fn whatever_a_program_does_every_page_is_right() {
     let number = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
     let operations = number("SOFTFAULT_RUN_OPERATIONS", "120");
     let seed = number("SOFTFAULT_RUN_SEED", "1");
-    let file = private.directory.join("random.stats");
-    let _ = std::fs::remove_file(&file);
-    let mut with = softfault_run();
-    with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-    with.arg("--stats-file").arg(&file);
-    with.args(["--anonymous", "--swap", &private.swap("300M"), "--"]);
-    with.arg(&program)
-        .args([&seed, &operations])
-        .arg(&private.data);
-    let with = with.output().unwrap();
-    let said = crate::text(&with.stdout);
-    assert_eq!(said, format!("done {operations}\n"), "seed {seed}");
-    let stats = stats::read(&file).pop().unwrap();
-    assert!(stats.taken() >= 4 && stats.handed_back() > 0);
-    assert!(stats.number(&["peak_bytes"]) <= stats.number(&["memory_bytes"]));
+    for how in ["messages", "signals"] {
+        let file = private.directory.join(format!("random.{how}.stats"));
+        let _ = std::fs::remove_file(&file);
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+        with.arg("--stats-file").arg(&file);
+        with.args([
+            "--faults",
+            how,
+            "--anonymous",
+            "--swap",
+            &private.swap("300M"),
+            "--",
+        ]);
+        with.arg(&program)
+            .args([&seed, &operations])
+            .arg(&private.data);
+        let with = with.output().unwrap();
+        let said = crate::text(&with.stdout);
+        assert_eq!(said, format!("done {operations}\n"), "{how}, seed {seed}");
+        let stats = stats::read(&file).pop().unwrap();
+        assert!(stats.taken() >= 4 && stats.handed_back() > 0);
+        assert!(stats.number(&["peak_bytes"]) <= stats.number(&["memory_bytes"]));
+    }
 }
 
 /// What the program's own malloc hands out may be what the threads that serve faults live on.

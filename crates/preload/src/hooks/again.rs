@@ -1,14 +1,15 @@
 //! Calls that hand memory to the kernel to be read, where faults are signals: the kernel raises none for its own
 //! accesses, and answers EFAULT, or a count that is too short.
 //!
-//! What was taken may only be read, so it is never where a call puts something: nothing is consumed when such a call
-//! fails. The memory is touched then, in the program's thread, and the call is made again. Nothing is allocated: a hook
+//! Of what the kernel puts into memory, only such calls are here by which nothing is consumed when they fail
+//! (`receive.rs` has the others). The memory is touched then, in the program's thread, and the call is made again. Nothing is allocated: a hook
 //! may be called where the program must not allocate.
 
 use crate::call::{self, errno};
 use crate::{marked, mode};
 use core::ops::Range;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use libc::{c_char, c_int, c_void, iovec, mmsghdr, msghdr, ssize_t};
 
 const PAGE: usize = crate::decide::PAGE;
@@ -32,6 +33,8 @@ pub enum Reads {
     Vectors(*const iovec, usize),
     Message(*const msghdr),
     Messages(*const mmsghdr, usize),
+    /// Bytes that the call writes to, and that is nothing lost by if it fails and is made again.
+    Into(*mut c_void, usize),
 }
 
 /// What a call answers.
@@ -74,6 +77,9 @@ impl Reads {
         unsafe {
             match self {
                 Self::Bytes(start, bytes) => bytes > 0 && act(range(start, bytes)),
+                Self::Into(start, bytes) => {
+                    bytes > 0 && !start.is_null() && act(range(start, bytes))
+                }
                 Self::Text(text) => {
                     let start = text as usize;
                     // What begins elsewhere is elsewhere.
@@ -140,8 +146,28 @@ fn touch(reads: &[Reads], most: usize) {
         false
     };
     for read in reads {
-        // SAFETY: what a call of the program's reads.
-        unsafe { read.any(&mut touch) };
+        match *read {
+            Reads::Into(start, bytes) => touch_to_write(range(start, bytes)),
+            // SAFETY: what a call of the program's reads.
+            read => unsafe {
+                read.any(&mut touch);
+            },
+        }
+    }
+}
+
+/// The same of memory that a call writes to, where it is private memory that may be written to; its bytes stay as they are.
+fn touch_to_write(part: Range<usize>) {
+    let mut page = part.start;
+    while page < part.end {
+        if marked::may_be_taken(page, 1) && super::receive::is_written_to(page, 1) {
+            // SAFETY: the program lets it be written to, and it is there; others see the byte that it has.
+            let byte = unsafe { AtomicU8::from_ptr(page as *mut u8) };
+            let is = byte.load(Relaxed);
+            // An operation that changes nothing for sure would be compiled to a load.
+            let _ = byte.compare_exchange(is, is, Relaxed, Relaxed);
+        }
+        page = (page & !(PAGE - 1)) + PAGE;
     }
 }
 

@@ -2,7 +2,8 @@
 //! when the call began, and the page may be evicted meanwhile. So it writes to memory of the kernel's, which is copied.
 
 use super::next::hooks;
-use crate::{call, inside, marked};
+use super::receive::{read_into, vectors_into};
+use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 
 /// Bytes that are read and copied at a time.
@@ -10,7 +11,8 @@ const STEP: usize = 256 << 10;
 
 /// True if a call that reads into some memory has to be made piece by piece.
 fn is_direct(fd: c_int, to: *const c_void, bytes: usize) -> bool {
-    if !marked::may_be_taken(to as usize, bytes) || inside::is_inside() {
+    // Where faults are signals, it is other memory that is read into.
+    if !marked::may_be_taken(to as usize, bytes) || mode::is_signals() || inside::is_inside() {
         return false;
     }
     let errno = call::errno();
@@ -118,7 +120,7 @@ hooks! {
     fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
         match is_direct(fd, to, bytes) {
             true => by_copies(to, bytes, |to, bytes, _| next(fd, to, bytes)),
-            false => next(fd, to, bytes),
+            false => read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes)),
         }
     };
 
@@ -126,7 +128,7 @@ hooks! {
     fn pread(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
         match is_direct(fd, to, bytes) {
             true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-            false => next(fd, to, bytes, at),
+            false => read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
         }
     };
 
@@ -134,7 +136,7 @@ hooks! {
     fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
         match is_direct(fd, to, bytes) {
             true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-            false => next(fd, to, bytes, at),
+            false => read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
         }
     };
 
@@ -144,7 +146,7 @@ hooks! {
             true => vectors_by_copies(vectors, count, |to, bytes, _| {
                 next(fd, &iovec { iov_base: to, iov_len: bytes }, 1)
             }),
-            false => next(fd, vectors, count),
+            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int)),
         }
     };
 
@@ -154,7 +156,7 @@ hooks! {
             true => vectors_by_copies(vectors, count, |to, bytes, done| {
                 next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
             }),
-            false => next(fd, vectors, count, at),
+            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at)),
         }
     };
 
@@ -164,7 +166,7 @@ hooks! {
             true => vectors_by_copies(vectors, count, |to, bytes, done| {
                 next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
             }),
-            false => next(fd, vectors, count, at),
+            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at)),
         }
     };
 
@@ -174,7 +176,7 @@ hooks! {
             true => vectors_by_copies(vectors, count, |to, bytes, done| {
                 next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
             }),
-            false => next(fd, vectors, count, at, flags),
+            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at, flags)),
         }
     };
 
@@ -184,7 +186,7 @@ hooks! {
             true => vectors_by_copies(vectors, count, |to, bytes, done| {
                 next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
             }),
-            false => next(fd, vectors, count, at, flags),
+            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at, flags)),
         }
     };
 }

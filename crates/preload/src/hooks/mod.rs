@@ -8,6 +8,8 @@
 //! | `thread_exit` | what threads do at their end | for values of ours |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
+//! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
+//! | `waits` | what threads wait on, and stacks | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `raw` | syscall(2) | as the call that it makes |
@@ -27,8 +29,10 @@ mod paths;
 mod process;
 mod programs;
 mod raw;
+mod receive;
 mod signals;
 mod thread_exit;
+mod waits;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
@@ -45,6 +49,8 @@ pub fn prepare() {
     process::find();
     thread_exit::find();
     signals::find();
+    receive::find_all();
+    waits::find_all();
     if mode::get() == Mode::Signals {
         signals::unblock();
     }

@@ -38,43 +38,43 @@ reading! {
     /// faccessat(2).
     fn faccessat(at: c_int, path: *const c_char, how: c_int, flags: c_int) -> c_int => Text(path);
     /// stat(2).
-    fn stat(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn stat(path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// stat(2).
-    fn stat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn stat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// lstat(2).
-    fn lstat(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn lstat(path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// lstat(2).
-    fn lstat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn lstat64(path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// fstatat(2).
-    fn fstatat(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    fn fstatat(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// fstatat(2).
-    fn fstatat64(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    fn fstatat64(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// stat(2), as programs for glibc before 2.33 call it.
-    fn __xstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn __xstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// The same.
-    fn __xstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn __xstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// lstat(2), the same.
-    fn __lxstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn __lxstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// The same.
-    fn __lxstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path);
+    fn __lxstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// fstatat(2), the same.
-    fn __fxstatat(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    fn __fxstatat(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// The same.
-    fn __fxstatat64(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path);
+    fn __fxstatat64(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int => Text(path), Into(to.cast(), size_of::<Stat>());
     /// statx(2).
-    fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int => Text(path);
+    fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int => Text(path), Into(to.cast(), size_of::<Statx>());
     /// statfs(2).
-    fn statfs(path: *const c_char, to: *mut Statfs) -> c_int => Text(path);
+    fn statfs(path: *const c_char, to: *mut Statfs) -> c_int => Text(path), Into(to.cast(), size_of::<Statfs>());
     /// statfs(2).
-    fn statfs64(path: *const c_char, to: *mut Statfs) -> c_int => Text(path);
+    fn statfs64(path: *const c_char, to: *mut Statfs) -> c_int => Text(path), Into(to.cast(), size_of::<Statfs>());
     /// statvfs(3).
-    fn statvfs(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path);
+    fn statvfs(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path), Into(to.cast(), size_of::<Statvfs>());
     /// statvfs(3).
-    fn statvfs64(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path);
+    fn statvfs64(path: *const c_char, to: *mut Statvfs) -> c_int => Text(path), Into(to.cast(), size_of::<Statvfs>());
     /// readlink(2).
-    fn readlink(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    fn readlink(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
     /// readlinkat(2).
-    fn readlinkat(at: c_int, path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    fn readlinkat(at: c_int, path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
     /// unlink(2).
     fn unlink(path: *const c_char) -> c_int => Text(path);
     /// unlinkat(2).
@@ -134,11 +134,11 @@ reading! {
     /// utimensat(2).
     fn utimensat(at: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int => Text(path), Bytes(times.cast(), TIMES);
     /// getxattr(2).
-    fn getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name);
+    fn getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name), Into(to.cast(), bytes);
     /// lgetxattr(2).
-    fn lgetxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name);
+    fn lgetxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name), Into(to.cast(), bytes);
     /// fgetxattr(2).
-    fn fgetxattr(fd: c_int, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(name);
+    fn fgetxattr(fd: c_int, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(name), Into(to.cast(), bytes);
     /// setxattr(2).
     fn setxattr(path: *const c_char, name: *const c_char, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Text(path), Text(name), Bytes(from, bytes);
     /// lsetxattr(2).
@@ -146,9 +146,9 @@ reading! {
     /// fsetxattr(2).
     fn fsetxattr(fd: c_int, name: *const c_char, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Text(name), Bytes(from, bytes);
     /// listxattr(2).
-    fn listxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    fn listxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
     /// llistxattr(2).
-    fn llistxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path);
+    fn llistxattr(path: *const c_char, to: *mut c_char, bytes: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
     /// removexattr(2).
     fn removexattr(path: *const c_char, name: *const c_char) -> c_int => Text(path), Text(name);
     /// lremovexattr(2).

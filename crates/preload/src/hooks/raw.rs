@@ -3,6 +3,7 @@
 
 use super::again::{Reads, again, with_bytes};
 use super::next::hooks;
+use super::receive::{bytes_into, read_into, vectors_into};
 use crate::{fork, inside};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -13,6 +14,10 @@ const NOTHING: Reads = Reads::Bytes(core::ptr::null(), 0);
 
 fn bytes(start: c_long, len: c_long) -> Reads {
     Reads::Bytes(start as *const c_void, len as usize)
+}
+
+fn into(start: c_long, len: usize) -> Reads {
+    Reads::Into(start as *mut c_void, len)
 }
 
 fn text(start: c_long) -> Reads {
@@ -56,20 +61,28 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
         libc::SYS_mq_timedsend => one(bytes(b, c)),
         libc::SYS_msgsnd => one(bytes(b, c + 8)),
         libc::SYS_memfd_create => one(text(a)),
+        libc::SYS_futex => one(bytes(a, 4)),
+        libc::SYS_fstat => one(into(b, size_of::<libc::stat>())),
+        libc::SYS_getdents64 => one(into(b, c as usize)),
+        libc::SYS_getcwd => one(into(a, b as usize)),
+        libc::SYS_clock_gettime => one(into(b, size_of::<libc::timespec>())),
+        libc::SYS_sched_getaffinity => one(into(c, b as usize)),
+        libc::SYS_epoll_pwait => one(into(b, c as usize * size_of::<libc::epoll_event>())),
+        libc::SYS_ppoll => one(into(a, b as usize * size_of::<libc::pollfd>())),
         _ => one(NOTHING),
     }
 }
 
 /// The same of calls with paths.
-fn by_path(number: c_long, [a, b, c, d, ..]: Arguments) -> Option<[Reads; 3]> {
+fn by_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<[Reads; 3]> {
     let one = |reads| Some([reads, NOTHING, NOTHING]);
     match number {
+        libc::SYS_newfstatat => Some([text(b), into(c, size_of::<libc::stat>()), NOTHING]),
+        libc::SYS_statx => Some([text(b), into(e, size_of::<libc::statx>()), NOTHING]),
+        libc::SYS_readlinkat => Some([text(b), into(c, d as usize), NOTHING]),
         libc::SYS_openat
-        | libc::SYS_newfstatat
-        | libc::SYS_statx
         | libc::SYS_faccessat
         | libc::SYS_faccessat2
-        | libc::SYS_readlinkat
         | libc::SYS_unlinkat
         | libc::SYS_mkdirat
         | libc::SYS_mknodat
@@ -130,6 +143,23 @@ hooks! {
             }) as c_long,
             libc::SYS_pwrite64 => with_bytes(start, c as usize, true, |done, from, len| {
                 next(number, a, from as c_long, len as c_long, d + done as c_long, e, f) as isize
+            }) as c_long,
+            libc::SYS_read => read_into(a as c_int, b as *mut c_void, c as usize, |to, bytes, _| {
+                next(number, a, to as c_long, bytes as c_long, d, e, f) as isize
+            }) as c_long,
+            libc::SYS_pread64 => read_into(a as c_int, b as *mut c_void, c as usize, |to, bytes, done| {
+                next(number, a, to as c_long, bytes as c_long, d + done as c_long, e, f) as isize
+            }) as c_long,
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 | libc::SYS_process_vm_readv => {
+                vectors_into(b as *const libc::iovec, c as usize, |vectors, count| {
+                    next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_recvfrom if e == 0 => bytes_into(b as *mut c_void, c as usize, |to| {
+                next(number, a, to as c_long, c, d, e, f) as isize
+            }) as c_long,
+            libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {
+                next(number, to as c_long, b, c, d, e, f) as isize
             }) as c_long,
             _ if is_fork(number, [a, b, c, d, e, f]) => {
                 let forking = fork::before();

@@ -4,7 +4,9 @@
 //! fault it cannot deliver. What the program says about it is kept here, and what it asks it is told; a SIGBUS that is
 //! not ours goes to the program's handler.
 
+use super::again::{Reads, again};
 use super::next::hooks;
+use super::receive::{Aside, set_bytes};
 use crate::mode;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -76,7 +78,17 @@ unsafe fn change_mask(
     // SAFETY: the caller's promise.
     unsafe {
         let has = has_sigbus(set);
-        let answer = next(how, without(set, &mut place), before);
+        let aside = Aside::of(
+            before.cast(),
+            if before.is_null() {
+                0
+            } else {
+                size_of::<sigset_t>()
+            },
+            true,
+        );
+        let answer = next(how, without(set, &mut place), aside.place().cast());
+        aside.end(size_of::<sigset_t>());
         if answer != 0 {
             return answer;
         }
@@ -190,16 +202,28 @@ hooks! {
 
     /// ppoll(2).
     fn ppoll(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
-        next(all, count, until, without(set, &mut MaybeUninit::uninit()))
+        let mut place = MaybeUninit::uninit();
+        let set = without(set, &mut place);
+        let into = Reads::Into(all.cast(), count as usize * size_of::<pollfd>());
+        again(&[into], || next(all, count, until, set))
     };
 
     /// pselect(2).
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
-        next(count, read, write, other, until, without(set, &mut MaybeUninit::uninit()))
+        let mut place = MaybeUninit::uninit();
+        let set = without(set, &mut place);
+        let sets = [read, write, other].map(|of| Aside::of(of.cast(), set_bytes(of.cast(), count), true));
+        let [read, write, other] = sets.each_ref().map(|of| of.place().cast());
+        let answer = next(count, read, write, other, until, set);
+        sets.into_iter().for_each(Aside::end_all);
+        answer
     };
 
     /// epoll_pwait(2).
     fn epoll_pwait(fd: c_int, events: *mut epoll_event, most: c_int, until: c_int, set: *const sigset_t) -> c_int = |next| {
-        next(fd, events, most, until, without(set, &mut MaybeUninit::uninit()))
+        let mut place = MaybeUninit::uninit();
+        let set = without(set, &mut place);
+        let into = Reads::Into(events.cast(), most.max(0) as usize * size_of::<epoll_event>());
+        again(&[into], || next(fd, events, most, until, set))
     };
 }

@@ -130,6 +130,21 @@ impl PrivateMappings {
         gaps.within(range)
     }
 
+    /// True if a range is all of one mapping, which may be written to, and some of it is served.
+    pub fn is_written_to(&self, range: &Range<usize>) -> bool {
+        let starts = self.over(range);
+        let [start] = starts[..] else {
+            return false;
+        };
+        let mapping = &self.mappings[&start];
+        let within = mapping.room.start <= range.start && range.end <= mapping.room.end;
+        let is_writable = mapping.protection & libc::PROT_WRITE != 0;
+        within
+            && is_writable
+            && mapping.holes.within(range).is_empty()
+            && !mapping.live.within(range).is_empty()
+    }
+
     /// True if an address is served.
     pub fn is_served(&self, addr: usize) -> bool {
         let byte = addr..addr + 1;

@@ -1,0 +1,558 @@
+//! Calls by which the kernel puts something into memory, where faults are signals: into private memory that was taken.
+//!
+//! Most may be made again, once the memory is there: those are in `again.rs`, as what they read is (`Reads::Into`). What is
+//! here takes something away that is lost if there is no place for it: bytes of a pipe or a socket, a message, a signal, a
+//! child's status, what was in force before. So the kernel puts it into other memory, and it is copied from there by the
+//! thread, whose faults are served.
+
+use super::again::{Reads, again};
+use super::next::hooks;
+use crate::{call, inside, marked, mode, table};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use libc::{
+    FILE, c_char, c_int, c_long, c_uint, c_ulong, id_t, idtype_t, iovec, itimerspec, itimerval,
+    loff_t, mmsghdr, msghdr, off_t, pid_t, rlimit, rusage, siginfo_t, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec,
+};
+
+/// True if memory of that many bytes is private, taken, and may be written to.
+#[inline]
+pub fn is_taken(start: *const c_void, bytes: usize) -> bool {
+    bytes > 0
+        && mode::is_signals()
+        && marked::may_be_taken(start as usize, bytes)
+        && is_written_to(start as usize, bytes)
+}
+
+/// The same of memory that may be taken. What is not all in one mapping is the kernel's to refuse.
+#[cold]
+pub fn is_written_to(start: usize, bytes: usize) -> bool {
+    let Some(_inside) = inside::enter() else {
+        return false;
+    };
+    table::lock()
+        .private
+        .is_written_to(&(start..start.saturating_add(bytes)))
+}
+
+/// Other memory in the place of some that was taken, as long as a call lasts.
+pub struct Aside {
+    to: *mut c_void,
+    /// Null: the call has the memory itself.
+    place: *mut c_void,
+    bytes: usize,
+}
+
+impl Aside {
+    /// With what is there now, if the kernel reads it, too.
+    #[inline]
+    pub fn of(to: *mut c_void, bytes: usize, is_read: bool) -> Self {
+        let mut aside = Self {
+            to,
+            place: null_mut(),
+            bytes,
+        };
+        if is_taken(to, bytes) {
+            aside.begin(is_read);
+        }
+        aside
+    }
+
+    #[cold]
+    fn begin(&mut self, is_read: bool) {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory; the program hands so many bytes to the kernel.
+        unsafe {
+            let errno = call::errno();
+            let made = call::mmap(null_mut(), self.bytes, protection, flags, -1, 0);
+            call::set_errno(errno);
+            if made == libc::MAP_FAILED {
+                return;
+            }
+            self.place = made;
+            if is_read {
+                made.copy_from_nonoverlapping(self.to, self.bytes);
+            }
+        }
+    }
+
+    /// What the call gets.
+    pub fn place(&self) -> *mut c_void {
+        match self.place.is_null() {
+            true => self.to,
+            false => self.place,
+        }
+    }
+
+    /// After the call: so many bytes are the program's.
+    #[inline]
+    pub fn end(self, bytes: usize) {
+        if !self.place.is_null() {
+            self.give(bytes);
+        }
+    }
+
+    /// After the call: all of it is the program's.
+    #[inline]
+    pub fn end_all(self) {
+        let bytes = self.bytes;
+        self.end(bytes);
+    }
+
+    #[cold]
+    fn give(self, bytes: usize) {
+        let errno = call::errno();
+        // SAFETY: the program lets the kernel write to so many bytes; what was mapped is unmapped once.
+        unsafe {
+            (self.to).copy_from_nonoverlapping(self.place, bytes.min(self.bytes));
+            call::any(libc::SYS_munmap, [self.place as usize, self.bytes, 0, 0]);
+        }
+        call::set_errno(errno);
+    }
+}
+
+/// Bytes of a call's answer.
+fn received(answer: ssize_t) -> usize {
+    usize::try_from(answer).unwrap_or(0)
+}
+
+/// A call that receives bytes.
+#[inline]
+pub fn bytes_into(
+    to: *mut c_void,
+    bytes: usize,
+    call: impl FnOnce(*mut c_void) -> ssize_t,
+) -> ssize_t {
+    let aside = Aside::of(to, bytes, false);
+    let answer = call(aside.place());
+    aside.end(received(answer));
+    answer
+}
+
+/// Bytes that are read at a time where all of them come without waiting.
+const STEP: usize = 1 << 20;
+
+/// A read(2) or its like: `call` gets where to, how many bytes, and how many were read before. Of a file or a disk
+/// all that is asked for is read, piece by piece; of anything else what one call gives.
+#[inline]
+pub fn read_into(
+    fd: c_int,
+    to: *mut c_void,
+    bytes: usize,
+    mut call: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    if !is_taken(to, bytes) {
+        return call(to, bytes, 0);
+    }
+    if bytes <= STEP || !is_file(fd) {
+        return bytes_into(to, bytes, |to| call(to, bytes, 0));
+    }
+    let mut done = 0;
+    while done < bytes {
+        let some = STEP.min(bytes - done);
+        let got = bytes_into(to.wrapping_byte_add(done), some, |to| call(to, some, done));
+        if got < 0 && done == 0 {
+            return got;
+        }
+        done += received(got);
+        if received(got) < some {
+            break;
+        }
+    }
+    done as ssize_t
+}
+
+#[cold]
+fn is_file(fd: c_int) -> bool {
+    let errno = call::errno();
+    let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fills the structure; zeros are a valid one.
+    let mode = unsafe {
+        libc::syscall(libc::SYS_fstat, fd, about.as_mut_ptr());
+        about.assume_init().st_mode
+    };
+    call::set_errno(errno);
+    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
+/// Vectors that a call may have at most.
+const MOST: usize = 1024;
+
+/// True if one of some vectors names memory that was taken.
+///
+/// # Safety
+/// So many vectors are there.
+unsafe fn any_is_taken(vectors: *const iovec, count: usize) -> bool {
+    mode::is_signals()
+        && marked::is_any()
+        && (0..count.min(MOST)).any(|at| {
+            // SAFETY: the caller's promise.
+            let vector = unsafe { vectors.add(at).read() };
+            is_taken(vector.iov_base, vector.iov_len)
+        })
+}
+
+/// A call that receives into vectors: into one piece of other memory, which is then divided.
+///
+/// # Safety
+/// As of readv(2).
+pub unsafe fn vectors_into(
+    vectors: *const iovec,
+    count: usize,
+    mut call: impl FnMut(*const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        if count > MOST || !any_is_taken(vectors, count) {
+            return call(vectors, count);
+        }
+        let each = || (0..count).map(|at| vectors.add(at).read());
+        let Some(bytes) = each().try_fold(0_usize, |sum, each| sum.checked_add(each.iov_len))
+        else {
+            return call(vectors, count);
+        };
+        let mut all = Aside {
+            to: null_mut(),
+            place: null_mut(),
+            bytes,
+        };
+        all.begin(false);
+        if all.place.is_null() {
+            return call(vectors, count);
+        }
+        let one = iovec {
+            iov_base: all.place,
+            iov_len: bytes,
+        };
+        let answer = call(&one, 1);
+        let mut left = received(answer).min(bytes);
+        let mut from = all.place;
+        for vector in each() {
+            let some = left.min(vector.iov_len);
+            vector.iov_base.copy_from_nonoverlapping(from, some);
+            from = from.wrapping_byte_add(some);
+            left -= some;
+        }
+        all.to = all.place;
+        all.end(0);
+        answer
+    }
+}
+
+/// A call that receives a message: its bytes, its sender and what comes with it.
+///
+/// # Safety
+/// As of recvmsg(2).
+unsafe fn message_into(
+    message: *mut msghdr,
+    mut call: impl FnMut(*mut msghdr) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise; what is null has no bytes.
+    unsafe {
+        if !mode::is_signals() || !marked::is_any() || message.is_null() {
+            return call(message);
+        }
+        let about = message.read();
+        let name = Aside::of(about.msg_name, about.msg_namelen as usize, false);
+        let control = Aside::of(about.msg_control, about.msg_controllen, false);
+        let mut own = about;
+        own.msg_name = name.place();
+        own.msg_control = control.place();
+        let answer = vectors_into(about.msg_iov, about.msg_iovlen, |vectors, count| {
+            own.msg_iov = vectors.cast_mut();
+            own.msg_iovlen = count;
+            call(&mut own)
+        });
+        name.end(if answer < 0 {
+            0
+        } else {
+            own.msg_namelen as usize
+        });
+        control.end(if answer < 0 { 0 } else { own.msg_controllen });
+        if answer >= 0 {
+            (*message).msg_namelen = own.msg_namelen;
+            (*message).msg_controllen = own.msg_controllen;
+            (*message).msg_flags = own.msg_flags;
+        }
+        answer
+    }
+}
+
+/// Hooks of calls that put structures into memory, `Into` it with what is there, or into none that is read.
+macro_rules! receiving {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
+        => $($to:ident[$bytes:expr]),+ $(; $($kind:ident($($part:expr),*)),+)?;)*) => {
+        hooks! {
+            $($(#[$doc])*
+            fn $name($($arg: $type),*) -> $answer = |next| {
+                // In the order of the arguments.
+                let asides = [$(Aside::of($to.cast(), $bytes, true)),+];
+                let mut places = asides.iter().map(Aside::place);
+                $(let $to = places.next().unwrap_or(null_mut()).cast();)+
+                let reads: &[Reads] = &[$($(Reads::$kind($($part),*)),+)?];
+                let answer = again(reads, || next($($arg),*));
+                asides.into_iter().for_each(Aside::end_all);
+                answer
+            };)*
+        }
+    };
+}
+
+/// The length that is at an address; 0 at none.
+///
+/// # Safety
+/// It is there, if it is not null.
+unsafe fn length(at: *const socklen_t) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_ref() }.map_or(0, |len| *len as usize)
+}
+
+/// Bytes of something, of nothing none.
+fn size<T>(at: *const T) -> usize {
+    if at.is_null() { 0 } else { size_of::<T>() }
+}
+
+hooks! {
+    /// recv(2).
+    fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t = |next| {
+        bytes_into(to, bytes, |to| next(fd, to, bytes, flags))
+    };
+
+    /// recvfrom(2).
+    fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
+        let (name, about) = (Aside::of(from.cast(), length(len), false), Aside::of(len.cast(), size(len), true));
+        let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, flags, name.place().cast(), about.place().cast()));
+        about.end(if answer < 0 { 0 } else { size(len) });
+        name.end(if answer < 0 { 0 } else { length(len) });
+        answer
+    };
+
+    /// recvmsg(2).
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = |next| {
+        message_into(message, |message| next(fd, message, flags))
+    };
+
+    /// recvmmsg(2): where memory was taken, one message after the other.
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, time: *mut timespec) -> c_int = |next| {
+        if !mode::is_signals() || !marked::is_any() {
+            return next(fd, messages, count, flags, time);
+        }
+        let mut done: c_int = 0;
+        for at in 0..count as usize {
+            let message = messages.add(at);
+            let wait = match done > 0 && (flags & libc::MSG_WAITFORONE != 0 || !time.is_null()) {
+                true => libc::MSG_DONTWAIT,
+                false => 0,
+            };
+            let got = recvmsg(fd, &raw mut (*message).msg_hdr, flags & !libc::MSG_WAITFORONE | wait);
+            if got < 0 {
+                return if done > 0 { done } else { -1 };
+            }
+            (*message).msg_len = got as c_uint;
+            done += 1;
+        }
+        done
+    };
+
+    /// process_vm_readv(2): what it reads is another process's.
+    fn process_vm_readv(process: pid_t, to: *const iovec, count: c_ulong, from: *const iovec, from_count: c_ulong, flags: c_ulong) -> ssize_t = |next| {
+        vectors_into(to, count as usize, |to, count| next(process, to, count as c_ulong, from, from_count, flags))
+    };
+
+    /// mq_receive(3).
+    fn mq_receive(queue: c_int, to: *mut c_char, bytes: size_t, priority: *mut c_uint) -> ssize_t = |next| {
+        let rank = Aside::of(priority.cast(), size(priority), true);
+        let answer = bytes_into(to.cast(), bytes, |to| next(queue, to.cast(), bytes, rank.place().cast()));
+        rank.end(size(priority));
+        answer
+    };
+
+    /// mq_timedreceive(3).
+    fn mq_timedreceive(queue: c_int, to: *mut c_char, bytes: size_t, priority: *mut c_uint, until: *const timespec) -> ssize_t = |next| {
+        let rank = Aside::of(priority.cast(), size(priority), true);
+        let answer = bytes_into(to.cast(), bytes, |to| {
+            again(&[Reads::Bytes(until.cast(), size(until))], || next(queue, to.cast(), bytes, rank.place().cast(), until))
+        });
+        rank.end(size(priority));
+        answer
+    };
+
+    /// msgrcv(2): a number is in front of the message.
+    fn msgrcv(queue: c_int, to: *mut c_void, bytes: size_t, kind: c_long, flags: c_int) -> ssize_t = |next| {
+        let aside = Aside::of(to, bytes.saturating_add(size_of::<c_long>()), true);
+        let answer = next(queue, aside.place(), bytes, kind, flags);
+        aside.end(if answer < 0 { 0 } else { received(answer) + size_of::<c_long>() });
+        answer
+    };
+
+    /// getrandom(2).
+    fn getrandom(to: *mut c_void, bytes: size_t, flags: c_uint) -> ssize_t = |next| {
+        bytes_into(to, bytes, |to| next(to, bytes, flags))
+    };
+
+    /// getentropy(3).
+    fn getentropy(to: *mut c_void, bytes: size_t) -> c_int = |next| {
+        let aside = Aside::of(to, bytes, false);
+        let answer = next(aside.place(), bytes);
+        aside.end(if answer < 0 { 0 } else { bytes });
+        answer
+    };
+
+    /// getdents64(2).
+    fn getdents64(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
+        bytes_into(to, bytes, |to| next(fd, to, bytes))
+    };
+
+    /// getcwd(3), which makes memory itself where there is none.
+    fn getcwd(to: *mut c_char, bytes: size_t) -> *mut c_char = |next| {
+        let aside = Aside::of(to.cast(), bytes, false);
+        let place = aside.place().cast::<c_char>();
+        let answer = next(place, bytes);
+        let is_aside = answer == place;
+        aside.end(if answer.is_null() || !is_aside { 0 } else { core::ffi::CStr::from_ptr(place).count_bytes() + 1 });
+        if is_aside && !answer.is_null() { to } else { answer }
+    };
+
+    /// fread(3): the C library has large parts from the kernel without a hook in between.
+    fn fread(to: *mut c_void, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        items_into(to, (each, count), || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
+    };
+
+    /// fread(3), without a lock.
+    fn fread_unlocked(to: *mut c_void, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        items_into(to, (each, count), || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
+    };
+
+    /// setvbuf(3): a buffer that was taken is not used, and the C library makes one.
+    fn setvbuf(of: *mut FILE, buffer: *mut c_char, how: c_int, bytes: size_t) -> c_int = |next| {
+        match is_taken(buffer.cast(), bytes) {
+            true => next(of, null_mut(), how, bytes),
+            false => next(of, buffer, how, bytes),
+        }
+    };
+
+    /// setbuf(3), the same.
+    fn setbuf(of: *mut FILE, buffer: *mut c_char) = |next| {
+        if !is_taken(buffer.cast(), libc::BUFSIZ as usize) {
+            next(of, buffer)
+        }
+    };
+
+    /// read(2), as programs call it that check bounds.
+    fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes, room))
+    };
+
+    /// pread(2), the same.
+    fn __pread_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+    };
+
+    /// pread(2), the same.
+    fn __pread64_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+    };
+
+    /// recv(2), the same.
+    fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t = |next| {
+        bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags))
+    };
+
+    /// fread(3), the same.
+    fn __fread_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
+    };
+}
+
+/// Items that are read by way of other memory, where they are to be in what was taken; how many are whole.
+fn items_into(
+    to: *mut c_void,
+    (each, count): (usize, usize),
+    read: impl FnOnce() -> usize,
+    mut read_bytes: impl FnMut(*mut c_void, usize) -> usize,
+) -> usize {
+    let bytes = each.saturating_mul(count);
+    if !is_taken(to, bytes) {
+        return read();
+    }
+    let mut done = 0;
+    while done < bytes {
+        let some = STEP.min(bytes - done);
+        let place = to.wrapping_byte_add(done);
+        let got = bytes_into(place, some, |place| read_bytes(place, some) as ssize_t);
+        done += received(got);
+        if received(got) < some {
+            break;
+        }
+    }
+    done / each
+}
+
+mod structures {
+    use super::*;
+
+    receiving! {
+        /// accept(2).
+        fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int => from[length(len)], len[size(len)];
+        /// accept4(2).
+        fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int => from[length(len)], len[size(len)];
+        /// getsockopt(2): an error that is asked for is gone.
+        fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int => to[length(len)], len[size(len)];
+        /// wait(2).
+        fn wait(status: *mut c_int) -> pid_t => status[size(status)];
+        /// waitpid(2).
+        fn waitpid(child: pid_t, status: *mut c_int, flags: c_int) -> pid_t => status[size(status)];
+        /// wait3(2).
+        fn wait3(status: *mut c_int, flags: c_int, used: *mut rusage) -> pid_t => status[size(status)], used[size(used)];
+        /// wait4(2).
+        fn wait4(child: pid_t, status: *mut c_int, flags: c_int, used: *mut rusage) -> pid_t => status[size(status)], used[size(used)];
+        /// waitid(2).
+        fn waitid(kind: idtype_t, child: id_t, about: *mut siginfo_t, flags: c_int) -> c_int => about[size(about)];
+        /// sigtimedwait(2).
+        fn sigtimedwait(set: *const sigset_t, about: *mut siginfo_t, until: *const timespec) -> c_int => about[size(about)]; Bytes(set.cast(), size(set)), Bytes(until.cast(), size(until));
+        /// sigwaitinfo(2).
+        fn sigwaitinfo(set: *const sigset_t, about: *mut siginfo_t) -> c_int => about[size(about)]; Bytes(set.cast(), size(set));
+        /// select(2): the sets are those that it asks about, and the answers.
+        fn select(count: c_int, read: *mut c_void, write: *mut c_void, other: *mut c_void, until: *mut libc::timeval) -> c_int
+            => read[set_bytes(read, count)], write[set_bytes(write, count)], other[set_bytes(other, count)], until[size(until)];
+        /// setitimer(2).
+        fn setitimer(which: c_int, to: *const itimerval, before: *mut itimerval) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
+        /// timerfd_settime(2).
+        fn timerfd_settime(fd: c_int, flags: c_int, to: *const itimerspec, before: *mut itimerspec) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
+        /// timer_settime(2).
+        fn timer_settime(timer: *mut c_void, flags: c_int, to: *const itimerspec, before: *mut itimerspec) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
+        /// prlimit(2).
+        fn prlimit(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
+        /// prlimit(2), by its other name.
+        fn prlimit64(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
+        /// nanosleep(2).
+        fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int => left[size(left)]; Bytes(time.cast(), size(time));
+        /// sendfile(2).
+        fn sendfile(to: c_int, from: c_int, at: *mut off_t, bytes: size_t) -> ssize_t => at[size(at)];
+        /// sendfile(2), by its other name.
+        fn sendfile64(to: c_int, from: c_int, at: *mut off_t, bytes: size_t) -> ssize_t => at[size(at)];
+        /// splice(2).
+        fn splice(from: c_int, from_at: *mut loff_t, to: c_int, to_at: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t => from_at[size(from_at)], to_at[size(to_at)];
+        /// copy_file_range(2).
+        fn copy_file_range(from: c_int, from_at: *mut loff_t, to: c_int, to_at: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t => from_at[size(from_at)], to_at[size(to_at)];
+    }
+
+    /// Looks all of them up.
+    pub fn find_all() {
+        find();
+    }
+}
+
+/// Bytes of a set of select(2).
+pub fn set_bytes(set: *const c_void, count: c_int) -> usize {
+    let words = (count.max(0) as usize).div_ceil(64);
+    if set.is_null() { 0 } else { words * 8 }
+}
+
+/// Looks all of them up.
+pub fn find_all() {
+    find();
+    structures::find_all();
+}
