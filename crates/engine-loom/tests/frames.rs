@@ -131,6 +131,31 @@ fn a_pool_that_cannot_grow_pays_back() {
     });
 }
 
+/// A row goes to a window, chunk and all, beside one who wants a chunk: it is had once the row is gone and paid back.
+#[test]
+fn a_row_that_is_given_away_against_one_who_grows() {
+    explore(Some(3), || {
+        let pooled = Pooled::new(CHUNK);
+        let mut frame = None;
+        for block in 0..RUNS {
+            frame = pooled.pool.alloc_in_row(block, frame, 2 * CHUNK_PAGES, 0);
+            assert_eq!(frame, Some((CHUNK_PAGES + block * RUN) as u32));
+        }
+        let frame = CHUNK_PAGES as u32;
+        assert!(pooled.pool.is_full_row(frame));
+        let other = {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || pooled.use_one())
+        };
+        pooled.memory.cells[1].with(|_| ());
+        assert!(pooled.pool.give_away(frame));
+        let had = other.join().unwrap();
+        pooled.check();
+        assert_eq!(pooled.budget.charged(), u64::from(had) * CHUNK);
+        assert!(pooled.use_one());
+    });
+}
+
 #[test]
 fn two_grow_a_pool_and_one_shrinks_it() {
     explore(Some(2), || {

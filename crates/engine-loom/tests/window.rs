@@ -273,3 +273,73 @@ fn a_page_of_words_that_comes_and_goes() {
         assert_eq!(words.budget.charged(), 0);
     });
 }
+
+/// A whole range comes in one piece, beside a fault that maps a page of it alone. Either is first, and the other finds so.
+#[test]
+fn a_piece_that_comes_as_a_whole_against_a_fault() {
+    const ALL: usize = TABLE_SPAN / PAGE_SIZE;
+    let whole = Arc::new(AtomicUsize::new(0));
+    let schedules = explore(None, {
+        let whole = Arc::clone(&whole);
+        move || {
+            let reservation = Reservation {
+                addr: FIRST,
+                bytes: TABLE_SPAN,
+                token: 0,
+            };
+            let window = Arc::new(Window::new(reservation).unwrap());
+            let budget = Budget::new(8);
+            let fault = {
+                let (window, budget) = (Arc::clone(&window), Arc::clone(&budget));
+                spawn(move || window.enter(FIRST, 1, &budget, 0) == Enter::Entered)
+            };
+            let is_whole = match window.enter_whole(FIRST, &budget, 0) {
+                Some(Enter::Entered) => true,
+                None => false,
+                refused => panic!("{refused:?}"),
+            };
+            assert!(fault.join().unwrap(), "there is memory");
+            whole.fetch_add(usize::from(is_whole), Relaxed);
+            assert_eq!(window.is_whole(FIRST), is_whole);
+            assert_eq!(window.residents(FIRST), 1 + usize::from(is_whole) * ALL);
+            assert_eq!(budget.charged(), 1, "one table");
+        }
+    });
+    let whole = whole.load(Relaxed);
+    assert!(0 < whole && whole < schedules, "{whole}");
+}
+
+/// Two take parts of a piece out: both find it split, and one of them is the last.
+#[test]
+fn two_take_parts_of_a_piece_out() {
+    const ALL: usize = TABLE_SPAN / PAGE_SIZE;
+    explore(None, || {
+        let reservation = Reservation {
+            addr: FIRST,
+            bytes: TABLE_SPAN,
+            token: 0,
+        };
+        let window = Arc::new(Window::new(reservation).unwrap());
+        let budget = Budget::new(8);
+        let entered = window.enter_whole(FIRST, &budget, 0);
+        assert_eq!(entered, Some(Enter::Entered));
+        let part = |first: usize, pages: usize| {
+            let window = Arc::clone(&window);
+            move || {
+                let addr = FIRST + first * PAGE_SIZE;
+                if window.is_whole(addr) {
+                    window.split(addr);
+                }
+                window.leave(addr, pages).is_some()
+            }
+        };
+        let other = spawn(part(0, 16));
+        let last = part(16, ALL - 16)();
+        let other_last = other.join().unwrap();
+        assert!(last != other_last, "one of them zaps the range");
+        assert!(!window.is_whole(FIRST));
+        assert_eq!(window.residents(FIRST), 0);
+        window.zapped(&(FIRST..FIRST + TABLE_SPAN), &budget);
+        assert_eq!(budget.charged(), 0);
+    });
+}

@@ -75,6 +75,19 @@ pub enum Zeroed {
     Memory,
 }
 
+/// What became of memory that was to go to a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// It is there.
+    All,
+    /// It is where it was: a copy has to do. It is no piece that can go as a whole, or in use.
+    NotNow,
+    /// The same, and so will it be with this window from now on.
+    Never,
+    /// The system had no memory half-way. Nothing of either may be used any more.
+    Lost,
+}
+
 /// A page that was protected, and then written somewhere, from where it is.
 #[derive(Debug, Clone)]
 pub struct WrittenPage {
@@ -94,6 +107,33 @@ pub trait Mmu: Send + Sync {
     /// be used as `protection` says once they are there. A touch there ends in
     /// [`fault::handle`](crate::fault::handle).
     fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError>;
+
+    /// As [`reserve`](Self::reserve) of a window that is only read, into which memory of the caller's can be moved
+    /// ([`move_in`](Self::move_in)). `None` where there is no such window.
+    fn reserve_for_moves(&self, _bytes: usize) -> Option<Reservation> {
+        None
+    }
+
+    /// Moves [`TABLE_SPAN`] bytes of memory from `from` to a place in a window of [`reserve_for_moves`](Self::reserve_for_moves)
+    /// where nothing is; both are multiples of that. On success it is there and may be read, and `from` has no memory.
+    ///
+    /// # Safety
+    /// The memory is the caller's alone, all of it was written, and nobody accesses it.
+    unsafe fn move_in(&self, _to: Place<'_>, _from: *mut u8) -> Moved {
+        Moved::Never
+    }
+
+    /// What was moved in to `span` becomes pages of their own, that go one by one. `false` if that cannot be just now. The caller
+    /// has the page at `addr` of it locked, and is about to zap it: it may be gone already.
+    fn split(&self, _span: &Range<usize>, _addr: usize) -> bool {
+        true
+    }
+
+    /// A program writes to a window that is only read: it is to be refused by what refuses it where page tables are the system's.
+    /// True if the next touch will be.
+    fn refuse_writes(&self, _window: &Reservation) -> bool {
+        false
+    }
 
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);

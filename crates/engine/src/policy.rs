@@ -15,6 +15,7 @@
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
 //! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `vma-lock` | 001 |
 //! | [`FirstTouch`] | `fill` | `page`, `run` | none: ours |
+//! | [`MapBy`] | `map` | `copy`, `move` | none: ours |
 
 use crate::page::Order;
 use core::fmt;
@@ -99,6 +100,16 @@ pub enum FirstTouch {
     Run,
 }
 
+/// How a window of a file that is only read gets pages that were read ahead in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MapBy {
+    /// Copies of them.
+    #[default]
+    Copy,
+    /// The memory itself, a page table's span at a time, where the page tables can.
+    Move,
+}
+
 impl MissAccounting {
     /// How many quarters of the budget frames may take, so that what was read
     /// ahead stays. Linux has it in its page cache until memory is full, and
@@ -141,6 +152,8 @@ pub struct Policies {
     pub share_sync: ShareSync,
     /// Of its anonymous memory.
     pub first_touch: FirstTouch,
+    /// Of its files.
+    pub map_by: MapBy,
 }
 
 /// The values of a policy and their names.
@@ -170,6 +183,7 @@ const SHARE_SYNC: Names<ShareSync> = &[
 ];
 
 const FIRST_TOUCH: Names<FirstTouch> = &[("page", FirstTouch::Page), ("run", FirstTouch::Run)];
+const MAP_BY: Names<MapBy> = &[("copy", MapBy::Copy), ("move", MapBy::Move)];
 
 /// The value that is called `name`, or what there is to choose from.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
@@ -214,8 +228,9 @@ impl FromStr for Policies {
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
                 "share" => policies.share_sync = value(policy, SHARE_SYNC, chosen)?,
                 "fill" => policies.first_touch = value(policy, FIRST_TOUCH, chosen)?,
+                "map" => policies.map_by = value(policy, MAP_BY, chosen)?,
                 _ => {
-                    let known = "lock, retry, pin, miss, share and fill";
+                    let known = "lock, retry, pin, miss, share, fill and map";
                     let text = format!("policies are {known}, not `{policy}`");
                     return Err(UnknownPolicy(text));
                 }
@@ -260,6 +275,11 @@ impl fmt::Display for Policies {
                 name(FIRST_TOUCH, self.first_touch),
                 name(FIRST_TOUCH, default.first_touch),
             ),
+            (
+                "map",
+                name(MAP_BY, self.map_by),
+                name(MAP_BY, default.map_by),
+            ),
         ];
         let mut joined = "";
         for (policy, value, _) in parts.iter().filter(|(_, value, default)| value != default) {
@@ -285,6 +305,7 @@ mod tests {
             "miss=both",
             "share=i-mmap-rwsem",
             "lock=rwsem+fill=page",
+            "map=move",
         ] {
             let policies: Policies = text.parse().unwrap();
             assert_eq!(policies.to_string(), text);
@@ -301,7 +322,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, retry, pin, miss, share and fill, not `sync`"
+            "policies are lock, retry, pin, miss, share, fill and map, not `sync`"
         );
     }
 }

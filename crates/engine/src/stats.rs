@@ -31,6 +31,14 @@ pub struct NodeStats {
     pub readahead_dropped: Counter,
     /// Cached neighbours mapped with a fault, in pages.
     pub fault_around: Counter,
+    /// Rows (2 MiB of a file, read ahead) whose memory was moved to the window.
+    pub rows_moved: Counter,
+    /// Rows that could not be, and were copied.
+    pub rows_refused: Counter,
+    /// Rows for which the system had no memory half-way: they were read again.
+    pub rows_lost: Counter,
+    /// Rows that were moved, and of which a part was evicted alone.
+    pub rows_split: Counter,
     /// Pages of holes mapped.
     pub zero_pages: Counter,
     /// Pages of anonymous memory filled with zeros at their first touch.

@@ -6,7 +6,8 @@ use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCa
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
-use softfault_engine::mmu::{Core, SoftMmu, TABLE_SPAN};
+use softfault_engine::mmu::soft::SoftMoves;
+use softfault_engine::mmu::{Core, Moved, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
 use softfault_engine::store::WriteBack;
 use softfault_engine::swap::{Swap, SwapDevice};
@@ -170,6 +171,10 @@ impl Rig {
         swap: Option<impl FnOnce(Arc<Budget>) -> Arc<Swap>>,
     ) -> Self {
         let mmu = Arc::new(SoftMmu::new());
+        mmu.set_moves(SoftMoves {
+            moved: Moved::All,
+            splits: true,
+        });
         let clock = Arc::new(Ticks::default());
         let quarters = policies.miss_accounting.frame_quarters().max(2);
         let frames = TestFrames::new(pages as usize * quarters);

@@ -44,6 +44,12 @@ pub struct Stats {
     pub fault_around: u64,
     /// Pages of holes mapped.
     pub zero_pages: u64,
+    /// Runs of 2 MiB, read ahead, whose memory went to their map as it was: nothing was copied.
+    pub rows_moved: u64,
+    /// Such runs that could not go so, and were copied.
+    pub rows_refused: u64,
+    /// Such runs of which a part was evicted alone.
+    pub rows_split: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
     /// Pages of anonymous memory filled behind such a one, since touches ran on.
@@ -276,6 +282,9 @@ impl Stats {
             readahead_dropped: counted.readahead_dropped.get(),
             fault_around: counted.fault_around.get(),
             zero_pages: counted.zero_pages.get(),
+            rows_moved: counted.rows_moved.get(),
+            rows_refused: counted.rows_refused.get(),
+            rows_split: counted.rows_split.get(),
             anonymous_faults: counted.anonymous_faults.get(),
             filled_ahead: counted.filled_ahead.get(),
             bytes_read: counted.bytes_read.get(),

@@ -31,8 +31,9 @@ use super::window::{Spans, Window};
 use super::{MapError, Node};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
-use crate::mmu::{MmuError, Reservation, TABLE_SPAN};
+use crate::mmu::{Mmu, MmuError, Reservation, TABLE_SPAN};
 use crate::page::Protection;
+use crate::policy::MapBy;
 use std::collections::{BTreeMap, BTreeSet};
 use sync::Arc;
 
@@ -181,9 +182,18 @@ impl Node {
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let Some(class) = class_of(bytes) else {
             let whole = bytes.checked_next_multiple_of(TABLE_SPAN);
-            let (reservation, spans) =
-                self.reserve(whole.ok_or(MmuError::NoMemory)?, Protection::Read)?;
-            return Ok(window(reservation, bytes, spans));
+            let whole = whole.ok_or(MmuError::NoMemory)?;
+            let mut takes_moves = self.policies.map_by == MapBy::Move;
+            let (reservation, spans) = self.reserve_by(whole, |mmu| {
+                let for_moves = takes_moves.then(|| mmu.reserve_for_moves(whole)).flatten();
+                takes_moves = for_moves.is_some();
+                for_moves.map_or_else(|| mmu.reserve(whole, Protection::Read), Ok)
+            })?;
+            let window = window(reservation, bytes, spans);
+            return Ok(match takes_moves {
+                true => window.with_moves(),
+                false => window,
+            });
         };
         let part_bytes = part_bytes(class);
         let class = &self.arenas.classes[class];
@@ -242,9 +252,18 @@ impl Node {
         bytes: usize,
         protection: Protection,
     ) -> Result<(Reservation, Arc<Spans>), MapError> {
+        self.reserve_by(bytes, |mmu| mmu.reserve(bytes, protection))
+    }
+
+    /// The same, reserved so.
+    fn reserve_by(
+        &self,
+        bytes: usize,
+        reserve: impl FnOnce(&dyn Mmu) -> Result<Reservation, MmuError>,
+    ) -> Result<(Reservation, Arc<Spans>), MapError> {
         let tables = Spans::table_pages(bytes);
         self.hold(tables)?;
-        let reserved = self.mmu.reserve(bytes, protection);
+        let reserved = reserve(&*self.mmu);
         let counted = reserved.and_then(|reservation| match Spans::new(&reservation) {
             Some(spans) => Ok((reservation, spans)),
             None => {

@@ -8,6 +8,11 @@
 //! copy maps them. Allocation prefers the lowest chunk, so that the highest
 //! become free and can be given back.
 //!
+//! **Rows.** A chunk may be kept for one page table's span of a window: each block in the
+//! place that its address has in the span ([`Frames::alloc_in_row`]). Once all of it is
+//! read, the pages themselves may go to the window, and the chunk with them
+//! ([`Frames::give_away`]).
+//!
 //! A frame under I/O belongs to a locked folio and is freed only by the
 //! completion, so it is never reused before.
 
@@ -49,12 +54,15 @@ struct Chunk {
     free_pages: u16,
     /// Charged, and given out from.
     present: bool,
+    /// Kept for a span of a window; others take its pages last.
+    row: bool,
 }
 
 const ABSENT: Chunk = Chunk {
     free: [0; CHUNK_BLOCKS],
     free_pages: 0,
     present: false,
+    row: false,
 };
 
 struct Inner {
@@ -154,6 +162,60 @@ impl Frames {
         if let Some(frame) = inner.take(pages) {
             return Some(frame);
         }
+        match self.grow(&mut inner, most, reserve) {
+            Some(_) => inner.take(pages),
+            None => inner.take_of_rows(pages),
+        }
+    }
+
+    /// Takes the frames of block `block` of a chunk that is kept for the span that this block is of: the chunk of `beside`,
+    /// which another block of the span has, or, where there is none, a chunk of its own, for which the pool grows as in
+    /// [`alloc`](Self::alloc). `None` where there is no such chunk, or others have taken that part of it.
+    pub fn alloc_in_row(
+        &self,
+        block: usize,
+        beside: Option<u32>,
+        most: usize,
+        reserve: u64,
+    ) -> Option<u32> {
+        let mut inner = self.inner.lock();
+        let index = match beside {
+            Some(frame) => frame as usize / CHUNK_PAGES,
+            None => (inner.free_chunk()).or_else(|| self.grow(&mut inner, most, reserve))?,
+        };
+        inner.take_block(index, block)
+    }
+
+    /// True if the chunk of `frame` is kept for a span, all of it is taken, and it may go.
+    pub fn is_full_row(&self, frame: u32) -> bool {
+        let inner = self.inner.lock();
+        let chunk = &inner.chunks[frame as usize / CHUNK_PAGES];
+        chunk.row && chunk.free_pages == 0 && inner.present > 1
+    }
+
+    /// The pages of a chunk, all of which the caller has, are in a window now: the chunk goes. Its charge is paid back. `false`
+    /// if it is the last one: then its frames are the caller's still, with no pages.
+    pub fn give_away(&self, frame: u32) -> bool {
+        let index = frame as usize / CHUNK_PAGES;
+        let mut inner = self.inner.lock();
+        assert!(
+            inner.chunks[index].free_pages == 0,
+            "all of it is the caller's"
+        );
+        if inner.present <= 1 {
+            return false;
+        }
+        inner.chunks[index] = ABSENT;
+        inner.present -= 1;
+        inner.used_pages -= CHUNK_PAGES;
+        self.discard(index);
+        drop(inner);
+        self.budget.uncharge(CHUNK_PAGES as u64 + CHUNK_TABLES);
+        true
+    }
+
+    /// Adds a chunk to the pool, if that leaves it within `most` pages and the budget with `reserve` pages to spare.
+    fn grow(&self, inner: &mut Inner, most: usize, reserve: u64) -> Option<usize> {
         if (inner.present + 1) * CHUNK_PAGES > most.max(CHUNK_PAGES) {
             return None;
         }
@@ -171,7 +233,7 @@ impl Frames {
             return None;
         }
         inner.grow(chunk);
-        inner.take(pages)
+        Some(chunk)
     }
 
     /// Puts `pages` frames from `frame` back.
@@ -234,21 +296,57 @@ impl Inner {
             if free == 0 && index == self.lowest {
                 self.lowest += 1;
             }
-            if free < pages {
+            if free < pages || self.chunks[index].row {
                 continue;
             }
             if let Some(page) = self.chunks[index].take(pages) {
-                self.used_pages += pages;
-                self.most_used = self.most_used.max(self.used_pages);
-                return Some((index * CHUNK_PAGES + page) as u32);
+                return Some(self.taken(index, page, pages));
             }
         }
         None
     }
 
+    /// As `take`, of chunks that are kept for spans.
+    fn take_of_rows(&mut self, pages: usize) -> Option<u32> {
+        (self.lowest..self.high).find_map(|index| {
+            let chunk = &mut self.chunks[index];
+            let page = chunk.row.then(|| chunk.take(pages)).flatten()?;
+            Some(self.taken(index, page, pages))
+        })
+    }
+
+    /// Takes one block of a chunk, if it is whole, and keeps the rest for its neighbours.
+    fn take_block(&mut self, index: usize, block: usize) -> Option<u32> {
+        let chunk = &mut self.chunks[index];
+        let is_whole = chunk.free_pages as usize == CHUNK_PAGES;
+        if !chunk.present || chunk.free[block] != u16::MAX || !(chunk.row || is_whole) {
+            return None;
+        }
+        chunk.row = true;
+        chunk.free[block] = 0;
+        chunk.free_pages -= BLOCK_PAGES as u16;
+        Some(self.taken(index, block * BLOCK_PAGES, BLOCK_PAGES))
+    }
+
+    fn taken(&mut self, index: usize, page: usize, pages: usize) -> u32 {
+        self.used_pages += pages;
+        self.most_used = self.most_used.max(self.used_pages);
+        (index * CHUNK_PAGES + page) as u32
+    }
+
+    /// The lowest chunk of which nothing is taken.
+    fn free_chunk(&self) -> Option<usize> {
+        (self.lowest..self.high).find(|&index| {
+            let chunk = &self.chunks[index];
+            chunk.present && chunk.free_pages as usize == CHUNK_PAGES
+        })
+    }
+
     fn put(&mut self, frame: usize, pages: usize) {
         let index = frame / CHUNK_PAGES;
-        self.chunks[index].put(frame % CHUNK_PAGES, pages);
+        let chunk = &mut self.chunks[index];
+        chunk.put(frame % CHUNK_PAGES, pages);
+        chunk.row &= (chunk.free_pages as usize) < CHUNK_PAGES;
         self.used_pages -= pages;
         self.lowest = self.lowest.min(index);
     }
@@ -265,6 +363,7 @@ impl Inner {
             free: [u16::MAX; CHUNK_BLOCKS],
             free_pages: CHUNK_PAGES as u16,
             present: true,
+            row: false,
         };
         self.high = self.high.max(index + 1);
         self.lowest = self.lowest.min(index);

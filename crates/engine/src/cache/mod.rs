@@ -46,6 +46,7 @@ pub mod node;
 mod pins;
 pub mod reads;
 pub mod residency;
+pub(crate) mod row;
 pub mod truncate;
 mod walk;
 pub mod window;

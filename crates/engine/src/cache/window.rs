@@ -9,6 +9,9 @@
 //! being zapped whole: nothing may be mapped into it until that is over, and
 //! nothing is, since a mapper counts itself in before it maps.
 //!
+//! Beside the count it says `WHOLE` of a range whose pages came as one piece of memory, a huge page as a rule:
+//! the system has nothing back before the last of them goes. So whoever takes a part of them splits it first.
+//!
 //! Small windows share a reservation (`arena`): its ranges count the
 //! residents of all of them. So the last to leave a range may zap addresses of other
 //! windows, where nothing is mapped.
@@ -25,10 +28,12 @@ use crate::mmu::{Mmu, Reservation, TABLE_SPAN};
 use core::ops::Range;
 use core::ptr::NonNull;
 use sync::Arc;
-use sync::atomic::Ordering;
+use sync::atomic::{AtomicBool, Ordering};
 use sync::wait::WaitWord;
 
 const ZAPPING: u32 = 1 << 31;
+/// Of a range word: its residents are one piece of memory, which came as a whole.
+const WHOLE: u32 = 1 << 30;
 /// Words a page of the table; the first counts ranges of the page that are in use.
 const WORDS: usize = PAGE_SIZE / size_of::<WaitWord>();
 /// Words of a cache line; one where they have not their real size.
@@ -63,6 +68,10 @@ pub enum Enter {
 pub struct Window {
     /// What of the reservation is this window's.
     reservation: Reservation,
+    /// Memory can be moved in, as far as its mapping goes. Immutable.
+    is_for_moves: bool,
+    /// It still can. Relaxed: whoever tries is told.
+    takes_moves: AtomicBool,
     /// Immutable; its words are atomics.
     spans: Arc<Spans>,
 }
@@ -208,7 +217,34 @@ impl Window {
     pub fn part(reservation: Reservation, spans: Arc<Spans>) -> Self {
         let all = &spans.range;
         assert!(all.start <= reservation.addr && reservation.range().end <= all.end);
-        Self { reservation, spans }
+        Self {
+            reservation,
+            is_for_moves: false,
+            takes_moves: AtomicBool::new(false),
+            spans,
+        }
+    }
+
+    /// The window, of a reservation that memory can be moved into.
+    pub(super) fn with_moves(mut self) -> Self {
+        self.is_for_moves = true;
+        self.takes_moves.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// True if its mapping may be written to, for moves, although it is only read.
+    pub(crate) fn is_for_moves(&self) -> bool {
+        self.is_for_moves
+    }
+
+    /// True while memory can be moved in.
+    pub(crate) fn takes_moves(&self) -> bool {
+        self.takes_moves.load(Ordering::Relaxed)
+    }
+
+    /// No memory can be moved in any more.
+    pub(crate) fn end_moves(&self) {
+        self.takes_moves.store(false, Ordering::Relaxed);
     }
 
     /// The part of the reservation that is this window's.
@@ -273,16 +309,59 @@ impl Window {
         }
     }
 
+    /// Counts all pages of the range at `addr` in, where none is resident, and pays for its table: they come as one piece. `None` if
+    /// one is.
+    pub fn enter_whole(&self, addr: usize, budget: &Budget, reserve: u64) -> Option<Enter> {
+        let (front, word) = self.slot(addr);
+        // Relaxed: the exchange below decides.
+        match word.load(Ordering::Relaxed) {
+            0 => {}
+            ZAPPING => return Some(Enter::Zapping),
+            _ => return None,
+        }
+        match self.spans.pay(front, budget, reserve) {
+            Enter::Entered => {}
+            refused => return Some(refused),
+        }
+        let all = WHOLE | (TABLE_SPAN / PAGE_SIZE) as u32;
+        // Acquire pairs with the Release in `zapped`, as in `enter`.
+        match word.compare_exchange(0, all, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Enter::Entered),
+            Err(_) => {
+                self.spans.pay_back(front, budget);
+                None
+            }
+        }
+    }
+
+    /// True if the residents of the range at `addr` are one piece of memory. Stable while one of them is locked, but for another
+    /// that splits it.
+    pub fn is_whole(&self, addr: usize) -> bool {
+        // Relaxed: the folio lock orders it after the move.
+        let now = self.slot(addr).1.load(Ordering::Relaxed);
+        now & (ZAPPING | WHOLE) == WHOLE
+    }
+
+    /// The piece has been split: each page is memory of its own. One of them is locked by the caller.
+    pub fn split(&self, addr: usize) {
+        // Release pairs with the exchange in `leave` of whoever is the last, as that of all who leave.
+        self.slot(addr).1.fetch_and(!WHOLE, Ordering::Release);
+    }
+
     /// Counts `pages` residents out. Returns the whole range if they were the
     /// last: the caller zaps it and then calls [`zapped`](Self::zapped).
     pub fn leave(&self, addr: usize, pages: usize) -> Option<Range<usize>> {
         let (_, word) = self.slot(addr);
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            assert!(now & ZAPPING == 0 && now >= pages as u32, "range count");
-            let after = match now - pages as u32 {
+            let residents = now & !WHOLE;
+            assert!(
+                now & ZAPPING == 0 && residents >= pages as u32,
+                "range count"
+            );
+            let after = match residents - pages as u32 {
                 0 => ZAPPING,
-                some => some,
+                some => some | now & WHOLE,
             };
             // Release pairs with the same exchange of the thread that takes
             // the last: its zap comes after all that was mapped here.
@@ -355,7 +434,7 @@ impl Window {
         // Relaxed: whoever needs it exact excludes the others.
         match self.slot(addr).1.load(Ordering::Relaxed) {
             ZAPPING => 0,
-            count => count as usize,
+            count => (count & !WHOLE) as usize,
         }
     }
 

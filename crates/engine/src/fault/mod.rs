@@ -113,7 +113,10 @@ fn once(vma: &VmaRead<'_>, addr: FaultAddress, flags: FaultFlags) -> Fault {
         match attributes.backing.ops() {
             None => Fault::Error(FaultError::NotMapped),
             Some(ops) if !allowed || flags.write && !ops.is_writable() => {
-                Fault::Error(FaultError::Protection)
+                match flags.write && ops.refuse_write() {
+                    true => Fault::Mapped,
+                    false => Fault::Error(FaultError::Protection),
+                }
             }
             Some(ops) => ops.fault(&VmFault {
                 vma,

@@ -104,6 +104,11 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         true
     }
 
+    /// A program writes to it, and may not. True if what refuses it will at the next touch: then that is no error of ours.
+    fn refuse_write(&self) -> bool {
+        false
+    }
+
     /// Makes `space` the one that maps it, if only one may: false if it is already, and
     /// may show each page once only.
     fn claim(&self, _space: u64) -> bool {

@@ -10,7 +10,7 @@
 //! ```
 
 use super::history::Proof;
-use super::window::{run_window, stride_window};
+use super::window::{WIDE, run_window, stride_window};
 use super::{Ahead, Allowance, Event, FOLIO, Kind, Planned, Touch};
 
 /// Steps of a stride after which its touches no longer look like the starts
@@ -296,14 +296,17 @@ impl Stream {
     }
 
     /// The block of a large window that is read page by page: any, so that no gap between
-    /// the pages that are touched is always somewhere else.
+    /// the pages that are touched is always somewhere else. None of most windows of a run that has
+    /// gone on for long: what such a block is in is not moved to the map as a whole.
     fn seam_of(&self, run: &core::ops::Range<u64>) -> core::ops::Range<u64> {
-        if run.end - run.start < SEAM {
+        let drawn = run.start.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let is_seldom = self.consumed >= WIDE && drawn >> 61 != 0;
+        if run.end - run.start < SEAM || is_seldom {
             return run.start..run.start;
         }
         let first = run.start.next_multiple_of(FOLIO);
         let blocks = run.end / FOLIO - first / FOLIO;
-        let drawn = (run.start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % blocks;
+        let drawn = (drawn >> 32) % blocks;
         first + drawn * FOLIO..first + (drawn + 1) * FOLIO
     }
 

@@ -9,7 +9,7 @@ use super::history::Proof;
 
 /// Consumed pages from which the windows of a run grow by an eighth, no more
 /// by a quarter.
-const WIDE: u32 = 8192;
+pub(super) const WIDE: u32 = 8192;
 
 /// Pages that a run may have read in all while it has consumed 16 to 64.
 const EARLY: u32 = 80;

@@ -1,6 +1,7 @@
 //! Evicting a batch of folios.
 
 use super::Want;
+use super::whole::Rest;
 use super::write_back::{Dirty, Order, WriteSheet};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
@@ -17,7 +18,7 @@ const CONCURRENT: usize = 4;
 
 /// The arrays of a batch: too large for the handler's stack.
 pub(super) struct FolioBatch {
-    folios: [u32; BATCH],
+    pub(super) folios: [u32; BATCH],
     ranges: [Range<usize>; BATCH],
     /// True where the folio was the last resident of a page table, which is
     /// zapped whole and paid back.
@@ -144,6 +145,7 @@ impl Node {
             }
         }
         let claimed = self.settle_dirty(&mut batch, claimed, Dirty::Written);
+        let claimed = self.settle_rows(&mut batch, claimed, Rest::Goes);
         let pages = self.evict_claimed(&mut batch, claimed);
         if self.dirty_pages() > 0 {
             self.ring_for_cleaning();
@@ -227,8 +229,14 @@ impl Node {
                 charged += pages;
             }
             self.end_expected(folio);
-            let table = folio.cache().window.leave(range.start, pages);
+            let window = &folio.cache().window;
+            let is_whole = window.is_whole(range.start);
+            let table = window.leave(range.start, pages);
             batch.last_of_table[place] = table.is_some();
+            if is_whole && table.is_none() {
+                // With the last of it, in one go.
+                continue;
+            }
             let range = table.unwrap_or(range);
             // What was mapped in order is evicted in order: one range for a
             // run of folios costs the kernel a good deal less than one each.
@@ -322,6 +330,7 @@ impl Sweep<'_> {
 
     fn flush(&mut self) {
         let count = (self.node).settle_dirty(&mut self.batch, self.count, self.dirty);
+        let count = (self.node).settle_rows(&mut self.batch, count, Rest::Stays);
         self.node.evict_claimed(&mut self.batch, count);
         self.count = 0;
     }

@@ -21,6 +21,7 @@ pub mod ghost;
 pub(crate) mod heat;
 pub mod lists;
 pub(crate) mod patience;
+mod whole;
 pub(crate) mod windows;
 mod write_back;
 

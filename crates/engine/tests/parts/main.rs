@@ -30,6 +30,7 @@ mod readahead_orders;
 mod readahead_patterns;
 mod reclaim;
 mod retry;
+mod rows;
 mod slab;
 mod soft_mmu;
 mod soft_protect;

@@ -95,24 +95,55 @@ impl UffdMmu {
     }
 }
 
-/// Parts of a window that may only be read, which are in memory that was inherited: nobody
-/// makes anonymous memory that cannot be written to but us, nor has files of that name.
+/// Parts of a window that is only read, which are in memory that was inherited: nobody makes anonymous memory that cannot be
+/// written to but us, nor has files of that name; nor, for windows that memory is moved into, without huge pages and
+/// without a reserve.
 fn inherited_in(window: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let within = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let address = |text| usize::from_str_radix(text, 16).ok();
-        let (start, end) = (address(start)?, address(end)?);
-        let is_read = words.next() == Some("r--p");
-        let inode = words.nth(2);
-        let name = words.next().and_then(|name| name.strip_prefix("/memfd:"));
-        let ours = is_read && (inode == Some("0") || name == Some(super::in_place::NAME));
-        let part = start.max(window.start)..end.min(window.end);
-        (ours && !part.is_empty()).then_some(part)
-    };
-    let parts: Vec<_> = maps.lines().filter_map(within).collect();
+    let smaps = std::fs::read_to_string("/proc/self/smaps");
+    let maps = smaps.or_else(|_| std::fs::read_to_string("/proc/self/maps"));
+    let maps = maps.unwrap_or_default();
+    let (mut parts, mut writable) = (Vec::new(), None);
+    for line in maps.lines() {
+        if let Some((part, ours)) = mapping(line, window) {
+            writable = None;
+            match ours {
+                Ours::Yes => parts.push(part),
+                Ours::IfOpened => writable = Some(part),
+                Ours::No => {}
+            }
+        } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let has = |flag| flags.split_ascii_whitespace().any(|other| other == flag);
+            parts.extend(writable.take().filter(|_| has("nh") && has("nr")));
+        }
+    }
     parts.into_iter()
+}
+
+/// Whether a mapping is a window's.
+enum Ours {
+    Yes,
+    /// If it has the flags that windows have.
+    IfOpened,
+    No,
+}
+
+/// The part of a window that a line of `/proc/self/maps` is about; `None` if it is about none.
+fn mapping(line: &str, window: &Range<usize>) -> Option<(Range<usize>, Ours)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (address(start)?, address(end)?);
+    let protection = words.next();
+    let is_anonymous = words.nth(2) == Some("0");
+    let name = words.next().and_then(|name| name.strip_prefix("/memfd:"));
+    let part = start.max(window.start)..end.min(window.end);
+    let ours = match protection {
+        _ if part.is_empty() => Ours::No,
+        Some("r--p") if is_anonymous || name == Some(super::in_place::NAME) => Ours::Yes,
+        Some("rw-p") if is_anonymous => Ours::IfOpened,
+        _ => Ours::No,
+    };
+    Some((part, ours))
 }
 
 /// In a child: a touch of the window is a SIGSEGV from now on. Where the system refuses

@@ -131,7 +131,7 @@ impl UffdMmu {
                 return undo(errno());
             }
             shown.remove(&range.start);
-            abi::register(self.of(part), &range, false).map_err(system)?;
+            abi::register(self.of(part), &range, self.protects(part)).map_err(system)?;
             // SAFETY: no memory involved.
             let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
             sized.map(drop).map_err(system)

@@ -7,6 +7,7 @@ use super::in_place::InPlace;
 use super::pagemap::Pagemap;
 use super::pins::Pins;
 use super::released::Released;
+use super::rows::Rows;
 use super::spare::SpareWindows;
 use super::zap::Zap;
 use crate::errno::errno;
@@ -18,7 +19,7 @@ use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
-    Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, WrittenPage, Zeroed,
+    Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, WrittenPage, Zeroed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,7 +32,9 @@ const DESCRIPTOR: u32 = 0xff;
 /// Of a token: the window may be written to.
 const WRITABLE: u32 = 1 << 8;
 /// Of a token: its pages can be write-protected.
-const PROTECTS: u32 = 1 << 9;
+pub(super) const PROTECTS: u32 = 1 << 9;
+/// Of a token: it is only read, and memory can be moved in ([`rows`](super::rows)).
+pub(super) const MOVES: u32 = 1 << 10;
 
 /// Zeros that are copied at once.
 const ZEROS_BYTES: usize = 64 * PAGE_SIZE;
@@ -63,6 +66,7 @@ pub struct UffdMmu {
     /// Parts of windows that are not the windows' any more.
     pub(super) given: Given,
     pub(super) pins: Pins,
+    pub(super) rows: Rows,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
 }
@@ -90,6 +94,7 @@ impl UffdMmu {
             in_place: InPlace::default(),
             given: Given::default(),
             pins: Pins::default(),
+            rows: Rows::default(),
             zap: Zap::new(),
             pagemap,
         };
@@ -163,7 +168,19 @@ impl UffdMmu {
         parts: &[Range<usize>],
         protection: Protection,
     ) -> Result<Reservation, MmuError> {
+        self.register_as(range, parts, (protection, 0))
+    }
+
+    fn register_as(
+        &self,
+        range: Range<usize>,
+        parts: &[Range<usize>],
+        (protection, moves): (Protection, u32),
+    ) -> Result<Reservation, MmuError> {
         let (fd, mut token) = self.pick()?;
+        if moves != 0 {
+            token |= moves | PROTECTS;
+        }
         if protection == Protection::ReadWrite {
             token |= WRITABLE;
             if self.offers.protect {
@@ -193,6 +210,58 @@ impl UffdMmu {
         unmap(wide..start);
         unmap(start + bytes..wide + bytes + TABLE_SPAN);
         Ok(start)
+    }
+
+    /// A window of a kind: [`MOVES`], or 0.
+    pub(super) fn reserve_as(
+        &self,
+        bytes: usize,
+        protection: Protection,
+        moves: u32,
+    ) -> Result<Reservation, MmuError> {
+        let is_one = |window: &Reservation| window.token & MOVES == moves;
+        if let Some(window) = self.spare.take(bytes, protection, is_one) {
+            let range = window.range();
+            self.windows().insert(range.start, (range.end, protection));
+            return Ok(window);
+        }
+        // Inaccessible until it is registered: whatever fills new mappings in this
+        // process (`mlockall(MCL_FUTURE)`) would fill it with zeros, and those would
+        // never fault. From then on all that is missing is ours to fill, whoever asks.
+        let start = self.map(bytes)?;
+        let range = start..start + bytes;
+        let advise = |advice| {
+            // SAFETY: advice about a mapping that was just made.
+            unsafe { sync::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
+        };
+        // Huge pages would be filled whole, whatever was read. Machines
+        // without them refuse the advice.
+        advise(libc::MADV_NOHUGEPAGE);
+        // Pages that are the same as others are made one (KSM) and lose their write
+        // protection: writes to them would not be seen. A service may have been
+        // started with all its memory to be merged.
+        advise(libc::MADV_UNMERGEABLE);
+        if advise(libc::MADV_DONTFORK) < 0 {
+            let error = system(errno());
+            unmap(range);
+            return Err(error);
+        }
+        let kind = (protection, moves);
+        let window = self.register_as(range.clone(), from_ref(&range), kind);
+        let opened = match moves {
+            0 => protection,
+            _ => Protection::ReadWrite,
+        };
+        let window = window.and_then(|window| {
+            mprotect(&range, opened).inspect_err(|_| {
+                self.windows().remove(&range.start);
+            })?;
+            Ok(window)
+        });
+        if window.is_err() {
+            unmap(range);
+        }
+        window
     }
 
     /// The starts of restricted windows.
@@ -306,43 +375,24 @@ pub(super) fn finish(
 
 impl Mmu for UffdMmu {
     fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
-        if let Some(window) = self.spare.take(bytes, protection) {
-            let range = window.range();
-            self.windows().insert(range.start, (range.end, protection));
-            return Ok(window);
-        }
-        // Inaccessible until it is registered: whatever fills new mappings in this
-        // process (`mlockall(MCL_FUTURE)`) would fill it with zeros, and those would
-        // never fault. From then on all that is missing is ours to fill, whoever asks.
-        let start = self.map(bytes)?;
-        let range = start..start + bytes;
-        let advise = |advice| {
-            // SAFETY: advice about a mapping that was just made.
-            unsafe { sync::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
-        };
-        // Huge pages would be filled whole, whatever was read. Machines
-        // without them refuse the advice.
-        advise(libc::MADV_NOHUGEPAGE);
-        // Pages that are the same as others are made one (KSM) and lose their write
-        // protection: writes to them would not be seen. A service may have been
-        // started with all its memory to be merged.
-        advise(libc::MADV_UNMERGEABLE);
-        if advise(libc::MADV_DONTFORK) < 0 {
-            let error = system(errno());
-            unmap(range);
-            return Err(error);
-        }
-        let window = self.register(range.clone(), from_ref(&range), protection);
-        let window = window.and_then(|window| {
-            mprotect(&range, protection).inspect_err(|_| {
-                self.windows().remove(&range.start);
-            })?;
-            Ok(window)
-        });
-        if window.is_err() {
-            unmap(range);
-        }
-        window
+        self.reserve_as(bytes, protection, 0)
+    }
+
+    fn reserve_for_moves(&self, bytes: usize) -> Option<Reservation> {
+        self.reserve_row_window(bytes)
+    }
+
+    unsafe fn move_in(&self, to: Place<'_>, from: *mut u8) -> Moved {
+        // SAFETY: the caller's promise.
+        unsafe { self.move_row(to, from as usize) }
+    }
+
+    fn split(&self, _span: &Range<usize>, addr: usize) -> bool {
+        self.split_row(addr)
+    }
+
+    fn refuse_writes(&self, window: &Reservation) -> bool {
+        mprotect(&window.range(), Protection::Read).is_ok()
     }
 
     fn release(&self, window: Reservation) {
@@ -387,7 +437,7 @@ impl Mmu for UffdMmu {
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
         let (window, addr) = to;
         // To a window that is only read, nothing has to be done for that.
-        let protect = access == Access::ReadOnly && window.token & WRITABLE != 0;
+        let protect = access == Access::ReadOnly && window.token & (WRITABLE | MOVES) != 0;
         if protect && window.token & PROTECTS == 0 {
             return Err(MmuError::Closed(libc::ENOSYS));
         }
@@ -422,7 +472,11 @@ impl Mmu for UffdMmu {
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         let fd = self.of(window);
-        finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))
+        finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))?;
+        match window.token & MOVES {
+            0 => Ok(()),
+            _ => self.protect_row(window, addr..addr + bytes),
+        }
     }
 
     fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {

@@ -27,6 +27,7 @@ mod pins;
 mod present;
 mod protect;
 mod released;
+mod rows;
 mod spare;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Whether a page is the system's page of zeros: PAGEMAP_SCAN of
+//! Whether a page is the system's page of zeros, or huge: PAGEMAP_SCAN of
 //! `/proc/self/pagemap` (Linux 6.7), as `uapi/linux/fs.h` gives it.
 
 use crate::table::Working;
@@ -10,6 +10,8 @@ const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as 
 const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// A part of a huge page that one entry maps.
+const PAGE_IS_HUGE: u64 = 1 << 6;
 
 #[repr(C)]
 struct Scan {
@@ -82,6 +84,12 @@ impl Pagemap {
         })
     }
 
+    /// True if the page at `addr` is certainly a part of a huge page, and mapped with it.
+    pub fn is_huge(&self, addr: usize) -> bool {
+        let categories = self.file.as_ref().and_then(|file| scan(file, addr));
+        categories.is_some_and(|categories| categories & PAGE_IS_HUGE != 0)
+    }
+
     /// The inherited descriptor means the parent: it must not be used.
     pub fn fork_child(&self) {
         if let Some(file) = &self.file {
@@ -118,7 +126,7 @@ fn scan(file: &Working, addr: usize) -> Option<u64> {
         category_inverted: 0,
         category_mask: 0,
         category_anyof_mask: 0,
-        return_mask: PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+        return_mask: PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_PFNZERO | PAGE_IS_HUGE,
     };
     let args = [PAGEMAP_SCAN as usize, (&raw mut scan) as usize, 0, 0, 0];
     // SAFETY: the structures are those that this ioctl takes; `region` is there

@@ -37,11 +37,17 @@ impl SpareWindows {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A window of so many bytes and this protection, if there is one.
-    pub fn take(&self, bytes: usize, protection: Protection) -> Option<Reservation> {
+    /// A window of so many bytes and this protection, that is one of these, if there is one.
+    pub fn take(
+        &self,
+        bytes: usize,
+        protection: Protection,
+        is_one: impl Fn(&Reservation) -> bool,
+    ) -> Option<Reservation> {
         let mut windows = self.windows();
-        let fits =
-            |(window, its): &(Reservation, Protection)| window.bytes == bytes && *its == protection;
+        let fits = |(window, its): &(Reservation, Protection)| {
+            window.bytes == bytes && *its == protection && is_one(window)
+        };
         let place = windows.iter().rposition(fits)?;
         Some(windows.remove(place).0)
     }

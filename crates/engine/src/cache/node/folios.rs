@@ -3,7 +3,9 @@
 use super::{MAX_WINDOW, Node};
 use crate::budget::Need;
 use crate::cache::PageCache;
-use crate::cache::folio::{BLOCK_PAGES, Folio, NO_FRAME, flag};
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FRAME, flag};
+use crate::cache::frames::Frames;
+use crate::mmu::TABLE_SPAN;
 use crate::page::PAGE_SIZE;
 use crate::slab::Slab;
 use core::ops::Deref;
@@ -73,6 +75,8 @@ pub(crate) enum FrameUse {
     Demand,
     /// Nobody waits: only spare frames, so many pages of them in all.
     Readahead(usize),
+    /// The same, and only in the row of a neighbour that has this frame, or in a new one.
+    Row(usize, Option<u32>),
     /// No frames.
     Hole,
 }
@@ -132,12 +136,13 @@ impl Node {
         let frame = match frames {
             FrameUse::Hole => return Ok(folio),
             FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
-            FrameUse::Readahead(most) => {
-                // Demand faults keep an eighth of the pool to themselves.
-                let room = self.frames.counts().used + pages <= most / 8 * 7;
-                room.then(|| self.frames.alloc(pages, most, most as u64 / 16))
-                    .flatten()
-            }
+            FrameUse::Readahead(most) => self.spare_frames(pages, most, |frames, reserve| {
+                frames.alloc(pages, most, reserve)
+            }),
+            FrameUse::Row(most, beside) => self.spare_frames(pages, most, |frames, reserve| {
+                let block = addr % TABLE_SPAN / BLOCK_BYTES;
+                frames.alloc_in_row(block, beside, most, reserve)
+            }),
         };
         match frame {
             Some(frame) => {
@@ -150,6 +155,19 @@ impl Node {
                 Err(Need::Frame)
             }
         }
+    }
+
+    /// Frames of those that may have `most` pages, and leave others a reserve.
+    fn spare_frames(
+        &self,
+        pages: usize,
+        most: usize,
+        alloc: impl FnOnce(&Frames, u64) -> Option<u32>,
+    ) -> Option<u32> {
+        // Demand faults keep an eighth of the pool to themselves.
+        let room = self.frames.counts().used + pages <= most / 8 * 7;
+        room.then(|| alloc(&self.frames, most as u64 / 16))
+            .flatten()
     }
 
     /// Gives a folio back that was never in the index.
@@ -168,6 +186,11 @@ impl Node {
             self.frames.free(frame, pages);
             self.budget.notify_release();
         }
+    }
+
+    /// The folio has no frames any more, and another gives them back; the caller holds its lock.
+    pub(crate) fn leave_frames(&self, folio: &Folio) {
+        folio.frame.store(NO_FRAME, Ordering::Relaxed);
     }
 
     /// The bytes of a folio that is in frames; the caller holds its lock.

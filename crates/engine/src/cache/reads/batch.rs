@@ -5,7 +5,7 @@ use super::read;
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::PageCache;
-use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
 use crate::cache::frames::CHUNK_PAGES;
 use crate::cache::node::FrameUse;
 use crate::store::Read;
@@ -158,15 +158,18 @@ impl<'a> ReadBatch<'a> {
     fn add(&mut self, range: Range<usize>) -> bool {
         let (cache, node) = (self.cache, &self.cache.node);
         let pages = (range.end - range.start) / PAGE_SIZE;
-        let mut folio =
-            node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
+        let frames = FrameUse::Readahead(self.frames);
+        let mut folio = match self.in_row(&range) {
+            Some(folio) => Ok(folio),
+            None => node.alloc_folio(cache, range.start, pages, frames),
+        };
         if folio.is_err() && node.frames.counts().present < self.share {
             // Memory is full of mapped pages: read-ahead gets its share.
             node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
-            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
+            folio = node.alloc_folio(cache, range.start, pages, frames);
         }
         while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
-            folio = node.alloc_folio(cache, range.start, pages, FrameUse::Readahead(self.frames));
+            folio = node.alloc_folio(cache, range.start, pages, frames);
         }
         let Ok(folio) = folio else {
             return false;
@@ -212,6 +215,25 @@ impl<'a> ReadBatch<'a> {
         self.folios[self.folio_count] = folio.id();
         self.folio_count += 1;
         !self.full
+    }
+
+    /// A folio whose frames are in the row of its neighbours, or begin one, where there may be one. The memory of a row goes to the
+    /// window with it, and so room for the next is made here.
+    fn in_row(&self, range: &Range<usize>) -> Option<&'a Folio> {
+        let (cache, node) = (self.cache, &self.cache.node);
+        let beside = cache.row_beside(range)?;
+        let alloc = || {
+            let frames = FrameUse::Row(self.frames, beside);
+            node.alloc_folio(cache, range.start, BLOCK_PAGES, frames)
+                .ok()
+        };
+        let is_short = || beside.is_none() && node.frames.counts().present < self.share;
+        alloc().or_else(|| {
+            is_short().then(|| {
+                node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
+            })?;
+            alloc()
+        })
     }
 
     /// True if `read` goes on where the last one ends, in the file and in

@@ -85,7 +85,7 @@ pub(super) fn run(cache: &PageCache, pages: Range<usize>) -> usize {
 }
 
 /// True if the pages before `addr`, a block apart, are mapped.
-fn follows_a_run(cache: &PageCache, addr: usize) -> bool {
+pub(super) fn follows_a_run(cache: &PageCache, addr: usize) -> bool {
     let behind = addr - cache.addresses().start;
     (0..RUN).all(|back| {
         let distance = PAGE_SIZE + back * BLOCK_BYTES;

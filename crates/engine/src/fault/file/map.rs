@@ -185,7 +185,7 @@ fn install_folio(
 
 /// `ACTIVE` if the page was evicted so recently that it belongs to the working
 /// set.
-fn refaulted(cache: &PageCache, addr: usize) -> u32 {
+pub(super) fn refaulted(cache: &PageCache, addr: usize) -> u32 {
     let node = &cache.node;
     match node.lru.ghosts.recall(addr) {
         Some(distance) => {

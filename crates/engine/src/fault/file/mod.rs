@@ -21,6 +21,7 @@ mod hole;
 pub(super) mod map;
 mod miss;
 mod pin;
+mod row;
 mod vanished;
 mod write;
 mod write_whole;
@@ -82,6 +83,14 @@ impl VmOps for FileVmOps {
     fn is_writable(&self) -> bool {
         self.0.is_writable()
     }
+
+    fn refuse_write(&self) -> bool {
+        // Others cannot be written to anyway.
+        self.0.window.is_for_moves() && {
+            self.0.window.end_moves();
+            self.0.node.mmu.refuse_writes(self.0.window.reservation())
+        }
+    }
 }
 
 impl PageCache {
@@ -140,7 +149,8 @@ pub(super) fn fault(
     if state & flag::MAPPED != 0 {
         return present(cache, folio, addr, flags);
     }
-    map::folio(cache, folio, addr, advice, flags)
+    row::map(cache, &folio, (addr, advice), flags)
+        .unwrap_or_else(|| map::folio(cache, folio, addr, advice, flags))
 }
 
 /// A fault on a page that is in the window.

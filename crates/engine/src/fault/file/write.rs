@@ -5,7 +5,7 @@ use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
 use crate::cache::{FolioRef, PageCache, Writes};
-use crate::mmu::{Access, MmuError};
+use crate::mmu::{Access, MmuError, Moved};
 use crate::page::Advice;
 use core::ops::Range;
 use sync::Arc;
@@ -98,6 +98,14 @@ impl PageCache {
     pub(super) fn is_reserved(&self, addr: usize) -> bool {
         let is_reserved = |writes: &Writes| writes.to().is_reserved(self.offset(addr));
         self.writes.as_ref().is_some_and(is_reserved)
+    }
+
+    /// Moves a row into the window: its span begins at `start`, and `frame` is its first. The caller has all its folios locked, which
+    /// are read, and the span has nothing.
+    pub(super) fn move_in(&self, start: usize, frame: u32) -> Moved {
+        let (to, node) = ((self.window.reservation(), start), &self.node);
+        // SAFETY: all frames of the chunk are those of the caller's folios, so nobody else accesses them.
+        unsafe { node.mmu.move_in(to, node.frames.address(frame)) }
     }
 
     /// Copies a folio into the window, the pages at `written`, if there are some, to be written to, and

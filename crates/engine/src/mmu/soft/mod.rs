@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Access, Mmu, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
+use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::page::Protection;
@@ -70,6 +70,8 @@ pub struct SoftMmu {
     windows: Mutex<Windows>,
     /// Frames for huge pages that no pool has, from here on.
     next_huge: Mutex<u32>,
+    /// What a test has said of moves into windows; `None`: there are none.
+    moves: Mutex<Option<SoftMoves>>,
 }
 
 impl Default for SoftMmu {
@@ -104,7 +106,14 @@ impl SoftMmu {
             tables,
             windows: Mutex::new(Windows::default()),
             next_huge,
+            moves: Mutex::new(None),
         })
+    }
+
+    /// From now on it is as if memory could be moved into windows, and as this says: it is copied, and nobody may use it any more.
+    /// For tests.
+    pub fn set_moves(&self, moves: SoftMoves) {
+        *self.moves.lock() = Some(moves);
     }
 
     /// Pages present in all windows.
@@ -122,6 +131,15 @@ impl SoftMmu {
     pub fn table_pages(&self) -> usize {
         self.tables.count() as usize
     }
+}
+
+/// What becomes of moves into windows, and of what was moved, in a test.
+#[derive(Debug, Clone, Copy)]
+pub struct SoftMoves {
+    /// What a move comes to.
+    pub moved: Moved,
+    /// What was moved can be split.
+    pub splits: bool,
 }
 
 impl From<NoFrame> for MmuError {
@@ -169,6 +187,30 @@ impl Mmu for SoftMmu {
         // SAFETY: the source is readable for the range, says the caller.
         unsafe { self.tables.copy(range, of.cast(), writable)? };
         Ok(())
+    }
+
+    fn reserve_for_moves(&self, bytes: usize) -> Option<Reservation> {
+        let has_moves = self.moves.lock().is_some();
+        has_moves.then(|| self.reserve(bytes, Protection::Read).ok())?
+    }
+
+    unsafe fn move_in(&self, to: Place<'_>, from: *mut u8) -> Moved {
+        let moved = self.moves.lock().map_or(Moved::Never, |moves| moves.moved);
+        if matches!(moved, Moved::All | Moved::Lost) {
+            let of = core::ptr::slice_from_raw_parts(from.cast_const(), TABLE_SPAN);
+            // SAFETY: the caller's promise.
+            let copied = unsafe { self.copy(to, of, Access::ReadOnly) };
+            // SAFETY: as above; whoever still reads it is found out.
+            unsafe { from.write_bytes(0xDB, TABLE_SPAN) };
+            if copied.is_err() {
+                return Moved::Lost;
+            }
+        }
+        moved
+    }
+
+    fn split(&self, _span: &Range<usize>, _addr: usize) -> bool {
+        self.moves.lock().is_none_or(|moves| moves.splits)
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {

@@ -5,6 +5,7 @@ mod fork;
 mod in_place;
 mod moving;
 mod protect;
+mod rows;
 mod served;
 mod spare;
 mod zeros;

@@ -1,0 +1,109 @@
+//! Evicting rows that were moved to a window: as a whole, since the system has nothing back of a piece of memory before the last
+//! page of it goes. Where a part has to stay (it is pinned, or somebody is at it) the piece is split first.
+
+use super::evict::{BATCH, FolioBatch};
+use crate::cache::Node;
+use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
+use crate::cache::row::span;
+
+/// What becomes of the rest of a row of which a batch has a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It goes too, if it can. Where it cannot, and the piece cannot be split, the row stays.
+    Goes,
+    /// It stays, whatever that means for the memory of what goes.
+    Stays,
+}
+
+impl Node {
+    /// Sees to it that of each row that came as one piece of memory the batch has all, or the piece is split; answers how many
+    /// folios the batch has then. All of them are locked, and so is what is added.
+    pub(super) fn settle_rows(&self, batch: &mut FolioBatch, count: usize, rest: Rest) -> usize {
+        let (mut count, mut at, mut left) = (count, 0, 0);
+        // The last row that the batch was found to have all of.
+        let mut complete = 0..0;
+        while at < count {
+            let folio = self.folios.get(batch.folios[at]);
+            let mut stays = false;
+            if !complete.contains(&folio.range().start) && self.is_in_piece(folio) {
+                if rest == Rest::Goes {
+                    // What is added is looked at in its turn.
+                    count = self.add_rest(batch, (left, at, count), folio);
+                }
+                if self.has_all(batch, (left, at, count), folio) {
+                    complete = span(folio.range().start);
+                } else {
+                    stays = !self.split(folio, rest) && rest == Rest::Goes;
+                }
+            }
+            if stays {
+                self.lru.lists.add(&self.folios, folio);
+                folio.unlock();
+            } else {
+                batch.folios[left] = folio.id();
+                left += 1;
+            }
+            at += 1;
+        }
+        left
+    }
+
+    /// True if the folio is in a row that came as one piece, and still is.
+    fn is_in_piece(&self, folio: &Folio) -> bool {
+        folio.is(flag::MAPPED) && folio.cache().window.is_whole(folio.range().start)
+    }
+
+    /// True if the batch, of which this is left, has all folios of `folio`'s row.
+    fn has_all(
+        &self,
+        batch: &FolioBatch,
+        (left, at, count): (usize, usize, usize),
+        folio: &Folio,
+    ) -> bool {
+        let row = span(folio.range().start);
+        let ids = batch.folios[..left].iter().chain(&batch.folios[at..count]);
+        let folios = ids.map(|&id| self.folios.get(id));
+        let in_row = folios.filter(|folio| row.contains(&folio.range().start));
+        let pages: usize = in_row.map(Folio::pages).sum();
+        pages == folio.cache().window.residents(row.start)
+    }
+
+    /// Locks what the batch has not of a row, and adds it, as far as that can be.
+    fn add_rest(
+        &self,
+        batch: &mut FolioBatch,
+        (left, at, count): (usize, usize, usize),
+        folio: &Folio,
+    ) -> usize {
+        let mut after = count;
+        if self.has_all(batch, (left, at, count), folio) {
+            return after;
+        }
+        for block in span(folio.range().start).step_by(BLOCK_BYTES) {
+            let bucket = self.index.lock(block, &self.folios);
+            let claimed = bucket
+                .find(block)
+                .filter(|folio| after < BATCH && folio.is(flag::MAPPED) && bucket.try_claim(folio));
+            let Some(claimed) = claimed else {
+                continue;
+            };
+            drop(bucket);
+            self.lru.lists.remove(&self.folios, claimed);
+            batch.folios[after] = claimed.id();
+            after += 1;
+        }
+        after
+    }
+
+    /// Splits the piece that a folio is in; false if that cannot be just now. Then it stays one, unless a part has to go all the same:
+    /// what goes gives its memory back with the last page of it.
+    fn split(&self, folio: &Folio, rest: Rest) -> bool {
+        let (row, window) = (span(folio.range().start), &folio.cache().window);
+        let is_split = self.mmu.split(&row, folio.range().start);
+        if is_split || rest == Rest::Stays {
+            self.stats.rows_split.add(1);
+            window.split(row.start);
+        }
+        is_split
+    }
+}

@@ -1,0 +1,236 @@
+//! Memory that goes to a map as it is, 2 MiB at a time: the bytes, the budget, and what the program may do with such pages.
+
+mod child;
+mod files;
+
+use child::{dies_of, forked, scenario, succeeds};
+use files::{byte_at, made_file};
+use softfault::{Engine, Faults, Mmap, Stats};
+use std::fs::{File, read_to_string};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+const PAGE: usize = 4096;
+const MIB: usize = 1 << 20;
+const ROW: usize = 2 * MIB;
+const MEMORY: usize = 96 * MIB;
+const FILE: usize = 160 * MIB;
+
+fn engine(faults: Faults) -> Option<Engine> {
+    let policies = "map=move".parse().unwrap();
+    let builder = Engine::builder().by_kernel(false).memory(MEMORY);
+    let builder = builder.policies(policies);
+    match builder.faults(faults).build() {
+        Ok(engine) => Some(engine),
+        Err(error) if faults == Faults::Messages => {
+            println!("no messages for this user: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn map(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: nobody writes to the file.
+    unsafe { engine.map(file) }.unwrap()
+}
+
+/// True if the system has huge pages for a pool that asks for them.
+fn has_huge_pages() -> bool {
+    let enabled = read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let has = enabled.is_ok_and(|enabled| !enabled.contains("[never]"));
+    if !has {
+        println!("no huge pages here: nothing is moved");
+    }
+    has
+}
+
+#[track_caller]
+fn check(map: &Mmap, pages: Range<usize>) {
+    for page in pages {
+        let at = page * PAGE + page % PAGE;
+        // SAFETY: within the map; volatile, so that the touch happens here.
+        let found = unsafe { map.as_ptr().add(at).read_volatile() };
+        assert_eq!(found, byte_at(at), "page {page}");
+    }
+}
+
+/// Reads in order until rows were moved: a page of the last of them.
+fn moved_page(engine: &Engine, map: &Mmap) -> usize {
+    let mut rows = 0;
+    for row in 0..FILE / ROW {
+        let first = row * ROW / PAGE;
+        check(map, first..first + 1);
+        let now = engine.stats().rows_moved;
+        check(map, first + 1..first + ROW / PAGE);
+        if now > rows && row > FILE / ROW / 2 {
+            return first + 17;
+        }
+        rows = now;
+    }
+    panic!("no row was moved: {:?}", engine.stats());
+}
+
+fn resident() -> usize {
+    let status = read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kb: usize = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kb << 10
+}
+
+#[test]
+fn a_scan_shows_the_file_and_keeps_the_budget() {
+    const TEST: &str = "a_scan_shows_the_file_and_keeps_the_budget";
+    if scenario().is_none() {
+        return succeeds(TEST, "alone");
+    }
+    let file = made_file("scanned", FILE);
+    let engine = engine(Faults::Signals).unwrap();
+    let map = map(&engine, &file);
+    let before = resident();
+    let mut most = 0;
+    for row in 0..FILE / ROW {
+        let bytes = row * ROW..(row + 1) * ROW;
+        assert!(
+            map[bytes.clone()].iter().copied().eq(bytes.map(byte_at)),
+            "row {row}"
+        );
+        most = most.max(resident());
+    }
+    let Stats {
+        rows_moved,
+        rows_split,
+        peak_bytes,
+        ..
+    } = engine.stats();
+    assert!(peak_bytes as usize <= MEMORY);
+    assert!(most <= before + MEMORY, "{before} {most}");
+    if has_huge_pages() {
+        assert!(rows_moved > 0);
+        assert_eq!(rows_split, 0);
+    }
+}
+
+/// As with the kernel's own mapping: a store into a map that is only read ends the process by SIGSEGV, whatever its pages are, and a
+/// system call answers EFAULT.
+#[test]
+fn a_store_into_a_moved_page_is_sigsegv() {
+    const TEST: &str = "a_store_into_a_moved_page_is_sigsegv";
+    let Some(scenario) = scenario() else {
+        for how in ["signals", "threads", "messages"] {
+            for page in ["moved", "missing"] {
+                dies_of(libc::SIGSEGV, TEST, &format!("{how} {page}"));
+            }
+        }
+        return;
+    };
+    let (how, page) = scenario.split_once(' ').unwrap();
+    let faults = match how {
+        "signals" => Faults::Signals,
+        "threads" => Faults::Threads,
+        _ => Faults::Messages,
+    };
+    let Some(engine) = engine(faults) else {
+        // SAFETY: what the caller waits for.
+        unsafe { libc::raise(libc::SIGSEGV) };
+        return;
+    };
+    let file = made_file("stored", FILE);
+    let map = map(&engine, &file);
+    let at = match page {
+        "moved" if has_huge_pages() => moved_page(&engine, &map),
+        _ => FILE / PAGE - 3,
+    };
+    let place = map.as_ptr().wrapping_add(at * PAGE).cast_mut();
+    // SAFETY: the kernel writes nothing there, and says so.
+    let read = unsafe { libc::pread(file.as_raw_fd(), place.cast(), 1, 0) };
+    let error = std::io::Error::last_os_error();
+    assert_eq!((read, error.raw_os_error()), (-1, Some(libc::EFAULT)));
+    if page == "moved" {
+        check(&map, at..at + 1);
+    }
+    // SAFETY: ends the process.
+    unsafe { place.write_volatile(1) };
+    println!("the store went through");
+}
+
+#[test]
+fn where_the_program_locks_memory_pages_are_copied() {
+    let file = made_file("locked", FILE);
+    let engine = engine(Faults::Signals).unwrap();
+    let map = map(&engine, &file);
+    check(&map, 0..1);
+    // SAFETY: no byte changes.
+    let locked = unsafe { libc::mlock(map.as_ptr().add(FILE - PAGE).cast(), PAGE) };
+    if locked != 0 {
+        println!("mlock: {}", std::io::Error::last_os_error());
+    }
+    for _ in 0..2 {
+        check(&map, 0..FILE / PAGE);
+    }
+    // SAFETY: as above.
+    unsafe { libc::munlock(map.as_ptr().add(FILE - PAGE).cast(), PAGE) };
+    check(&map, 0..FILE / PAGE);
+}
+
+#[test]
+fn a_child_reads_what_its_parent_moved_and_the_parent_goes_on() {
+    let file = made_file("forked", FILE);
+    let engine = engine(Faults::Signals).unwrap();
+    let map = map(&engine, &file);
+    check(&map, 0..FILE / PAGE / 2);
+    let before = engine.stats().rows_moved;
+    let status = forked(|| {
+        check(&map, 0..FILE / PAGE);
+        0
+    });
+    assert_eq!(status, 0);
+    check(&map, 0..FILE / PAGE);
+    if has_huge_pages() {
+        let after = engine.stats().rows_moved;
+        assert!(0 < before && before < after, "{before} {after}");
+    }
+}
+
+/// The kernel keeps what it was handed, and it stays what it was: memory is not used for other pages of the file.
+#[test]
+fn a_pipe_has_moved_pages_that_were_evicted() {
+    let file = made_file("spliced", FILE);
+    let engine = engine(Faults::Signals).unwrap();
+    let map = map(&engine, &file);
+    if !has_huge_pages() {
+        return;
+    }
+    let page = moved_page(&engine, &map);
+    let mut ends = [0; 2];
+    let part = libc::iovec {
+        iov_base: map.as_ptr().wrapping_add(page * PAGE).cast_mut().cast(),
+        iov_len: 4 * PAGE,
+    };
+    // SAFETY: two descriptors; pages that are there.
+    unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        assert_eq!(libc::vmsplice(ends[1], &part, 1, 0), 4 * PAGE as isize);
+    }
+    check(&map, 0..FILE / PAGE);
+    check(&map, 0..FILE / PAGE / 2);
+    let mut bytes = vec![0_u8; 4 * PAGE];
+    // SAFETY: room for what is read.
+    unsafe {
+        assert_eq!(
+            libc::read(ends[0], bytes.as_mut_ptr().cast(), 4 * PAGE),
+            4 * PAGE as isize
+        );
+        libc::close(ends[0]);
+        libc::close(ends[1]);
+    }
+    let right = (page * PAGE..(page + 4) * PAGE).map(byte_at);
+    assert!(bytes.into_iter().eq(right));
+}
