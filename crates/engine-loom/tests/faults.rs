@@ -16,8 +16,11 @@ use loom::thread::spawn;
 use model::engine::Engine;
 use model::explore;
 use softfault_engine_loom::PAGE_SIZE;
+use softfault_engine_loom::Store;
 use softfault_engine_loom::cache::window::Spans;
-use softfault_engine_loom::fault::{self, FaultError, NeverInterrupted, Outcome, Pin};
+use softfault_engine_loom::fault::{
+    self, Begun, FaultError, FaultFlags, NeverInterrupted, Outcome, Pin,
+};
 use softfault_engine_loom::mmu::TABLE_SPAN;
 
 /// Of each schedule, of two threads.
@@ -76,6 +79,98 @@ fn two_faults_of_a_page_read_it_once() {
             assert_eq!(ended, Outcome::Mapped);
             assert_eq!(engine.disk.reads(), 1);
             assert!(engine.tables.has(engine.addr(0)));
+        },
+    );
+}
+
+/// A fault whose read nobody sleeps in, as one that a thread serves for others.
+fn begins(engine: &Engine) -> Outcome {
+    let mut begun = fault::begin(&engine.space, engine.addr(0), FaultFlags::default());
+    loop {
+        begun = match begun {
+            Begun::Over(outcome) => return outcome,
+            Begun::Waits(wait) => return wait.wait(&NeverInterrupted),
+            Begun::Read(read) => {
+                let asked = read.request(0);
+                // SAFETY: the buffer is the read's until it has arrived.
+                let got = unsafe { engine.disk.read(asked.offset, asked.buffer, asked.bytes) };
+                read.arrived(got)
+            }
+        };
+    }
+}
+
+/// A fault that is left to others when it would have to read or wait.
+fn gives_up(engine: &Engine) {
+    match fault::begin(&engine.space, engine.addr(0), FaultFlags::default()) {
+        Begun::Over(outcome) => assert_eq!(outcome, Outcome::Mapped),
+        Begun::Read(read) => drop(read),
+        Begun::Waits(wait) => {
+            wait.leave();
+        }
+    }
+}
+
+#[test]
+fn a_read_that_was_begun_arrives_beside_a_fault_of_its_page() {
+    beside(
+        file,
+        |_| {},
+        begins,
+        touch,
+        |engine, ended| {
+            assert_eq!(ended, Outcome::Mapped);
+            assert_eq!(engine.disk.reads(), 1);
+            assert!(engine.tables.has(engine.addr(0)));
+        },
+    );
+}
+
+#[test]
+fn a_read_that_nobody_does_is_done_by_who_waited_for_it() {
+    beside(
+        file,
+        |_| {},
+        faults,
+        gives_up,
+        |engine, ended| {
+            assert_eq!(ended, Outcome::Mapped);
+            assert_eq!(engine.disk.reads(), 1);
+            assert!(engine.tables.has(engine.addr(0)));
+        },
+    );
+}
+
+#[test]
+fn a_read_that_was_begun_against_reclaim() {
+    let reclaim = |engine: &Engine| {
+        engine.node.reclaim(1);
+    };
+    beside(
+        file,
+        |_| {},
+        begins,
+        reclaim,
+        |engine, ended| {
+            assert_eq!(ended, Outcome::Mapped);
+            assert_eq!(engine.node.stats.retry_io_miss.get(), 0);
+            assert_eq!(engine.disk.reads(), 1);
+        },
+    );
+}
+
+#[test]
+fn a_read_that_was_begun_against_truncate() {
+    let truncate = |engine: &Engine| engine.cache.truncate(0);
+    beside(
+        file,
+        |_| {},
+        begins,
+        truncate,
+        |engine, ended| {
+            assert!([Outcome::Mapped, BEYOND_END].contains(&ended), "{ended:?}");
+            assert!(!engine.tables.has(engine.addr(0)), "shown past the end");
+            assert_eq!(engine.cache.folio_count(), 0);
         },
     );
 }

@@ -93,6 +93,20 @@ pub trait Store: Send + Sync {
     /// As for [`read`](Self::read), until each completion.
     unsafe fn submit(&self, reads: &[Read]) -> usize;
 
+    /// True if [`submit_apart`](Self::submit_apart) may take reads now.
+    fn takes_apart(&self) -> bool {
+        false
+    }
+
+    /// Starts reads whose completions [`reap`](Self::reap) does not deliver: they go to whoever serves faults here for others, and has
+    /// given the cookies their meaning. Returns how many, from the front, were started; none where there is no such thread.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    unsafe fn submit_apart(&self, _reads: &[Read]) -> usize {
+        0
+    }
+
     /// Delivers completions of this store's (and its neighbours') reads while
     /// it waits, at most for `timeout_ns`, for the read with this `cookie` to be
     /// delivered, by this thread or by another that is reaping already.

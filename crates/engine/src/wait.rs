@@ -7,7 +7,7 @@
 
 use crate::anon::{Anonymous, FAULT_PAGES};
 use crate::budget::{Need, SLICE_NS};
-use crate::cache::folio::{NO_FOLIO, flag};
+use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::reads::{Completion, baseline, read, unlocked};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::page::{FaultError, Interrupt};
@@ -208,6 +208,16 @@ impl Wait {
         }
     }
 
+    /// The page cache of the file, or the private memory, whose folio this is for.
+    pub(crate) fn file(&self) -> &Arc<PageCache> {
+        self.cache()
+    }
+
+    /// The folio that it is for.
+    pub(crate) fn held(&self) -> &Folio {
+        self.node().folios.get(self.folio)
+    }
+
     fn cache(&self) -> &Arc<PageCache> {
         match &self.owner {
             Owner::File(cache) => cache,
@@ -245,6 +255,20 @@ impl Wait {
             true => standstill >= STANDSTILL || short_ns >= LONGEST_NS,
             false => standstill >= STANDSTILL && node.frames_in_use() == 0,
         }
+    }
+
+    /// True if the folio is the caller's to read, alone.
+    pub(crate) fn is_own_read(&self) -> bool {
+        self.reason == Reason::Read
+    }
+
+    /// For a wait for memory: makes room, where that takes no I/O. True if the caller is to look again.
+    pub(crate) fn makes_room(&self) -> bool {
+        let (Reason::Memory(need), node) = (self.reason, self.node()) else {
+            return false;
+        };
+        let takes_io = node.dirty_pages() > 0 || node.anonymous_pages() > 0;
+        !takes_io && node.make_room(need)
     }
 
     /// True if what is waited for is I/O.

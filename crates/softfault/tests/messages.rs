@@ -5,7 +5,7 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Engine, Faults, KernelMapping, Mmap, MmapOptions};
+use softfault::{Advice, Engine, Faults, KernelMapping, Mmap, MmapOptions, Reads};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use std::io::{Read as _, Write};
@@ -77,6 +77,46 @@ fn system_calls_wait_for_pages() {
             (0..read).all(|at| memory[at] == byte_at(12345 + at)),
             "what was read"
         );
+    });
+}
+
+/// Threads of this process by name.
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let its = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    let names = tasks.map(|task| its(task.unwrap()).unwrap_or_default());
+    names.filter(|its| its.trim_end() == name).count()
+}
+
+/// Reads past the page cache are under way, and no thread of ours sleeps in one: before, each had a thread to itself.
+#[test]
+fn many_reads_take_no_thread_each() {
+    alone("many_reads_take_no_thread_each", || {
+        const THREADS: usize = 32;
+        let builder = Engine::builder().by_kernel(false).small_maps(0);
+        let builder = builder.memory(64 << 20).reads(Reads::Direct);
+        let engine = builder.faults(Faults::Threads).build().unwrap();
+        let file = made_file("reads", THREADS * 64 * PAGE_SIZE);
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        map.advise(Advice::Random).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let map = &map;
+                scope.spawn(move || {
+                    for page in 0..64 {
+                        check(map, (page * THREADS + thread) * PAGE_SIZE);
+                    }
+                });
+            }
+        });
+        if engine.stats().read_direct_bytes == 0 {
+            println!("skipped: this file system has no direct reads");
+            return;
+        }
+        assert_eq!(engine.stats().major_faults, THREADS as u64 * 64);
+        assert_eq!(threads_named("softfault-reads"), 1);
+        assert_eq!(threads_named("softfault-serve"), 2);
     });
 }
 

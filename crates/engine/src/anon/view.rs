@@ -137,6 +137,47 @@ impl View {
     }
 }
 
+impl View {
+    /// Starts reads from where their pages are at this moment; how many, from the front, were started.
+    fn pass_on(&self, reads: &[Read], start: impl Fn(&dyn Store, &[Read]) -> usize) -> usize {
+        let mut done = 0;
+        while done < reads.len() {
+            let group = &reads[done..reads.len().min(done + READS)];
+            let mut placed = [reads[0]; READS];
+            let mut of_file = None;
+            let mut count = 0;
+            for read in group {
+                let page = read.offset as usize / PAGE_SIZE;
+                let pages = read.bytes / PAGE_SIZE;
+                let Some(place) = self.place(page) else { break };
+                let (offset, is_file) = match place {
+                    Whereabouts::Slot(offset) => (offset, false),
+                    Whereabouts::File(offset) => (offset, true),
+                };
+                if self.run(page, place, pages) < pages || of_file.is_some_and(|of| of != is_file) {
+                    break;
+                }
+                of_file = Some(is_file);
+                placed[count] = Read { offset, ..*read };
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            let placed = &placed[..count];
+            let begun = match (of_file, &self.origin) {
+                (Some(true), Some(origin)) => start(&*origin.store, placed),
+                _ => start(self.device(), placed),
+            };
+            done += begun;
+            if begun < count {
+                break;
+            }
+        }
+        done
+    }
+}
+
 impl Store for View {
     fn len(&self) -> Result<u64, StoreError> {
         Ok((self.pages.count() * PAGE_SIZE) as u64)
@@ -179,43 +220,19 @@ impl Store for View {
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {
-        let mut done = 0;
-        while done < reads.len() {
-            let group = &reads[done..reads.len().min(done + READS)];
-            let mut placed = [reads[0]; READS];
-            let mut of_file = None;
-            let mut count = 0;
-            for read in group {
-                let page = read.offset as usize / PAGE_SIZE;
-                let pages = read.bytes / PAGE_SIZE;
-                let Some(place) = self.place(page) else { break };
-                let (offset, is_file) = match place {
-                    Whereabouts::Slot(offset) => (offset, false),
-                    Whereabouts::File(offset) => (offset, true),
-                };
-                if self.run(page, place, pages) < pages || of_file.is_some_and(|of| of != is_file) {
-                    break;
-                }
-                of_file = Some(is_file);
-                placed[count] = Read { offset, ..*read };
-                count += 1;
-            }
-            if count == 0 {
-                break;
-            }
-            // SAFETY: the caller's promise.
-            let begun = unsafe {
-                match (of_file, &self.origin) {
-                    (Some(true), Some(origin)) => origin.store.submit(&placed[..count]),
-                    _ => self.device().submit(&placed[..count]),
-                }
-            };
-            done += begun;
-            if begun < count {
-                break;
-            }
-        }
-        done
+        // SAFETY: the caller's promise.
+        self.pass_on(reads, |store, reads| unsafe { store.submit(reads) })
+    }
+
+    fn takes_apart(&self) -> bool {
+        let of_swap = |swap: &Arc<Swap>| swap.device().takes_apart();
+        let of_file = |origin: &Origin| origin.store.takes_apart();
+        self.swap.as_ref().is_some_and(of_swap) || self.origin.as_ref().is_some_and(of_file)
+    }
+
+    unsafe fn submit_apart(&self, reads: &[Read]) -> usize {
+        // SAFETY: the caller's promise.
+        self.pass_on(reads, |store, reads| unsafe { store.submit_apart(reads) })
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {

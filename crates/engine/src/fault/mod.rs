@@ -20,7 +20,8 @@
 //! [`FaultFlags::tried`] set (document 002); it never falls back to
 //! `mmap_lock` because of I/O. It keeps the folio that it waited for until the
 //! next attempt has looked. What the policies that are not the default keep or
-//! drop instead is in `retry`.
+//! drop instead is in `retry`. A thread that serves the faults of many does not wait for a
+//! read: `begun`.
 
 use crate::mm::backing::VmFault;
 use crate::mm::{AddressSpace, VmaRead};
@@ -29,6 +30,7 @@ use retry::Retry;
 
 mod access;
 mod anon;
+mod begun;
 mod fault_in;
 mod file;
 mod populate;
@@ -39,6 +41,7 @@ pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInte
 pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use anon::{Give, NotHandedOver, hand_over};
+pub use begun::{Begun, FaultRead, FaultWait, begin};
 pub use fault_in::{FaultIn, FaultInMany, NotIn, Progress};
 pub use file::{Pin, open_to_writes, pin, unpin, write_whole};
 pub use populate::{Populated, lock, populate, unlock};
@@ -73,33 +76,58 @@ pub fn handle(
 pub(crate) fn serve(
     space: &AddressSpace,
     addr: FaultAddress,
-    mut flags: FaultFlags,
+    flags: FaultFlags,
     interrupt: &dyn Interrupt,
-    mut attempt: impl FnMut(&VmaRead<'_>, FaultFlags) -> Fault,
+    attempt: impl FnMut(&VmaRead<'_>, FaultFlags) -> Fault,
 ) -> Outcome {
-    let mut retry = Retry::default();
-    loop {
-        let Ok(vma) = retry.lock(space, addr) else {
-            return Outcome::Error(FaultError::NotMapped);
-        };
-        flags.read = retry.has_read();
-        match attempt(&vma, flags) {
-            Fault::Mapped => return Outcome::Mapped,
-            // Whoever changes it may be about to go on, and a signal may be for the thread
-            // that keeps it from doing so.
-            Fault::Again if interrupt.pending() => return Outcome::Interrupted,
-            Fault::Again => {
-                retry.again(vma);
-                sync::thread::yield_now();
-            }
-            Fault::Error(error) => return Outcome::Error(error),
-            Fault::Retry(wait) if retry.gives_up(&wait) => {
-                return Outcome::Error(FaultError::NoMemory);
-            }
-            Fault::Retry(wait) => {
-                flags.tried |= wait.is_io();
-                if let Err(outcome) = retry.wait(vma, wait, interrupt) {
-                    return outcome;
+    let attempts = Attempts {
+        space,
+        addr,
+        flags,
+        retry: Retry::default(),
+    };
+    attempts.serve(interrupt, attempt)
+}
+
+/// The attempts at one fault.
+struct Attempts<'a> {
+    space: &'a AddressSpace,
+    addr: FaultAddress,
+    flags: FaultFlags,
+    /// What is kept from one to the next.
+    retry: Retry<'a>,
+}
+
+impl Attempts<'_> {
+    #[inline]
+    fn serve(
+        mut self,
+        interrupt: &dyn Interrupt,
+        mut attempt: impl FnMut(&VmaRead<'_>, FaultFlags) -> Fault,
+    ) -> Outcome {
+        loop {
+            let Ok(vma) = self.retry.lock(self.space, self.addr) else {
+                return Outcome::Error(FaultError::NotMapped);
+            };
+            self.flags.read = self.retry.has_read();
+            match attempt(&vma, self.flags) {
+                Fault::Mapped => return Outcome::Mapped,
+                // Whoever changes it may be about to go on, and a signal may be for the thread
+                // that keeps it from doing so.
+                Fault::Again if interrupt.pending() => return Outcome::Interrupted,
+                Fault::Again => {
+                    self.retry.again(vma);
+                    sync::thread::yield_now();
+                }
+                Fault::Error(error) => return Outcome::Error(error),
+                Fault::Retry(wait) if self.retry.gives_up(&wait) => {
+                    return Outcome::Error(FaultError::NoMemory);
+                }
+                Fault::Retry(wait) => {
+                    self.flags.tried |= wait.is_io();
+                    if let Err(outcome) = self.retry.wait(vma, wait, interrupt) {
+                        return outcome;
+                    }
                 }
             }
         }

@@ -104,7 +104,7 @@ impl<'a> Retry<'a> {
     pub(super) fn wait(
         &mut self,
         vma: VmaRead<'a>,
-        mut wait: Wait,
+        wait: Wait,
         interrupt: &dyn Interrupt,
     ) -> Result<(), Outcome> {
         let io = wait.is_io();
@@ -123,6 +123,15 @@ impl<'a> Retry<'a> {
                 wait.count_lock_drop();
             }
         }
+        self.wait_unlocked(wait, interrupt)
+    }
+
+    /// The same, once it is settled what becomes of the lock.
+    pub(super) fn wait_unlocked(
+        &mut self,
+        mut wait: Wait,
+        interrupt: &dyn Interrupt,
+    ) -> Result<(), Outcome> {
         // The attempt has looked: what the wait before this one was for may go.
         self.waited = None;
         // What is about to be mapped stays meanwhile, as it does in Linux while
@@ -136,18 +145,28 @@ impl<'a> Retry<'a> {
             false => self.short_since = None,
         }
         let waited = wait.wait(interrupt);
-        self.read = waited == Waited::Ready && wait.has_read();
         (self.futile, self.standstill) = match waited {
             Waited::NoRoom => (self.futile + 1, 0),
             Waited::Standstill => (self.futile + 1, self.standstill + 1),
             Waited::Ready | Waited::Interrupted | Waited::Failed(_) => (0, 0),
         };
-        let drops = io && wait.node().policies.retry_pin == RetryPin::No;
-        self.waited = (!drops).then_some(wait);
+        self.keep(wait, waited == Waited::Ready);
         match waited {
             Waited::Interrupted => Err(Outcome::Interrupted),
             Waited::Failed(error) => Err(Outcome::Error(error)),
             Waited::Ready | Waited::NoRoom | Waited::Standstill => Ok(()),
         }
+    }
+
+    /// What was waited for is there, without a wait of this thread.
+    pub(super) fn has_waited(&mut self, wait: Wait) {
+        self.keep(wait, true);
+    }
+
+    /// Keeps what was waited for until the next attempt has looked, unless the policy drops it.
+    fn keep(&mut self, wait: Wait, is_ready: bool) {
+        self.read = is_ready && wait.has_read();
+        let drops = wait.is_io() && wait.node().policies.retry_pin == RetryPin::No;
+        self.waited = (!drops).then_some(wait);
     }
 }

@@ -7,6 +7,7 @@ mod anon_move;
 mod anon_oracle;
 mod anon_races;
 mod anon_run;
+mod begun;
 mod budget;
 mod drawn;
 mod failing;

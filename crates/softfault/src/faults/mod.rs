@@ -8,18 +8,20 @@
 //! ours and raises the signal again is understood (`raised`).
 //!
 //! With [`Faults::Threads`](crate::Faults::Threads) the kernel puts the touching thread to sleep and a message into the
-//! userfaultfd. A pool of threads reads these (`pool`), serves each as the signal handler would, and
-//! wakes the thread. What cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
+//! userfaultfd. A pool of threads (`pool`) reads these, many at a time (`begin`), serves each as the signal handler would, but for the reads,
+//! which a ring does meanwhile (`under_way`), and wakes the thread. What cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
 //!
 //! Which of them it is is settled when the process begins to serve faults (`start`).
 
 mod asked;
+mod begin;
 mod chain;
 mod handler;
 mod pool;
 mod raise;
 mod raised;
 mod start;
+mod under_way;
 
 pub(crate) use handler::{check_handlers, install};
 pub use handler::{get_in_front, program_sigbus};

@@ -1,62 +1,103 @@
-//! The threads that serve faults, and the order in which they read.
+//! The threads that serve faults, and who of them does what.
 //!
 //! ```text
-//!   idle ──► reads ──► serves ──► idle          one thread reads at a time: all that read
-//!             ▲  │                              would be woken for each message
-//!             │  └─ there is an idle one: it reads on
-//!             └──── none: this one reads on, once it has served
+//!   idle ──► reads messages, many at a time ──► each fault is begun
+//!     ▲          ▲                                ├─ ended: its thread is woken
+//!     │          │                                ├─ needs a read: handed to a ring ──┐
+//!     │          └── more ────────────────────────┤                                   │
+//!     │                                           └─ a thread has to wait for it      │
+//!     │     another thread reads on: an idle one, or the next that is;                │
+//!     └──── what was read and not begun is left to them; this one waits               │
+//!                                                                                     ▼
+//!   one thread more: takes what arrives in the ring ──► the fault goes on ──► ended, another read,
+//!                                                                             or left to an idle thread
 //! ```
 //!
+//! A thread that only began reads has slept in none of them. So most faults on files cost the pool no change of threads of their
+//! own: many messages come by one call, many reads are begun by one and arrive by one.
+//!
 //! A thread that was idle is never needed for a fault to end: serving waits for disks and for memory,
-//! and for no other message. So few threads are slow and not stuck. Where messages had nobody to read them,
-//! whoever has served starts another thread, up to a bound, and only while another thread reads: starting one
-//! uses the heap, which may itself be in a map of ours.
+//! and for no other message; reads that were begun have the thread of the ring, which waits for nothing else. So few threads are
+//! slow and not stuck. Where faults had nobody to wait in them, whoever has served starts another thread, up to a bound, and only
+//! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
 use super::asked::Asked;
+use super::begin::{self, Batch};
 use super::raise;
+use super::under_way::{Held, Places, Touch, UnderWay};
 use crate::process::Process;
 use crate::signal;
+use crate::store::apart;
 use crate::thread;
-use crate::uffd::{Faults, Message};
+use crate::uffd::Faults;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
+use softfault_engine::fault::{self, Begun, FaultError, NeverInterrupted, Outcome};
+use softfault_engine::store::{Complete, StoreError};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Threads at first: one reads while the other serves.
 const FIRST: usize = 2;
-/// Threads at most: faults that wait for the disk at a time.
+/// Threads at most, but for that of the ring: faults that a thread waits in.
 const MOST: usize = 64;
-/// A thread's stack. Serving needs 3 KiB, libc and the standard library some more.
+/// A thread's stack. Serving needs 3 KiB, a batch of messages 4, libc and the standard library some more.
 const STACK: usize = 64 << 10;
+/// How long the thread of the ring sleeps at most, in nanoseconds.
+const LONG: u64 = 60_000_000_000;
 
 /// The threads of a process. A child of fork has its own.
 pub(super) struct ServingThreads {
     state: Mutex<PoolState>,
-    /// Nobody reads any more.
-    free: Condvar,
-    asked: Asked,
-    /// Threads of ours that are serving, by the kernel's numbers; 0 for none.
-    serving: [AtomicU32; MOST],
+    /// Nobody reads any more, or a fault was left.
+    wanted: Condvar,
+    pub(super) asked: Asked,
+    /// Threads of ours that are serving, by the kernel's numbers; 0 for none. The last is the ring's.
+    serving: [AtomicU32; MOST + 1],
+    pub(super) under_way: UnderWay,
 }
 
 #[derive(Default)]
 struct PoolState {
     threads: usize,
     idle: usize,
+    /// Idle threads that were called and have not come yet.
+    called: usize,
     reading: bool,
-    /// A message was read, and nobody was left to read the next.
+    /// Messages that whoever reads begins with.
+    batch: usize,
+    /// A thread more would have had something to do.
     short: bool,
+    /// Faults that are left to idle threads, in order.
+    left: Places,
+}
+
+/// What an idle thread is to do.
+enum Role {
+    Read,
+    Serve(u16),
+}
+
+impl PoolState {
+    /// Calls an idle thread, if there is one more.
+    fn call(&mut self, wanted: &Condvar) {
+        if self.called < self.idle {
+            self.called += 1;
+            wanted.notify_one();
+        } else {
+            self.short = true;
+        }
+    }
 }
 
 impl ServingThreads {
     fn new() -> Self {
         Self {
             state: Mutex::default(),
-            free: Condvar::new(),
+            wanted: Condvar::new(),
             asked: Asked::new(),
-            serving: [const { AtomicU32::new(0) }; MOST],
+            serving: [const { AtomicU32::new(0) }; MOST + 1],
+            under_way: UnderWay::new(),
         }
     }
 
@@ -71,6 +112,11 @@ impl ServingThreads {
                 Ok(()) => threads.state().threads += 1,
             }
         }
+        // Without it each read is waited for by a thread.
+        let reap = move || take_what_arrives(threads, process);
+        if thread::start(c"softfault-reads", STACK, reap).is_ok() {
+            apart::will_be_reaped();
+        }
         Ok(())
     }
 
@@ -83,37 +129,52 @@ impl ServingThreads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until this thread is to read.
-    fn begin_reading(&self) {
+    /// Waits until there is something to do.
+    fn next_role(&self) -> Role {
         let mut state = self.state();
-        state.idle += 1;
-        while state.reading {
-            let free = self.free.wait(state);
-            state = free.unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(place) = state.left.pop() {
+                return Role::Serve(place);
+            }
+            if !state.reading {
+                state.reading = true;
+                return Role::Read;
+            }
+            state.idle += 1;
+            let wanted = self.wanted.wait(state);
+            state = wanted.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            state.called = state.called.saturating_sub(1);
         }
-        state.idle -= 1;
-        state.reading = true;
     }
 
-    /// Lets another thread read; `false` if there is none.
-    fn hand_over(&self) -> bool {
-        let mut state = self.state();
-        if state.idle == 0 {
-            state.short = true;
-            return false;
-        }
-        state.reading = false;
-        self.free.notify_one();
-        true
+    /// Messages that are read at first by a thread that begins to.
+    pub(super) fn batch(&self) -> usize {
+        self.state().batch.max(1)
     }
 
-    /// Starts another thread if one was wanted. Another thread reads, or is about to.
+    /// Lets another thread read: an idle one, or the next that is. It begins with so many messages.
+    pub(super) fn stop_reading(&self, batch: usize) {
+        let mut state = self.state();
+        (state.reading, state.batch) = (false, batch);
+        state.call(&self.wanted);
+    }
+
+    /// Leaves a fault that has a place to an idle thread, or the next that is.
+    pub(super) fn leave(&self, place: u16) {
+        let mut state = self.state();
+        state.left.push(place);
+        state.call(&self.wanted);
+    }
+
+    /// Starts another thread if one was wanted, and another thread reads.
     fn grow(&'static self, process: &'static Process) {
         let place = {
             let mut state = self.state();
-            if !core::mem::take(&mut state.short) || state.threads == MOST {
+            if !state.short || !state.reading || state.threads == MOST {
                 return;
             }
+            state.short = false;
             state.threads += 1;
             state.threads - 1
         };
@@ -127,21 +188,32 @@ impl ServingThreads {
         }
     }
 
-    /// Serves a message, and lets the thread go on.
-    fn serve(&self, place: usize, process: &Process, message: &Message, number: u64) {
-        let is_ours = |serving: &AtomicU32| serving.load(Relaxed) == message.thread;
+    /// Ends the process if the touch is one of ours.
+    pub(super) fn refuse_own(&self, touch: &Touch) {
+        let is_ours = |serving: &AtomicU32| serving.load(Relaxed) == touch.thread;
         if self.serving.iter().any(is_ours) {
             // It holds what the answer would wait for: the program has thrown a page away that was
             // being written to swap.
             raise::end_process();
         }
-        self.serving[place].store(raise::this_thread(), Relaxed);
-        let flags = FaultFlags {
-            write: message.write,
-            ..FaultFlags::default()
-        };
-        let addr = message.addr;
-        let served = match fault::handle(process.space(), addr, flags, &NeverInterrupted) {
+    }
+
+    /// Serves a fault from its beginning, and waits where it has to.
+    pub(super) fn serve(&self, process: &'static Process, touch: &Touch) {
+        let outcome = fault::handle(process.space(), touch.addr, touch.flags, &NeverInterrupted);
+        self.end(process, touch, outcome);
+    }
+
+    /// Lets a thread go on whose fault has ended.
+    pub(super) fn end(&self, process: &Process, touch: &Touch, outcome: Outcome) {
+        let &Touch {
+            addr,
+            thread,
+            number,
+            from,
+            ..
+        } = touch;
+        let served = match outcome {
             Outcome::Mapped | Outcome::Interrupted => true,
             Outcome::Error(FaultError::NotMapped) => process.mmu().has_changed(addr),
             Outcome::Error(error) => {
@@ -149,37 +221,82 @@ impl ServingThreads {
                 false
             }
         };
-        self.serving[place].store(0, Relaxed);
         if !served {
             let refuse = || {
                 // Of a system call, which no signal ends: it answers EFAULT.
-                let by_kernel =
-                    process.faults() == Faults::Messages && raise::is_in_call(message.thread);
+                let by_kernel = process.faults() == Faults::Messages && raise::is_in_call(thread);
                 if !(by_kernel && process.mmu().poison(addr)) {
-                    raise::raise(message.thread, addr);
+                    raise::raise(thread, addr);
                 }
             };
-            self.asked.refuse(message.thread, number, refuse);
+            self.asked.refuse(thread, number, refuse);
         }
-        process.mmu().wake(addr);
+        process.mmu().wake(from, addr);
+    }
+
+    fn is_serving(&self, place: usize, thread: u32) {
+        self.serving[place].store(thread, Relaxed);
     }
 }
 
 /// What a thread does, for ever. A panic ends the process, as it would in a handler.
 extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static Process) {
     signal::mask_all();
-    let mmu = process.mmu();
+    let this_thread = raise::this_thread();
     loop {
-        pool.begin_reading();
-        loop {
-            let message = mmu.next_message();
-            let number = pool.asked.note(message.thread);
-            let handed_over = pool.hand_over();
-            pool.serve(place, process, &message, number);
-            if handed_over {
-                break;
+        let role = pool.next_role();
+        pool.is_serving(place, this_thread);
+        match role {
+            Role::Serve(left) => {
+                pool.grow(process);
+                let Held { touch, .. } = pool.under_way.take(left);
+                pool.serve(process, &touch);
+            }
+            Role::Read => begin::by_messages(pool, process),
+        }
+        pool.is_serving(place, 0);
+        pool.grow(process);
+    }
+}
+
+/// What the thread of the ring does.
+extern "C" fn take_what_arrives(pool: &'static ServingThreads, process: &'static Process) {
+    signal::mask_all();
+    pool.is_serving(MOST, raise::this_thread());
+    let ring = apart::wait_for_ring();
+    loop {
+        ring.deliver_next(&Arrivals { pool, process }, LONG);
+    }
+}
+
+/// Takes the reads of faults.
+struct Arrivals {
+    pool: &'static ServingThreads,
+    process: &'static Process,
+}
+
+impl Complete for Arrivals {
+    fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
+        let Self { pool, process } = *self;
+        let (under_way, place) = (&pool.under_way, cookie as u16);
+        let (touch, read) = under_way.with(place, |held| (held.touch, held.read.take()));
+        match read.expect("its read was begun").arrived(result) {
+            Begun::Over(outcome) => {
+                under_way.take(place);
+                pool.end(process, &touch, outcome);
+            }
+            // The page was evicted again at once, or private memory is elsewhere by now.
+            Begun::Read(read) => {
+                under_way.with(place, |held| held.read = Some(read));
+                let mut batch = Batch::new(pool);
+                batch.push(place);
+                batch.submit();
+            }
+            Begun::Waits(wait) => {
+                let flags = wait.leave();
+                under_way.with(place, |held| held.touch.flags = flags);
+                pool.leave(place);
             }
         }
-        pool.grow(process);
     }
 }

@@ -17,7 +17,7 @@ use super::identity::{self, FileIdentity};
 use super::kept;
 use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
 use super::reads::{ReadPolicy, Reads};
-use super::ring::{Request, Ring, Rings, RingsOnDemand};
+use super::ring::{Request, Ring, Rings, RingsOnDemand, apart};
 use super::stream::Streams;
 use super::way::{How, Way};
 
@@ -248,6 +248,29 @@ impl FileStore {
         }
     }
 
+    /// Starts reads in a ring; how many, from the front, were started. The caller is [`submit`](Store::submit)'s.
+    fn submit_in(&self, ring: &Ring, how: How, reads: &[Read]) -> usize {
+        ring.submit(reads.len(), |i| {
+            let Read {
+                cookie,
+                offset,
+                buffer,
+                bytes,
+            } = reads[i];
+            assert_aligned(offset, buffer, bytes);
+            Request {
+                cookie,
+                source: Source::of(&self.file),
+                offset,
+                buffer,
+                bytes,
+                how,
+                whole: false,
+                then: None,
+            }
+        })
+    }
+
     fn ring(&self) -> Option<&Ring> {
         let (rings, index) = self.rings.get()?;
         rings.get(*index)
@@ -317,27 +340,21 @@ impl Store for FileStore {
         for read in reads {
             self.will_read(how, read.offset, read.bytes);
         }
-        let started = ring.submit(reads.len(), |i| {
-            let Read {
-                cookie,
-                offset,
-                buffer,
-                bytes,
-            } = reads[i];
-            assert_aligned(offset, buffer, bytes);
-            Request {
-                cookie,
-                source: Source::of(&self.file),
-                offset,
-                buffer,
-                bytes,
-                how,
-                whole: false,
-                then: None,
-            }
-        });
+        let started = self.submit_in(ring, how, reads);
         self.file.end_ahead(how, reads.len() - started);
         started
+    }
+
+    fn takes_apart(&self) -> bool {
+        // Through the page cache, those that do not find their bytes would have to be waited for.
+        self.file.how() == How::Past && self.ring().is_some() && apart::ring().is_some()
+    }
+
+    unsafe fn submit_apart(&self, reads: &[Read]) -> usize {
+        match apart::ring() {
+            Some(ring) if self.takes_apart() => self.submit_in(ring, How::Past, reads),
+            _ => 0,
+        }
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {

@@ -5,7 +5,7 @@
 //!   the file it is ([`FileIdentity`]).
 //! - `FileWrites`: the same file, where it is written to.
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
-//!   (`ring`; read its header for the protocol).
+//!   (`ring`; read its header for the protocol). `apart`: one for faults that threads of ours serve.
 //!
 //! Everything that [`softfault_engine::Store`] names may be called in the
 //! fault handler: no heap, no thread-locals, and the only locks are the rings'
@@ -50,6 +50,7 @@ pub(crate) use open::{may_be_mapped, why_not_direct};
 pub(crate) use reads::ReadPolicy;
 pub use reads::Reads;
 pub(crate) use refusals::Refusals;
+pub(crate) use ring::apart;
 pub(crate) use ring::{Finish, Make, Request, Ring, RingsOnDemand, Then};
 pub use ring::{QueueKind, Rings, Unavailable};
 pub(crate) use way::{How, Reached};

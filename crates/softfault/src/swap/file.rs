@@ -7,7 +7,7 @@ use super::packed::{self, Bounces, Packed, Plan};
 use super::plain::Plain;
 use super::trim::Trimmer;
 use super::write::Sheets;
-use crate::store::{Descriptor, How, Mode, Request, Ring, Rings, Source, Then};
+use crate::store::{Descriptor, How, Mode, Request, Ring, Rings, Source, Then, apart};
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -274,30 +274,9 @@ fn slots(offset: u64, bytes: usize) -> Range<u64> {
     offset / PAGE..offset / PAGE + bytes as u64 / PAGE
 }
 
-impl Store for SwapFile {
-    fn len(&self) -> Result<u64, StoreError> {
-        Ok(self.disk.bytes)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.disk.bytes))
-    }
-
-    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        let slots = slots(offset, bytes);
-        let read = match (&self.disk.layout, &self.bounces) {
-            (Layout::Packed(packed), Some(bounces)) => {
-                // SAFETY: the caller's promise.
-                unsafe { self.read_packed(packed, bounces, slots, buffer) }
-            }
-            // SAFETY: the caller's promise.
-            _ => unsafe { self.disk.fetch(offset..offset + bytes as u64, buffer) },
-        };
-        read.map(|()| bytes).map_err(StoreError::Io)
-    }
-
-    unsafe fn submit(&self, reads: &[Read]) -> usize {
-        let Some(ring) = self.ring() else { return 0 };
+impl SwapFile {
+    /// Starts reads in a ring; how many, from the front, were started. The caller is [`submit`](Store::submit)'s.
+    fn submit_in(&self, ring: &Ring, reads: &[Read]) -> usize {
         let (Layout::Packed(packed), Some(bounces)) = (&self.disk.layout, &self.bounces) else {
             return ring.submit(reads.len(), |i| Request {
                 cookie: reads[i].cookie,
@@ -321,6 +300,44 @@ impl Store for SwapFile {
             }
         }
         reads.len()
+    }
+}
+
+impl Store for SwapFile {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(self.disk.bytes)
+    }
+
+    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
+        Ok(Extent::Data(0..self.disk.bytes))
+    }
+
+    unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        let slots = slots(offset, bytes);
+        let read = match (&self.disk.layout, &self.bounces) {
+            (Layout::Packed(packed), Some(bounces)) => {
+                // SAFETY: the caller's promise.
+                unsafe { self.read_packed(packed, bounces, slots, buffer) }
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.disk.fetch(offset..offset + bytes as u64, buffer) },
+        };
+        read.map(|()| bytes).map_err(StoreError::Io)
+    }
+
+    unsafe fn submit(&self, reads: &[Read]) -> usize {
+        self.ring().map_or(0, |ring| self.submit_in(ring, reads))
+    }
+
+    fn takes_apart(&self) -> bool {
+        self.disk.how() == How::Past && self.ring().is_some() && apart::ring().is_some()
+    }
+
+    unsafe fn submit_apart(&self, reads: &[Read]) -> usize {
+        match apart::ring() {
+            Some(ring) if self.takes_apart() => self.submit_in(ring, reads),
+            _ => 0,
+        }
     }
 
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {

@@ -140,6 +140,8 @@ pub struct Message {
     pub write: bool,
     /// The kernel's number of it.
     pub thread: u32,
+    /// Which userfaultfd it came by.
+    pub from: u8,
 }
 
 /// What the kernel has besides missing faults.
@@ -406,22 +408,30 @@ fn write_protect(fd: &Working, range: &Range<usize>, mode: u64) -> Result<(), c_
     }
 }
 
-/// The next message; `None` if there is none now.
+/// Messages that are read at a time.
+pub const MESSAGES: usize = 16;
+
+/// Reads the messages that are there, up to `most` of at most [`MESSAGES`], and hands each on.
 ///
 /// The number is looked at before: by another file at it, something of the program's would
 /// be read.
-pub fn read(fd: &Working) -> Option<Message> {
-    let mut raw = RawMessage::default();
-    let bytes = size_of::<RawMessage>();
-    let args = [(&raw mut raw) as usize, bytes, 0, 0, 0];
-    // SAFETY: fills the structure.
+pub fn read((fd, from): (&Working, u8), most: usize, mut each: impl FnMut(Message)) {
+    let mut raw: [RawMessage; MESSAGES] = Default::default();
+    let raw = &mut raw[..most];
+    let args = [raw.as_mut_ptr() as usize, size_of_val(raw), 0, 0, 0];
+    // SAFETY: fills the structures.
     let read = unsafe { fd.call_known(libc::SYS_read, args) };
-    let is_fault = read == Ok(bytes) && raw.event == UFFD_EVENT_PAGEFAULT;
-    is_fault.then_some(Message {
-        addr: raw.address as usize,
-        write: raw.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP) != 0,
-        thread: raw.thread,
-    })
+    let whole = read.map_or(0, |bytes| bytes / size_of::<RawMessage>());
+    for raw in raw.iter().take(whole) {
+        if raw.event == UFFD_EVENT_PAGEFAULT {
+            each(Message {
+                addr: raw.address as usize,
+                write: raw.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP) != 0,
+                thread: raw.thread,
+                from,
+            });
+        }
+    }
 }
 
 /// The longest sleep for messages, in milliseconds: the number may become another file's, which has
@@ -430,21 +440,36 @@ const LONGEST_SLEEP: c_int = 1000;
 /// The shortest and the longest sleep where no number is to be had, in microseconds.
 const WITHOUT_NUMBER: [u32; 2] = [50, 1000];
 
-/// Sleeps until there may be a message, for the `again`th time since the last.
-pub fn wait(fd: &Working, again: u32) {
-    let Some(fd) = fd.here() else {
-        let [shortest, longest] = WITHOUT_NUMBER;
-        // SAFETY: sleeps.
-        unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
-        return;
-    };
-    let mut poll = libc::pollfd {
-        fd,
+/// Userfaultfds that messages come by, at most.
+pub const MESSAGE_DESCRIPTORS: usize = 8;
+
+/// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each.
+pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32) -> u8 {
+    let mut polled = [libc::pollfd {
+        fd: -1,
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one structure. Whatever it answers, the next step is to read.
-    unsafe { libc::poll(&mut poll, 1, LONGEST_SLEEP) };
+    }; MESSAGE_DESCRIPTORS];
+    let mut count = 0;
+    for fd in fds.take(MESSAGE_DESCRIPTORS) {
+        let Some(number) = fd.here() else {
+            let [shortest, longest] = WITHOUT_NUMBER;
+            // SAFETY: sleeps.
+            unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
+            return u8::MAX;
+        };
+        polled[count].fd = number;
+        count += 1;
+    }
+    // SAFETY: so many structures. Whatever it answers, the next step is to read.
+    let ready = unsafe { libc::poll(polled.as_mut_ptr(), count as libc::nfds_t, LONGEST_SLEEP) };
+    if ready <= 0 {
+        return u8::MAX;
+    }
+    let polled = polled[..count].iter().enumerate();
+    polled.fold(0, |bits, (at, polled)| {
+        bits | u8::from(polled.revents != 0) << at
+    })
 }
 
 /// UFFDIO_POISON: a touch of the missing page is a SIGBUS from now on, and a system call's EFAULT, until it is zapped.

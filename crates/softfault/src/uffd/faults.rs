@@ -11,8 +11,9 @@ pub enum Faults {
     /// SIGBUS handler, mask or default of the program's matters, and no handler is installed.
     ///
     /// For programs that install SIGBUS handlers again and again, block SIGBUS in threads that
-    /// touch maps, or touch them on alternate stacks too small for a handler of ours. Each fault
-    /// costs two switches of threads, and up to 64 faults are served at a time.
+    /// touch maps, or touch them on alternate stacks too small for a handler of ours. One touch at a time
+    /// costs switches of threads that a signal does not; where many threads touch, a few threads of the engine serve them all. Up to
+    /// 256 reads past the page cache are under way at a time, and 64 other waits.
     ///
     /// A touch that fails is a SIGBUS still: sent by us (`si_code` is `SI_QUEUE`), with the address
     /// in `si_addr` (before Linux 5.18 the page's). It ends the process where the thread blocks or ignores SIGBUS, as

@@ -99,6 +99,11 @@ impl UffdMmu {
             pagemap,
         };
         mmu.descriptor(0)?;
+        if faults.by_threads() {
+            // At once: the thread that reads sleeps on all. Where there are fewer, those have to do.
+            let _ = (1..abi::MESSAGE_DESCRIPTORS)
+                .try_for_each(|number| mmu.descriptor(number).map(drop));
+        }
         Ok(mmu)
     }
 
@@ -123,6 +128,11 @@ impl UffdMmu {
         opened.expect("who has the window has seen it opened")
     }
 
+    /// Those that are open, from the first on.
+    fn opened(&self) -> impl Iterator<Item = &Working> {
+        self.descriptors.iter().map_while(OnceLock::get)
+    }
+
     /// The descriptor that was opened first.
     pub(super) fn first(&self) -> &Working {
         self.descriptors[0].get().expect("opened at once")
@@ -144,14 +154,17 @@ impl UffdMmu {
     }
 
     /// A descriptor for a new window, and its number.
-    fn pick(&self) -> Result<(&Working, u32), MmuError> {
+    fn pick(&self, protection: Protection) -> Result<(&Working, u32), MmuError> {
         let number = match self.faults {
             Faults::Signals => self.made.fetch_add(1, Ordering::Relaxed) % DESCRIPTORS,
-            // All messages come from one. Nothing is opened: the table is to have the program's
-            // rights all the same.
+            // Nothing is opened: the table is to have the program's rights all the same.
             Faults::Threads | Faults::Messages => {
                 crate::table::take_credentials();
-                0
+                match protection {
+                    // Pages are moved between windows of one descriptor only ([`pins`](super::pins)).
+                    Protection::ReadWrite => 0,
+                    _ => self.made.fetch_add(1, Ordering::Relaxed) % self.opened().count(),
+                }
             }
         };
         // Where descriptors have run out, the first one serves all.
@@ -177,7 +190,11 @@ impl UffdMmu {
         parts: &[Range<usize>],
         (protection, moves): (Protection, u32),
     ) -> Result<Reservation, MmuError> {
-        let (fd, mut token) = self.pick()?;
+        let (fd, mut token) = match moves {
+            0 => self.pick(protection)?,
+            // As what is written to.
+            _ => self.pick(Protection::ReadWrite)?,
+        };
         if moves != 0 {
             token |= moves | PROTECTS;
         }
@@ -276,17 +293,17 @@ impl UffdMmu {
         self.released.contains(addr)
     }
 
-    /// Sleeps until a thread sleeps in a fault. For one thread at a time, with
-    /// [`Faults::Threads`] or [`Faults::Messages`].
-    pub fn next_message(&self) -> Message {
-        let mut again = 0;
-        loop {
-            if let Some(message) = abi::read(self.first()) {
-                return message;
-            }
-            abi::wait(self.first(), again);
-            again = again.saturating_add(1);
+    /// Hands on the messages that are there of threads that sleep in a fault: of one descriptor, up to `most` of at most
+    /// [`MESSAGES`](abi::MESSAGES). For one thread at a time, with [`Faults::Threads`] or [`Faults::Messages`].
+    pub fn read_messages(&self, from: u8, most: usize, each: impl FnMut(Message)) {
+        if let Some(fd) = self.descriptors[usize::from(from)].get() {
+            abi::read((fd, from), most, each);
         }
+    }
+
+    /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each.
+    pub fn wait_for_messages(&self, again: u32) -> u8 {
+        abi::wait(self.opened(), again)
     }
 
     /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
@@ -294,10 +311,12 @@ impl UffdMmu {
         abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
     }
 
-    /// Lets threads that sleep in a fault of this page touch it again.
-    pub fn wake(&self, addr: usize) {
+    /// Lets threads that sleep in a fault of this page touch it again, whose messages came by this descriptor. The kernel looks at all that
+    /// sleep by it: that is why there are several.
+    pub fn wake(&self, from: u8, addr: usize) {
         let page = addr & !(PAGE_SIZE - 1);
-        abi::wake(self.first(), &(page..page + PAGE_SIZE));
+        let fd = self.descriptors[usize::from(from)].get();
+        abi::wake(fd.expect("a message came by it"), &(page..page + PAGE_SIZE));
     }
 }
 

@@ -10,7 +10,7 @@
 //! as well, where the kernel has that: such a write raises SIGBUS too.
 //!
 //! Windows are spread over a few userfaultfds, since each has a lock of its
-//! own in the kernel, and file descriptors are few; where messages are read, they are on one. They are open in a table of
+//! own in the kernel, and file descriptors are few; where messages are read, on eight. They are open in a table of
 //! their own ([`table`](crate::table)): the last close of one would unregister its
 //! windows, and the kernel would fill missing pages with zeros.
 
@@ -33,7 +33,7 @@ mod spare;
 mod tests;
 mod zap;
 
-pub use abi::{Message, Offers, open, register};
+pub use abi::{MESSAGES, Message, Offers, open, register};
 pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;

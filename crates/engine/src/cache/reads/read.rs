@@ -21,6 +21,18 @@ pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
     stats.read_waits.record(cache.node.clock.now_ns() - before);
 }
 
+/// Takes the answer to a read that a fault has begun at the time `since`. The folio's lock is the caller's, and is released.
+pub(crate) fn arrived(
+    cache: &PageCache,
+    folio: &Folio,
+    result: Result<usize, StoreError>,
+    since: u64,
+) {
+    finish(&cache.node, cache, folio, result.map_err(NotRead::Failed));
+    let stats = &cache.node.stats;
+    stats.read_waits.record(cache.node.clock.now_ns() - since);
+}
+
 /// Takes the completions of asynchronous reads for a node.
 pub struct Completion<'a>(pub &'a Node);
 

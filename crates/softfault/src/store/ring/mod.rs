@@ -66,6 +66,7 @@
 //!   sleeper's check.
 
 mod aio;
+pub(crate) mod apart;
 mod deadline;
 #[cfg(test)]
 mod held;
@@ -261,6 +262,15 @@ impl Ring {
             table: Mutex::new(ReadTable::new(entries)),
             words: (0..entries).map(|_| WaitWord::new(0)).collect(),
         }
+    }
+
+    /// A ring that belongs to no engine, of the first of these kinds that the kernel has for us.
+    pub(crate) fn alone(kinds: &[QueueKind]) -> Option<Self> {
+        let queue = |&kind| Queue::new(kind, ENTRIES).ok();
+        kinds
+            .iter()
+            .find_map(queue)
+            .map(|queue| Self::new(queue, ENTRIES))
     }
 
     /// True if a read of this file is in flight.

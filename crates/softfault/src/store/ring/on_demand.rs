@@ -4,7 +4,7 @@
 //! lets an RCU grace period pass, which took 37 ms where a process without one ended in 1. A program whose files the
 //! kernel serves needs none.
 
-use super::{QueueKind, Rings, Unavailable};
+use super::{QueueKind, Rings, Unavailable, apart};
 use std::sync::{Arc, OnceLock};
 
 /// How rings of a kind are made.
@@ -39,6 +39,9 @@ impl RingsOnDemand {
     pub(crate) fn make(&self) -> Option<&Arc<Rings>> {
         let make = || self.kinds.iter().find_map(|&kind| (self.make)(kind).ok());
         let made = self.made.get_or_init(|| make().map(Arc::new));
+        if made.is_some() {
+            apart::make(self.kinds);
+        }
         made.as_ref()
     }
 }

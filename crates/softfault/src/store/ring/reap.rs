@@ -105,6 +105,15 @@ impl Ring {
         }
     }
 
+    /// Delivers what arrives, after a wait of `wait_ns` for the first. For the only thread that ever reaps this ring.
+    pub(crate) fn deliver_next(&self, complete: &dyn Complete, wait_ns: u64) {
+        let mut done = [Done::NONE; BATCH];
+        let arrived = self.queue.collect(&mut done, wait_ns);
+        for done in &done[..arrived] {
+            self.deliver(*done, complete);
+        }
+    }
+
     /// Takes one answer of the kernel in.
     fn deliver(&self, done: Done, complete: &dyn Complete) {
         let next = self.table.lock().answer(done.slot, done.answer);

@@ -1,0 +1,209 @@
+//! Faults that a thread begins and does not wait in: their reads are in nobody's hands, and arrive anywhere.
+
+use crate::files::{pages, random};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::fault::{
+    self, Begun, FaultError, FaultFlags, FaultRead, NeverInterrupted, Outcome,
+};
+use softfault_engine::store::{Store, StoreError};
+use softfault_oracle::{Rig, TestStore};
+use std::thread;
+
+const PAGES: u64 = 2048;
+
+fn begin(rig: &Rig, addr: usize) -> Begun<'_> {
+    fault::begin(&rig.space, addr, FaultFlags::default())
+}
+
+#[track_caller]
+fn read(begun: Begun<'_>) -> FaultRead<'_> {
+    match begun {
+        Begun::Read(read) => read,
+        Begun::Over(outcome) => panic!("it is over: {outcome:?}"),
+        Begun::Waits(_) => panic!("it waits"),
+    }
+}
+
+#[track_caller]
+fn over(begun: Begun<'_>) -> Outcome {
+    match begun {
+        Begun::Over(outcome) => outcome,
+        Begun::Read(_) => panic!("it reads"),
+        Begun::Waits(_) => panic!("it waits"),
+    }
+}
+
+/// Does a read, as a store would.
+fn filled(store: &TestStore, read: &FaultRead<'_>) -> Result<usize, StoreError> {
+    let asked = read.request(7);
+    assert_eq!(asked.cookie, 7);
+    // SAFETY: the buffer is the read's until it has arrived.
+    unsafe { store.read(asked.offset, asked.buffer, asked.bytes) }
+}
+
+#[test]
+fn many_are_begun_and_arrive_in_another_thread_in_any_order() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(1024));
+    let (cache, start) = random(&rig, &store);
+    let addr = |page: usize| start + page * 17 * PAGE_SIZE;
+    let mut reads: Vec<_> = (0..50).map(|page| read(begin(&rig, addr(page)))).collect();
+    // Nothing is held that others need.
+    let mmap = rig.space.mmap_lock().try_write().expect("it is free");
+    rig.space.find(&mmap, start).unwrap().start_write(&mmap);
+    drop(mmap);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !reads.is_empty() {
+                let read = reads.swap_remove(reads.len() / 2);
+                let result = filled(&store, &read);
+                assert_eq!(over(read.arrived(result)), Outcome::Mapped);
+            }
+        });
+    });
+    for page in 0..50 {
+        assert_eq!(
+            rig.touch(addr(page)),
+            Ok(store.byte((page * 17 * PAGE_SIZE) as u64))
+        );
+    }
+    let stats = &rig.node.stats;
+    assert_eq!(
+        (stats.major_faults.get(), stats.minor_faults.get()),
+        (50, 0)
+    );
+    assert_eq!(stats.retry_mmap_drop.get(), 50);
+    assert_eq!(store.reads().len(), 50);
+    drop(reads);
+    drop(cache);
+    rig.finish();
+}
+
+/// A thread that serves others must not be kept by a writer, who may wait for what it has begun.
+#[test]
+fn a_lock_is_waited_for_by_a_thread() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    let (cache, start) = random(&rig, &store);
+    let mmap = rig.space.mmap_lock().write();
+    rig.space.find(&mmap, start).unwrap().start_write(&mmap);
+    let Begun::Waits(wait) = begin(&rig, start) else {
+        panic!("somebody changes the mapping");
+    };
+    drop(mmap);
+    assert_eq!(wait.wait(&NeverInterrupted), Outcome::Mapped);
+    drop(cache);
+    rig.finish();
+}
+
+#[test]
+fn what_others_read_is_waited_for_by_a_thread() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    let (cache, start) = random(&rig, &store);
+    let first = read(begin(&rig, start));
+    let Begun::Waits(wait) = begin(&rig, start) else {
+        panic!("the page is being read");
+    };
+    // Left, it holds nothing; another thread that waits is woken when it has arrived.
+    assert!(wait.leave().tried);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| match begin(&rig, start) {
+            Begun::Waits(wait) => wait.wait(&NeverInterrupted),
+            begun => over(begun),
+        });
+        let result = filled(&store, &first);
+        assert_eq!(over(first.arrived(result)), Outcome::Mapped);
+        assert_eq!(waits.join().unwrap(), Outcome::Mapped);
+    });
+    assert_eq!(store.reads().len(), 1);
+    drop(cache);
+    rig.finish();
+}
+
+#[test]
+fn a_read_that_is_dropped_is_anothers_to_do() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    let (cache, start) = random(&rig, &store);
+    drop(read(begin(&rig, start)));
+    assert_eq!((cache.folio_count(), rig.node.frames_in_use()), (0, 0));
+    // Or in this thread.
+    let late = read(begin(&rig, start));
+    assert_eq!(late.wait(&NeverInterrupted), Outcome::Mapped);
+    assert_eq!(rig.touch(start), Ok(store.byte(0)));
+    assert_eq!(store.reads().len(), 1);
+    drop(cache);
+    rig.finish();
+}
+
+#[test]
+fn a_read_that_fails_ends_the_fault_and_no_other() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    let (cache, start) = random(&rig, &store);
+    let failed = read(begin(&rig, start));
+    let outcome = over(failed.arrived(Err(StoreError::Io(5))));
+    assert_eq!(outcome, Outcome::Error(FaultError::Io(5)));
+    assert_eq!(rig.touch(start), Ok(store.byte(0)));
+    drop(cache);
+    rig.finish();
+}
+
+#[test]
+fn what_arrives_for_a_mapping_that_is_gone_maps_nothing() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    let (cache, start) = random(&rig, &store);
+    let late = read(begin(&rig, start));
+    rig.unmap(start..start + PAGE_SIZE);
+    let result = filled(&store, &late);
+    let not_mapped = Outcome::Error(FaultError::NotMapped);
+    let Begun::Waits(wait) = late.arrived(result) else {
+        panic!("whether it is mapped is known under `mmap_lock`");
+    };
+    assert_eq!(wait.wait(&NeverInterrupted), not_mapped);
+    drop(cache);
+    rig.finish();
+}
+
+/// Of files alone room is made at once: nobody is waited for.
+#[test]
+fn room_is_made_without_a_wait() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(4 * PAGES as usize));
+    let (cache, start) = random(&rig, &store);
+    for page in 0..4 * PAGES as usize {
+        let addr = start + page * PAGE_SIZE;
+        let read = read(begin(&rig, addr));
+        let result = filled(&store, &read);
+        assert_eq!(over(read.arrived(result)), Outcome::Mapped);
+    }
+    let stats = &rig.node.stats;
+    assert!(stats.evicted.get() > 0);
+    assert_eq!(stats.memory_waits.get(), 0);
+    drop(cache);
+    rig.finish();
+}
+
+/// What a policy keeps over a wait belongs to a thread.
+#[test]
+fn policies_that_keep_something_over_a_read_have_a_thread_wait() {
+    for policies in ["retry=mmap-lock", "retry=held", "retry=vma-lock+pin=no"] {
+        let rig = Rig::with_policies(PAGES, policies.parse().unwrap());
+        let store = TestStore::new(pages(64));
+        let (cache, start) = random(&rig, &store);
+        let Begun::Waits(wait) = begin(&rig, start) else {
+            panic!("{policies}");
+        };
+        wait.leave();
+        assert_eq!(cache.folio_count(), 0, "{policies}");
+        let Begun::Waits(wait) = begin(&rig, start) else {
+            panic!("{policies}");
+        };
+        assert_eq!(wait.wait(&NeverInterrupted), Outcome::Mapped, "{policies}");
+        assert_eq!(rig.touch(start), Ok(store.byte(0)), "{policies}");
+        drop(cache);
+        rig.finish();
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads of faults that threads of ours serve: one ring for all files of a process, which one thread reaps.
+//!
+//! A thread that serves the faults of others begins their reads and goes on to the next fault
+//! ([`faults`](crate::faults)). The engines' rings would not do for that: each is reaped by a thread that needs one of its reads,
+//! and there are several. What a cookie means in this one is known to who serves.
+//!
+//! Only reads past the page cache are taken. Of those through it, the ones that do not find their bytes would have to be waited for.
+
+use super::{QueueKind, Ring};
+use crate::generation::Own;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::OnceLock;
+use sync::wait::WaitWord;
+
+/// The ring of a process. A child of fork makes its own.
+static READS: Own<FaultReads> = Own::new();
+
+struct FaultReads {
+    /// Somebody reaps it. Release and Acquire: it was begun before.
+    wanted: AtomicBool,
+    /// `None` inside: the kernel has none for us.
+    ring: OnceLock<Option<Ring>>,
+    /// 1 once there is a ring.
+    made: WaitWord,
+}
+
+impl Default for FaultReads {
+    fn default() -> Self {
+        Self {
+            wanted: AtomicBool::new(false),
+            ring: OnceLock::new(),
+            made: WaitWord::new(0),
+        }
+    }
+}
+
+/// From now on a thread of this process reaps the ring, once there is one.
+pub(crate) fn will_be_reaped() {
+    READS.get().wanted.store(true, Release);
+}
+
+/// An engine has got rings, of one of these kinds. Not for a thread that serves faults: it uses the heap.
+pub(super) fn make(kinds: &[QueueKind]) {
+    let reads = READS.get();
+    if !reads.wanted.load(Acquire) || reads.ring.get().is_some() {
+        return;
+    }
+    if reads.ring.get_or_init(|| Ring::alone(kinds)).is_some() {
+        // Relaxed: the ring is published by its cell.
+        reads.made.fetch_or(1, Relaxed);
+        reads.made.wake(u32::MAX);
+    }
+}
+
+/// The ring, if there is one.
+pub(crate) fn ring() -> Option<&'static Ring> {
+    READS.get().ring.get()?.as_ref()
+}
+
+/// The same; sleeps until there is.
+pub(crate) fn wait_for_ring() -> &'static Ring {
+    loop {
+        if let Some(ring) = ring() {
+            return ring;
+        }
+        READS.get().made.wait(0, None);
+    }
+}
