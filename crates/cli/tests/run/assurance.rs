@@ -100,14 +100,17 @@ fn on(kind: &str, then: &str, name: &str) -> Option<stats::ProcessStats> {
     match unshare.output() {
         Ok(output) if output.status.success() => stats::read(&file).pop(),
         Ok(output) => {
-            eprintln!(
-                "skipped: nothing can be mounted here: {}",
-                text(&output.stderr)
+            softfault_skip::skipped(
+                "root",
+                format_args!("nothing can be mounted here: {}", text(&output.stderr)),
             );
             None
         }
         Err(why) => {
-            eprintln!("skipped: nothing can be mounted here: unshare: {why}");
+            softfault_skip::skipped(
+                "root",
+                format_args!("nothing can be mounted here: unshare: {why}"),
+            );
             None
         }
     }

@@ -3,12 +3,10 @@
 
 use crate::cases::Cases;
 use crate::stats;
-use crate::{assert_same, compile, directory, softfault_run, text};
+use crate::{assert_same, compile, directory, softfault_run, text, ways};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-const WAYS: [&str; 2] = ["messages", "signals"];
 
 /// A library that is somewhere on this machine; otherwise a line that says so.
 fn library(name: &str) -> Option<PathBuf> {
@@ -17,7 +15,7 @@ fn library(name: &str) -> Option<PathBuf> {
     let line = said.lines().find(|line| line.trim().starts_with(name));
     let found = line.and_then(|line| line.rsplit(" => ").next().map(PathBuf::from));
     if found.is_none() {
-        eprintln!("skipped: there is no {name}");
+        softfault_skip::skipped("program", format_args!("there is no {name}"));
     }
     found
 }
@@ -29,7 +27,7 @@ fn same_beside(program: &Path, beside: &Path, case: &str) {
     without.arg(format!("LD_PRELOAD={}", beside.display()));
     let without = without.arg(program).arg(case).arg(&cases.data);
     let without = without.output().unwrap();
-    for how in WAYS {
+    for how in ways() {
         let written = cases.stats_file(&format!("beside-{how}"));
         let mut with = softfault_run();
         with.env("LD_PRELOAD", beside);
@@ -78,7 +76,10 @@ fn sanitized(kind: &str) -> Option<PathBuf> {
         .output();
     let runs = tried.as_ref().is_ok_and(|tried| tried.status.success());
     if !runs {
-        eprintln!("skipped: a program with -fsanitize={kind} does not run here: {tried:?}");
+        softfault_skip::skipped(
+            "program",
+            format_args!("a program with -fsanitize={kind} does not run here: {tried:?}"),
+        );
     }
     runs.then_some(program)
 }
@@ -114,7 +115,7 @@ fn address_sanitizer() {
             .arg(&cases.data)
             .output()
             .unwrap();
-        for how in WAYS {
+        for how in ways() {
             let written = cases.stats_file(&format!("asan-{how}"));
             let with = run(softfault_run(), &program, case, how, &written);
             assert_same(&with, &without, &format!("{case} {how}"));
@@ -129,7 +130,7 @@ fn thread_sanitizer_is_declined() {
     let Some(program) = sanitized("thread") else {
         return;
     };
-    for how in WAYS {
+    for how in ways() {
         let written = cases.stats_file(&format!("tsan-{how}"));
         let without = Command::new(&program)
             .arg("whole")
@@ -161,7 +162,7 @@ fn java_and_libjsig() {
         .as_ref()
         .is_ok_and(|compiled| compiled.status.success())
     {
-        eprintln!("skipped: there is no javac: {compiled:?}");
+        softfault_skip::skipped("java", format_args!("there is no javac: {compiled:?}"));
         return;
     }
     let java = |command: &mut Command| {
@@ -181,9 +182,15 @@ fn java_and_libjsig() {
         .find_map(|line| line.trim().strip_prefix("java.home = "));
     let chains = Path::new(home.unwrap_or_default()).join("lib/libjsig.so");
     if !chains.is_file() {
-        eprintln!("skipped in part: there is no {}", chains.display());
+        softfault_skip::skipped(
+            "java",
+            format_args!("in part: there is no {}", chains.display()),
+        );
     }
     for (how, beside) in [("messages", None), ("signals", Some(&chains))] {
+        if !ways().contains(&how) {
+            continue;
+        }
         let written = cases.stats_file(&format!("java-{how}"));
         let mut with = softfault_run();
         with.args(["--memory", "16M", "--faults", how]);
@@ -212,7 +219,7 @@ fn gdb(arguments: &[&str]) -> Option<String> {
     match gdb.stdin(Stdio::null()).output() {
         Ok(output) => Some(text(&output.stdout) + &text(&output.stderr)),
         Err(why) => {
-            eprintln!("skipped: there is no gdb: {why}");
+            softfault_skip::skipped("gdb", format_args!("there is no gdb: {why}"));
             None
         }
     }
@@ -248,7 +255,7 @@ fn a_debugger_attaches() {
         return;
     };
     let data = std::fs::read(&cases.data).unwrap();
-    for how in WAYS {
+    for how in ways() {
         let mut with = softfault_run();
         with.args(["--memory", "8M", "--faults", how, "--"]);
         with.arg(&program).arg("fill").arg(&cases.data);
@@ -285,7 +292,7 @@ fn a_debugger_attaches() {
         assert!(child.wait().unwrap().success(), "it goes on");
         let Some(shown) = shown else { return };
         if shown.contains("Operation not permitted") {
-            eprintln!("skipped: this user may not attach here");
+            softfault_skip::skipped("gdb", "this user may not attach here");
             return;
         }
         assert!(shown.contains(&format!("process {process}")), "{shown}");
@@ -309,7 +316,7 @@ fn a_debugger_attaches() {
 #[test]
 fn a_program_runs_under_a_debugger() {
     let Some(cases) = Cases::get() else { return };
-    for how in WAYS {
+    for how in ways() {
         let written = cases.stats_file(&format!("gdb-{how}"));
         let test = std::env::current_exe().unwrap();
         let library = test.parent().unwrap().join("libsoftfault_preload.so");

@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_in_a_line() {
 fn a_setuid_program_is_refused() {
     // SAFETY: only asks.
     if unsafe { libc::getuid() } != 0 {
-        return eprintln!("skipped: only root can make another user's setuid program");
+        return softfault_skip::skipped("root", "only root can make another user's setuid program");
     }
     let directory = directory("setuid");
     let program = directory.join("program");

@@ -13,8 +13,10 @@ mod programs;
 mod stats;
 mod tree;
 
+use softfault_skip::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// Bytes of the file that the cases map: more than the budget, and no whole number of pages.
 pub const BYTES: usize = (24 << 20) + 100;
@@ -60,11 +62,11 @@ pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
         Ok(compiled) => {
             let why = String::from_utf8_lossy(&compiled.stderr);
             assert!(!arguments.is_empty(), "this is plain C: {why}");
-            eprintln!("skipped: cc cannot compile this: {why}");
+            skipped("program", format_args!("cc cannot compile this: {why}"));
             None
         }
         Err(why) => {
-            eprintln!("skipped: there is no cc: {why}");
+            skipped("cc", format_args!("there is no cc: {why}"));
             None
         }
     }
@@ -84,14 +86,26 @@ pub fn softfault_run() -> Command {
     command
 }
 
-/// Where the kernel lets us handle its faults; otherwise a line that says that a test cannot run.
-pub fn can_run() -> bool {
-    let engine = softfault::Engine::builder().faults(softfault::Faults::Messages);
-    let built = engine.build();
-    if let Err(why) = &built {
-        eprintln!("skipped: the kernel's faults cannot be served here: {why}");
+/// In which ways faults can be served here: by messages, where the kernel lets us serve its own, and by signals.
+pub fn ways() -> &'static [&'static str] {
+    static MESSAGES: OnceLock<Result<(), String>> = OnceLock::new();
+    const WAYS: [&str; 2] = ["messages", "signals"];
+    let messages = MESSAGES.get_or_init(|| {
+        let engine = softfault::Engine::builder().faults(softfault::Faults::Messages);
+        engine.build().map(drop).map_err(|why| why.to_string())
+    });
+    match messages {
+        Ok(()) => &WAYS,
+        Err(why) => {
+            skipped("messages", why);
+            &WAYS[1..]
+        }
     }
-    built.is_ok()
+}
+
+/// True where faults can be messages; otherwise a line says that the test does not run.
+pub fn has_messages() -> bool {
+    ways().len() == 2
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Large blocks of malloc, in C, C++ and Python.
 
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same, can_run, compile, directory, file, softfault_run, text};
+use crate::{MEMORY, assert_same, compile, directory, file, softfault_run, text, ways};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,26 +19,25 @@ fn mallocs() -> Option<&'static Mallocs> {
         // What the compiler knows of malloc it would leave out.
         let program = compile("mallocs.c", &directory.join("program"), &["-fno-builtin"])?;
         let data = file(&directory, 100);
-        can_run().then_some(Mallocs {
+        Some(Mallocs {
             directory,
             program,
             data,
         })
     });
-    if mallocs.is_none() {
-        eprintln!("skipped: no case can run here");
-    }
     mallocs.as_ref()
 }
 
 impl Mallocs {
-    /// What a program did whose large blocks may be taken, having printed the same as without softfault. Both ways; what it
-    /// did by messages.
+    /// What a program did whose large blocks may be taken, having printed the same as without softfault. In all ways; what it
+    /// did in the first.
     fn run(&self, name: &str, swap: &str, arguments: &[&str], min_size: &str) -> ProcessStats {
-        let [first, second] =
-            ["messages", "signals"].map(|how| self.run_by(how, name, swap, arguments, min_size));
-        assert!(blocks(&first) > 0 && blocks(&second) > 0, "{name}");
-        first
+        let each = ways()
+            .iter()
+            .map(|how| self.run_by(how, name, swap, arguments, min_size));
+        let mut each: Vec<_> = each.collect();
+        assert!(each.iter().all(|stats| blocks(stats) > 0), "{name}");
+        each.swap_remove(0)
     }
 
     /// The same by messages or by signals.
@@ -208,7 +207,7 @@ print(int(b[1 << 20:].sum()), int(b[12345]))
         let tried = Command::new(&python).args(["-c", program]).output();
         let runs = tried.is_ok_and(|tried| tried.status.success());
         if !runs {
-            eprintln!("skipped: there is no {name}");
+            softfault_skip::skipped("program", format_args!("there is no {name}"));
             continue;
         }
         let stats = mallocs.run(name, "400M", &[&python, "-c", program], "2M");

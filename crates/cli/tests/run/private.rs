@@ -1,7 +1,7 @@
 //! The cases of `private.c`: memory that a program writes to, anonymous and of a file.
 
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same, can_run, compile, directory, file, softfault_run};
+use crate::{MEMORY, assert_same, compile, directory, file, has_messages, softfault_run, ways};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,15 +22,12 @@ fn private() -> Option<&'static Private> {
         let directory = directory("private");
         let program = compile("private.c", &directory.join("program"), &[])?;
         let data = file(&directory, BYTES);
-        can_run().then_some(Private {
+        Some(Private {
             directory,
             program,
             data,
         })
     });
-    if private.is_none() {
-        eprintln!("skipped: no case can run here");
-    }
     private.as_ref()
 }
 
@@ -81,7 +78,9 @@ macro_rules! cases {
         #[test]
         fn $name() {
             let Some(private) = private() else { return };
-            private.runs($case, "messages", $taken, $back);
+            if has_messages() {
+                private.runs($case, "messages", $taken, $back);
+            }
         }
     )*
 
@@ -113,7 +112,7 @@ cases! {
 #[test]
 fn four_budgets_of_memory_are_written_and_read_back() {
     let Some(private) = private() else { return };
-    for how in ["messages", "signals"] {
+    for how in ways() {
         let stats = private.runs("pressure", how, 3, 0);
         for way in ["swapped_out_bytes", "swapped_in_bytes"] {
             assert!(stats.number(&[way]) > 24 << 20, "{how}: {way}");
@@ -124,7 +123,7 @@ fn four_budgets_of_memory_are_written_and_read_back() {
 #[test]
 fn children_go_on_with_what_their_parent_has_written() {
     let Some(private) = private() else { return };
-    for how in ["messages", "signals"] {
+    for how in ways() {
         private.runs("forks", how, 2, 0);
     }
 }
@@ -133,7 +132,9 @@ fn children_go_on_with_what_their_parent_has_written() {
 #[test]
 fn what_calls_put_into_memory_that_is_not_there_is_not_lost() {
     let Some(private) = private() else { return };
-    private.runs("receives", "messages", 1, 0);
+    if has_messages() {
+        private.runs("receives", "messages", 1, 0);
+    }
     private.runs("receives", "signals", 1, 1);
 }
 
@@ -184,14 +185,7 @@ fn what_is_declined_is_named() {
         ),
         // A smallest size for anonymous memory as for files.
         (
-            &[
-                "--swap",
-                &swap,
-                "--min-size",
-                "20M",
-                "--anonymous",
-                "--faults=messages",
-            ],
+            &["--swap", &swap, "--min-size", "20M", "--anonymous"],
             &[("swap_full", 1), ("too_small", 1)],
             0,
         ),
@@ -246,9 +240,9 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     };
     let without = python(Command::new("env"));
     if without.status.code() == Some(127) {
-        return eprintln!("skipped: there is no python3");
+        return softfault_skip::skipped("program", "there is no python3");
     }
-    for how in ["messages", "signals"] {
+    for how in ways() {
         let file = private.directory.join("python.stats");
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();
@@ -274,6 +268,9 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
 #[test]
 fn devices_read_into_memory_that_is_evicted() {
     let Some(private) = private() else { return };
+    if !has_messages() {
+        return;
+    }
     let program = compile("direct.c", &private.directory.join("direct"), &[]);
     let Some(program) = program else { return };
     for how in ["raw", "forked"] {
@@ -286,7 +283,7 @@ fn devices_read_into_memory_that_is_evicted() {
         let with = with.arg(&program).arg(how).arg(&private.data).output();
         let said = crate::text(&with.unwrap().stdout);
         if said == "no direct reads\n" {
-            return eprintln!("skipped: the file system has no direct reads");
+            return softfault_skip::skipped("direct", "the file system has no direct reads");
         }
         assert_eq!(said, "bad 0\n", "{how}");
         let stats = stats::read(&file).pop().unwrap();
@@ -307,7 +304,7 @@ fn whatever_a_program_does_every_page_is_right() {
     let number = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
     let operations = number("SOFTFAULT_RUN_OPERATIONS", "120");
     let seed = number("SOFTFAULT_RUN_SEED", "1");
-    for how in ["messages", "signals"] {
+    for how in ways() {
         let file = private.directory.join(format!("random.{how}.stats"));
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();

@@ -1,7 +1,7 @@
 //! Programs that are on most machines, byte for byte as without softfault, by messages and by signals.
 
 use crate::stats::{self, ProcessStats};
-use crate::{BYTES, MEMORY, assert_same, can_run, directory, file, softfault_run, text};
+use crate::{BYTES, MEMORY, assert_same, directory, file, softfault_run, text, ways};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -12,9 +12,9 @@ pub fn there_is(program: &str) -> bool {
         .output()
         .is_ok_and(|said| said.status.success());
     if !there {
-        eprintln!("skipped: there is no {program}");
+        softfault_skip::skipped("program", format_args!("there is no {program}"));
     }
-    there && can_run()
+    there
 }
 
 fn in_order(command: &mut Command, directory: &Path) -> Output {
@@ -23,10 +23,10 @@ fn in_order(command: &mut Command, directory: &Path) -> Output {
     output
 }
 
-/// Runs a program in a directory without softfault and both ways with it; what its processes did each time.
+/// Runs a program in a directory without softfault and in all ways with it; what its processes did each time.
 fn same(directory: &Path, arguments: &[&str]) -> Vec<Vec<ProcessStats>> {
     let without = in_order(Command::new(arguments[0]).args(&arguments[1..]), directory);
-    let ways = ["messages", "signals"].map(|way| {
+    let each = ways().iter().map(|way| {
         let file = directory.join(format!("{way}.stats"));
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();
@@ -43,7 +43,7 @@ fn same(directory: &Path, arguments: &[&str]) -> Vec<Vec<ProcessStats>> {
         assert_same(&with, &without, &format!("{way}: {arguments:?}"));
         stats::read(&file)
     });
-    ways.into()
+    each.collect()
 }
 
 /// All that was mapped of large files was taken.

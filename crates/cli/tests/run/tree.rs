@@ -4,7 +4,7 @@
 mod level;
 
 use crate::stats::{self, ProcessStats};
-use crate::{assert_same, can_run, compile, directory, file, softfault_run, text};
+use crate::{assert_same, compile, directory, file, softfault_run, text, ways};
 use level::level;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -37,15 +37,12 @@ impl Workers {
             let directory = directory("tree");
             let program = compile("workers.c", &directory.join("workers"), &[])?;
             let data = file(&directory, BYTES);
-            can_run().then_some(Self {
+            Some(Self {
                 directory,
                 program,
                 data,
             })
         });
-        if workers.is_none() {
-            eprintln!("skipped: no worker can run here");
-        }
         workers.as_ref()
     }
 
@@ -281,7 +278,7 @@ fn a_pool_of_workers_has_one_budget() {
     };
     let mut without = Command::new(&workers.program);
     let without = without.arg("pool").arg(&workers.data).output().unwrap();
-    for how in ["messages", "signals"] {
+    for how in ways() {
         let mut run = workers.run("pool");
         pool(run.env("SOFTFAULT_RUN_FAULTS", how));
         let (with, beyond) = watched(&mut run);
@@ -488,7 +485,7 @@ fn nothing_is_left_of_a_tree() {
         .count()
     };
     if !std::path::Path::new("/dev/shm").is_dir() {
-        eprintln!("skipped: there is no /dev/shm");
+        softfault_skip::skipped("shm", "there is no /dev/shm");
         return;
     }
     let start = |what: &str| {
