@@ -27,6 +27,7 @@ Policies, the default first:
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
   share=vma-lock|i-mmap-rwsem      hugetlb on soft: what keeps a shared page table from going under a fault
   fill=run|page                    whether the pages behind a first touch of anonymous memory are filled with it
+  map=copy|move                    whether what is read in order is copied to the map, or its memory goes there
 Read-ahead:
   kernel:read_ahead_kb=N  kernel with its file's device set to N KiB, kernel-random and kernel-sequential likewise;
   --read-ahead-kb 128,8192 names kernel and kernel-sequential so, once for each
