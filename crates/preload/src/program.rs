@@ -57,9 +57,26 @@ fn finds_own_malloc() -> bool {
         c"malloc_usable_size",
     ];
     names.into_iter().any(|name| {
-        object_of(find(libc::RTLD_DEFAULT, name)) != ours
+        let first = find(libc::RTLD_DEFAULT, name);
+        (object_of(first) != ours && !is_entry_of_program(first))
             || object_of(find(libc::RTLD_NEXT, name)) != library
     })
+}
+
+/// True if the address is that of an entry in a program's table of calls, behind which is what the loader has found. A program that is
+/// not position-independent has such entries for the functions whose addresses it takes, and there alone a symbol that is not
+/// defined has an address (System V ABI, AMD64, "Function Addresses").
+fn is_entry_of_program(addr: *const c_void) -> bool {
+    /// The name's of <dlfcn.h>.
+    const RTLD_DL_SYMENT: c_int = 1;
+    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut symbol = core::ptr::null_mut();
+    // SAFETY: looks an address up, with room for both answers; a symbol is the loader's, and stays.
+    unsafe {
+        libc::dladdr1(addr, about.as_mut_ptr(), &mut symbol, RTLD_DL_SYMENT) != 0
+            && !symbol.is_null()
+            && (*symbol.cast::<libc::Elf64_Sym>()).st_shndx == 0
+    }
 }
 
 /// Looks at the program, and at nothing that is loaded after it.

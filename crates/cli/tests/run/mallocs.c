@@ -17,8 +17,15 @@
 static const char *path;
 static int fd;
 static size_t size;
+static void *(*volatile allocate)(size_t);
 #define MIB ((size_t)1 << 20)
 #define PAGE 4096
+
+/* In a program that is not position-independent malloc has an address in the program by this. */
+__attribute__((constructor)) static void take_address(void)
+{
+    allocate = malloc;
+}
 
 static void fill(void *block, size_t bytes, uint64_t seed)
 {
