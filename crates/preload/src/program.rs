@@ -66,6 +66,7 @@ fn finds_own_malloc() -> bool {
 /// True if the address is that of an entry in a program's table of calls, behind which is what the loader has found. A program that is
 /// not position-independent has such entries for the functions whose addresses it takes, and there alone a symbol that is not
 /// defined has an address (System V ABI, AMD64, "Function Addresses").
+#[cfg(target_env = "gnu")]
 fn is_entry_of_program(addr: *const c_void) -> bool {
     /// The name's of <dlfcn.h>.
     const RTLD_DL_SYMENT: c_int = 1;
@@ -77,6 +78,12 @@ fn is_entry_of_program(addr: *const c_void) -> bool {
             && !symbol.is_null()
             && (*symbol.cast::<libc::Elf64_Sym>()).st_shndx == 0
     }
+}
+
+/// No other C library says so.
+#[cfg(not(target_env = "gnu"))]
+fn is_entry_of_program(_: *const c_void) -> bool {
+    false
 }
 
 /// Looks at the program, and at nothing that is loaded after it.
