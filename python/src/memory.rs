@@ -155,11 +155,13 @@ impl Memory {
             Self::Plain(map) => return map.advise(&part, advice),
         };
         let (start, len) = (part.start, part.len());
-        match unchecked(advice) {
+        if let Some(advice) = UncheckedAdvice::of_number(advice) {
             // SAFETY: the interpreter has copies and pointers, and relies on no byte of a map that is given up.
-            Some(advice) => unsafe { map.unchecked_advise_range(advice, start, len) },
-            None => map.advise_range(checked(advice)?, start, len),
+            return unsafe { map.unchecked_advise_range(advice, start, len) };
         }
+        let advice = Advice::of_number(advice);
+        let advice = advice.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        map.advise_range(advice, start, len)
     }
 
     /// Starts to read a part.
@@ -252,39 +254,6 @@ pub(crate) fn page_size() -> usize {
 fn whole_pages(part: Range<usize>) -> Range<usize> {
     let page = page_size();
     part.start / page * page..part.end.next_multiple_of(page)
-}
-
-/// Advice by which bytes may change.
-fn unchecked(advice: i32) -> Option<UncheckedAdvice> {
-    match advice {
-        libc::MADV_DONTNEED => Some(UncheckedAdvice::DontNeed),
-        libc::MADV_FREE => Some(UncheckedAdvice::Free),
-        libc::MADV_REMOVE => Some(UncheckedAdvice::Remove),
-        _ => None,
-    }
-}
-
-fn checked(advice: i32) -> io::Result<Advice> {
-    Ok(match advice {
-        libc::MADV_NORMAL => Advice::Normal,
-        libc::MADV_RANDOM => Advice::Random,
-        libc::MADV_SEQUENTIAL => Advice::Sequential,
-        libc::MADV_WILLNEED => Advice::WillNeed,
-        libc::MADV_COLD => Advice::Cold,
-        libc::MADV_PAGEOUT => Advice::PageOut,
-        libc::MADV_POPULATE_READ => Advice::PopulateRead,
-        libc::MADV_POPULATE_WRITE => Advice::PopulateWrite,
-        libc::MADV_DONTFORK => Advice::DontFork,
-        libc::MADV_DOFORK => Advice::DoFork,
-        libc::MADV_MERGEABLE => Advice::Mergeable,
-        libc::MADV_UNMERGEABLE => Advice::Unmergeable,
-        libc::MADV_HUGEPAGE => Advice::HugePage,
-        libc::MADV_NOHUGEPAGE => Advice::NoHugePage,
-        libc::MADV_DONTDUMP => Advice::DontDump,
-        libc::MADV_DODUMP => Advice::DoDump,
-        libc::MADV_HWPOISON => Advice::HwPoison,
-        _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
-    })
 }
 
 /// What went through, also where an error came behind it.

@@ -69,8 +69,8 @@ impl Plain {
 
     /// madvise(2).
     pub(crate) fn advise(&self, part: &Range<usize>, advice: i32) -> io::Result<()> {
-        // SAFETY: within the mapping, whose bytes nobody relies on who gives advice by which they change; the interpreter
-        // reads them by copies and by pointers only.
+        // SAFETY: within the mapping. Advice may change its bytes; the interpreter has no Rust reference to them, only copies and
+        // pointers.
         answered(unsafe { libc::madvise(self.at(part), part.len(), advice) })
     }
 

@@ -131,7 +131,8 @@ fn a_pool_that_cannot_grow_pays_back() {
     });
 }
 
-/// A row goes to a window, chunk and all, beside one who wants a chunk: it is had once the row is gone and paid back.
+/// A row goes to a window with its chunk, while another thread asks for a chunk. That thread gets one when the row has been
+/// evicted and its pages were uncharged.
 #[test]
 fn a_row_that_is_given_away_against_one_who_grows() {
     explore(Some(3), || {

@@ -69,29 +69,9 @@ enum Said {
 
 impl Said {
     fn of(advice: c_int) -> Result<Self, Failure> {
-        Ok(Self::Checked(match advice {
-            libc::MADV_NORMAL => Advice::Normal,
-            libc::MADV_RANDOM => Advice::Random,
-            libc::MADV_SEQUENTIAL => Advice::Sequential,
-            libc::MADV_WILLNEED => Advice::WillNeed,
-            libc::MADV_COLD => Advice::Cold,
-            libc::MADV_PAGEOUT => Advice::PageOut,
-            libc::MADV_POPULATE_READ => Advice::PopulateRead,
-            libc::MADV_POPULATE_WRITE => Advice::PopulateWrite,
-            libc::MADV_DONTFORK => Advice::DontFork,
-            libc::MADV_DOFORK => Advice::DoFork,
-            libc::MADV_MERGEABLE => Advice::Mergeable,
-            libc::MADV_UNMERGEABLE => Advice::Unmergeable,
-            libc::MADV_HUGEPAGE => Advice::HugePage,
-            libc::MADV_NOHUGEPAGE => Advice::NoHugePage,
-            libc::MADV_DONTDUMP => Advice::DontDump,
-            libc::MADV_DODUMP => Advice::DoDump,
-            libc::MADV_HWPOISON => Advice::HwPoison,
-            libc::MADV_DONTNEED => return Ok(Self::Unchecked(UncheckedAdvice::DontNeed)),
-            libc::MADV_FREE => return Ok(Self::Unchecked(UncheckedAdvice::Free)),
-            libc::MADV_REMOVE => return Ok(Self::Unchecked(UncheckedAdvice::Remove)),
-            _ => return Err(Failure::invalid("the advice is none that is known")),
-        }))
+        let checked = Advice::of_number(advice).map(Self::Checked);
+        let said = checked.or_else(|| UncheckedAdvice::of_number(advice).map(Self::Unchecked));
+        said.ok_or_else(|| Failure::invalid("the advice is none that is known"))
     }
 }
 

@@ -62,6 +62,34 @@ pub enum UncheckedAdvice {
     Remove,
 }
 
+/// madvise(2)'s numbers.
+const ADVICE: [(c_int, Advice); 17] = [
+    (libc::MADV_NORMAL, Advice::Normal),
+    (libc::MADV_RANDOM, Advice::Random),
+    (libc::MADV_SEQUENTIAL, Advice::Sequential),
+    (libc::MADV_WILLNEED, Advice::WillNeed),
+    (libc::MADV_COLD, Advice::Cold),
+    (libc::MADV_PAGEOUT, Advice::PageOut),
+    (libc::MADV_POPULATE_READ, Advice::PopulateRead),
+    (libc::MADV_POPULATE_WRITE, Advice::PopulateWrite),
+    (libc::MADV_DONTFORK, Advice::DontFork),
+    (libc::MADV_DOFORK, Advice::DoFork),
+    (libc::MADV_MERGEABLE, Advice::Mergeable),
+    (libc::MADV_UNMERGEABLE, Advice::Unmergeable),
+    (libc::MADV_HUGEPAGE, Advice::HugePage),
+    (libc::MADV_NOHUGEPAGE, Advice::NoHugePage),
+    (libc::MADV_DONTDUMP, Advice::DontDump),
+    (libc::MADV_DODUMP, Advice::DoDump),
+    (libc::MADV_HWPOISON, Advice::HwPoison),
+];
+
+/// The same.
+const UNCHECKED_ADVICE: [(c_int, UncheckedAdvice); 3] = [
+    (libc::MADV_DONTNEED, UncheckedAdvice::DontNeed),
+    (libc::MADV_FREE, UncheckedAdvice::Free),
+    (libc::MADV_REMOVE, UncheckedAdvice::Remove),
+];
+
 impl Advice {
     /// True: what a kernel does not know, the engine does by itself.
     pub fn is_supported(self) -> bool {
@@ -78,30 +106,18 @@ impl Advice {
         }
     }
 
+    /// The advice of that number of madvise(2).
+    #[doc(hidden)]
+    pub fn of_number(number: c_int) -> Option<Self> {
+        let mut all = ADVICE.iter();
+        all.find_map(|&(each, advice)| (each == number).then_some(advice))
+    }
+
     /// Gives it to the kernel, of a mapping of its own.
     pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
-        madvise(
-            range,
-            match self {
-                Self::Normal => libc::MADV_NORMAL,
-                Self::Random => libc::MADV_RANDOM,
-                Self::Sequential => libc::MADV_SEQUENTIAL,
-                Self::WillNeed => libc::MADV_WILLNEED,
-                Self::Cold => libc::MADV_COLD,
-                Self::PageOut => libc::MADV_PAGEOUT,
-                Self::PopulateRead => libc::MADV_POPULATE_READ,
-                Self::PopulateWrite => libc::MADV_POPULATE_WRITE,
-                Self::DontFork => libc::MADV_DONTFORK,
-                Self::DoFork => libc::MADV_DOFORK,
-                Self::Mergeable => libc::MADV_MERGEABLE,
-                Self::Unmergeable => libc::MADV_UNMERGEABLE,
-                Self::HugePage => libc::MADV_HUGEPAGE,
-                Self::NoHugePage => libc::MADV_NOHUGEPAGE,
-                Self::DontDump => libc::MADV_DONTDUMP,
-                Self::DoDump => libc::MADV_DODUMP,
-                Self::HwPoison => libc::MADV_HWPOISON,
-            },
-        )
+        let mut all = ADVICE.iter();
+        let number = all.find_map(|&(number, each)| (each == self).then_some(number));
+        madvise(range, number.expect("each advice has a number"))
     }
 
     /// What the engine makes of advice about a mapping as such. All that is only a hint it may pass over;
@@ -123,16 +139,18 @@ impl UncheckedAdvice {
         true
     }
 
+    /// The advice of that number of madvise(2).
+    #[doc(hidden)]
+    pub fn of_number(number: c_int) -> Option<Self> {
+        let mut all = UNCHECKED_ADVICE.iter();
+        all.find_map(|&(each, advice)| (each == number).then_some(advice))
+    }
+
     /// Gives it to the kernel, of a mapping of its own.
     pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
-        madvise(
-            range,
-            match self {
-                Self::DontNeed => libc::MADV_DONTNEED,
-                Self::Free => libc::MADV_FREE,
-                Self::Remove => libc::MADV_REMOVE,
-            },
-        )
+        let mut all = UNCHECKED_ADVICE.iter();
+        let number = all.find_map(|&(number, each)| (each == self).then_some(number));
+        madvise(range, number.expect("each advice has a number"))
     }
 }
 

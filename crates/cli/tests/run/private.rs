@@ -68,6 +68,15 @@ impl Private {
         stats
     }
 
+    /// Softfault that takes anonymous memory, with so much swap, and writes what it did to a file.
+    fn takes_anonymous(&self, swap: &str, stats: &Path) -> Command {
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
+        with.arg("--stats-file").arg(stats);
+        with.args(["--anonymous", "--swap", &self.swap(swap)]);
+        with
+    }
+
     fn swap(&self, size: &str) -> String {
         format!("{}:{size}", self.directory.display())
     }
@@ -245,17 +254,8 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     for how in ways() {
         let file = private.directory.join("python.stats");
         let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-        with.arg("--stats-file").arg(&file);
-        with.args([
-            "--faults",
-            how,
-            "--anonymous",
-            "--swap",
-            &private.swap("100M"),
-            "--",
-        ]);
+        let mut with = private.takes_anonymous("100M", &file);
+        with.args(["--faults", how, "--"]);
         assert_same(&python(with), &without, how);
         let stats = stats::read(&file).pop().unwrap();
         assert!(stats.taken() >= 2 && stats.handed_back() == 0);
@@ -276,11 +276,13 @@ fn devices_read_into_memory_that_is_evicted() {
     for how in ["raw", "forked"] {
         let file = private.directory.join(format!("direct.{how}.stats"));
         let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-        with.arg("--stats-file").arg(&file);
-        with.args(["--anonymous", "--swap", &private.swap("100M"), "--"]);
-        let with = with.arg(&program).arg(how).arg(&private.data).output();
+        let mut with = private.takes_anonymous("100M", &file);
+        let with = with
+            .arg("--")
+            .arg(&program)
+            .arg(how)
+            .arg(&private.data)
+            .output();
         let said = crate::text(&with.unwrap().stdout);
         if said == "no direct reads\n" {
             return softfault_skip::skipped("direct", "the file system has no direct reads");
@@ -307,17 +309,8 @@ fn whatever_a_program_does_every_page_is_right() {
     for how in ways() {
         let file = private.directory.join(format!("random.{how}.stats"));
         let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-        with.arg("--stats-file").arg(&file);
-        with.args([
-            "--faults",
-            how,
-            "--anonymous",
-            "--swap",
-            &private.swap("300M"),
-            "--",
-        ]);
+        let mut with = private.takes_anonymous("300M", &file);
+        with.args(["--faults", how, "--"]);
         with.arg(&program)
             .args([&seed, &operations])
             .arg(&private.data);
