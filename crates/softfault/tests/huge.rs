@@ -377,33 +377,35 @@ fn more_maps_than_a_block_of_the_table_has() {
 fn writers_of_one_word_keep_each_others_bytes() {
     const WRITERS: usize = 3;
     const BYTES: usize = 8 * 1024;
-    let memory = HugeMemory::builder().create(PAGE as u64).unwrap();
-    let map = memory.map().unwrap();
-    std::thread::scope(|scope| {
-        let map = &map;
-        for writer in 0..WRITERS {
+    each(1, |backing| {
+        let memory = memory(backing, 1);
+        let map = memory.map().unwrap();
+        std::thread::scope(|scope| {
+            let map = &map;
+            for writer in 0..WRITERS {
+                scope.spawn(move || {
+                    for at in (writer..BYTES).step_by(WRITERS) {
+                        map.write_at(&[writer as u8 + 1], at).unwrap();
+                    }
+                });
+            }
             scope.spawn(move || {
-                for at in (writer..BYTES).step_by(WRITERS) {
-                    map.write_at(&[writer as u8 + 1], at).unwrap();
+                let mut seen = vec![0; BYTES - 3];
+                for _ in 0..20 {
+                    map.read_at(&mut seen, 3).unwrap();
+                    for (at, byte) in (3..).zip(&seen) {
+                        let writer = (at % WRITERS) as u8 + 1;
+                        assert!([0, writer].contains(byte), "byte {at}");
+                    }
                 }
             });
-        }
-        scope.spawn(move || {
-            let mut seen = vec![0; BYTES - 3];
-            for _ in 0..20 {
-                map.read_at(&mut seen, 3).unwrap();
-                for (at, byte) in (3..).zip(&seen) {
-                    let writer = (at % WRITERS) as u8 + 1;
-                    assert!([0, writer].contains(byte), "byte {at}");
-                }
-            }
         });
+        let mut all = vec![0; BYTES];
+        map.read_at(&mut all, 0).unwrap();
+        for (at, byte) in all.iter().enumerate() {
+            assert_eq!(usize::from(*byte), at % WRITERS + 1, "byte {at}");
+        }
     });
-    let mut all = vec![0; BYTES];
-    map.read_at(&mut all, 0).unwrap();
-    for (at, byte) in all.iter().enumerate() {
-        assert_eq!(usize::from(*byte), at % WRITERS + 1, "byte {at}");
-    }
 }
 
 /// Pages that came by a read are not the kernel's to drop: they stay, and stay counted, until they are given back.
