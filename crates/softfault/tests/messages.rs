@@ -80,6 +80,57 @@ fn system_calls_wait_for_pages() {
     });
 }
 
+/// Threads that read a file each, in order, over and over, under an eighth of what all files have: none of them is passed over. What others
+/// read meanwhile is counted, and not how long it takes. Reads through the page cache are waited for, so that one thread of the engine after the
+/// other reads messages, a few at a time.
+#[test]
+fn every_thread_gets_round() {
+    alone("every_thread_gets_round", || {
+        const THREADS: usize = 64;
+        const EACH: usize = 8 * BUDGET / THREADS;
+        let builder = Engine::builder().reads(Reads::Cached).by_kernel(false);
+        let builder = builder.small_maps(0).faults(Faults::Messages);
+        let engine = match builder.memory(BUDGET).build() {
+            Ok(engine) => engine,
+            Err(why) => {
+                let why = format_args!("the kernel's faults cannot be served here: {why}");
+                return softfault_skip::skipped("messages", why);
+            }
+        };
+        let stop = AtomicBool::new(false);
+        let rounds = [const { AtomicUsize::new(0) }; THREADS];
+        std::thread::scope(|scope| {
+            for its in &rounds {
+                let (engine, stop) = (&engine, &stop);
+                scope.spawn(move || {
+                    let file = made_file("round", EACH);
+                    while !stop.load(SeqCst) {
+                        // SAFETY: nobody writes to the file.
+                        let map = unsafe { engine.map(&file) }.unwrap();
+                        for offset in (0..EACH).step_by(PAGE_SIZE) {
+                            check(&map, offset);
+                            if stop.load(SeqCst) {
+                                return;
+                            }
+                        }
+                        its.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            // Of what all of them read once.
+            let most = 20 * (THREADS * EACH / PAGE_SIZE) as u64;
+            let all = || rounds.iter().all(|its| its.load(SeqCst) > 0);
+            while !all() && engine.stats().evicted < most {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            stop.store(true, SeqCst);
+        });
+        let rounds = rounds.map(|its| its.load(SeqCst));
+        assert!(!rounds.contains(&0), "passed over: {rounds:?}");
+        assert!(engine.stats().peak_bytes <= BUDGET as u64);
+    });
+}
+
 /// Threads of this process by name.
 fn threads_named(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

@@ -14,17 +14,17 @@ use std::sync::Arc;
 /// more of what follows it.
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
-    let (mut again, mut most) = (0, pool.batch());
+    let (mut again, Turn { mut most, mut next }) = (0, pool.turn());
     // Descriptors that may have messages.
     let mut ready = u8::MAX;
     loop {
-        if ready == 0 {
+        let Some(from) = first_from(ready, next) else {
             ready = mmu.wait_for_messages(again);
             again = again.saturating_add(1);
             continue;
-        }
-        let from = ready.trailing_zeros() as u8;
-        ready &= ready - 1;
+        };
+        ready &= !(1 << from);
+        next = (from + 1) % DESCRIPTORS;
         let (mut touches, mut count) = ([Touch::NONE; MESSAGES], 0);
         mmu.read_messages(from, most, |message| {
             touches[count] = Touch::new(&message, pool.asked.note(message.thread));
@@ -40,11 +40,36 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             most = (2 * most).min(MESSAGES);
             continue;
         };
-        pool.stop_reading(1);
+        pool.stop_reading(Turn { most: 1, next });
         pool.end(process, &touch, waiting.wait());
         let late = &touches[..late];
         return late.iter().for_each(|touch| pool.serve(process, touch));
     }
+}
+
+/// How the next reader of messages begins.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// Messages that it reads at first.
+    pub(super) most: usize,
+    /// The descriptor that it looks at first. Each reader goes on after the last one: of readers that all began with the first
+    /// descriptor, and left after a few messages, none would come to the last while the first has any.
+    pub(super) next: u8,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { most: 1, next: 0 }
+    }
+}
+
+/// Descriptors that may have messages, a bit each.
+const DESCRIPTORS: u8 = u8::BITS as u8;
+
+/// The first descriptor of `ready`, from `next` on and around.
+fn first_from(ready: u8, next: u8) -> Option<u8> {
+    let behind = ready.rotate_right(u32::from(next)).trailing_zeros() as u8;
+    (ready != 0).then_some((behind + next) % DESCRIPTORS)
 }
 
 /// A fault that a thread has to wait in.
@@ -188,5 +213,25 @@ impl<'a> Batch<'a> {
             drop(under_way.with(place, |held| held.read.take()));
             self.pool.leave(place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_leave_after_one_descriptor_come_to_all() {
+        let mut next = 0;
+        let mut order = [0; 16];
+        for from in &mut order {
+            // All of them have messages, all the time.
+            *from = first_from(u8::MAX, next).unwrap();
+            next = (*from + 1) % DESCRIPTORS;
+        }
+        assert_eq!(order, core::array::from_fn(|place| place as u8 % 8));
+        assert_eq!(first_from(0b0010_0001, 1), Some(5));
+        assert_eq!(first_from(0b0010_0001, 6), Some(0));
+        assert_eq!(first_from(0, 3), None);
     }
 }

@@ -22,7 +22,7 @@
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
 use super::asked::Asked;
-use super::begin::{self, Batch};
+use super::begin::{self, Batch, Turn};
 use super::raise;
 use super::under_way::{Held, Places, Touch, UnderWay};
 use crate::process::Process;
@@ -64,8 +64,8 @@ struct PoolState {
     /// Idle threads that were called and have not come yet.
     called: usize,
     reading: bool,
-    /// Messages that whoever reads begins with.
-    batch: usize,
+    /// How whoever reads next begins.
+    turn: Turn,
     /// A thread more would have had something to do.
     short: bool,
     /// Faults that are left to idle threads, in order.
@@ -148,15 +148,15 @@ impl ServingThreads {
         }
     }
 
-    /// Messages that are read at first by a thread that begins to.
-    pub(super) fn batch(&self) -> usize {
-        self.state().batch.max(1)
+    /// How a thread begins that reads.
+    pub(super) fn turn(&self) -> Turn {
+        self.state().turn
     }
 
-    /// Lets another thread read: an idle one, or the next that is. It begins with so many messages.
-    pub(super) fn stop_reading(&self, batch: usize) {
+    /// Lets another thread read: an idle one, or the next that is.
+    pub(super) fn stop_reading(&self, turn: Turn) {
         let mut state = self.state();
-        (state.reading, state.batch) = (false, batch);
+        (state.reading, state.turn) = (false, turn);
         state.call(&self.wanted);
     }
 
