@@ -27,12 +27,11 @@
 //! One mistake is left: a program that copies our number, puts another file in its place
 //! *and then the copy back*, while a read is under way.
 
-use super::errno;
 use super::identity::{self, Alignment, Inode, Told};
 use super::kept;
 use super::mark::{Mark, Wanted};
 use super::way::{How, Way};
-use crate::table::{Guarded, Identity};
+use crate::table::{self, Guarded, Identity};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use softfault_engine::lock::Mutex;
@@ -415,15 +414,14 @@ impl Descriptor {
     }
 }
 
-/// A system call by a number of the calling thread's table.
+/// A system call by a number of the calling thread's table, past the C library, as all reads are.
 ///
 /// # Safety
 /// The call takes these arguments behind a descriptor.
 unsafe fn plain(fd: RawFd, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
     let [a, b, c, d, e] = args;
     // SAFETY: the caller's promise.
-    let answer = unsafe { libc::syscall(number, fd, a, b, c, d, e) };
-    errno::check_long(answer).map(|answer| answer as usize)
+    unsafe { table::call(number, &[fd as usize, a, b, c, d, e]) }
 }
 
 impl Drop for Descriptor {

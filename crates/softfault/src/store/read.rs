@@ -3,9 +3,9 @@
 use softfault_engine::PAGE_SIZE;
 
 use super::descriptor::Descriptor;
-use super::errno;
 use super::refusals::Refusals;
 use super::way::How;
+use crate::table;
 use std::os::fd::RawFd;
 
 /// What to do after a part of a read has arrived.
@@ -167,6 +167,9 @@ fn part(buffer: *mut u8, bytes: usize) -> libc::iovec {
     }
 }
 
+/// pread(2) or preadv2(2), past the C library: a library that has taken these names over would look at it as at a read of the program's, and may
+/// wait there for a thread that waits for this one ([`kernel_calls`](sync::kernel_calls)).
+///
 /// # Safety
 /// The buffer is writable for so many bytes.
 unsafe fn pread(
@@ -175,17 +178,17 @@ unsafe fn pread(
     at: i64,
     flags: i32,
 ) -> Result<usize, i32> {
-    let answer = match flags {
-        // SAFETY: the caller's promise.
-        0 => unsafe { libc::pread(fd, buffer.cast(), bytes, at) as i64 },
+    let (fd, at) = (fd as usize, at as usize);
+    let part = part(buffer, bytes);
+    let (number, args) = match flags {
+        0 => (libc::SYS_pread64, [fd, buffer.addr(), bytes, at, 0, 0]),
         _ => {
-            let part = part(buffer, bytes);
-            let part = &raw const part;
-            // SAFETY: as above.
-            unsafe { libc::syscall(libc::SYS_preadv2, fd, part, 1, at, 0, flags) }
+            let part = (&raw const part).addr();
+            (libc::SYS_preadv2, [fd, part, 1, at, 0, flags as usize])
         }
     };
-    errno::check_long(answer).map(|arrived| arrived as usize)
+    // SAFETY: as above; the vector lives until the call is over.
+    unsafe { table::call(number, &args) }
 }
 
 #[cfg(test)]

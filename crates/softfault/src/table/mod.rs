@@ -77,3 +77,12 @@ pub(crate) fn requests() -> u32 {
 pub(crate) fn is_there() -> bool {
     server::DescriptorTable::is_there()
 }
+
+/// A system call in the calling thread, past the C library.
+///
+/// # Safety
+/// The arguments are what this call takes.
+pub(crate) unsafe fn call(number: core::ffi::c_long, args: &[usize; 6]) -> Result<usize, i32> {
+    // SAFETY: the caller's promise.
+    raw::answered(unsafe { raw::call(number, args) })
+}
