@@ -293,6 +293,7 @@ fn an_ordinary_user_is_served_and_leaves_nothing() {
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("softfault");
     fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    crate::unwritten::wait(&program);
     let files = dir.path().join("files");
     fs::create_dir(&files).unwrap();
     fs::set_permissions(&files, Permissions::from_mode(0o777)).unwrap();

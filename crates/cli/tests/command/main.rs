@@ -19,6 +19,8 @@ mod sum;
 mod swapping;
 mod tour;
 mod unprivileged;
+#[path = "../run/unwritten.rs"]
+mod unwritten;
 mod workloads;
 
 use serde_json::Value;

@@ -210,6 +210,7 @@ fn without_root_it_is_one_line_and_nothing_is_run() {
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     let program = place.path().join("softfault");
     fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    crate::unwritten::wait(&program);
     let mut command = Command::new(&program);
     command.args(["lab", "run", "sparse", "--read-ahead-kb", "128", "--dir"]);
     // Nothing is made there: it need not be writable.

@@ -18,6 +18,7 @@ fn a_tour_that_cannot_set_the_read_ahead_says_which_it_had() {
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("softfault");
     fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    crate::unwritten::wait(&program);
     let mut command = Command::new(&program);
     let arguments = "tour --memory 16M --seconds 0.1 --no-report --dir";
     command.args(arguments.split(' ')).arg(dir.path());
@@ -44,6 +45,7 @@ fn rows_without_a_cgroup_say_so() {
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("softfault");
     fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    crate::unwritten::wait(&program);
     let files = dir.path().join("files");
     fs::create_dir(&files).unwrap();
     fs::set_permissions(&files, Permissions::from_mode(0o777)).unwrap();

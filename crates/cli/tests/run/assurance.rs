@@ -39,6 +39,7 @@ fn a_program_writes_to_what_it_has_mapped() {
     };
     let copy = cases.data.with_extension("copy");
     std::fs::copy(&cases.data, &copy).unwrap();
+    crate::unwritten::wait(&copy);
     let without = Command::new(&cases.program)
         .arg("writes-itself")
         .arg(&copy)

@@ -12,6 +12,7 @@ mod private;
 mod programs;
 mod stats;
 mod tree;
+mod unwritten;
 
 use softfault_skip::skipped;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ pub fn file(directory: &Path, bytes: usize) -> PathBuf {
     });
     let data: Vec<u8> = words.take(bytes).collect();
     std::fs::write(&path, data).unwrap();
+    unwritten::wait(&path);
     path
 }
 
