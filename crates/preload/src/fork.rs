@@ -10,9 +10,8 @@ use crate::inside::{self, Inside};
 use crate::table::{self, Table};
 use crate::{count, give, heap, marked, tree};
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault::Engine;
-use std::sync::{MutexGuard, Once};
+use std::sync::MutexGuard;
 
 /// What the forking thread holds.
 struct Held(UnsafeCell<Option<(MutexGuard<'static, Table>, Option<Inside>)>>);
@@ -27,13 +26,12 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// There was an engine, in this process or one that it was forked from. Relaxed: a fork that does not see it has
-/// nothing of it.
-static HAD_ENGINE: AtomicBool = AtomicBool::new(false);
-
-/// The heap, for all forks. When the library is loaded, before anything else that is registered: so it is held last, and
-/// let go first.
-pub fn watch_heap() {
+/// Forks are prepared for, from when the library is loaded on, before the program has threads: a fork that has begun
+/// when the first mapping is taken has called its handlers, and its child would touch windows that it does not have.
+///
+/// Handlers before a fork are called in the opposite order: so the table is held first, the engine's locks next, and the
+/// heap, which both allocate from, last; they are let go in the order in which they stand here.
+pub fn watch() {
     // SAFETY: plain functions that live as long as the process.
     unsafe {
         libc::pthread_atfork(
@@ -42,54 +40,37 @@ pub fn watch_heap() {
             Some(heap::let_go_in_child),
         )
     };
-}
-
-/// From the first call on, forks are prepared for. Called when the engine's own handlers are registered: ours begin
-/// before them and end behind them.
-pub fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
-        // SAFETY: plain functions that live as long as the process.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-        HAD_ENGINE.store(true, Relaxed);
-    });
+    softfault::fork::watch();
+    // SAFETY: as above.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
 /// A fork that calls no handlers. Of what it returns, one is to be called afterwards.
 pub fn before() -> Forking {
-    let had_engine = HAD_ENGINE.load(Relaxed);
-    if had_engine {
-        prepare();
-        softfault::fork::prepare();
-    }
+    prepare();
+    softfault::fork::prepare();
     heap::hold();
-    Forking { had_engine }
+    Forking(())
 }
 
 /// What a fork without handlers holds.
-pub struct Forking {
-    had_engine: bool,
-}
+pub struct Forking(());
 
 impl Forking {
     /// In the parent, errno kept.
     pub fn in_parent(self) {
         let errno = crate::call::errno();
         heap::let_go();
-        if self.had_engine {
-            softfault::fork::parent();
-            parent();
-        }
+        softfault::fork::parent();
+        parent();
         crate::call::set_errno(errno);
     }
 
     /// In the child.
     pub fn in_child(self) {
         heap::let_go_in_child();
-        if self.had_engine {
-            softfault::fork::child();
-            child();
-        }
+        softfault::fork::child();
+        child();
     }
 }
 

@@ -13,7 +13,7 @@ static LOADED: extern "C" fn() = loaded;
 static ENDS: extern "C" fn() = ends;
 
 extern "C" fn loaded() {
-    fork::watch_heap();
+    fork::watch();
     options::get();
     hooks::prepare();
     softfault::prepare_threads();

@@ -11,7 +11,7 @@ use crate::leases::FileKey;
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
-use crate::{fork, hear, marked, mode, program};
+use crate::{hear, marked, mode, program};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -169,8 +169,6 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     }
     match built {
         Ok(engine) if marked::make() => {
-            // Behind the engine's own handlers: the table is locked before what is the engine's.
-            fork::watch();
             table.engine = Some(engine.clone());
             Ok(engine)
         }

@@ -647,11 +647,43 @@ static void bare_forks(void)
     show("parent", of_parent, size);
 }
 
+/* The first mapping of the process, while a fork has begun. */
+static atomic_int fork_has_begun;
+static void *maps_first(void *unused)
+{
+    while (!fork_has_begun)
+        sched_yield();
+    return (void *)whole();
+}
+
+static pthread_t first;
+static void begins(void)
+{
+    fork_has_begun = 1;
+    pthread_join(first, (void **)&of_parent);
+}
+
+static void fork_beside_first(void)
+{
+    pthread_atfork(begins, NULL, NULL);
+    pthread_create(&first, NULL, maps_first, NULL);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        show("child", of_parent, size);
+        fflush(stdout);
+        _exit(7);
+    }
+    wait_for(child);
+    show("parent", of_parent, size);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
     {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
-    {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks}, {"threads", threads}, {"change-under-readers", change_under_readers},
+    {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks},
+    {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},
 };

@@ -189,6 +189,15 @@ fn children_without_handlers_have_it_too() {
 }
 
 #[test]
+fn a_fork_that_began_before_the_first_mapping_leaves_the_child_whole() {
+    let Some(cases) = Cases::get() else { return };
+    for stats in cases.run("fork-beside-first") {
+        assert_eq!(stats.len(), 1, "the child ended by _exit");
+        assert_eq!((stats[0].taken(), stats[0].handed_back()), (1, 0));
+    }
+}
+
+#[test]
 fn a_signal_ends_the_program_as_it_would() {
     let Some(cases) = Cases::get() else { return };
     for stats in cases.run("dies") {

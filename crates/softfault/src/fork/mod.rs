@@ -71,7 +71,10 @@ thread_local! {
 static WATCHED: Done = Done::new();
 
 /// From the first call on, forks are prepared for, and a child knows that it is one.
-pub(crate) fn watch() {
+///
+/// Building an engine calls it. Code that is loaded into programs it does not know calls it before the program has
+/// threads: the handlers of a fork that has begun already are not called again.
+pub fn watch() {
     WATCHED.once(|| {
         // SAFETY: the handlers are plain functions that live as long as the
         // process.
