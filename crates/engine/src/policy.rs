@@ -10,6 +10,7 @@
 //! | policy | name | values | document |
 //! |---|---|---|---|
 //! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount`, `biased` | 004, and beyond |
+//! | [`MmapQueue`] | `mmap` | `phase-fair`, `linux` | 000: its kernel's |
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
@@ -34,6 +35,41 @@ pub enum VmaLockKind {
     /// VMA write a word of their own processor, and whoever write-locks it looks
     /// at all of these. Ours, after BRAVO (Dice and Kogan, USENIX ATC 2019).
     Biased,
+}
+
+/// In which order `mmap_lock` lets in who waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MmapQueue {
+    /// Readers and writers take turns: a reader waits for one writer at most.
+    #[default]
+    PhaseFair,
+    /// A reader waits for all writers that came before it, or before another
+    /// waiting reader: Linux's queue.
+    Linux,
+}
+
+/// The locks of an address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SpaceLocks {
+    /// Of its VMAs.
+    pub vma: VmaLockKind,
+    /// Of the space itself.
+    pub mmap: MmapQueue,
+}
+
+impl From<VmaLockKind> for SpaceLocks {
+    fn from(vma: VmaLockKind) -> Self {
+        let mmap = MmapQueue::default();
+        Self { vma, mmap }
+    }
+}
+
+impl fmt::Display for SpaceLocks {
+    /// As policies have them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (vma, mmap) = (name(VMA_LOCK, self.vma), name(MMAP_QUEUE, self.mmap));
+        write!(f, "lock={vma}+mmap={mmap}")
+    }
 }
 
 /// Under which lock a fault comes back that had to wait for I/O.
@@ -142,6 +178,8 @@ impl MissAccounting {
 pub struct Policies {
     /// Of the address space.
     pub vma_lock: VmaLockKind,
+    /// Of the address space.
+    pub mmap_queue: MmapQueue,
     /// Of the faults on this engine's maps.
     pub retry_lock: RetryLock,
     /// Of the faults on this engine's maps.
@@ -156,6 +194,16 @@ pub struct Policies {
     pub map_by: MapBy,
 }
 
+impl Policies {
+    /// Those of the address space.
+    pub const fn space_locks(&self) -> SpaceLocks {
+        SpaceLocks {
+            vma: self.vma_lock,
+            mmap: self.mmap_queue,
+        }
+    }
+}
+
 /// The values of a policy and their names.
 type Names<T> = &'static [(&'static str, T)];
 
@@ -163,6 +211,10 @@ const VMA_LOCK: Names<VmaLockKind> = &[
     ("rwsem", VmaLockKind::Rwsem),
     ("refcount", VmaLockKind::Refcount),
     ("biased", VmaLockKind::Biased),
+];
+const MMAP_QUEUE: Names<MmapQueue> = &[
+    ("phase-fair", MmapQueue::PhaseFair),
+    ("linux", MmapQueue::Linux),
 ];
 const RETRY_LOCK: Names<RetryLock> = &[
     ("mmap-lock", RetryLock::MmapLock),
@@ -223,6 +275,7 @@ impl FromStr for Policies {
                 .ok_or_else(|| UnknownPolicy(format!("a policy is NAME=VALUE, not `{part}`")))?;
             match policy {
                 "lock" => policies.vma_lock = value(policy, VMA_LOCK, chosen)?,
+                "mmap" => policies.mmap_queue = value(policy, MMAP_QUEUE, chosen)?,
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
@@ -230,7 +283,7 @@ impl FromStr for Policies {
                 "fill" => policies.first_touch = value(policy, FIRST_TOUCH, chosen)?,
                 "map" => policies.map_by = value(policy, MAP_BY, chosen)?,
                 _ => {
-                    let known = "lock, retry, pin, miss, share, fill and map";
+                    let known = "lock, mmap, retry, pin, miss, share, fill and map";
                     let text = format!("policies are {known}, not `{policy}`");
                     return Err(UnknownPolicy(text));
                 }
@@ -249,6 +302,11 @@ impl fmt::Display for Policies {
                 "lock",
                 name(VMA_LOCK, self.vma_lock),
                 name(VMA_LOCK, default.vma_lock),
+            ),
+            (
+                "mmap",
+                name(MMAP_QUEUE, self.mmap_queue),
+                name(MMAP_QUEUE, default.mmap_queue),
             ),
             (
                 "retry",
@@ -301,6 +359,7 @@ mod tests {
             "retry=mmap-lock+pin=no",
             "lock=rwsem+miss=p1",
             "lock=biased",
+            "mmap=linux+retry=mmap-lock",
             "retry=held",
             "miss=both",
             "share=i-mmap-rwsem",
@@ -322,7 +381,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, retry, pin, miss, share, fill and map, not `sync`"
+            "policies are lock, mmap, retry, pin, miss, share, fill and map, not `sync`"
         );
     }
 }

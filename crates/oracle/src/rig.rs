@@ -189,7 +189,7 @@ impl Rig {
         let node = node.expect("a budget that is large enough");
         node.enlist();
         let machine = Machine::new(1 << 16);
-        let space = AddressSpace::with_lock(machine.clone(), clock, policies.vma_lock);
+        let space = AddressSpace::with_lock(machine.clone(), clock, policies.space_locks());
         Self {
             machine,
             space: ManuallyDrop::new(space.expect("room for a space")),
@@ -204,8 +204,8 @@ impl Rig {
 
     /// Another space of the same machine. It has to be empty when it is dropped.
     pub fn another_space(&self) -> AddressSpace {
-        let (clock, kind) = (self.node.clock.clone(), self.node.policies.vma_lock);
-        let space = AddressSpace::with_lock(self.machine.clone(), clock, kind);
+        let (clock, locks) = (self.node.clock.clone(), self.node.policies.space_locks());
+        let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
         space.expect("room for a space")
     }
 

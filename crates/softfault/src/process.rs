@@ -7,7 +7,7 @@ use crate::uffd::{Faults, UffdMmu};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, Machine};
-use softfault_engine::policy::VmaLockKind;
+use softfault_engine::policy::SpaceLocks;
 use softfault_engine::{Clock, Mmu};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,10 +52,10 @@ pub fn monotonic() -> Arc<dyn Clock> {
 
 impl Process {
     /// A part of a process's own, that nobody knows yet. The errno where the kernel refuses it.
-    pub fn new(kind: VmaLockKind, faults: Faults) -> Result<&'static Self, i32> {
+    pub fn new(locks: SpaceLocks, faults: Faults) -> Result<&'static Self, i32> {
         let mmu = Arc::new(UffdMmu::new(faults)?);
         let clock = Arc::new(Monotonic);
-        let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), kind);
+        let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), locks);
         let space = space.map_err(|_| libc::ENOMEM)?;
         Ok(Box::leak(Box::new(Self {
             space: Arc::new(space),

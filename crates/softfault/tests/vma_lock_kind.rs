@@ -1,4 +1,4 @@
-//! The kind of VMA lock: the first engine of a process chooses it for all.
+//! The kinds of locks: the first engine of a process chooses them for all.
 
 mod child;
 mod files;
@@ -40,11 +40,16 @@ fn use_it(engine: &Engine) {
 }
 
 #[test]
-fn the_first_engine_chooses_the_kind_of_vma_lock() {
-    let kinds = ["lock=rwsem", "lock=refcount", "lock=biased"];
+fn the_first_engine_chooses_the_locks() {
+    let kinds = [
+        "lock=rwsem+mmap=phase-fair",
+        "lock=refcount+mmap=phase-fair",
+        "lock=biased+mmap=phase-fair",
+        "lock=refcount+mmap=linux",
+    ];
     let Some(first) = child::scenario() else {
         for kind in kinds {
-            child::succeeds("the_first_engine_chooses_the_kind_of_vma_lock", kind);
+            child::succeeds("the_first_engine_chooses_the_locks", kind);
         }
         return;
     };
@@ -61,10 +66,9 @@ fn the_first_engine_chooses_the_kind_of_vma_lock() {
         for refused in [second, fallback] {
             let error = refused.unwrap_err();
             assert_eq!(error.kind(), InvalidInput);
-            let made = first.strip_prefix("lock=").unwrap();
             assert_eq!(
                 error.to_string(),
-                format!("the maps of this process have VMA locks of the kind `{made}` already")
+                format!("the maps of this process have the locks `{first}` already")
             );
         }
     }

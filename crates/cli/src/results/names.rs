@@ -74,6 +74,8 @@ pub fn words(on: &str) -> String {
         "lock=rwsem" => "VMA locks as semaphores apart, with a flag: the baseline",
         "lock=refcount" => "VMA locks as one count",
         "lock=biased" => "VMA locks as one count, and a word a processor where many read",
+        "mmap=linux" => "mmap_lock with Linux's queue of readers and writers",
+        "mmap=phase-fair" => "readers and writers take turns at mmap_lock",
         "retry=mmap-lock" => "after I/O a fault comes back under mmap_lock: the baseline",
         "retry=vma-lock" => "after I/O a fault comes back under its VMA lock",
         "retry=held" => "a fault keeps its VMA lock over I/O",

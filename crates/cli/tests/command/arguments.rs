@@ -170,7 +170,7 @@ fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
         ("softfault:pin", &["NAME=VALUE"]),
         (
             "softfault:sync=x",
-            &["lock, retry, pin, miss, share, fill and map"],
+            &["lock, mmap, retry, pin, miss, share, fill and map"],
         ),
         ("kernel,softfault,kernel", &["--on has kernel twice"]),
         (
@@ -316,6 +316,7 @@ fn help_is_no_error() {
         "direct",
         "kernel-sequential",
         "softfault:POLICIES",
+        "mmap=phase-fair|linux",
         "retry=vma-lock|mmap-lock|held",
         "miss=adaptive|baseline|p1|p2|both",
     ] {

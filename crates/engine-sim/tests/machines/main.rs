@@ -7,7 +7,7 @@ use softfault_engine_sim::PAGE_SIZE;
 use softfault_engine_sim::lock::{Mutex, RwSem};
 use softfault_engine_sim::mm::backing::VmOps;
 use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine};
-use softfault_engine_sim::policy::VmaLockKind;
+use softfault_engine_sim::policy::{MmapQueue, VmaLockKind};
 use sync::Arc;
 use sync::machine::{self, Config, Heap, Report};
 
@@ -54,29 +54,31 @@ fn a_mutex_excludes_on_more_threads_than_cores() {
 
 #[test]
 fn readers_share_and_writers_do_not() {
-    let (sum, _) = machine::run(config(8, 3), || {
-        let sem = Arc::new(RwSem::new(Arc::new(rig::VirtualClock)));
-        let value = Arc::new(sync::atomic::AtomicU64::new(0));
-        let (shared, count) = (sem.clone(), value.clone());
-        all(8, move |thread| {
-            for round in 0..40 {
-                if (thread + round) % 4 == 0 {
-                    let _guard = shared.write();
-                    let seen = count.load(sync::atomic::Ordering::Relaxed);
-                    sync::work(500);
-                    count.store(seen + 1, sync::atomic::Ordering::Relaxed);
-                } else {
-                    let _guard = shared.read();
-                    let seen = count.load(sync::atomic::Ordering::Relaxed);
-                    sync::work(500);
-                    assert_eq!(count.load(sync::atomic::Ordering::Relaxed), seen);
+    for queue in [MmapQueue::PhaseFair, MmapQueue::Linux] {
+        let (sum, _) = machine::run(config(8, 3), || {
+            let sem = Arc::new(RwSem::with_queue(Arc::new(rig::VirtualClock), queue));
+            let value = Arc::new(sync::atomic::AtomicU64::new(0));
+            let (shared, count) = (sem.clone(), value.clone());
+            all(8, move |thread| {
+                for round in 0..40 {
+                    if (thread + round) % 4 == 0 {
+                        let _guard = shared.write();
+                        let seen = count.load(sync::atomic::Ordering::Relaxed);
+                        sync::work(500);
+                        count.store(seen + 1, sync::atomic::Ordering::Relaxed);
+                    } else {
+                        let _guard = shared.read();
+                        let seen = count.load(sync::atomic::Ordering::Relaxed);
+                        sync::work(500);
+                        assert_eq!(count.load(sync::atomic::Ordering::Relaxed), seen);
+                    }
                 }
-            }
-        });
-        value.load(sync::atomic::Ordering::Relaxed)
-    })
-    .expect("nobody waits for ever");
-    assert_eq!(sum, 8 * 10);
+            });
+            value.load(sync::atomic::Ordering::Relaxed)
+        })
+        .expect("nobody waits for ever");
+        assert_eq!(sum, 8 * 10);
+    }
 }
 
 /// Faults of all cores in one mapping.

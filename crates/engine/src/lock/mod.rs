@@ -1,19 +1,21 @@
 //! Locks of our own, built on the façade so that they are checked and costed.
 //!
 //! - [`Mutex`]: one word; for short sections that never touch managed memory.
-//! - [`RwSem`]: fair reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`]
-//!   with statistics.
+//! - [`RwSem`]: reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`], which is
+//!   fair, or [`QueuedRwSem`], which is as Linux's, with statistics.
 //! - [`WaitStats`]: how often and how long a lock was waited for.
 //!
 //! All of them may be used in the fault handler: no heap, no thread-locals.
 //! None of them is poisoned by a panic.
 
 pub mod mutex;
+pub mod queued_rwsem;
 pub mod raw_rwsem;
 pub mod rwsem;
 pub mod wait_stats;
 
 pub use mutex::{Mutex, MutexGuard};
+pub use queued_rwsem::QueuedRwSem;
 pub use raw_rwsem::RawRwSem;
 pub use rwsem::{ReadGuard, RwSem, WriteGuard};
 pub use wait_stats::{WaitSnapshot, WaitStats};

@@ -1,20 +1,24 @@
-//! The fair reader-writer lock with its statistics: what [`raw_rwsem`] says of
-//! the lock, and how often and how long it was waited for.
+//! A reader-writer lock with its statistics: what [`raw_rwsem`] says of the fair
+//! lock, or [`queued_rwsem`] of Linux's, and how often and how long it was waited
+//! for.
 //!
 //! [`raw_rwsem`]: super::raw_rwsem
+//! [`queued_rwsem`]: super::queued_rwsem
 
 use sync::Arc;
 
+use super::queued_rwsem::{QueuedRwSem, ReadTurn, WriteTurn};
 use super::raw_rwsem::{MOST_READERS, NotNow, RawRwSem, Turn};
 use super::wait_stats::WaitStats;
 use crate::clock::Clock;
+use crate::policy::MmapQueue;
 
 /// Enough that a grant rarely wakes a writer that it is not for.
 const WRITE_GATES: usize = 16;
 
-/// A fair reader-writer lock. It protects no value by itself.
+/// A reader-writer lock. It protects no value by itself.
 pub struct RwSem {
-    raw: RawRwSem<WRITE_GATES>,
+    raw: Raw,
     /// Immutable.
     clock: Arc<dyn Clock>,
     /// Acquisitions for reading.
@@ -23,29 +27,59 @@ pub struct RwSem {
     write_waits: WaitStats,
 }
 
+/// The lock itself.
+enum Raw {
+    /// Fair.
+    PhaseFair(RawRwSem<WRITE_GATES>),
+    /// Linux's.
+    Queued(QueuedRwSem),
+}
+
 impl RwSem {
-    /// A free lock that takes the times of its waits from `clock`.
+    /// A free lock, a fair one, that takes the times of its waits from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_queue(clock, MmapQueue::PhaseFair)
+    }
+
+    /// The same, where comers wait in this order.
+    pub fn with_queue(clock: Arc<dyn Clock>, queue: MmapQueue) -> Self {
         Self {
-            raw: RawRwSem::new(),
+            raw: match queue {
+                MmapQueue::PhaseFair => Raw::PhaseFair(RawRwSem::new()),
+                MmapQueue::Linux => Raw::Queued(QueuedRwSem::new()),
+            },
             clock,
             read_waits: WaitStats::new(),
             write_waits: WaitStats::new(),
         }
     }
 
-    /// Waits until no writer is inside or came before, and goes in.
+    /// Waits until no writer is inside or has to come first, and goes in.
     pub fn read(&self) -> ReadGuard<'_> {
-        wait_counted(self.raw.come_read(), &self.read_waits, &*self.clock);
+        match &self.raw {
+            Raw::PhaseFair(raw) => {
+                wait_counted(raw.come_read(), Turn::wait, &self.read_waits, self.clock());
+            }
+            Raw::Queued(raw) => {
+                let turn = raw.come_read(self.clock());
+                wait_counted(turn, ReadTurn::wait, &self.read_waits, self.clock());
+            }
+        }
         ReadGuard { sem: self }
     }
 
     /// Goes in for reading if that needs no waiting.
     pub fn try_read(&self) -> Option<ReadGuard<'_>> {
-        match self.raw.try_read(MOST_READERS) {
-            Ok(()) => {}
-            Err(NotNow::Writer) => return None,
-            Err(NotNow::Full) => panic!("too many readers"),
+        let entered = match &self.raw {
+            Raw::PhaseFair(raw) => match raw.try_read(MOST_READERS) {
+                Ok(()) => true,
+                Err(NotNow::Writer) => false,
+                Err(NotNow::Full) => panic!("too many readers"),
+            },
+            Raw::Queued(raw) => raw.try_read(),
+        };
+        if !entered {
+            return None;
         }
         self.read_waits.record_uncontended();
         Some(ReadGuard { sem: self })
@@ -53,13 +87,27 @@ impl RwSem {
 
     /// Waits until it is this writer's turn, and goes in alone.
     pub fn write(&self) -> WriteGuard<'_> {
-        wait_counted(self.raw.come_write(), &self.write_waits, &*self.clock);
+        match &self.raw {
+            Raw::PhaseFair(raw) => {
+                let turn = raw.come_write();
+                wait_counted(turn, Turn::wait, &self.write_waits, self.clock());
+            }
+            Raw::Queued(raw) => {
+                let turn = raw.come_write(self.clock());
+                let wait = |turn: WriteTurn<'_>| turn.wait(self.clock());
+                wait_counted(turn, wait, &self.write_waits, self.clock());
+            }
+        }
         WriteGuard { sem: self }
     }
 
     /// Goes in for writing if nobody is inside or waits.
     pub fn try_write(&self) -> Option<WriteGuard<'_>> {
-        if !self.raw.try_write() {
+        let entered = match &self.raw {
+            Raw::PhaseFair(raw) => raw.try_write(),
+            Raw::Queued(raw) => raw.try_write(),
+        };
+        if !entered {
             return None;
         }
         self.write_waits.record_uncontended();
@@ -68,12 +116,22 @@ impl RwSem {
 
     /// Readers that wait now; old at once.
     pub fn waiting_readers(&self) -> u64 {
-        self.raw.waiting_readers()
+        match &self.raw {
+            Raw::PhaseFair(raw) => raw.waiting_readers(),
+            Raw::Queued(raw) => raw.waiting_readers(),
+        }
     }
 
     /// Writers that wait now; old at once.
     pub fn waiting_writers(&self) -> u64 {
-        self.raw.waiting_writers()
+        match &self.raw {
+            Raw::PhaseFair(raw) => raw.waiting_writers(),
+            Raw::Queued(raw) => raw.waiting_writers(),
+        }
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// The waits of readers.
@@ -89,18 +147,26 @@ impl RwSem {
 
 impl core::fmt::Debug for RwSem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.raw.fmt(f)
+        match &self.raw {
+            Raw::PhaseFair(raw) => raw.fmt(f),
+            Raw::Queued(raw) => raw.fmt(f),
+        }
     }
 }
 
-/// Waits for the turn, if there is one to wait for, and counts that in `waits`.
-pub(crate) fn wait_counted(turn: Option<Turn<'_>>, waits: &WaitStats, clock: &dyn Clock) {
+/// Waits for the turn by `wait`, if there is one to wait for, and counts that in `waits`.
+pub(crate) fn wait_counted<T>(
+    turn: Option<T>,
+    wait: impl FnOnce(T),
+    waits: &WaitStats,
+    clock: &dyn Clock,
+) {
     let Some(turn) = turn else {
         waits.record_uncontended();
         return;
     };
     let begin = clock.now_ns();
-    turn.wait();
+    wait(turn);
     waits.record(clock.now_ns() - begin);
 }
 
@@ -112,7 +178,10 @@ pub struct ReadGuard<'a> {
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        self.sem.raw.leave_read();
+        match &self.sem.raw {
+            Raw::PhaseFair(raw) => raw.leave_read(),
+            Raw::Queued(raw) => raw.leave_read(self.sem.clock()),
+        }
     }
 }
 
@@ -124,6 +193,9 @@ pub struct WriteGuard<'a> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        self.sem.raw.leave_write();
+        match &self.sem.raw {
+            Raw::PhaseFair(raw) => raw.leave_write(),
+            Raw::Queued(raw) => raw.leave_write(self.sem.clock()),
+        }
     }
 }

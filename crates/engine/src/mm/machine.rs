@@ -14,7 +14,7 @@ use super::vma::Vma;
 use super::vma_lock::{VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::Mutex;
-use crate::policy::VmaLockKind;
+use crate::policy::{SpaceLocks, VmaLockKind};
 use crate::slab::Slab;
 
 /// Processors that share no line of visible readers.
@@ -55,11 +55,11 @@ impl Machine {
 
     /// The `mmap_lock` of a new space, with a number that no space has had: 1
     /// and up. The space's VMAs must be those of this machine.
-    pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, kind: VmaLockKind) -> MmapLock {
+    pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, locks: SpaceLocks) -> MmapLock {
         // Relaxed: it only has to be another each time.
         let space = self.last_space.fetch_add(1, Ordering::Relaxed) + 1;
-        let mmap_lock = MmapLock::new(space, clock);
-        match kind {
+        let mmap_lock = MmapLock::new(space, clock).with_queue(locks.mmap);
+        match locks.vma {
             VmaLockKind::Refcount => mmap_lock,
             VmaLockKind::Rwsem => {
                 let vma_locks = Arc::clone(&self.vma_locks);

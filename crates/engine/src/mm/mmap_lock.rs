@@ -29,12 +29,14 @@ use super::vma::Vma;
 use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
-use crate::policy::VmaLockKind;
+use crate::policy::{MmapQueue, SpaceLocks, VmaLockKind};
 use crate::slab::Slab;
 
 /// The `mmap_lock` of one address space.
 pub struct MmapLock {
     sem: RwSem,
+    /// In which order it lets in who waits. Immutable.
+    queue: MmapQueue,
     shared: Shared,
     /// Immutable.
     clock: Arc<dyn Clock>,
@@ -99,6 +101,7 @@ impl MmapLock {
         assert!(max_readers <= MAX_READERS);
         Self {
             sem: RwSem::new(Arc::clone(&clock)),
+            queue: MmapQueue::default(),
             shared: Shared {
                 // A slot that was never locked has 0.
                 seq: AtomicU64::new(1),
@@ -116,6 +119,13 @@ impl MmapLock {
             frozen: WaitWord::new(0),
             thaw_waits: WaitStats::new(),
         }
+    }
+
+    /// The same, which lets in who waits in this order.
+    pub fn with_queue(mut self, queue: MmapQueue) -> Self {
+        self.sem = RwSem::with_queue(Arc::clone(&self.clock), queue);
+        self.queue = queue;
+        self
     }
 
     /// The same, of a space whose VMAs have semaphores out of `vma_locks`.
@@ -185,6 +195,14 @@ impl MmapLock {
     #[inline]
     pub fn kind(&self) -> VmaLockKind {
         self.shared.kind
+    }
+
+    /// What this lock is, and that of the space's VMAs.
+    pub fn locks(&self) -> SpaceLocks {
+        SpaceLocks {
+            vma: self.kind(),
+            mmap: self.queue,
+        }
     }
 
     /// Waits for the lock itself, for reading.

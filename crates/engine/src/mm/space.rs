@@ -29,7 +29,7 @@ use super::vma::Vma;
 use super::vma_lock::NoVmaLock;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
-use crate::policy::VmaLockKind;
+use crate::policy::SpaceLocks;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
 /// Why a verb did not do, or not wholly do, what was asked.
@@ -88,17 +88,17 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// An empty space. Fails with `NoMemory` only.
     pub fn new(machine: Arc<Machine>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
-        Self::with_lock(machine, clock, VmaLockKind::default())
+        Self::with_lock(machine, clock, SpaceLocks::default())
     }
 
-    /// The same, with this kind of lock in its VMAs. Spaces of one machine may
-    /// have different kinds.
+    /// The same, with these locks, or this kind of lock in its VMAs. Spaces of one
+    /// machine may have different ones.
     pub fn with_lock(
         machine: Arc<Machine>,
         clock: Arc<dyn Clock>,
-        kind: VmaLockKind,
+        locks: impl Into<SpaceLocks>,
     ) -> Result<Self, MmError> {
-        let mmap_lock = machine.new_mmap_lock(clock, kind);
+        let mmap_lock = machine.new_mmap_lock(clock, locks.into());
         Ok(Self {
             tree: Tree::new(Arc::clone(&machine.nodes))?,
             lookups: LookupStats::new(),

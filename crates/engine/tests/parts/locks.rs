@@ -3,6 +3,7 @@
 use softfault_engine::clock::Clock;
 use softfault_engine::lock::wait_stats::RANGES;
 use softfault_engine::lock::{Mutex, RwSem, WaitSnapshot, WaitStats};
+use softfault_engine::policy::MmapQueue;
 use sync::Arc;
 use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::Relaxed;
@@ -18,8 +19,14 @@ impl Clock for Ticks {
     }
 }
 
+const QUEUES: [MmapQueue; 2] = [MmapQueue::PhaseFair, MmapQueue::Linux];
+
 fn sem() -> RwSem {
     RwSem::new(Arc::new(Ticks::default()))
+}
+
+fn with_queue(queue: MmapQueue) -> RwSem {
+    RwSem::with_queue(Arc::new(Ticks::default()), queue)
 }
 
 #[test]
@@ -77,18 +84,20 @@ fn mutex_is_let_go_by_a_panic() {
 
 #[test]
 fn rwsem_admits_readers_together_and_writers_alone() {
-    let sem = sem();
-    let first = sem.read();
-    let second = sem.try_read();
-    assert!(second.is_some());
-    assert!(sem.try_write().is_none());
-    drop((first, second));
-    let writer = sem.try_write();
-    assert!(writer.is_some());
-    assert!(sem.try_read().is_none());
-    assert!(sem.try_write().is_none());
-    drop(writer);
-    assert!(sem.try_read().is_some());
+    for queue in QUEUES {
+        let sem = with_queue(queue);
+        let first = sem.read();
+        let second = sem.try_read();
+        assert!(second.is_some());
+        assert!(sem.try_write().is_none());
+        drop((first, second));
+        let writer = sem.try_write();
+        assert!(writer.is_some());
+        assert!(sem.try_read().is_none());
+        assert!(sem.try_write().is_none());
+        drop(writer);
+        assert!(sem.try_read().is_some());
+    }
 }
 
 fn until(done: impl Fn() -> bool) {
@@ -99,25 +108,41 @@ fn until(done: impl Fn() -> bool) {
 
 #[test]
 fn a_waiting_writer_stops_new_readers() {
-    let sem = Arc::new(sem());
-    let reader = sem.read();
-    let writer = {
-        let sem = Arc::clone(&sem);
-        spawn(move || drop(sem.write()))
-    };
-    until(|| sem.waiting_writers() == 1);
-    assert!(sem.try_read().is_none());
-    drop(reader);
-    writer.join().unwrap();
-    assert!(sem.try_read().is_some());
+    for queue in QUEUES {
+        let sem = Arc::new(with_queue(queue));
+        let reader = sem.read();
+        let writer = {
+            let sem = Arc::clone(&sem);
+            spawn(move || drop(sem.write()))
+        };
+        until(|| sem.waiting_writers() == 1);
+        assert!(sem.try_read().is_none());
+        drop(reader);
+        writer.join().unwrap();
+        assert!(sem.try_read().is_some());
+    }
 }
 
 #[test]
 fn readers_and_writers_take_turns() {
-    // Inside: a writer. Waiting, in this order: a writer, three readers, a
-    // writer. Then: the readers go first, and together, and both writers come
-    // after all of them, in their order.
-    let sem = Arc::new(sem());
+    // The readers go first, and together, and both writers come after all of
+    // them, in their order.
+    let order = order_of_waiting(MmapQueue::PhaseFair);
+    let all = ["reader", "reader", "reader", "first", "second"];
+    assert_eq!(order, all);
+}
+
+#[test]
+fn readers_in_linuxs_queue_wait_for_the_writer_before_them() {
+    let order = order_of_waiting(MmapQueue::Linux);
+    let all = ["first", "reader", "reader", "reader", "second"];
+    assert_eq!(order, all);
+}
+
+/// In which order go in who wait behind a writer: a writer, three readers that
+/// are inside together, a writer.
+fn order_of_waiting(queue: MmapQueue) -> Vec<&'static str> {
+    let sem = Arc::new(with_queue(queue));
     let order = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::new(AtomicU64::new(0));
     let first = sem.write();
@@ -153,42 +178,41 @@ fn readers_and_writers_take_turns() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(
-        *order.lock(),
-        ["reader", "reader", "reader", "first", "second"]
-    );
+    core::mem::take(&mut *order.lock())
 }
 
 #[test]
 fn rwsem_with_six_hundred_threads() {
-    let sem = Arc::new(sem());
-    let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let threads: Vec<_> = (0..600)
-        .map(|i| {
-            let (sem, shared) = (Arc::clone(&sem), Arc::clone(&shared));
-            spawn(move || {
-                for _ in 0..5 {
-                    if i % 3 == 0 {
-                        let _guard = sem.write();
-                        let old = shared.0.load(Relaxed);
-                        thread::yield_now();
-                        shared.0.store(old + 1, Relaxed);
-                        shared.1.store(old + 1, Relaxed);
-                    } else {
-                        let _guard = sem.read();
-                        assert_eq!(shared.0.load(Relaxed), shared.1.load(Relaxed));
+    for queue in QUEUES {
+        let sem = Arc::new(with_queue(queue));
+        let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let threads: Vec<_> = (0..600)
+            .map(|i| {
+                let (sem, shared) = (Arc::clone(&sem), Arc::clone(&shared));
+                spawn(move || {
+                    for _ in 0..5 {
+                        if i % 3 == 0 {
+                            let _guard = sem.write();
+                            let old = shared.0.load(Relaxed);
+                            thread::yield_now();
+                            shared.0.store(old + 1, Relaxed);
+                            shared.1.store(old + 1, Relaxed);
+                        } else {
+                            let _guard = sem.read();
+                            assert_eq!(shared.0.load(Relaxed), shared.1.load(Relaxed));
+                        }
                     }
-                }
+                })
             })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().unwrap();
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(shared.0.load(Relaxed), 1_000);
+        let (reads, writes) = (sem.read_waits().snapshot(), sem.write_waits().snapshot());
+        assert_eq!((reads.count, writes.count), (2_000, 1_000));
+        assert!(sem.try_write().is_some(), "{sem:?}");
     }
-    assert_eq!(shared.0.load(Relaxed), 1_000);
-    let (reads, writes) = (sem.read_waits().snapshot(), sem.write_waits().snapshot());
-    assert_eq!((reads.count, writes.count), (2_000, 1_000));
-    assert!(sem.try_write().is_some(), "{sem:?}");
 }
 
 #[test]
@@ -224,17 +248,19 @@ fn a_ticket_comes_round() {
 
 #[test]
 fn only_waits_read_the_clock() {
-    struct Broken;
-    impl Clock for Broken {
-        fn now_ns(&self) -> u64 {
-            panic!("read without need");
+    for queue in QUEUES {
+        struct Broken;
+        impl Clock for Broken {
+            fn now_ns(&self) -> u64 {
+                panic!("read without need");
+            }
         }
+        let sem = RwSem::with_queue(Arc::new(Broken), queue);
+        drop(sem.read());
+        drop(sem.write());
+        assert_eq!(sem.read_waits().snapshot().ranges[0], 1);
+        assert_eq!(sem.write_waits().snapshot().ranges[0], 1);
     }
-    let sem = RwSem::new(Arc::new(Broken));
-    drop(sem.read());
-    drop(sem.write());
-    assert_eq!(sem.read_waits().snapshot().ranges[0], 1);
-    assert_eq!(sem.write_waits().snapshot().ranges[0], 1);
 }
 
 #[test]

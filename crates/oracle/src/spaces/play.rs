@@ -83,8 +83,10 @@ impl Stage {
         let retries = ["vma-lock", "mmap-lock", "held"];
         let pins = ["yes", "no"];
         let pick = |names: &[&'static str], unit: u64| names[(seed / unit) as usize % names.len()];
+        let queues = ["phase-fair", "linux"];
         let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 3), pick(&pins, 9));
-        let text = format!("lock={lock}+retry={retry}+pin={pin}");
+        let mmap = pick(&queues, 18);
+        let text = format!("lock={lock}+mmap={mmap}+retry={retry}+pin={pin}");
         self.policies = text.parse().expect("names of policies");
         self
     }

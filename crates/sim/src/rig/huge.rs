@@ -114,8 +114,8 @@ impl Huge {
 impl Rig {
     /// A space with nothing in it.
     pub fn huge_space(&self) -> Result<HugeSpace, String> {
-        let kind = self.node.policies.vma_lock;
-        let space = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), kind);
+        let locks = self.node.policies.space_locks();
+        let space = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), locks);
         let space = space.map_err(|_| "no room for another space".to_owned())?;
         Ok(HugeSpace(ManuallyDrop::new(space)))
     }

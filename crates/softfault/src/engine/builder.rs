@@ -257,8 +257,8 @@ impl Builder {
 
     /// Builds the engine. Fails where the budget is too small, where the
     /// machine has no address space, where userfaultfd is closed, or where the
-    /// process had an engine with another [`Policies::vma_lock`] or other [`Faults`]: all
-    /// engines share one address space.
+    /// process had an engine with another [`Policies::vma_lock`], another
+    /// [`Policies::mmap_queue`] or other [`Faults`]: all engines share one address space.
     pub fn build(mut self) -> io::Result<Engine> {
         let _masked = signal::masked();
         self.sizes()?;
@@ -296,7 +296,7 @@ impl Builder {
         needed::for_faults().map_err(NoFaults::Closed)?;
         // Before there is anything that a child must not have: who forks meanwhile waits.
         fork::watch();
-        faults::get_or_make(self.policies.vma_lock, faults).map_err(|no| match no {
+        faults::get_or_make(self.policies.space_locks(), faults).map_err(|no| match no {
             NoProcess::Closed(_) => NoFaults::Closed(no.into()),
             no => NoFaults::Wrong(no.into()),
         })

@@ -67,10 +67,10 @@ impl EngineInner {
             return Ok(self.managed());
         }
         let _masked = signal::masked();
-        let kind = self.options.policies_ref().vma_lock;
+        let locks = self.options.policies_ref().space_locks();
         let faults = self.options.resolved_faults();
         // A child of one that watches forks watches them too.
-        let process = faults::get_or_make(kind, faults)?;
+        let process = faults::get_or_make(locks, faults)?;
         let _making = process::making();
         self.begin_in_child(process)?;
         Ok(self.managed())

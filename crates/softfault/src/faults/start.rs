@@ -6,7 +6,7 @@ use crate::error;
 use crate::huge_faults::HugeStats;
 use crate::process::{self, Process};
 use crate::uffd::Faults;
-use softfault_engine::policy::VmaLockKind;
+use softfault_engine::policy::SpaceLocks;
 use std::io;
 
 /// Why there is no process's part for an engine.
@@ -14,9 +14,9 @@ use std::io;
 pub(crate) enum NoProcess {
     /// The kernel refuses userfaultfd, with this errno.
     Closed(i32),
-    /// It was made for an engine with this other kind of VMA lock: the process
-    /// has one address space, and that one kind.
-    OtherLock(VmaLockKind),
+    /// It was made for an engine with these other locks: the process has one
+    /// address space, with one kind of each.
+    OtherLocks(SpaceLocks),
     /// It was made for an engine whose faults arrive this other way.
     OtherFaults(Faults),
     /// No thread can be started to serve faults, with this errno.
@@ -26,7 +26,10 @@ pub(crate) enum NoProcess {
 impl From<NoProcess> for io::Error {
     fn from(no: NoProcess) -> Self {
         match no {
-            NoProcess::OtherLock(made) => other_lock(made),
+            NoProcess::OtherLocks(made) => {
+                let message = format!("the maps of this process have the locks `{made}` already");
+                io::Error::new(io::ErrorKind::InvalidInput, message)
+            }
             NoProcess::Closed(errno) => error::closed(errno),
             NoProcess::OtherFaults(made) => error::invalid(match made {
                 Faults::Signals => "the faults of this process are served by signals already",
@@ -44,36 +47,23 @@ impl From<NoProcess> for io::Error {
     }
 }
 
-/// Says that the process has its one kind of VMA lock already.
-fn other_lock(made: VmaLockKind) -> io::Error {
-    let made = match made {
-        VmaLockKind::Rwsem => "rwsem",
-        VmaLockKind::Refcount => "refcount",
-        VmaLockKind::Biased => "biased",
-    };
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("the maps of this process have VMA locks of the kind `{made}` already"),
-    )
-}
-
-/// Makes the process's part at the first call, with VMA locks of this kind and faults that
+/// Makes the process's part at the first call, with these locks and faults that
 /// arrive this way. Forks are prepared for already: there is something then that a child must not have.
 pub(crate) fn get_or_make(
-    kind: VmaLockKind,
+    locks: SpaceLocks,
     faults: Faults,
 ) -> Result<&'static Process, NoProcess> {
     let _making = process::making();
     if let Some(process) = process::get() {
-        let made = process.space().mmap_lock().kind();
-        if made != kind {
-            return Err(NoProcess::OtherLock(made));
+        let made = process.space().mmap_lock().locks();
+        if made != locks {
+            return Err(NoProcess::OtherLocks(made));
         }
         let same = process.faults() == faults;
         let other = NoProcess::OtherFaults(process.faults());
         return same.then_some(process).ok_or(other);
     }
-    let process = make(kind, faults)?;
+    let process = make(locks, faults)?;
     // Before there is a window to fault in.
     if faults == Faults::Signals {
         install();
@@ -83,8 +73,8 @@ pub(crate) fn get_or_make(
 }
 
 /// A part of a process's own, that nobody knows yet but the threads that serve its faults.
-pub(crate) fn make(kind: VmaLockKind, faults: Faults) -> Result<&'static Process, NoProcess> {
-    let process = Process::new(kind, faults).map_err(NoProcess::Closed)?;
+pub(crate) fn make(locks: SpaceLocks, faults: Faults) -> Result<&'static Process, NoProcess> {
+    let process = Process::new(locks, faults).map_err(NoProcess::Closed)?;
     if faults.by_threads() {
         let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
         ServingThreads::start(process).map_err(|error| NoProcess::NoThread(errno(error)))?;

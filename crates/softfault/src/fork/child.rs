@@ -55,11 +55,11 @@ pub(super) fn begin(mut held: ForkLocks) {
 
 /// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
 fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<LentMemory>]) {
-    let kind = space.process.space().mmap_lock().kind();
+    let locks = space.process.space().mmap_lock().locks();
     let process = match memory.is_empty() {
         true => None,
         // Threads that serve faults are the child's own.
-        false => faults::make(kind, space.process.faults()).ok(),
+        false => faults::make(locks, space.process.faults()).ok(),
     };
     let Some(process) = process else {
         for memory in memory {

@@ -27,7 +27,7 @@ impl SoftFork {
         let space = AddressSpace::with_lock(
             inner.machine.clone(),
             crate::process::monotonic(),
-            inner.options.policies_ref().vma_lock,
+            inner.options.policies_ref().space_locks(),
         );
         let space = space.map_err(|_| no_memory("no room for another space"))?;
         let mut forks = engine.forks();

@@ -100,8 +100,8 @@ impl Builder {
         let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();
-        let kind = self.policies_ref().vma_lock;
-        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), kind);
+        let locks = self.policies_ref().space_locks();
+        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), locks);
         let space = Arc::new(space.map_err(|_| no_memory())?);
         let managed = self.over(mmu.clone(), space, clock)?;
         Ok(SoftEngine {

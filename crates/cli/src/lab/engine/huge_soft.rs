@@ -73,7 +73,8 @@ impl Clock for Monotonic {
 impl HugeFile for SoftHuge {
     fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String> {
         let clock = Arc::new(Monotonic);
-        let space = AddressSpace::with_lock(self.machine.clone(), clock, self.policies.vma_lock);
+        let locks = self.policies.space_locks();
+        let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
         Ok(Box::new(Space {
             huge: self,
             space: space.map_err(|e| format!("no space: {e:?}"))?,

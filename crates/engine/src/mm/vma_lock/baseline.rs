@@ -53,7 +53,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
 use super::{FROZEN, ReadBy, ReadError, VmaRead};
-use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem};
+use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem, Turn};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
 
@@ -102,7 +102,7 @@ impl VmaLock {
     fn alone(&self, mmap_lock: &MmapLock, change: impl FnOnce()) {
         let turn = self.sem.come_write();
         if turn.is_some() {
-            wait_counted(turn, mmap_lock.vma_waits(), mmap_lock.clock());
+            wait_counted(turn, Turn::wait, mmap_lock.vma_waits(), mmap_lock.clock());
         }
         change();
         self.sem.leave_write();
@@ -198,6 +198,7 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     let mmap_lock = mmap.mmap_lock();
     wait_counted(
         lock.sem.come_write(),
+        Turn::wait,
         mmap_lock.vma_waits(),
         mmap_lock.clock(),
     );

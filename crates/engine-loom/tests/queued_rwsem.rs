@@ -1,0 +1,301 @@
+//! Models of the reader-writer lock with Linux's queue.
+
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread::{spawn, yield_now};
+use model::{Still, explore};
+use softfault_engine_loom::clock::Clock;
+use softfault_engine_loom::lock::queued_rwsem::HANDOFF_NS;
+use softfault_engine_loom::lock::{QueuedRwSem, RwSem};
+use softfault_engine_loom::policy::MmapQueue;
+
+/// A lock and something that it protects.
+struct Guarded {
+    sem: RwSem,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: `value` is protected by `sem`; loom checks it.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            sem: RwSem::with_queue(Arc::new(Still), MmapQueue::Linux),
+            value: UnsafeCell::new(0),
+        })
+    }
+
+    fn add(&self) {
+        let _guard = self.sem.write();
+        // SAFETY: held for writing; loom checks it.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn get(&self) -> u32 {
+        let _guard = self.sem.read();
+        // SAFETY: held for reading; loom checks it.
+        self.value.with(|value| unsafe { *value })
+    }
+}
+
+#[test]
+fn a_writer_and_two_readers() {
+    explore(Some(3), || {
+        let guarded = Guarded::new();
+        let readers = [(); 2].map(|()| {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 1))
+        });
+        guarded.add();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(guarded.get(), 1);
+    });
+}
+
+#[test]
+fn two_writers_and_a_reader() {
+    explore(Some(3), || {
+        let guarded = Guarded::new();
+        let reader = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 2))
+        };
+        let writer = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || guarded.add())
+        };
+        guarded.add();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
+#[test]
+fn three_writers() {
+    explore(Some(3), || {
+        let guarded = Guarded::new();
+        let others = [(); 2].map(|()| {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || guarded.add())
+        });
+        guarded.add();
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(guarded.get(), 3);
+    });
+}
+
+#[test]
+fn a_reader_and_a_writer_that_come_again() {
+    explore(Some(4), || {
+        let guarded = Guarded::new();
+        let reader = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || {
+                let first = guarded.get();
+                assert!(guarded.get() >= first);
+            })
+        };
+        guarded.add();
+        guarded.add();
+        reader.join().unwrap();
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
+/// The lock itself, for those who come in a known order. It stays for good:
+/// turns borrow it.
+fn raw() -> &'static QueuedRwSem {
+    Box::leak(Box::default())
+}
+
+#[test]
+fn a_reader_waits_for_every_writer_before_it() {
+    explore(Some(2), || {
+        let raw = raw();
+        let written = Arc::new(AtomicUsize::new(0));
+        assert!(raw.come_write(&Still).is_none());
+        let writers = [(); 2].map(|()| raw.come_write(&Still).unwrap());
+        let turn = raw.come_read(&Still).unwrap();
+        let writers = writers.map(|own| {
+            let written = Arc::clone(&written);
+            spawn(move || {
+                own.wait(&Still);
+                written.fetch_add(1, Relaxed);
+                raw.leave_write(&Still);
+            })
+        });
+        let reader = spawn(move || {
+            turn.wait();
+            assert_eq!(written.load(Relaxed), 2, "a writer was passed");
+            raw.leave_read(&Still);
+        });
+        raw.leave_write(&Still);
+        reader.join().unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert!(raw.try_write());
+    });
+}
+
+#[test]
+fn readers_go_in_with_the_first_of_them() {
+    // One waits before a writer and one behind it: both are inside before the
+    // writer is.
+    explore(Some(2), || {
+        let raw = raw();
+        let read = Arc::new(AtomicUsize::new(0));
+        assert!(raw.come_write(&Still).is_none());
+        let before = raw.come_read(&Still).unwrap();
+        let own = raw.come_write(&Still).unwrap();
+        let behind = raw.come_read(&Still).unwrap();
+        let readers = [before, behind].map(|turn| {
+            let read = Arc::clone(&read);
+            spawn(move || {
+                turn.wait();
+                read.fetch_add(1, Relaxed);
+                raw.leave_read(&Still);
+            })
+        });
+        let writer = spawn(move || {
+            own.wait(&Still);
+            assert_eq!(read.load(Relaxed), 2, "a reader was passed");
+            raw.leave_write(&Still);
+        });
+        raw.leave_write(&Still);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        writer.join().unwrap();
+        assert!(raw.try_write());
+    });
+}
+
+#[test]
+fn a_writer_that_was_woken_may_be_passed() {
+    let met = Arc::new([const { AtomicBool::new(false) }; 2]);
+    explore(Some(4), {
+        let met = Arc::clone(&met);
+        move || {
+            let raw = raw();
+            let written = Arc::new(AtomicBool::new(false));
+            assert!(raw.try_read());
+            let own = raw.come_write(&Still).unwrap();
+            let writer = {
+                let written = Arc::clone(&written);
+                spawn(move || {
+                    own.wait(&Still);
+                    written.store(true, Relaxed);
+                    raw.leave_write(&Still);
+                })
+            };
+            raw.leave_read(&Still);
+            if let Some(turn) = raw.come_write(&Still) {
+                turn.wait(&Still);
+            }
+            met[usize::from(written.load(Relaxed))].store(true, Relaxed);
+            raw.leave_write(&Still);
+            writer.join().unwrap();
+            assert!(raw.try_write());
+        }
+    });
+    assert!(met.iter().all(|met| met.load(Relaxed)));
+}
+
+/// A clock by which everybody has waited for too long.
+#[derive(Default)]
+struct Late(AtomicU64);
+
+impl Clock for Late {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(HANDOFF_NS, Relaxed)
+    }
+}
+
+/// Goes in for writing twice, if the first time is a theft. True if `served`, who
+/// is the first in the queue, found that out; then nobody steals a second time.
+fn steal_twice(raw: &QueuedRwSem, clock: &Late, served: &AtomicBool) -> bool {
+    if let Some(turn) = raw.come_write(clock) {
+        turn.wait(clock);
+        raw.leave_write(clock);
+        return false;
+    }
+    // Lets the others come to where they wait.
+    yield_now();
+    let found_out = raw.hands_off();
+    raw.leave_write(clock);
+    match raw.come_write(clock) {
+        None => assert!(!found_out || served.load(Relaxed), "passed again"),
+        Some(turn) => turn.wait(clock),
+    }
+    raw.leave_write(clock);
+    found_out
+}
+
+#[test]
+fn a_late_writer_is_not_passed_again() {
+    let met = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let met = Arc::clone(&met);
+        move || {
+            let (raw, clock) = (raw(), Arc::new(Late::default()));
+            let written = Arc::new(AtomicBool::new(false));
+            assert!(raw.try_read());
+            let own = raw.come_write(&*clock).unwrap();
+            let writer = {
+                let (written, clock) = (Arc::clone(&written), Arc::clone(&clock));
+                spawn(move || {
+                    own.wait(&*clock);
+                    written.store(true, Relaxed);
+                    raw.leave_write(&*clock);
+                })
+            };
+            raw.leave_read(&*clock);
+            met.fetch_add(steal_twice(raw, &clock, &written).into(), Relaxed);
+            writer.join().unwrap();
+            assert!(raw.try_write());
+        }
+    });
+    assert!(met.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_late_reader_is_not_passed_again() {
+    let met = Arc::new(AtomicUsize::new(0));
+    explore(Some(3), {
+        let met = Arc::clone(&met);
+        move || {
+            let (raw, clock) = (raw(), Arc::new(Late::default()));
+            let read = Arc::new(AtomicBool::new(false));
+            assert!(raw.try_write());
+            let turn = raw.come_read(&*clock).unwrap();
+            let thief = {
+                let (read, met, clock) = (Arc::clone(&read), Arc::clone(&met), Arc::clone(&clock));
+                spawn(move || met.fetch_add(steal_twice(raw, &clock, &read).into(), Relaxed))
+            };
+            let reader = {
+                let (read, clock) = (Arc::clone(&read), Arc::clone(&clock));
+                spawn(move || {
+                    turn.wait();
+                    read.store(true, Relaxed);
+                    raw.leave_read(&*clock);
+                })
+            };
+            raw.leave_write(&*clock);
+            reader.join().unwrap();
+            thief.join().unwrap();
+            assert!(raw.try_write());
+        }
+    });
+    assert!(met.load(Relaxed) > 0);
+}
