@@ -3,7 +3,7 @@
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
 //!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with what it holds at an offset (`extent`) and which version of
 //!   the file it is ([`FileIdentity`]).
-//! - `FileWrites`: the same file, where it is written to.
+//! - `FileWrites`: the same file, where it is written to. `write_queues`: what all such files of a process share.
 //! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
 //!   (`ring`; read its header for the protocol). `apart`: one for faults that threads of ours serve.
 //!
@@ -36,6 +36,7 @@ mod stream;
 mod warm;
 mod way;
 mod write_back;
+mod write_queues;
 
 pub(crate) use descriptor::{Descriptor, Source};
 pub(crate) use errno::check;

@@ -10,19 +10,16 @@ use super::identity::{self, stat};
 use super::open::{bytes_allocated, duplicate, flags_of, open_path, path_of, why_not_direct};
 use super::refusals::Refusals;
 use super::reserved::Reserved;
-use super::ring::{MOST_RUNS, Run, WriteQueue};
+use super::ring::{MOST_RUNS, Run};
+use super::write_queues::WriteQueues;
 use crate::signal::without_file_size_signal;
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::lock::Mutex;
 use softfault_engine::store::{PageWrite, StoreError, WriteBack};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-
-/// Threads that write at a time, before one waits for another: as many as evict at a time.
-const QUEUES: usize = 4;
 
 /// A file that is open for writing.
 #[derive(Debug)]
@@ -35,17 +32,8 @@ pub(crate) struct FileWrites {
     device: bool,
     /// What of it has its blocks; `None`: all of it, as on a device.
     reserved: Option<Reserved>,
-    queues: [Mutex<Option<Box<Queue>>>; QUEUES],
-}
-
-/// What many runs are written down in: too large for a handler's stack.
-#[derive(Debug)]
-struct Queue {
-    writes: WriteQueue,
-    /// Where each run begins, as the number of its first page.
-    starts: [u16; MOST_RUNS],
-    /// What each came to.
-    answers: [i64; MOST_RUNS],
+    /// Immutable. For what is written past the page cache.
+    queues: &'static WriteQueues,
 }
 
 impl FileWrites {
@@ -89,19 +77,12 @@ impl FileWrites {
                 Some(reserved.ok_or_else(|| errno::io(libc::ENOMEM))?)
             }
         };
-        let queue = || {
-            let queue = WriteQueue::new().filter(|_| direct.is_some());
-            let queue = queue.map(|writes| {
-                Box::new(Queue {
-                    writes,
-                    starts: [0; MOST_RUNS],
-                    answers: [0; MOST_RUNS],
-                })
-            });
-            Mutex::new(queue)
-        };
+        let queues = WriteQueues::of_process();
+        if direct.is_some() {
+            queues.make();
+        }
         Ok(Self {
-            queues: core::array::from_fn(|_| queue()),
+            queues,
             buffered,
             direct,
             device,
@@ -178,70 +159,30 @@ impl FileWrites {
     /// # Safety
     /// They are readable.
     unsafe fn write_direct(&self, file: &Descriptor, pages: &mut [PageWrite]) {
-        let queue = self.queues.iter().find_map(|queue| queue.try_lock());
-        let mut queue = queue.unwrap_or_else(|| self.queues[sync::cpu() % QUEUES].lock());
         for pages in pages.chunks_mut(MOST_RUNS) {
-            let (Some(queue), Some(guarded)) = (queue.as_deref_mut(), file.guarded()) else {
-                // SAFETY: the caller's promise.
-                unsafe { each_run(pages, |run| write_one(file, run)) };
-                continue;
-            };
-            // SAFETY: as above.
-            unsafe { queue.write(guarded, pages) };
-            // SAFETY: as above.
-            unsafe { write_failed(file, pages) };
-        }
-    }
-}
-
-impl Queue {
-    /// Writes pages, and says of each whether the file has got it.
-    ///
-    /// # Safety
-    /// They are readable.
-    unsafe fn write(&mut self, file: &table::Guarded, pages: &mut [PageWrite]) {
-        let Self {
-            writes,
-            starts,
-            answers,
-        } = self;
-        let mut count = 0;
-        for page in 0..pages.len() {
-            if page == 0 || !follows(&pages[page - 1], &pages[page]) {
-                starts[count] = page as u16;
-                count += 1;
+            // SAFETY: the caller's promise.
+            unsafe {
+                match file.guarded().zip(self.queues.free()) {
+                    Some((guarded, mut queue)) => {
+                        queue.write(guarded, pages);
+                        drop(queue);
+                        write_failed(file, pages);
+                    }
+                    None => each_run(pages, |run| write_one(file, run)),
+                }
             }
-        }
-        let end = pages.len();
-        let starts = &starts[..count];
-        let part = |run: usize| {
-            let next = starts.get(run + 1).map_or(end, |&next| usize::from(next));
-            usize::from(starts[run])..next
-        };
-        let run = |run| run_of(&pages[part(run)]);
-        answers[..count].fill(0);
-        // SAFETY: the caller's promise.
-        unsafe { writes.write(file, count, run, |run, answer| answers[run] = answer) };
-        for (run, &answer) in answers[..count].iter().enumerate() {
-            let part = part(run);
-            let is_whole = answer == (part.len() * PAGE_SIZE) as i64;
-            let result = match is_whole {
-                true => Ok(()),
-                false => Err(StoreError::Short),
-            };
-            pages[part].iter_mut().for_each(|page| page.result = result);
         }
     }
 }
 
 /// True if `next` comes after `page`, in the file and in memory.
-fn follows(page: &PageWrite, next: &PageWrite) -> bool {
+pub(super) fn follows(page: &PageWrite, next: &PageWrite) -> bool {
     next.offset == page.offset + PAGE_SIZE as u64
         && next.page.addr() == page.page.addr() + PAGE_SIZE
 }
 
 /// Pages in a row.
-fn run_of(pages: &[PageWrite]) -> Run {
+pub(super) fn run_of(pages: &[PageWrite]) -> Run {
     Run {
         offset: pages[0].offset,
         bytes: pages[0].page,
