@@ -34,11 +34,7 @@ impl FrameMemory for AnonymousFrames {
     fn provide(&self, _chunk: usize) -> Option<NonNull<u8>> {
         let at = aligned()?;
         let addr = at.as_ptr().cast::<c_void>();
-        for advice in [
-            libc::MADV_HUGEPAGE,
-            libc::MADV_DONTFORK,
-            libc::MADV_DONTDUMP,
-        ] {
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
             // SAFETY: advice about a mapping that was just made. Machines without huge
             // pages refuse the first.
             unsafe { sync::kernel_calls::madvise(addr, TABLE_SPAN, advice) };

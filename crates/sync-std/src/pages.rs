@@ -42,8 +42,8 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
         return NonNull::new(spare.pages[spare.count]);
     }
     if bytes >= LARGE {
-        let addr = reserve(bytes).ok()?;
-        // SAFETY: all of what was just reserved.
+        let addr = inaccessible(bytes).ok()?;
+        // SAFETY: all of what was just mapped.
         if unsafe { open(addr, bytes) } {
             return Some(addr);
         }
@@ -56,9 +56,19 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
 
 /// Reserves address space that nobody may touch before it is [opened](open). It is
 /// neither filled nor locked where the program has called `mlockall(MCL_FUTURE)`: it
-/// was inaccessible when it was mapped, and is unlocked before it is opened. The error
+/// was inaccessible when it was mapped, and is unlocked before it is opened. A core dump
+/// leaves it out, and what is opened of it: where the kernel joins it to a neighbour that has had
+/// pages, all of it would be dumped otherwise, as zeros. The error
 /// is an errno; EAGAIN says that not even a page may be locked any more.
 pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
+    let addr = inaccessible(bytes)?;
+    // SAFETY: just mapped; changes no bytes.
+    unsafe { kernel_calls::madvise(addr.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
+    Ok(addr)
+}
+
+/// The same, which a core dump may have.
+fn inaccessible(bytes: usize) -> Result<NonNull<u8>, i32> {
     match anonymous(bytes, libc::PROT_NONE) {
         Ok(addr) => {
             // SAFETY: just mapped; not to be locked is no loss of bytes.

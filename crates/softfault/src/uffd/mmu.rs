@@ -258,6 +258,11 @@ impl UffdMmu {
         // protection: writes to them would not be seen. A service may have been
         // started with all its memory to be merged.
         advise(libc::MADV_UNMERGEABLE);
+        // What the program writes is in a core dump, as memory of the kernel's is. Pages of files that are only
+        // read are not, as those of the kernel's mappings are not.
+        if protection == Protection::ReadWrite {
+            advise(libc::MADV_DODUMP);
+        }
         if advise(libc::MADV_DONTFORK) < 0 {
             let error = system(errno());
             unmap(range);
