@@ -10,8 +10,8 @@ use core::ffi::{c_int, c_void};
 ///
 /// addr and length need be no multiples of anything. The range is of one map. Where the map may be written to, system
 /// calls may write to the range too. Pins nest: each is ended by a softfault_unpin of the same range, or by
-/// softfault_munmap of any page of it. Up to half of an engine's budget can be locked or pinned. A child of fork
-/// inherits no pin.
+/// softfault_munmap of any page of it. Up to half of an engine's budget can be locked or pinned; a pin of a file counts
+/// for its pages, 32 more, and one for each 2 MiB. A child of fork inherits no pin.
 ///
 /// Returns 0, or -1 with errno:
 ///   EFAULT  some of the range is behind the end of the file

@@ -277,6 +277,28 @@ fn half_of_the_budget_can_be_pinned_and_the_rest_still_serves() {
     assert!(map.pin(..).is_err());
 }
 
+/// `Mmap::pin`: what a pin of so many pages counts for, in a budget of 16 MiB of which it may have half.
+#[test]
+fn a_pin_counts_for_its_pages_and_32_more_and_one_for_2_mib() {
+    let file = made_file("pin-counts", 32 * MIB);
+    let engine = engine(16);
+    let map = map(&engine, &file);
+    let of_the_same_byte: Vec<_> = (0..100).map_while(|_| map.pin(7..8).ok()).collect();
+    assert_eq!(of_the_same_byte.len(), 8 * MIB / 4096 / (1 + 32));
+    drop(of_the_same_byte);
+    // 2,013 and 32, and 3 for its page tables: 2,048.
+    let most = 2013 * 4096;
+    assert_eq!(
+        map.pin(..most + 1).map(drop),
+        Err(FaultError::NoMemory),
+        "a page more"
+    );
+    let largest = map.pin(..most).unwrap();
+    assert!(map.pin(20 * MIB..20 * MIB + 1).is_err());
+    drop(largest);
+    assert!(map.pin(20 * MIB..20 * MIB + 1).is_ok());
+}
+
 /// 500 threads that all have their touches to make.
 fn crowd(name: &str, offset: impl Fn(usize, usize) -> usize + Sync, advice: Advice) {
     const THREADS: usize = 500;

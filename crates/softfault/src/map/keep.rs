@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 impl Mmap {
     /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
-    /// half of the budget can be locked or pinned.
+    /// half of the budget can be locked or pinned; a map of a file counts as a [`pin`](Self::pin) does.
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match self.kind() {

@@ -116,8 +116,9 @@ impl Mmap {
 
     /// Brings a range into memory and keeps it there while the result lives.
     /// A failed read is an error here, never a signal. Up to half of the
-    /// budget can be pinned, where each pin counts for its pages and 32 more: a folio, which is pinned
-    /// whole, may reach past either end.
+    /// budget can be pinned, where each pin counts for its pages, 32 more, since a folio, which is pinned
+    /// whole, may reach past either end, and one for each 2 MiB. So a budget of 16 MiB has room for one pin of
+    /// 7.8 MiB, or for 62 of a byte, of the same byte too.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
         Pinned::new(self, self.range_of(range))
     }

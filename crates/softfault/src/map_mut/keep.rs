@@ -22,7 +22,8 @@ impl MmapMut {
     }
 
     /// Brings all of it into memory, where it stays and may be handed to system calls,
-    /// until [`unlock`](Self::unlock). Up to half of the budget can be locked or pinned.
+    /// until [`unlock`](Self::unlock). Up to half of the budget can be locked or pinned; a map that writes to its
+    /// file counts as a [`pin`](crate::Mmap::pin) does, any other for its pages.
     pub fn lock(&self) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &self.kind {

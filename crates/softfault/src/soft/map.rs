@@ -74,8 +74,7 @@ impl SoftMap {
     }
 
     /// Brings a range into memory and keeps it there while the result lives.
-    /// Up to half of the budget can be pinned, where each pin counts for its pages and 32 more, as of
-    /// [`Mmap::pin`](crate::Mmap::pin).
+    /// Up to half of the budget can be pinned, and each pin counts as of [`Mmap::pin`](crate::Mmap::pin).
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<SoftPinned<'_>, FaultError> {
         SoftPinned::new(self, offsets(range, self.len))
     }
