@@ -1,4 +1,5 @@
-//! How the shared library is linked.
+//! How the compiler links the shared library: for cargo-c, and without versions of symbols. The one that is installed
+//! otherwise `src/bin/install.rs` links.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -4,15 +4,20 @@
 //! cargo run --release -p softfault-c -- --prefix /usr/local
 //! ```
 //!
-//! cargo has built the libraries before this runs: they are beside it.
+//! cargo has built the static library before this runs: it is beside it. The shared one is linked here, from the same
+//! objects, because its symbols have versions: the compiler hands the linker a version script of its own for each shared
+//! library that it links, without a name, and linkers refuse another beside that. What links is the C compiler that `CC`
+//! names, or `cc`, which the compiler links with, too.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
+/// What is exported, with versions.
+const MAP: &str = include_str!("../../libsoftfault.map");
 const HEADER: &str = include_str!("../../include/softfault.h");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The ABI's, as in `build.rs`.
@@ -95,13 +100,13 @@ impl Places {
 
     fn install(&self) -> io::Result<()> {
         let lib = self.folder(&self.lib)?;
-        let shared = fs::read(built("libsoftfault_c.so")?)?;
+        let archive = built("libsoftfault_c.a")?;
         let long = format!("libsoftfault.so.{VERSION}");
+        let shared = link_shared(&archive, &lib.join(&long))?;
         put(&lib.join(&long), &shared, 0o755)?;
         link(&lib.join(SONAME), &long)?;
         link(&lib.join("libsoftfault.so"), SONAME)?;
-        let of_archive = fs::read(built("libsoftfault_c.a")?)?;
-        put(&lib.join("libsoftfault.a"), &of_archive, 0o644)?;
+        put(&lib.join("libsoftfault.a"), &fs::read(archive)?, 0o644)?;
         let include = self.folder(&self.include)?;
         put(&include.join("softfault.h"), HEADER.as_bytes(), 0o644)?;
         let pkg_config = self.folder(&self.lib.join("pkgconfig"))?;
@@ -146,6 +151,45 @@ fn built(name: &str) -> io::Result<PathBuf> {
     let found = places.iter().find(|path| path.exists());
     let none = || said(&places[0], &"it is not there: run this by cargo run");
     found.cloned().ok_or_else(none)
+}
+
+/// Links the shared library of all that is in the static one; answers its bytes. What it needs meanwhile is beside where it is to
+/// be.
+fn link_shared(archive: &Path, place: &Path) -> io::Result<Vec<u8>> {
+    let (map, linked) = (place.with_extension("map"), place.with_extension("linked"));
+    let link = || {
+        fs::write(&map, MAP).map_err(|error| said(&map, &error))?;
+        let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut command = Command::new(&cc);
+        let script = option("-Wl,--version-script=", &map);
+        command.arg("-shared").arg("-o").arg(&linked).arg(script);
+        command.arg(format!("-Wl,-soname,{SONAME}"));
+        // As build.rs has it: its handlers and threads outlive a dlclose.
+        command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,relro"]);
+        command.args(["-Wl,--gc-sections", "-Wl,-O1", "-Wl,--as-needed"]);
+        // What is missing is an error here, and not in the programs.
+        command.args(["-Wl,-z,defs", "-Wl,--whole-archive"]);
+        command.arg(archive).arg("-Wl,--no-whole-archive");
+        command.args(PRIVATE.split(' '));
+        let done = command.output();
+        let done = done.map_err(|error| said(Path::new(&cc), &error))?;
+        if !done.status.success() {
+            let errors = String::from_utf8_lossy(&done.stderr);
+            return Err(said(Path::new(&cc), &errors.trim_end()));
+        }
+        fs::read(&linked)
+    };
+    let bytes = link();
+    let _ = fs::remove_file(&map);
+    let _ = fs::remove_file(&linked);
+    bytes
+}
+
+/// An option and a path, as one argument.
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(path);
+    option
 }
 
 /// Puts a file into its place in one step: a program that has the one before goes on with that.

@@ -135,6 +135,36 @@ fn the_same_statically_linked() {
     sums(Link::Static, "sum-static.bytes");
 }
 
+/// The library that the compiler links, which cargo-c installs, has no versions of symbols: a program that was linked with them
+/// runs with it.
+#[test]
+fn a_library_without_versions_serves_too() {
+    let Some(program) = Program::of("many.c", Link::Shared) else {
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("without-versions");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let beside = Path::new(env!("CARGO_BIN_EXE_softfault-c-install"));
+    let plain = beside.with_file_name("deps").join("libsoftfault_c.so");
+    std::os::unix::fs::symlink(plain, folder.join("libsoftfault.so.0")).unwrap();
+    let path = file("without-versions.bytes", &bytes(8 << 20));
+    let mut command = Command::new(&program.path);
+    command
+        .args([&path[..], "10"])
+        .env("LD_LIBRARY_PATH", &folder);
+    let said = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{errors}");
+    assert!(said.stdout.starts_with(b"missing 1, "), "{said:?}");
+    // It was this library.
+    assert!(
+        errors.contains("no version information available"),
+        "{errors}"
+    );
+    fs::remove_file(path).unwrap();
+}
+
 #[test]
 fn many_ranges_come_in_by_one_call() {
     let Some(program) = Program::of("many.c", Link::Shared) else {

@@ -2,35 +2,79 @@
 
 use crate::installed::installed;
 use object::read::elf::ElfFile64;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSymbol, SymbolSection};
 use std::collections::BTreeSet;
 use std::fs;
 
-const LISTED: &str = include_str!("../../exported-symbols.txt");
+const LISTED: &str = include_str!("../../libsoftfault.map");
 const HEADER: &str = include_str!("../../include/softfault.h");
 
-/// One a line; lines with # are words.
-fn listed() -> BTreeSet<&'static str> {
-    let lines = LISTED.lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect()
+/// The version script as a list: names, each with the node that it is in.
+fn listed() -> BTreeSet<(&'static str, &'static str)> {
+    let (mut listed, mut node) = (BTreeSet::new(), "");
+    let (_, script) = LISTED.split_once("*/").expect("it begins with words");
+    for line in script.lines().map(str::trim) {
+        if let Some(name) = line.strip_suffix('{') {
+            node = name.trim();
+        } else if let Some(name) = line.strip_suffix(';')
+            && !name.starts_with('}')
+            && name != "*"
+        {
+            assert!(listed.insert((name, node)), "{name} is listed twice");
+        }
+    }
+    listed
+}
+
+fn names() -> BTreeSet<&'static str> {
+    let listed = listed().into_iter();
+    let names: BTreeSet<_> = listed.map(|(name, _)| name).collect();
+    assert!(names.contains("softfault_mmap"));
+    names
 }
 
 #[test]
 fn the_library_exports_what_is_listed() {
     let bytes = fs::read(installed().lib().join("libsoftfault.so")).unwrap();
     let library = ElfFile64::<object::Endianness>::parse(&bytes[..]).unwrap();
-    let exported: BTreeSet<&str> = library
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition() && symbol.is_global())
-        .map(|symbol| symbol.name().unwrap())
+    let endian = library.endian();
+    let versions = library.elf_section_table().versions(endian, &bytes[..]);
+    let versions = versions.unwrap().expect("symbols have versions");
+    let symbols = library.dynamic_symbols();
+    // Each node has a symbol of its own name, too, with the value 0.
+    let exported = symbols.filter(|symbol| {
+        let is_node = symbol.section() == SymbolSection::Absolute;
+        symbol.is_definition() && symbol.is_global() && !is_node
+    });
+    let exported: BTreeSet<(&str, &str)> = exported
+        .map(|symbol| {
+            let index = versions.version_index(endian, symbol.index());
+            assert!(!index.is_hidden(), "a program gets it when it is linked");
+            let version = versions.version(index).unwrap();
+            let version = version.expect("a version of ours").name();
+            let version = core::str::from_utf8(version).unwrap();
+            (symbol.name().unwrap(), version)
+        })
         .collect();
-    assert_eq!(
-        exported,
-        listed(),
-        "exported-symbols.txt has what is exported"
-    );
+    assert_eq!(exported, listed(), "libsoftfault.map has what is exported");
+}
+
+/// A function that is in no node of the release before is in the node that names the release that brought it.
+#[test]
+fn nodes_are_of_releases() {
+    let nodes: BTreeSet<&str> = listed().into_iter().map(|(_, node)| node).collect();
+    let release = env!("CARGO_PKG_VERSION").rsplit_once('.').unwrap().0;
+    assert!(nodes.contains("SOFTFAULT_0.1"), "{nodes:?}");
+    for node in nodes {
+        let number = node.strip_prefix("SOFTFAULT_").expect("its name");
+        let parts = |number: &str| -> Vec<u32> {
+            number
+                .split('.')
+                .map(|part| part.parse().unwrap())
+                .collect()
+        };
+        assert!(parts(number) <= parts(release), "{node} is not released");
+    }
 }
 
 #[test]
@@ -48,7 +92,7 @@ fn the_header_declares_what_is_listed() {
             declared.insert(name);
         }
     }
-    assert_eq!(declared, listed());
+    assert_eq!(declared, names());
 }
 
 #[test]
