@@ -718,7 +718,8 @@ int softfault_fault_in(const void *addr,
  * deadline is a time of CLOCK_MONOTONIC, or NULL for none. Reads under way at the deadline are left; one that
  * this thread does itself, through the kernel's page cache, ends first.
  *
- * Ranges of one map are read together, and the maps one after the other, in the order of their first ranges.
+ * The ranges of all maps of an engine are read together, by one pass; engines one after the other. What the kernel
+ * serves is asked of it before, and waited for at the end.
  *
  * Returns how many ranges are not in memory: 0 if all are; or -1 with errno, and nothing was done:
  *   EFAULT  ranges is NULL, and count is not 0

@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use libc::{iovec, timespec};
 use softfault::{Advice, MmapRaw};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,8 @@ pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_in
 /// deadline is a time of CLOCK_MONOTONIC, or NULL for none. Reads under way at the deadline are left; one that
 /// this thread does itself, through the kernel's page cache, ends first.
 ///
-/// Ranges of one map are read together, and the maps one after the other, in the order of their first ranges.
+/// The ranges of all maps of an engine are read together, by one pass; engines one after the other. What the kernel
+/// serves is asked of it before, and waited for at the end.
 ///
 /// Returns how many ranges are not in memory: 0 if all are; or -1 with errno, and nothing was done:
 ///   EFAULT  ranges is NULL, and count is not 0
@@ -106,15 +108,23 @@ fn populate(map: &MmapRaw, offsets: &Range<usize>) -> Result<(), Failure> {
     Ok(map.advise_range(Advice::PopulateRead, range.0, range.1)?)
 }
 
-/// A range's place, and its offsets in the map.
-type Placed = (usize, Range<usize>);
-
 /// Ranges by the maps that they are of.
 #[derive(Default)]
 struct Many {
-    maps: Vec<(Arc<MmapRaw>, Vec<Placed>)>,
+    maps: Vec<Wanted>,
+    /// Where a map is among them, by its address.
+    numbers: HashMap<*const MmapRaw, usize>,
     /// By their place.
     failed: Vec<(usize, c_int)>,
+}
+
+/// What is wanted of a map.
+struct Wanted {
+    map: Arc<MmapRaw>,
+    /// Offsets in it.
+    ranges: Vec<Range<usize>>,
+    /// Which of the caller's ranges each is of.
+    places: Vec<usize>,
 }
 
 impl Many {
@@ -125,65 +135,41 @@ impl Many {
             Err(failure) => return self.failed.push((place, failure.errno)),
         };
         for part in parts {
-            let offsets = (place, part.offsets());
-            // Most are of the same map as the one before.
-            let known = self
-                .maps
-                .iter_mut()
-                .rev()
-                .find(|(map, _)| Arc::ptr_eq(map, &part.map));
-            match known {
-                Some((_, ranges)) => ranges.push(offsets),
-                None => self.maps.push((part.map, vec![offsets])),
+            let range = part.offsets();
+            let number = *self
+                .numbers
+                .entry(Arc::as_ptr(&part.map))
+                .or_insert(self.maps.len());
+            if number == self.maps.len() {
+                self.maps.push(Wanted {
+                    map: part.map,
+                    ranges: Vec::new(),
+                    places: Vec::new(),
+                });
             }
+            self.maps[number].ranges.push(range);
+            self.maps[number].places.push(place);
         }
     }
 
     /// The places of those that are not in memory, with why not, each once.
     fn wait(self, until: Option<Instant>) -> Vec<(usize, c_int)> {
+        let maps = self.maps.iter();
+        let asked: Vec<_> = maps
+            .map(|wanted| (&*wanted.map, &wanted.ranges[..]))
+            .collect();
+        let answers = MmapRaw::fault_in_all(&asked, until);
         let mut failed = self.failed;
-        for (map, ranges) in self.maps {
-            let (places, ranges): (Vec<_>, Vec<_>) = ranges.into_iter().unzip();
-            if !map.is_managed() {
-                failed.extend(of_kernel(&map, &places, &ranges, until));
-                continue;
-            }
-            let mut many = map.fault_in_many(&ranges);
-            if let Some(until) = until {
-                many = many.until(until);
-            }
-            let answers = places.into_iter().zip(many.wait());
-            failed.extend(
-                answers.filter_map(|(place, answer)| Some((place, errno_of(answer.err()?)))),
-            );
+        for (wanted, answers) in self.maps.iter().zip(answers) {
+            let answers = wanted.places.iter().zip(answers);
+            let errors = answers.filter_map(|(&place, answer)| Some((place, answer.err()?)));
+            failed.extend(errors.map(|(place, error)| (place, errno_of(error))));
         }
-        // Stable: of a range of two maps the first error is told.
+        // Stable: of a range of two maps the error of the map that was named first is told.
         failed.sort_by_key(|&(place, _)| place);
         failed.dedup_by_key(|&mut (place, _)| place);
         failed
     }
-}
-
-/// The same of a map that the kernel serves, which is told of all of them first.
-fn of_kernel(
-    map: &MmapRaw,
-    places: &[usize],
-    ranges: &[Range<usize>],
-    until: Option<Instant>,
-) -> Vec<(usize, c_int)> {
-    for range in ranges {
-        // It is advice.
-        let _ = map.prefetch(range.clone());
-    }
-    let is_over = || until.is_some_and(|until| Instant::now() >= until);
-    let answers = places.iter().zip(ranges).map(|(&place, range)| {
-        let errno = match is_over() {
-            true => libc::ETIMEDOUT,
-            false => populate(map, range).err()?.errno,
-        };
-        Some((place, errno))
-    });
-    answers.flatten().collect()
 }
 
 /// A time of CLOCK_MONOTONIC, which is `Instant`'s clock too.

@@ -197,6 +197,7 @@ mod engine;
 // What the program sees.
 mod fault_in;
 mod huge;
+mod many_maps;
 mod map_mut;
 mod stats;
 

@@ -1,4 +1,4 @@
-//! Many ranges of a map, brought in by one thread, with an answer for each.
+//! Many ranges of one address space, brought in by one thread, with an answer for each.
 
 use crate::error::FaultError;
 use crate::range::within;
@@ -28,6 +28,15 @@ impl Many {
         Self {
             ranges: FaultInMany::new(inside, false),
             results,
+        }
+    }
+
+    /// Ranges of addresses, each by its place in this order; for reads of them.
+    pub(crate) fn of_addresses(ranges: &[Range<usize>]) -> Self {
+        let inside = ranges.iter().cloned().enumerate().collect();
+        Self {
+            ranges: FaultInMany::new(inside, false),
+            results: vec![Ok(()); ranges.len()],
         }
     }
 

@@ -85,6 +85,35 @@ fn scattered_pages_are_read_together_and_once() {
 }
 
 #[test]
+fn files_are_read_together() {
+    let rig = Rig::new(PAGES);
+    let stores = [(); 3].map(|()| TestStore::with_queue(pages(FILE), 8));
+    let caches = [0, 1, 2].map(|file| random(&rig, &stores[file]));
+    // Of each file in turn, as many as its device takes at a time and more.
+    let ranges = (0..36).map(|i| {
+        let start = caches[i % 3].1 + (i / 3) * 40 * PAGE_SIZE;
+        (i, start..start + PAGE_SIZE)
+    });
+    let mut many = FaultInMany::new(ranges.collect(), false);
+    stores.iter().for_each(|store| store.close());
+    thread::scope(|scope| {
+        let many = &mut many;
+        let (space, none) = (&rig.space, NeverInterrupted);
+        scope.spawn(move || assert!(many.run(space, &none)));
+        // Reads of all files are in flight before the first of any has come.
+        stores.iter().for_each(|store| store.wait_blocked(8));
+        stores.iter().for_each(|store| store.open());
+    });
+    assert_eq!(many.failed().count(), 0);
+    for ((cache, _), store) in caches.into_iter().zip(&stores) {
+        assert_eq!(store.reads().len(), 12);
+        rig.unmap(cache.addresses());
+        drop(cache);
+    }
+    rig.finish();
+}
+
+#[test]
 fn ranges_overlap_touch_repeat_and_have_no_pages() {
     let rig = Rig::new(PAGES);
     let store = TestStore::with_queue(pages(FILE), 64);

@@ -1,8 +1,8 @@
 //! Many ranges, and bytes copied, with an answer each.
 
 use crate::twin::{
-    PAGE, READ, WRITE, anonymous, answer, content, errno, file, of_file, own_engine, pipe, text,
-    unmap,
+    DEFAULT, PAGE, READ, WRITE, aged_file, anonymous, answer, content, errno, file, of_file,
+    own_engine, pipe, text, unmap,
 };
 use core::ffi::c_void;
 use libc::{iovec, timespec};
@@ -68,6 +68,59 @@ fn each_range_has_its_answer() {
     assert_eq!(missing, 0);
     for map in maps {
         unmap(map, (PAGES + 4) * PAGE);
+    }
+}
+
+/// Maps of every kind and of two engines, some of which the kernel serves, in one call: ranges that are of two maps, and errors
+/// in the midst of them.
+#[test]
+fn maps_of_all_kinds_come_by_one_call() {
+    let _turn = crate::twin::turn();
+    let made = aged_file(PAGES * PAGE);
+    let (private, shared) = (libc::MAP_PRIVATE, libc::MAP_SHARED);
+    let mut second = of_file(&made, PAGES / 2, READ, shared);
+    second.offset = (PAGES / 2 * PAGE) as i64;
+    let all = [
+        (of_file(&made, PAGES / 2, READ, shared), own_engine()),
+        (second, own_engine()),
+        (of_file(&made, PAGES + 4, READ, private), own_engine()),
+        (of_file(&made, PAGES, WRITE, private), DEFAULT),
+        (of_file(&made, PAGES, WRITE, shared), own_engine()),
+        (anonymous(PAGES), own_engine()),
+        (anonymous(PAGES), DEFAULT),
+    ];
+    let maps = all.map(|(arguments, engine)| arguments.ours(engine).unwrap());
+    let range = |map: usize, page: usize, len: usize| iovec {
+        iov_base: maps[map].cast::<u8>().wrapping_add(page * PAGE).cast(),
+        iov_len: len,
+    };
+    // Every map in turn, and the last page of the first with the first of the second, which lies behind it.
+    let mut asked = vec![(range(0, PAGES / 2 - 1, 2 * PAGE), 0)];
+    for page in 0..PAGES / 2 {
+        asked.extend((0..maps.len()).map(|map| (range(map, page, 1 + page * 60), 0)));
+    }
+    asked.insert(7, (range(2, PAGES - 1, 2 * PAGE), libc::EFAULT));
+    asked.insert(3, (range(5, 0, usize::MAX), libc::EINVAL));
+    asked.push((range(2, PAGES + 2, 1), libc::EFAULT));
+    let ranges: Vec<_> = asked.iter().map(|(range, _)| *range).collect();
+    let expected: Vec<_> = asked.iter().map(|&(_, errno)| errno).collect();
+    let mut results = vec![-1; ranges.len()];
+    let null = core::ptr::null();
+    // SAFETY: arrays of so many.
+    let missing = unsafe {
+        softfault_fault_in_many(ranges.as_ptr(), ranges.len(), null, results.as_mut_ptr())
+    };
+    assert_eq!((missing, &results), (3, &expected), "{}", text());
+    let bytes = content(PAGES * PAGE);
+    let at = |map: usize| maps[map].cast::<u8>();
+    for page in (0..PAGES / 2).map(|page| page * PAGE) {
+        // SAFETY: within the maps.
+        let found = [0, 1, 2, 3, 4, 5, 6].map(|map| unsafe { at(map).add(page).read_volatile() });
+        let (low, high) = (bytes[page], bytes[page + PAGES / 2 * PAGE]);
+        assert_eq!(found, [low, high, low, low, low, 0, 0]);
+    }
+    for ((arguments, _), map) in all.iter().zip(maps) {
+        unmap(map, arguments.length);
     }
 }
 

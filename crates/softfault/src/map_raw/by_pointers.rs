@@ -1,12 +1,13 @@
 //! What borders to other languages need of a map: they have addresses and no borrows, and say what a borrow would.
 
 use super::{MmapRaw, Raw};
-use crate::fault_in::FaultInMany;
-use crate::{Engine, FaultError};
+use crate::fault_in::{Awaited, FaultInMany};
+use crate::{Engine, FaultError, many_maps};
 use core::ops::Range;
 use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
+use std::time::Instant;
 
 impl MmapRaw {
     /// The engine beside which it was made.
@@ -32,6 +33,19 @@ impl MmapRaw {
     /// See [`Mmap::fault_in_many`](crate::Mmap::fault_in_many).
     pub fn fault_in_many(&self, ranges: &[Range<usize>]) -> FaultInMany<'_> {
         either!(&self.0, map => map.fault_in_many(ranges))
+    }
+
+    /// The same of many maps by one call, and each engine's by one pass of reads; an answer for each range of each map.
+    #[doc(hidden)]
+    pub fn fault_in_all(
+        asked: &[(&Self, &[Range<usize>])],
+        until: Option<Instant>,
+    ) -> Vec<Vec<Result<(), FaultError>>> {
+        let asked = asked.iter().map(|&(map, ranges)| {
+            let map: &dyn Awaited = either!(&map.0, map => map);
+            (map, ranges)
+        });
+        many_maps::wait(&asked.collect::<Vec<_>>(), until)
     }
 
     /// See [`Mmap::prefetch`](crate::Mmap::prefetch).

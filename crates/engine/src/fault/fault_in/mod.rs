@@ -96,11 +96,17 @@ impl FaultIn {
         interrupt: &dyn Interrupt,
     ) -> Progress {
         loop {
-            if self.pieces.has_room_for_batch() && self.cursor.take_over(ranges) {
+            // One VMA after the other, before the first piece is waited for: the reads of all are in flight together.
+            while self.pieces.has_room_for_batch() && self.cursor.take_over(ranges) {
                 if self.waits && interrupt.pending() {
                     return Progress::Interrupted;
                 }
+                let rest = self.cursor.rest();
                 self.look(space);
+                if self.cursor.rest() == rest {
+                    // No frame is spare, until what is in line is mapped.
+                    break;
+                }
             }
             match self.pieces.first() {
                 Some(piece) => match self.take(piece, space, interrupt) {

@@ -1,0 +1,170 @@
+//! Ranges of many maps, brought in by one call: for borders to other languages, where a call's ranges are addresses.
+//!
+//! ```text
+//!   an engine's maps   one pass: their reads are in flight together, whatever maps they are of
+//!   the kernel's       told before the passes, and waited for after them
+//! ```
+
+use crate::Engine;
+use crate::error::FaultError;
+use crate::fault_in::{Awaited, KeptServed};
+use crate::many::Many;
+use crate::range::within;
+use crate::reached::Reached;
+use core::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A map, and ranges of its offsets.
+pub(crate) type Asked<'a> = (&'a dyn Awaited, &'a [Range<usize>]);
+
+/// For each range of a map, that it is there, or why not.
+type Answers = Vec<Result<(), FaultError>>;
+
+/// A range: the number of its map, and its place among what is asked of that.
+type Place = (usize, usize);
+
+/// Ranges that are brought in by one pass over an engine's space.
+struct Pass<'a> {
+    engine: &'a Engine,
+    /// What keeps the maps served by the engine meanwhile.
+    kept: Vec<KeptServed>,
+    places: Vec<Place>,
+    /// Addresses, by the same order.
+    ranges: Vec<Range<usize>>,
+}
+
+/// What there is to do.
+struct Plan<'a> {
+    passes: Vec<Pass<'a>>,
+    by_kernel: Vec<(&'a dyn Awaited, Place, Range<usize>)>,
+    /// By maps. Of what is not within its map, or is not this process's, that it is not.
+    answers: Vec<Answers>,
+}
+
+impl<'a> Plan<'a> {
+    /// Tells the kernel, of what it serves, what will be wanted.
+    fn new(asked: &[Asked<'a>]) -> Self {
+        let mut plan = Self {
+            passes: Vec::new(),
+            by_kernel: Vec::new(),
+            answers: Vec::with_capacity(asked.len()),
+        };
+        for (number, &(map, ranges)) in asked.iter().enumerate() {
+            let all = map.place();
+            let addresses = |range| all.and_then(|(start, len)| within(start, len, range));
+            let addresses: Vec<_> = ranges.iter().map(addresses).collect();
+            let results = addresses.iter().map(|range| range.as_ref().map(drop));
+            plan.answers.push(
+                results
+                    .map(|result| result.map_err(|&error| error))
+                    .collect(),
+            );
+            if all.is_err() {
+                continue;
+            }
+            let inside = addresses.into_iter().enumerate();
+            let inside = inside.filter_map(|(place, range)| Some(((number, place), range.ok()?)));
+            let inside = inside.filter(|(_, range)| !range.is_empty());
+            match map.served() {
+                Some(kept) => {
+                    let pass = plan.pass_of(map.engine());
+                    pass.kept.push(kept);
+                    for (place, range) in inside {
+                        pass.places.push(place);
+                        pass.ranges.push(range);
+                    }
+                }
+                None => plan.by_kernel.extend(inside.map(|(place, range)| {
+                    map.will_need(range.clone());
+                    (map, place, range)
+                })),
+            }
+        }
+        plan
+    }
+
+    /// The pass over an engine.
+    fn pass_of(&mut self, engine: &'a Engine) -> &mut Pass<'a> {
+        let is_it = |pass: &Pass<'_>| Arc::ptr_eq(&pass.engine.inner, &engine.inner);
+        let known = self.passes.iter().position(is_it);
+        let number = known.unwrap_or_else(|| {
+            self.passes.push(Pass {
+                engine,
+                kept: Vec::new(),
+                places: Vec::new(),
+                ranges: Vec::new(),
+            });
+            self.passes.len() - 1
+        });
+        &mut self.passes[number]
+    }
+}
+
+/// Brings ranges of many maps in, and waits until they are there, or the deadline is over: as
+/// [`FaultInMany::wait`](crate::FaultInMany::wait) for each map.
+pub(crate) fn wait(asked: &[Asked<'_>], until: Option<Instant>) -> Vec<Answers> {
+    let Plan {
+        passes,
+        by_kernel,
+        mut answers,
+    } = Plan::new(asked);
+    for pass in passes {
+        let managed = pass.engine.inner.managed();
+        let space = &managed.expect("it serves maps").space;
+        let came = Many::of_addresses(&pass.ranges).wait(space, Reached::ByLoads, until);
+        for ((map, place), answer) in pass.places.into_iter().zip(came) {
+            answers[map][place] = answer;
+        }
+        drop(pass.kept);
+    }
+    for (map, (number, place), range) in by_kernel {
+        let is_over = until.is_some_and(|until| Instant::now() >= until);
+        answers[number][place] = match is_over {
+            true => Err(FaultError::TimedOut),
+            false => map.bring_in(range),
+        };
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MmapMut, MmapOptions};
+
+    const PAGE: usize = 4096;
+
+    fn engine() -> Engine {
+        Engine::builder().memory(8 << 20).build().unwrap()
+    }
+
+    fn memory(engine: &Engine) -> MmapMut {
+        let mut options = MmapOptions::new();
+        options.len(8 * PAGE).map_anon_with(engine).unwrap()
+    }
+
+    #[test]
+    fn maps_of_one_engine_are_one_pass() {
+        let (one, other) = (engine(), engine());
+        let maps = [memory(&one), memory(&other), memory(&one), memory(&one)];
+        let stack = MmapOptions::new().len(PAGE).stack().map_anon().unwrap();
+        let ranges = [0..1, 5 * PAGE..9 * PAGE, 3..3, PAGE..2 * PAGE];
+        let mut asked: Vec<Asked<'_>> = maps.iter().map(|map| (map as _, &ranges[..])).collect();
+        asked.push((&stack, &ranges[..1]));
+        let plan = Plan::new(&asked);
+        let places: Vec<_> = plan.passes.iter().map(|pass| &pass.places[..]).collect();
+        // Neither what is too long nor what is empty.
+        let first = [(0, 0), (0, 3), (2, 0), (2, 3), (3, 0), (3, 3)];
+        assert_eq!(places, [&first[..], &[(1, 0), (1, 3)]]);
+        assert_eq!(plan.by_kernel.len(), 1);
+        drop(plan);
+        let mut expected = vec![vec![Ok(()), Err(FaultError::OutOfRange), Ok(()), Ok(())]; 4];
+        expected.push(vec![Ok(())]);
+        assert_eq!(wait(&asked, None), expected);
+        assert!(
+            maps.iter()
+                .all(|map| map.residency(0..PAGE).unwrap().mapped == 1)
+        );
+    }
+}
