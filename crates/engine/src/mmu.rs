@@ -268,11 +268,16 @@ pub trait Mmu: Send + Sync {
     /// writable. A page that is missing, or writable already, is left alone.
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError>;
 
-    /// Takes the leave to write to a window away from the processor, whatever its
-    /// pages are, or gives it back; it was reserved for writing. All other verbs go on
+    /// Takes the leave to write to a part of a window away from the processor, whatever its
+    /// pages are, or gives it back; the window was reserved for writing. All other verbs go on
     /// as before. Never less than reading: what goes to swap is read where it is.
     /// Where the processor goes by VMAs, there is nothing to do.
-    fn restrict(&self, _window: &Reservation, _protection: Protection) -> Result<(), MmuError> {
+    fn restrict(
+        &self,
+        _window: &Reservation,
+        _part: &Range<usize>,
+        _protection: Protection,
+    ) -> Result<(), MmuError> {
         Ok(())
     }
 

@@ -452,7 +452,11 @@ int softfault_set_memory(const struct softfault_engine *engine,
  * resident than the engine's budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The map
  * stays when the file is closed.
  *
- * addr is a hint, and is not taken.
+ * addr is a hint, and is not taken, but for
+ *   MAP_FIXED with MAP_PRIVATE|MAP_ANONYMOUS: the pages there become zeros that may be used as prot says. All of them are
+ *     of maps of private anonymous memory, or were until softfault_munmap, and stay in those maps and under their
+ *     engines. Pins and locks of them end;
+ *   MAP_FIXED_NOREPLACE with the same: where all of the pages were of such maps, and none is.
  *
  * length is rounded up to whole pages. What is behind the end of the file in its last page is zero; a touch
  * of a later page raises SIGBUS.
@@ -479,14 +483,17 @@ int softfault_set_memory(const struct softfault_engine *engine,
  * Returns the first address, or MAP_FAILED with errno:
  *   EACCES      the file is not open as prot and flags need it
  *   EBADF       fd is no open file
- *   EINVAL      length is 0, offset is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
+ *   EBUSY       MAP_FIXED, and another call uses the pages
+ *   EEXIST      MAP_FIXED_NOREPLACE, and some of the addresses are taken, whoever has them
+ *   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
  *               prot has unknown bits, or the environment says something that cannot be
  *   ENODEV      the file is none that can be mapped: a directory, a pipe, a socket, a character device
  *   ENOMEM      no address space, or the budget cannot hold the page tables of one more map, or, of MAP_LOCKED, the
  *               pages
  *   EOVERFLOW   offset is negative, or the map would reach past what a file can have
- *   EOPNOTSUPP  PROT_NONE, PROT_EXEC, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_32BIT, MAP_SYNC,
- *               MAP_SHARED|MAP_ANONYMOUS, unknown flags; or userfaultfd is closed to this process
+ *   EOPNOTSUPP  PROT_NONE, PROT_EXEC, MAP_GROWSDOWN, MAP_32BIT, MAP_SYNC, MAP_SHARED|MAP_ANONYMOUS, unknown flags;
+ *               MAP_FIXED and MAP_FIXED_NOREPLACE of other memory, or over other pages: nothing is replaced; or
+ *               userfaultfd is closed to this process
  *   and what reading the file's size or its file system may answer.
  *
  * Any threads may call this at the same time. A thread that blocks SIGBUS cannot map (EINVAL).
@@ -545,19 +552,21 @@ int softfault_munmap(void *addr,
  * Makes a map longer or shorter; mremap(2), without its fifth argument.
  *
  * What the map has stays, in memory or in swap, and is not copied; what is new is zeros, or what the file has
- * there. A part of a map can be made shorter only. A read-only map of a shared file can grow to the end of
- * the file, and stays where it is.
+ * there. A part of a private map that grows becomes a map of its own, elsewhere; what it has in memory or in swap is
+ * copied then. A read-only map of a shared file can grow to the end of the file, and stays where it is; a part of it cannot.
  *
  * old_address and old_size are the map's, in whole pages. flags is 0, or MREMAP_MAYMOVE: the map may move where its
  * place has no room. Locks go with it.
  *
  * Returns the address, or MAP_FAILED with errno:
  *   EBUSY       pages of the map are pinned, or another call uses it
- *   EFAULT      some of the old pages are not mapped by softfault
+ *   EFAULT      some of the old pages are not mapped by softfault; or they are to grow, and by softfault_mprotect only some
+ *               of them may be written to
  *   EINVAL      old_address is no multiple of the page size, a size is 0, flags has unknown bits, or a shared file
  *               ends before
  *   ENOMEM      it cannot grow where it is, or there is no address space, or the budget cannot hold the move
- *   EOPNOTSUPP  MREMAP_FIXED, MREMAP_DONTUNMAP, or a part of a map is to grow
+ *   EOPNOTSUPP  MREMAP_FIXED, MREMAP_DONTUNMAP, or several maps, or a part of a map of a shared file or of one that the
+ *               kernel serves, are to grow
  * The map is as it was then, but that it may have moved to an address that nobody knows if moving it back failed,
  * which is said by ENOTRECOVERABLE.
  *
@@ -570,22 +579,22 @@ void *softfault_mremap(void *old_address,
                        int flags);
 
 /**
- * Says whether a map may be written to; mprotect(2), of a whole map.
+ * Says whether pages may be written to; mprotect(2).
  *
- * addr and length are those of a map as softfault_mmap has made it: private, or a shared one that the
- * kernel serves. A call that changes nothing succeeds for any range.
+ * addr is a multiple of the page size; length is rounded up to whole pages. It may be a part of a map, or several maps
+ * that lie side by side: private ones, or shared ones that the kernel serves. A call that changes nothing
+ * succeeds for any range.
  *
- * prot is PROT_READ or PROT_READ|PROT_WRITE. A write to a map that may only be read raises SIGSEGV.
+ * prot is PROT_READ or PROT_READ|PROT_WRITE. A write to a page that may only be read raises SIGSEGV. Pins and locks stay.
  *
  * Returns 0, or -1 with errno:
- *   EACCES      the map is of a shared file, and was made to be read only
- *   EBUSY       pages of the map are pinned, or another call uses it
+ *   EACCES      a map is of a shared file, and was made to be read only
  *   EINVAL      addr is no multiple of the page size, or prot has unknown bits
- *   ENOMEM      some of the pages are not mapped by softfault
- *   EOPNOTSUPP  PROT_NONE, PROT_EXEC, a part of a map, or a shared file that the engine writes to
+ *   ENOMEM      some of the pages are not mapped by softfault; or there is no memory for what is to be known of more parts
+ *   EOPNOTSUPP  PROT_NONE, PROT_EXEC, or a shared file that the engine writes to
+ * Nothing is changed then, but that of several maps the first may have been, where there is no memory.
  *
- * Any threads may call this at the same time, of different maps. A call of another thread's on the map meanwhile
- * makes this fail with EBUSY, or fails with ENOMEM itself. Touches go on meanwhile.
+ * Any threads may call this at the same time, on the same map too, while others call functions on it and touch it.
  */
 int softfault_mprotect(void *addr,
                        size_t length,

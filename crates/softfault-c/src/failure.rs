@@ -81,6 +81,7 @@ impl From<io::Error> for Failure {
             ErrorKind::StorageFull => libc::ENOSPC,
             ErrorKind::FileTooLarge => libc::EFBIG,
             ErrorKind::WouldBlock => libc::EAGAIN,
+            ErrorKind::ResourceBusy => libc::EBUSY,
             _ => libc::EIO,
         });
         Self::new(errno, error.to_string())

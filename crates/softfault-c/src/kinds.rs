@@ -2,13 +2,17 @@
 
 use crate::access::{PAGE_SIZE, Prot};
 use crate::failure::Failure;
+use crate::fixed;
 use crate::maps::{self, Access};
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
 use softfault::{Engine, MmapOptions, MmapRaw};
 use std::io;
 
-/// The arguments of mmap(2), but for the address, which is a hint that is not taken.
+/// The arguments of mmap(2).
 pub(crate) struct Arguments {
+    /// A hint that is not taken, unless `flags` say that the map is to be there.
+    pub(crate) addr: *mut c_void,
     pub(crate) length: usize,
     pub(crate) prot: c_int,
     pub(crate) flags: c_int,
@@ -28,6 +32,8 @@ const KNOWN: c_int = libc::MAP_TYPE
     | libc::MAP_POPULATE
     | libc::MAP_LOCKED
     | libc::MAP_STACK
+    | libc::MAP_FIXED
+    | libc::MAP_FIXED_NOREPLACE
     | libc::MAP_HUGETLB
     | libc::MAP_HUGE_MASK << libc::MAP_HUGE_SHIFT;
 
@@ -68,6 +74,13 @@ impl Arguments {
         if opened.is_some() && self.offset < 0 {
             return Err(Failure::new(libc::EOVERFLOW, "the offset is negative"));
         }
+        let fixed = match self.has(libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+            true => Some(fixed::pages(self.addr, self.length, ADDRESSES)?),
+            false => None,
+        };
+        if let Some(pages) = &fixed {
+            fixed::replaces(pages, self.flags)?;
+        }
         let unknown = self.flags & !(KNOWN | IGNORED);
         let shared = match self.flags & libc::MAP_TYPE {
             libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
@@ -85,6 +98,10 @@ impl Arguments {
             Some(opened) => opened.allow(self.prot, shared)?,
             None => Prot::of(self.prot)?,
         };
+        if let Some(pages) = fixed {
+            self.put(&pages, prot, shared)?;
+            return Ok(self.addr);
+        }
         let engine = match engine {
             Some(engine) => engine,
             None => Engine::process_default()?,
@@ -106,6 +123,23 @@ impl Arguments {
             return Err(error);
         }
         Ok(start as *mut c_void)
+    }
+
+    /// MAP_FIXED, over pages that are ours.
+    fn put(&self, pages: &Range<usize>, prot: Prot, shared: bool) -> Result<(), Failure> {
+        let special = libc::MAP_STACK | libc::MAP_HUGETLB;
+        if shared || !self.is_anonymous() || self.has(special) {
+            return Err(Failure::unsupported(
+                "MAP_FIXED is for private anonymous memory: the engine says where another map is",
+            ));
+        }
+        fixed::put_zeros(pages, prot == Prot::Write)?;
+        let brought = self.bring_in(pages.start);
+        if brought.is_err() {
+            // It is there: it was put.
+            let _ = maps::unmap(pages);
+        }
+        brought
     }
 
     /// MAP_LOCKED, and MAP_POPULATE: which is advice, as in mmap(2).
@@ -239,11 +273,6 @@ fn size_of_file(fd: c_int) -> Result<u64, Failure> {
 /// Flags that mmap(2) may have, and we not.
 fn unsupported(flags: c_int) -> Failure {
     let named = [
-        (libc::MAP_FIXED, "MAP_FIXED: the engine says where a map is"),
-        (
-            libc::MAP_FIXED_NOREPLACE,
-            "MAP_FIXED_NOREPLACE: the engine says where a map is",
-        ),
         (
             libc::MAP_GROWSDOWN,
             "MAP_GROWSDOWN: stacks are mapped by mmap(2)",

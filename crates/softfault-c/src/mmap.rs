@@ -30,7 +30,11 @@ unsafe impl Grows for softfault_map_options {
 /// resident than the engine's budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The map
 /// stays when the file is closed.
 ///
-/// addr is a hint, and is not taken.
+/// addr is a hint, and is not taken, but for
+///   MAP_FIXED with MAP_PRIVATE|MAP_ANONYMOUS: the pages there become zeros that may be used as prot says. All of them are
+///     of maps of private anonymous memory, or were until softfault_munmap, and stay in those maps and under their
+///     engines. Pins and locks of them end;
+///   MAP_FIXED_NOREPLACE with the same: where all of the pages were of such maps, and none is.
 ///
 /// length is rounded up to whole pages. What is behind the end of the file in its last page is zero; a touch
 /// of a later page raises SIGBUS.
@@ -57,14 +61,17 @@ unsafe impl Grows for softfault_map_options {
 /// Returns the first address, or MAP_FAILED with errno:
 ///   EACCES      the file is not open as prot and flags need it
 ///   EBADF       fd is no open file
-///   EINVAL      length is 0, offset is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
+///   EBUSY       MAP_FIXED, and another call uses the pages
+///   EEXIST      MAP_FIXED_NOREPLACE, and some of the addresses are taken, whoever has them
+///   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
 ///               prot has unknown bits, or the environment says something that cannot be
 ///   ENODEV      the file is none that can be mapped: a directory, a pipe, a socket, a character device
 ///   ENOMEM      no address space, or the budget cannot hold the page tables of one more map, or, of MAP_LOCKED, the
 ///               pages
 ///   EOVERFLOW   offset is negative, or the map would reach past what a file can have
-///   EOPNOTSUPP  PROT_NONE, PROT_EXEC, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_32BIT, MAP_SYNC,
-///               MAP_SHARED|MAP_ANONYMOUS, unknown flags; or userfaultfd is closed to this process
+///   EOPNOTSUPP  PROT_NONE, PROT_EXEC, MAP_GROWSDOWN, MAP_32BIT, MAP_SYNC, MAP_SHARED|MAP_ANONYMOUS, unknown flags;
+///               MAP_FIXED and MAP_FIXED_NOREPLACE of other memory, or over other pages: nothing is replaced; or
+///               userfaultfd is closed to this process
 ///   and what reading the file's size or its file system may answer.
 ///
 /// Any threads may call this at the same time. A thread that blocks SIGBUS cannot map (EINVAL).
@@ -77,8 +84,7 @@ pub extern "C" fn softfault_mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let _ = addr;
-    map(length, prot, flags, fd, offset, || Ok(None))
+    map(addr, length, prot, flags, fd, offset, || Ok(None))
 }
 
 /// As softfault_mmap, with options: over which engine.
@@ -104,8 +110,7 @@ pub unsafe extern "C" fn softfault_mmap_ex(
     offset: off_t,
     options: *const softfault_map_options,
 ) -> *mut c_void {
-    let _ = addr;
-    map(length, prot, flags, fd, offset, || {
+    map(addr, length, prot, flags, fd, offset, || {
         if options.is_null() {
             return Ok(None);
         }
@@ -117,6 +122,7 @@ pub unsafe extern "C" fn softfault_mmap_ex(
 }
 
 fn map<'a>(
+    addr: *mut c_void,
     length: usize,
     prot: c_int,
     flags: c_int,
@@ -126,6 +132,7 @@ fn map<'a>(
 ) -> *mut c_void {
     answer(libc::MAP_FAILED, || {
         let arguments = Arguments {
+            addr,
             length,
             prot,
             flags,

@@ -132,6 +132,20 @@ impl KernelMap {
         answered(unsafe { sync::kernel_calls::mprotect(start, bytes, access.flags()) })
     }
 
+    /// The same of some of its pages.
+    pub(crate) fn protect_part(
+        &self,
+        pages: &Range<usize>,
+        access: KernelAccess,
+    ) -> io::Result<()> {
+        let (start, all) = self.all();
+        let within = start as usize..start as usize + all.next_multiple_of(PAGE_SIZE);
+        assert!(within.start <= pages.start && pages.end <= within.end);
+        let start = pages.start as *mut c_void;
+        // SAFETY: pages of a mapping of ours, which its owner has for itself.
+        answered(unsafe { sync::kernel_calls::mprotect(start, pages.len(), access.flags()) })
+    }
+
     /// Makes it shorter or longer.
     pub(crate) fn remap(&mut self, new_len: usize, may_move: bool) -> io::Result<()> {
         let (start, bytes) = self.all();

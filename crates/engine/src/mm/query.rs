@@ -5,6 +5,7 @@ use core::ops::Range;
 use super::mmap_lock::{MmapHeld, MmapReadGuard};
 use super::space::{AddressSpace, check_range};
 use super::vma::Vma;
+use crate::page::Protection;
 
 impl AddressSpace {
     /// The VMA that has `address`.
@@ -43,6 +44,19 @@ impl AddressSpace {
         let mmap = self.mmap_lock.read();
         let vma = self.find_from(&mmap, address)?;
         Some(vma.start().max(address))
+    }
+
+    /// Calls `f` with what is mapped of `range`, VMA by VMA, and what that may be used for, as of now.
+    pub fn each_protection(
+        &self,
+        range: &Range<usize>,
+        mut f: impl FnMut(Range<usize>, Protection),
+    ) {
+        let mmap = self.mmap_lock.read();
+        self.for_each_vma(&mmap, range.clone(), |vma| {
+            let part = vma.start().max(range.start)..vma.end().min(range.end);
+            f(part, vma.attributes(&mmap).protection);
+        });
     }
 
     /// The last VMA that starts at or below `address`.

@@ -1,7 +1,7 @@
 //! The maps of a range.
 
 use super::window::Access;
-use super::{Arc, MmapRaw, NotMapped, Range, look};
+use super::{Arc, MmapRaw, NotMapped, Range, common, look};
 
 /// A part of a range, and the map that has it.
 pub(crate) struct Part {
@@ -9,6 +9,8 @@ pub(crate) struct Part {
     /// Its addresses.
     pub(crate) range: Range<usize>,
     pub(crate) access: Access,
+    /// As the map was made, whatever mprotect has changed since.
+    pub(crate) made: Access,
 }
 
 impl Part {
@@ -31,12 +33,26 @@ impl Part {
             parts.push(Self {
                 map: mapped.map.clone(),
                 range: at..end,
-                access: mapped.access,
+                made: mapped.access,
+                access: window.access(at).ok_or(NotMapped)?,
             });
             at = end;
         }
         Ok(parts)
     }
+}
+
+/// True if any of the pages is mapped.
+pub(crate) fn has_any(pages: &Range<usize>) -> bool {
+    let maps = look();
+    let mut below = maps.windows.range(..pages.end).rev();
+    // From the last on: no two have an address in common.
+    let over = below.by_ref().map(|(_, window)| window);
+    let mut over = over.take_while(|window| window.range().end > pages.start);
+    over.any(|window| {
+        let part = common(window.range(), pages);
+        window.uncovered(&part) != [part]
+    })
 }
 
 /// True if the pages are those that a map was made for, and it has lost none.

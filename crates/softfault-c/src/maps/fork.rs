@@ -17,7 +17,7 @@ pub(super) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         // SAFETY: the handlers are functions of this library, which is never unloaded.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume)) };
+        unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume_child)) };
     });
 }
 
@@ -27,9 +27,19 @@ unsafe extern "C" fn prepare() {
     unsafe { *HELD.0.get() = Some(held) };
 }
 
-/// In the parent, and in the child: the same thread, or its copy.
+/// In the parent.
 unsafe extern "C" fn resume() {
     // SAFETY: this thread has had the lock since `prepare`.
     let held = unsafe { (*HELD.0.get()).take() };
     drop(held);
+}
+
+/// In the child, whose only thread is a copy of the one that has forked: nobody changes anything.
+unsafe extern "C" fn resume_child() {
+    // SAFETY: this thread is the copy of the one that has had the lock since `prepare`.
+    let held = unsafe { (*HELD.0.get()).take() };
+    if let Some(mut maps) = held {
+        let windows = maps.windows.values_mut();
+        windows.for_each(|window| window.changing = None);
+    }
 }

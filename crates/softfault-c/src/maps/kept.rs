@@ -97,10 +97,16 @@ impl Maps {
 /// Brings a range of one map into memory and keeps it there.
 pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
     let parts = Part::of(range).map_err(|NotMapped| Failure::not_mapped())?;
-    let [part] = &parts[..] else {
+    // Its parts may differ in what they may be used for.
+    let of_one = |other: &Part| Arc::ptr_eq(&other.map, &parts[0].map);
+    if parts.is_empty() || !parts.iter().all(of_one) {
         return Err(Failure::invalid("a pin is of one map"));
+    }
+    let part = Part {
+        range: range.clone(),
+        ..part_of(&parts[0])
     };
-    let kept = KeptRange::new(part, Why::Pinned)?;
+    let kept = KeptRange::new(&part, Why::Pinned)?;
     kept.enter().map_err(|NotMapped| Failure::not_mapped())
 }
 
@@ -181,6 +187,25 @@ pub(crate) fn is_locked(pages: &Range<usize>) -> bool {
         let mut kept = window.kept.iter();
         kept.any(|kept| kept.why == Why::Locked && !common(&kept.range, pages).is_empty())
     })
+}
+
+/// What of some pages of one map is locked; EBUSY if any of them is pinned.
+pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>, Failure> {
+    let maps = look();
+    let window = maps.window(pages.start);
+    let window = window.ok_or_else(Failure::not_mapped)?;
+    let over = window
+        .kept
+        .iter()
+        .map(|kept| (kept.why, common(&kept.range, pages)));
+    let mut locked = Vec::new();
+    for (why, part) in over.filter(|(_, part)| !part.is_empty()) {
+        match why {
+            Why::Pinned => return Err(Failure::new(libc::EBUSY, "pages of the map are pinned")),
+            Why::Locked => locked.push(part),
+        }
+    }
+    Ok(locked)
 }
 
 /// Unlocks pages.

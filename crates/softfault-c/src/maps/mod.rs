@@ -10,17 +10,20 @@
 //! | `window` | the maps of one window, and which pages of it are mapped |
 //! | `find` | the maps of a range |
 //! | `take_out` | pages that are unmapped, and maps that are changed as a whole |
+//! | `change` | pages of a part that are changed while others use the map |
 //! | `kept` | pages that stay: pins and locks |
 //! | `fork` | the lock, while the process forks |
 
+mod change;
 mod find;
 mod fork;
 mod kept;
 mod take_out;
 mod window;
 
-pub(crate) use find::{Part, is_one_map};
-pub(crate) use kept::{is_locked, lock, pin, unlock, unpin};
+pub(crate) use change::{are_of_zeros, protect, renew};
+pub(crate) use find::{Part, has_any, is_one_map};
+pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
 pub(crate) use window::Access;
 

@@ -86,19 +86,22 @@ impl Cut {
 pub(crate) struct Taken {
     pub(crate) map: MmapRaw,
     pub(crate) access: Access,
+    /// That is by mprotect, and what the map knows is what it was made for.
+    pub(crate) access_changed: bool,
     asked: usize,
     locked: Vec<Range<usize>>,
     start: usize,
 }
 
 impl Taken {
-    /// Takes out the map that was made for these pages, and that nothing else shows or uses.
+    /// Takes out the map that was made for these pages, all of which may be used alike, and that nothing else shows or uses.
     pub(crate) fn of(pages: &Range<usize>) -> Result<Self, Failure> {
-        let (mapped, kept) = {
+        let (mapped, access, kept) = {
             let mut maps = change();
             let window = maps
                 .window_mut(pages.start)
                 .ok_or_else(Failure::not_mapped)?;
+            let access = window.access(pages.start).ok_or_else(Failure::not_mapped)?;
             let mapped = window.take(pages, |window, mapped| {
                 if window.keeps(&mapped.map, |kept| kept.why == Why::Pinned) {
                     return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
@@ -118,16 +121,18 @@ impl Taken {
                 let start = window.range().start;
                 maps.windows.remove(&start);
             }
-            (mapped, kept)
+            (mapped, access, kept)
         };
         let locked = kept.iter().map(|kept| kept.range.clone()).collect();
         kept.into_iter().for_each(KeptRange::release);
-        let Mapped { map, access, .. } = mapped;
+        let access_changed = mapped.access != access;
+        let map = mapped.map;
         // Nobody finds it any more, and nobody had it when it was taken out.
         let map = Arc::into_inner(map).ok_or_else(in_use)?;
         Ok(Self {
             map,
             access,
+            access_changed,
             asked: pages.len(),
             locked,
             start: pages.start,

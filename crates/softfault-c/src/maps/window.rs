@@ -31,8 +31,10 @@ pub(crate) struct Mapped {
     range: Range<usize>,
     /// Bytes of them that are left.
     left: usize,
-    /// Immutable.
+    /// As it was made; what `mprotect` has changed since, the runs say. Immutable.
     pub(super) access: Access,
+    /// It is private memory of the engine's whose untouched pages are zeros. Immutable.
+    pub(super) zeros: bool,
 }
 
 impl Mapped {
@@ -40,6 +42,7 @@ impl Mapped {
         let start = map.as_ptr() as usize;
         let range = start..start + whole_pages(asked);
         Self {
+            zeros: map.begins_as_zeros(),
             map: Arc::new(map),
             left: range.len(),
             range,
@@ -62,6 +65,8 @@ struct Run {
     end: usize,
     /// By their numbers; the last that was mapped is the last. At least one.
     owners: Vec<u64>,
+    /// Whether they may be written to, if not as their map was made. Then no other map has them.
+    changed: Option<bool>,
 }
 
 /// The addresses that no other map has, and the maps there. Protected by the lock of the table.
@@ -73,6 +78,8 @@ pub(crate) struct Window {
     next: u64,
     /// By their first address.
     runs: BTreeMap<usize, Run>,
+    /// The thread that changes pages of it by calls of the library, by the number of its turn.
+    pub(super) changing: Option<u64>,
     pub(super) kept: Vec<KeptRange>,
 }
 
@@ -83,6 +90,7 @@ impl Window {
             maps: BTreeMap::new(),
             next: 0,
             runs: BTreeMap::new(),
+            changing: None,
             kept: Vec::new(),
         }
     }
@@ -108,6 +116,7 @@ impl Window {
                 Run {
                     end: gap.end,
                     owners,
+                    changed: None,
                 },
             );
         }
@@ -125,6 +134,7 @@ impl Window {
             let above = Run {
                 end: run.end,
                 owners: run.owners.clone(),
+                changed: run.changed,
             };
             run.end = at;
             self.runs.insert(at, above);
@@ -136,9 +146,12 @@ impl Window {
         let Some(above) = self.runs.get(&at) else {
             return;
         };
-        let (end, owners) = (above.end, &above.owners);
+        let end = above.end;
+        let is_same = |below: &Run| {
+            below.end == at && below.owners == above.owners && below.changed == above.changed
+        };
         let below = self.runs.range(..at).next_back();
-        let same = below.filter(|(_, below)| below.end == at && below.owners == *owners);
+        let same = below.filter(|(_, below)| is_same(below));
         if let Some((&start, _)) = same {
             self.runs.remove(&at);
             self.runs.get_mut(&start).expect("it was found").end = end;
@@ -150,6 +163,69 @@ impl Window {
         let (&start, run) = self.runs.range(..=at).next_back()?;
         let owner = run.owners.last()?;
         (at < run.end).then(|| (&self.maps[owner], start..run.end))
+    }
+
+    /// What the pages from an address on may be used for, as far as its run goes.
+    pub(super) fn access(&self, at: usize) -> Option<Access> {
+        let (mapped, run) = self.at(at)?;
+        let changed = self.runs[&run.start].changed;
+        let access = mapped.access;
+        Some(Access {
+            writable: changed.unwrap_or(access.writable),
+            ..access
+        })
+    }
+
+    /// True if it has a map.
+    pub(super) fn has(&self, map: &Arc<MmapRaw>) -> bool {
+        self.number_of(map).is_some()
+    }
+
+    fn number_of(&self, map: &Arc<MmapRaw>) -> Option<u64> {
+        let mut maps = self.maps.iter();
+        let found = maps.find(|(_, mapped)| Arc::ptr_eq(&mapped.map, map));
+        found.map(|(&number, _)| number)
+    }
+
+    /// The map of zeros that some pages belong to, whether they are mapped or were.
+    pub(super) fn zeros(&self, pages: &Range<usize>) -> Option<&Mapped> {
+        // Private memory has a window for itself.
+        let mapped = self.maps.values().next()?;
+        let has = mapped.range.start <= pages.start && pages.end <= mapped.range.end;
+        (mapped.zeros && has).then_some(mapped)
+    }
+
+    /// Pages of a map, all of which are mapped and no other map has, may be written to, or not.
+    pub(super) fn set_writable(&mut self, pages: &Range<usize>, writable: bool) {
+        self.split(pages.start);
+        self.split(pages.end);
+        let mut starts = Vec::new();
+        for (&start, run) in self.runs.range_mut(pages.clone()) {
+            let owner = run.owners.last().expect("a run has owners");
+            let made = self.maps[owner].access.writable;
+            run.changed = (made != writable).then_some(writable);
+            starts.push(start);
+        }
+        starts.into_iter().for_each(|start| self.join(start));
+        self.join(pages.end);
+    }
+
+    /// Pages of a map are mapped again, where they were not, and may all be used for the same.
+    pub(super) fn renew(&mut self, map: &Arc<MmapRaw>, pages: &Range<usize>, writable: bool) {
+        let Some(number) = self.number_of(map) else {
+            return;
+        };
+        for gap in self.uncovered(pages) {
+            let run = Run {
+                end: gap.end,
+                owners: vec![number],
+                changed: None,
+            };
+            let mapped = self.maps.get_mut(&number).expect("it has a number");
+            mapped.left += gap.len();
+            self.runs.insert(gap.start, run);
+        }
+        self.set_writable(pages, writable);
     }
 
     /// What of some pages no map has.
@@ -319,6 +395,39 @@ mod tests {
         assert_eq!(runs(&window), [(20, 22, vec![c])]);
         assert_eq!(window.cut(&pages(20, 2)).len(), 1);
         assert!(window.is_empty() && window.runs.is_empty());
+    }
+
+    #[test]
+    fn parts_are_protected_and_mapped_again() {
+        let mut window = Window::new(pages(0, 20));
+        let all = enter(&mut window, 0, 20);
+        let map = window.maps[&all].map.clone();
+        let writable = |window: &Window| -> Vec<(usize, usize, bool)> {
+            let runs = window.runs.iter();
+            let access = |start: usize| window.access(start).unwrap().writable;
+            runs.map(|(&start, run)| (start / PAGE, run.end / PAGE, access(start)))
+                .collect()
+        };
+        window.set_writable(&pages(5, 5), true);
+        let expected = [(0, 5, false), (5, 10, true), (10, 20, false)];
+        assert_eq!(writable(&window), expected);
+        // What is the same becomes one, however it came to be so.
+        window.set_writable(&pages(8, 4), true);
+        window.set_writable(&pages(5, 7), true);
+        let expected = [(0, 5, false), (5, 12, true), (12, 20, false)];
+        assert_eq!(writable(&window), expected);
+        window.cut(&pages(10, 4));
+        assert_eq!(window.exact(&pages(0, 20)), None);
+        let expected = [(0, 5, false), (5, 10, true), (14, 20, false)];
+        assert_eq!(writable(&window), expected);
+        window.renew(&map, &pages(7, 6), false);
+        let expected = [(0, 5, false), (5, 7, true), (7, 13, false), (14, 20, false)];
+        assert_eq!(writable(&window), expected);
+        window.renew(&map, &pages(13, 1), false);
+        window.set_writable(&pages(0, 20), false);
+        assert_eq!(writable(&window), [(0, 20, false)]);
+        assert_eq!(window.exact(&pages(0, 20)), Some(all), "it has all again");
+        assert_eq!(window.cut(&pages(0, 20)).len(), 1);
     }
 
     #[test]

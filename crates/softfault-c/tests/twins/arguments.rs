@@ -196,8 +196,6 @@ fn what_mmap_has_and_softfault_has_not() {
     let made = file(BYTES);
     for engine in [DEFAULT, own_engine()] {
         for flags in [
-            libc::MAP_FIXED,
-            libc::MAP_FIXED_NOREPLACE,
             libc::MAP_GROWSDOWN,
             // MAP_32BIT, on x86.
             0x40,

@@ -172,13 +172,9 @@ fn every_protection() {
     compare(
         (softfault_mprotect, libc::mprotect),
         -1..=9,
-        |name, (start, len), prot, said, _| match prot {
+        |name, _, prot, said, _| match prot {
             0 | 4..=7 => said == Err(libc::EOPNOTSUPP) || said == Err(libc::EINVAL),
             -1 | 8 | 9 => matches!(said, Err(libc::EINVAL | libc::ENOMEM)),
-            // A part of a map.
-            _ if (start, len.next_multiple_of(PAGE)) != (0, PAGES * PAGE) => {
-                said == Err(libc::EOPNOTSUPP) || name == "shared, read" && said == Err(libc::EACCES)
-            }
             // The file is open for both.
             2 | 3 if name == "shared, read" => said == Err(libc::EACCES),
             _ => false,

@@ -3,10 +3,13 @@
 mod arguments;
 mod calls;
 mod ends;
+mod fixed;
 mod forks;
+mod grow;
 mod kept;
 mod many;
 mod parts;
+mod protect;
 mod random;
 mod sizes;
 mod threads;

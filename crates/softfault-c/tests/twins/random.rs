@@ -41,7 +41,11 @@ struct Place {
     twin: Twin,
     mapped: Vec<bool>,
     shared: bool,
-    writable: bool,
+    writable: Vec<bool>,
+    /// Zeros, until written.
+    zeros: bool,
+    /// mprotect or mmap with MAP_FIXED has changed a part: the kernel may have several mappings of it from then on.
+    cut: bool,
 }
 
 impl Place {
@@ -57,6 +61,14 @@ impl Place {
         for page in part.filter(|&page| self.mapped[page]) {
             self.twin.same(page, 1);
         }
+    }
+
+    /// Gives the kernel's addresses back, of which nothing is used any more.
+    fn end(self) {
+        let (_, kernels) = self.twin.at(0);
+        // SAFETY: the test's own.
+        let said = answer(unsafe { libc::munmap(kernels, self.pages() * PAGE) });
+        assert_eq!(said, Ok(()));
     }
 
     /// A call on the pages of both.
@@ -98,7 +110,9 @@ impl World {
             twin: Twin::of(arguments, self.engine),
             mapped: vec![true; pages],
             shared: kind == 2,
-            writable: kind != 2,
+            writable: vec![kind != 2; pages],
+            zeros: kind == 0,
+            cut: false,
         });
     }
 
@@ -107,25 +121,26 @@ impl World {
             return self.map();
         }
         let at = self.draw.below(self.places.len());
-        let action = self.draw.below(10);
+        let action = self.draw.below(12);
         let draw = &mut self.draw;
         let place = &mut self.places[at];
         let part = draw.part(place.pages());
         let is_whole = place.mapped.iter().all(|&mapped| mapped);
         let well: (Answer, Answer) = (Ok(()), Ok(()));
         match action {
-            0..=2 if place.writable => {
-                for page in part.filter(|&page| place.mapped[page]) {
+            0..=2 => {
+                for page in part.filter(|&page| place.mapped[page] && place.writable[page]) {
                     place
                         .twin
                         .write(page * PAGE + draw.below(PAGE), draw.below(256) as u8);
                 }
             }
             3 if place.has(&part) => {
-                assert_eq!(place.twin.unmap(part.start, part.len()), well, "{}", text());
+                let said = place.twin.unmap_to_map_again(part.start, part.len());
+                assert_eq!(said, Ok(()), "{}", text());
                 place.mapped[part].fill(false);
                 if place.mapped.iter().all(|&mapped| !mapped) {
-                    self.places.swap_remove(at);
+                    self.places.swap_remove(at).end();
                 }
             }
             // Of what is not all there, nothing goes.
@@ -163,7 +178,11 @@ impl World {
                 assert_eq!(answer(softfault_unpin(ours, len)), Ok(()), "{}", text());
             }
             7 if is_whole && !place.shared => {
-                let pages = 1 + draw.below(MOST_PAGES);
+                let most = match place.cut {
+                    true => place.pages(),
+                    false => MOST_PAGES,
+                };
+                let pages = 1 + draw.below(most);
                 let (old, new) = (place.pages() * PAGE, pages * PAGE);
                 // SAFETY: the test goes on with the new addresses.
                 let (ours, kernels) = unsafe {
@@ -185,12 +204,20 @@ impl World {
                     length: new,
                 };
                 place.mapped = vec![true; pages];
+                // The parts may differ only if it cannot grow.
+                let writable = place.writable[0];
+                place.writable.resize(pages, writable);
                 // What is new of a file may lie behind its end.
                 place.check(0..pages.min(old / PAGE));
             }
-            8 if is_whole && !place.shared => {
-                let prot = if place.writable { READ } else { WRITE };
-                let said = place.both(&(0..place.pages()), |ours, kernels, len| {
+            8 | 10 if place.has(&part) && !place.shared => {
+                let part = match action {
+                    8 if is_whole => 0..place.pages(),
+                    _ => part,
+                };
+                let writable = draw.below(2) == 0;
+                let prot = if writable { WRITE } else { READ };
+                let said = place.both(&part, |ours, kernels, len| {
                     // SAFETY: nothing is written that may not be.
                     unsafe {
                         (
@@ -200,7 +227,23 @@ impl World {
                     }
                 });
                 assert_eq!(said, well, "{}", text());
-                place.writable = !place.writable;
+                place.cut |= part.len() < place.pages();
+                place.writable[part].fill(writable);
+            }
+            // Parts that were unmapped, too.
+            11 if place.zeros => {
+                let prot = if draw.below(3) > 0 { WRITE } else { READ };
+                let mut fixed = anonymous(part.len());
+                fixed.prot = prot;
+                fixed.flags |= libc::MAP_FIXED;
+                let (ours, kernels) = place.twin.at(part.start);
+                let said = fixed.ours_at(ours, Engine(self.engine.0));
+                assert_eq!(said, Ok(ours), "{}", text());
+                assert_eq!(fixed.kernels_at(kernels), Ok(kernels));
+                place.cut = true;
+                place.mapped[part.clone()].fill(true);
+                place.writable[part.clone()].fill(prot == WRITE);
+                place.check(part);
             }
             9 if place.has(&part) => {
                 let (ours, len) = (place.twin.at(part.start).0, part.len() * PAGE);
@@ -247,8 +290,10 @@ fn calls_in_any_order() {
     for place in world.places.drain(..) {
         place.check(0..place.pages());
         for page in (0..place.pages()).filter(|&page| place.mapped[page]) {
-            assert_eq!(place.twin.unmap(page, 1), (Ok(()), Ok(())), "{}", text());
+            let said = place.twin.unmap_to_map_again(page, 1);
+            assert_eq!(said, Ok(()), "{}", text());
         }
+        place.end();
     }
     // SAFETY: nobody has it any more.
     unsafe { softfault_c::engine::softfault_engine_free(engine) };

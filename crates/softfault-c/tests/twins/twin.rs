@@ -91,6 +91,11 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn ours(&self, engine: Engine) -> Result<*mut c_void, c_int> {
+        self.ours_at(core::ptr::null_mut(), engine)
+    }
+
+    /// At an address, if the flags say so.
+    pub fn ours_at(&self, addr: *mut c_void, engine: Engine) -> Result<*mut c_void, c_int> {
         let options = softfault_map_options {
             size: size_of::<softfault_map_options>(),
             engine: engine.0,
@@ -103,17 +108,7 @@ impl Arguments {
             offset,
         } = *self;
         // SAFETY: a structure of its size, whose engine is never freed.
-        let addr = unsafe {
-            softfault_mmap_ex(
-                core::ptr::null_mut(),
-                length,
-                prot,
-                flags,
-                fd,
-                offset,
-                &options,
-            )
-        };
+        let addr = unsafe { softfault_mmap_ex(addr, length, prot, flags, fd, offset, &options) };
         if addr == libc::MAP_FAILED {
             Err(errno())
         } else {
@@ -122,6 +117,11 @@ impl Arguments {
     }
 
     pub fn kernels(&self) -> Result<*mut c_void, c_int> {
+        self.kernels_at(core::ptr::null_mut())
+    }
+
+    /// At an address, if the flags say so: of a map of the test's, or where nothing is.
+    pub fn kernels_at(&self, addr: *mut c_void) -> Result<*mut c_void, c_int> {
         let Self {
             length,
             prot,
@@ -129,8 +129,8 @@ impl Arguments {
             fd,
             offset,
         } = *self;
-        // SAFETY: a new mapping, at an address of the kernel's choice.
-        let addr = unsafe { libc::mmap(core::ptr::null_mut(), length, prot, flags, fd, offset) };
+        // SAFETY: a new mapping, at an address of the kernel's choice, or one that the test has.
+        let addr = unsafe { libc::mmap(addr, length, prot, flags, fd, offset) };
         if addr == libc::MAP_FAILED {
             Err(errno())
         } else {
@@ -203,6 +203,20 @@ impl Twin {
             self.ours.add(offset).write_volatile(byte);
             self.kernels.add(offset).write_volatile(byte);
         }
+    }
+
+    /// Unmaps some pages of ours; of the kernel's nothing is left either, but the addresses stay the test's, who is about to map
+    /// there again: anything of the process's could come to be in a hole.
+    pub fn unmap_to_map_again(&self, page: usize, count: usize) -> Answer {
+        let (ours, kernels) = self.at(page);
+        let nothing = Arguments {
+            prot: libc::PROT_NONE,
+            flags: ANONYMOUS | libc::MAP_FIXED,
+            ..anonymous(count)
+        };
+        assert_eq!(nothing.kernels_at(kernels), Ok(kernels));
+        // SAFETY: nobody uses them any more.
+        answer(unsafe { softfault_munmap(ours, count * PAGE) })
     }
 
     /// Unmaps some pages of both.

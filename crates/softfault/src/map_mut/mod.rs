@@ -7,6 +7,7 @@ mod flushing;
 mod hand_over;
 mod keep;
 mod make;
+mod part;
 mod protect;
 mod remap;
 mod shared;

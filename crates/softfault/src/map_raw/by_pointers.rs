@@ -130,10 +130,47 @@ impl MmapRaw {
     pub fn protect(&mut self, writable: bool) -> io::Result<()> {
         match &mut self.0 {
             Raw::Read(_) => Err(FaultError::ReadOnly.into()),
-            Raw::Write(map) => map.protect(match writable {
-                true => Protection::ReadWrite,
-                false => Protection::Read,
-            }),
+            Raw::Write(map) => map.protect(protection(writable)),
+        }
+    }
+
+    /// The same of the pages of a part, while other threads use the map. One thread at a time does this.
+    #[doc(hidden)]
+    pub fn protect_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
+        match &self.0 {
+            Raw::Read(_) => Err(FaultError::ReadOnly.into()),
+            Raw::Write(map) => map.protect_part(part, protection(writable)),
+        }
+    }
+
+    /// A map of `len` bytes that begins with those of a part of this one, which begins at a page: a private map over the engine.
+    /// It may be written to. Nobody writes to the part meanwhile.
+    #[doc(hidden)]
+    pub fn part_anew(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
+        match &self.0 {
+            Raw::Read(_) => Err(io::ErrorKind::Unsupported.into()),
+            Raw::Write(map) => map.part_anew(part, len).map(Self::from),
+        }
+    }
+
+    /// True if it is private memory of the engine's whose untouched pages are zeros.
+    #[doc(hidden)]
+    pub fn begins_as_zeros(&self) -> bool {
+        let private = either!(&self.0, map => map.private());
+        private.is_some_and(|private| private.begins_as_zeros())
+    }
+
+    /// Lets the pages of a part of memory that begins as zeros be zeros again, whether
+    /// [`unmap_part`](Self::unmap_part) has taken them away or not. One thread at a time does this. After an error some may be.
+    ///
+    /// # Safety
+    /// Nobody relies on what is there, and none of it is kept.
+    #[doc(hidden)]
+    pub unsafe fn renew_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
+        match &self.0 {
+            Raw::Read(_) => Err(FaultError::ReadOnly.into()),
+            // SAFETY: the caller vouches for it.
+            Raw::Write(map) => unsafe { map.renew_part(part, protection(writable)) },
         }
     }
 
@@ -146,5 +183,12 @@ impl MmapRaw {
     pub unsafe fn unmap_part(&self, part: Range<usize>) -> io::Result<()> {
         // SAFETY: the caller vouches for it.
         either!(&self.0, map => unsafe { map.give_up_part(part) })
+    }
+}
+
+fn protection(writable: bool) -> Protection {
+    match writable {
+        true => Protection::ReadWrite,
+        false => Protection::Read,
     }
 }

@@ -63,6 +63,27 @@ impl Private {
         addresses: Range<usize>,
         write: bool,
     ) -> Result<(), FaultError> {
+        if !self.parts_differ.load(Ordering::Relaxed) {
+            return self.keep_as(managed, addresses, write);
+        }
+        let parts = {
+            let _masked = self.reached.masked();
+            self.protections(managed, &addresses)
+        };
+        for (part, protection) in parts {
+            let write = write && protection == Protection::ReadWrite;
+            self.keep_as(managed, part, write)?;
+        }
+        Ok(())
+    }
+
+    /// The same of pages that may all be used alike.
+    fn keep_as(
+        &self,
+        managed: &Managed,
+        addresses: Range<usize>,
+        write: bool,
+    ) -> Result<(), FaultError> {
         let space = &managed.space;
         self.reached.each_attempt(addresses, |rest, interrupt| {
             fault::lock(space, rest, write, interrupt)
@@ -107,8 +128,7 @@ impl Private {
         if self.kept.get().locked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let write = self.protection == Protection::ReadWrite;
-        let held = self.hold(managed, self.window(), write);
+        let held = self.hold(managed, self.window(), self.is_writable());
         if held.is_err() {
             self.kept.get().locked.store(false, Ordering::Relaxed);
         }
@@ -130,17 +150,20 @@ impl Private {
         self.held().clear();
         if self.kept.get().locked.load(Ordering::Relaxed) {
             self.held().push(numbers);
-            let write = self.protection == Protection::ReadWrite;
-            let _ = self.keep(managed, self.window(), write);
+            let _ = self.keep(managed, self.window(), self.is_writable());
         }
     }
 
-    /// After it may be written to: what stays is not protected any more, as far as the
+    /// After some pages may be written to: what of them stays is not protected any more, as far as the
     /// budget goes.
-    pub(super) fn keep_writable(&self, managed: &Managed) {
+    pub(super) fn keep_writable(&self, managed: &Managed, pages: &Range<usize>) {
         let held = self.held().clone();
         for numbers in held {
-            let _ = self.keep(managed, self.addresses_of(&numbers), true);
+            let held = self.addresses_of(&numbers);
+            let part = held.start.max(pages.start)..held.end.min(pages.end);
+            if !part.is_empty() {
+                let _ = self.keep(managed, part, true);
+            }
         }
     }
 }

@@ -7,15 +7,19 @@
 //! | `hand_over` | parts that are the program's own, and the kernel's to serve, from then on |
 //! | `keep` | pages that stay: `mlock(2)`, pins, system calls |
 //! | `populate` | pages brought in, with errors as values |
+//! | `part` | what another map needs that is to begin as a part of this one |
 //! | `protect` | `mprotect(2)` |
+//! | `renew` | `mmap(2)` with `MAP_FIXED` over pages of zeros |
 //! | `remap` | `mremap(2)` |
 
 mod advise;
 mod hand_over;
 mod keep;
+mod part;
 mod populate;
 mod protect;
 mod remap;
+mod renew;
 
 use crate::error;
 use crate::files::Files;
@@ -27,6 +31,7 @@ use crate::reached::Reached;
 use crate::store::FileStore;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::anon::Origin;
@@ -50,7 +55,11 @@ pub(crate) struct Private {
     /// Bytes of the window before the first of the map: a file's offset in its page.
     skip: usize,
     len: usize,
+    /// What the pages may be used for that have no protection of their own. Protected by the map, which is borrowed to change it.
     protection: Protection,
+    /// Pages may have a protection of their own, which the space knows. Relaxed: set before the first has one; a thread that looks
+    /// meanwhile goes by what all had before.
+    parts_differ: AtomicBool,
     /// The file that it begins as. Immutable.
     file: Option<Arc<FileStore>>,
     /// Pages that stay.
@@ -98,6 +107,7 @@ impl Private {
             skip,
             len,
             protection: Protection::ReadWrite,
+            parts_differ: AtomicBool::new(false),
             file: part.map(|part| part.store),
             kept: Own::default(),
         };
@@ -108,11 +118,20 @@ impl Private {
 
     /// Enters a range of the window into the space.
     fn enter(&self, managed: &Managed, range: Range<usize>) -> io::Result<()> {
+        self.enter_as(managed, range, self.protection)
+    }
+
+    fn enter_as(
+        &self,
+        managed: &Managed,
+        range: Range<usize>,
+        protection: Protection,
+    ) -> io::Result<()> {
         let pgoff = (range.start - self.anon.addresses().start) / PAGE_SIZE;
         let attributes = Attributes {
             backing: Backing::from(self.anon.clone()),
             pgoff: pgoff as u64,
-            protection: self.protection,
+            protection,
             ..Attributes::default()
         };
         managed.space.mmap(range, attributes).map_err(error::mm)
@@ -140,9 +159,9 @@ impl Private {
         self.len
     }
 
-    /// True if it may be written to.
+    /// True if it may be written to, or perhaps some of it.
     pub(crate) fn is_writable(&self) -> bool {
-        self.protection == Protection::ReadWrite
+        self.protection == Protection::ReadWrite || self.parts_differ.load(Relaxed)
     }
 
     /// The memory, for statistics.

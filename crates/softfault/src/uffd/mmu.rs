@@ -60,7 +60,7 @@ pub struct UffdMmu {
     windows: Mutex<WindowEnds>,
     released: Released,
     spare: SpareWindows,
-    /// Where the windows start that were reserved for writing and may only be read.
+    /// Where the windows start that were reserved for writing and may only be read, or some of whose pages once could.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) in_place: InPlace,
     /// Parts of windows that are not the windows' any more.
@@ -428,10 +428,11 @@ impl Mmu for UffdMmu {
             return;
         }
         if self.given.parts().has_any(&range) {
+            // Not with the parts in hand: a fork takes them after this list.
+            self.restricted().remove(&range.start);
             let mut given = self.given.parts_mut();
             given.unmapped_with(&range).into_iter().for_each(unmap);
             given.forget_window(&range);
-            self.restricted().remove(&range.start);
             return;
         }
         // A file's own mapping, which is no window any more.
@@ -454,8 +455,13 @@ impl Mmu for UffdMmu {
         self.released.push(part);
     }
 
-    fn restrict(&self, window: &Reservation, protection: Protection) -> Result<(), MmuError> {
-        self.restrict_to(window, protection)
+    fn restrict(
+        &self,
+        window: &Reservation,
+        part: &Range<usize>,
+        protection: Protection,
+    ) -> Result<(), MmuError> {
+        self.restrict_to((window, part), protection)
     }
 
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {

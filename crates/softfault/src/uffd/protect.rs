@@ -11,24 +11,26 @@ use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation, Zeroed};
 
 impl UffdMmu {
-    /// `mprotect(2)` of a window that was reserved for writing. What userfaultfd has
+    /// `mprotect(2)` of a part of a window that was reserved for writing. What userfaultfd has
     /// protected stays so.
     pub(super) fn restrict_to(
         &self,
-        window: &Reservation,
+        (window, part): (&Reservation, &Range<usize>),
         protection: Protection,
     ) -> Result<(), MmuError> {
         if protection == Protection::None {
             return Err(MmuError::System(libc::EINVAL));
         }
-        for part in self.given.parts().served(&window.range()) {
+        if protection != Protection::ReadWrite {
+            // First: after an error some of it may be.
+            self.restricted().insert(window.addr);
+        }
+        for part in self.given.parts().served(part) {
             mprotect(&part, protection)?;
         }
-        let mut restricted = self.restricted();
-        match protection {
-            Protection::ReadWrite => restricted.remove(&window.addr),
-            _ => restricted.insert(window.addr),
-        };
+        if protection == Protection::ReadWrite && *part == window.range() {
+            self.restricted().remove(&window.addr);
+        }
         Ok(())
     }
 

@@ -1,0 +1,89 @@
+//! mmap(2) at the address that is asked for: `MAP_FIXED` and `MAP_FIXED_NOREPLACE`.
+//!
+//! | the range | `MAP_FIXED` | `MAP_FIXED_NOREPLACE` |
+//! |---|---|---|
+//! | pages of maps of zeros, unmapped ones too | zeros again, for private anonymous memory | EEXIST, if any is mapped |
+//! | anything else of softfault's | EOPNOTSUPP | EEXIST |
+//! | what somebody else has mapped | EOPNOTSUPP | EEXIST |
+//! | nothing | EOPNOTSUPP | EOPNOTSUPP |
+//!
+//! The engine's page tables are those of windows that begin where a page table of the kernel's does, and that nobody else
+//! has a part of; so what is put into the midst of one is of the same memory, and the engine says where there is another.
+
+use crate::access::{PAGE_SIZE, whole_pages};
+use crate::failure::Failure;
+use crate::maps;
+use core::ffi::c_void;
+use core::ops::Range;
+use libc::c_int;
+use std::io;
+
+/// The pages, if mmap(2) could map them: in its order of errors.
+pub(crate) fn pages(
+    addr: *mut c_void,
+    length: usize,
+    addresses: usize,
+) -> Result<Range<usize>, Failure> {
+    let (start, bytes) = (addr as usize, whole_pages(length));
+    let end = start.checked_add(bytes).filter(|&end| end <= addresses);
+    let end = end.ok_or_else(|| Failure::new(libc::ENOMEM, "the range is beyond all addresses"))?;
+    match start.is_multiple_of(PAGE_SIZE) {
+        true => Ok(start..end),
+        false => Err(Failure::invalid(
+            "the address is not a multiple of the page size",
+        )),
+    }
+}
+
+/// EEXIST if `MAP_FIXED_NOREPLACE` is among the flags, and any of the pages is taken.
+pub(crate) fn replaces(pages: &Range<usize>, flags: c_int) -> Result<(), Failure> {
+    if flags & libc::MAP_FIXED_NOREPLACE == 0 {
+        return Ok(());
+    }
+    if maps::has_any(pages) {
+        return Err(taken());
+    }
+    // What was unmapped of a map of ours is nobody's, although its addresses are taken.
+    match maps::are_of_zeros(pages) {
+        true => Ok(()),
+        false => asked_of_kernel(pages),
+    }
+}
+
+/// Tries it.
+fn asked_of_kernel(pages: &Range<usize>) -> Result<(), Failure> {
+    const FLAGS: c_int =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let start = pages.start as *mut c_void;
+    // SAFETY: replaces nothing.
+    let put = unsafe { libc::mmap(start, pages.len(), libc::PROT_NONE, FLAGS, -1, 0) };
+    if put == libc::MAP_FAILED {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EEXIST) => taken(),
+            _ => error.into(),
+        });
+    }
+    // SAFETY: what was just mapped, of which nobody knows.
+    unsafe { libc::munmap(put, pages.len()) };
+    // A kernel from before 4.17 takes the address for a hint.
+    match put == start {
+        true => Ok(()),
+        false => Err(taken()),
+    }
+}
+
+/// Puts private anonymous memory there; EOPNOTSUPP where the engine cannot.
+pub(crate) fn put_zeros(pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
+    match maps::renew(pages, writable)? {
+        true => Ok(()),
+        false => Err(Failure::unsupported(
+            "MAP_FIXED of memory is for pages of maps of private anonymous memory: the engine says where another map is",
+        )),
+    }
+}
+
+fn taken() -> Failure {
+    let text = "MAP_FIXED_NOREPLACE: some of the addresses are taken";
+    Failure::new(libc::EEXIST, text)
+}
