@@ -3,6 +3,7 @@
 
 use super::counters::{Blame, Counters};
 use super::engine::build::build;
+use super::full_swap;
 use super::job::{Job, Work};
 use super::work::{
     Bench, anon, append, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
@@ -30,11 +31,18 @@ pub fn main() -> ExitCode {
         return refuse("the parent is gone");
     }
     // SAFETY: the parent made the descriptor for this many threads and nothing here owns it yet.
-    let counters = match unsafe { Counters::inherited(job.counters, job.all_threads()) } {
-        Ok(counters) => counters,
+    let counters: &Counters = match unsafe { Counters::inherited(job.counters, job.all_threads()) }
+    {
+        // Until the end of the process, which may be a signal's.
+        Ok(counters) => Box::leak(Box::new(counters)),
         Err(e) => return refuse(&format!("no counters: {e}")),
     };
-    match work(&job, &counters) {
+    let swap = full_swap::watch(job.swap.as_ref(), counters);
+    let explain = |(blame, text)| match swap {
+        Some(swap) => (blame, swap.explain(text)),
+        None => (blame, text),
+    };
+    match work(&job, counters).map_err(explain) {
         Ok(()) => ExitCode::SUCCESS,
         Err((blame, text)) => {
             counters.fail(blame, &text);

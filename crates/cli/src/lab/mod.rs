@@ -23,6 +23,7 @@ mod engine;
 mod family;
 pub mod files;
 mod fill;
+mod full_swap;
 pub mod group;
 mod huge_counts;
 mod huge_pool;

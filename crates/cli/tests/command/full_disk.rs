@@ -1,4 +1,4 @@
-//! A disk that is full, and a file-size limit: one line, code 2, nothing left.
+//! A disk that is full, and a file-size limit: one line, nothing left. Code 2, and 1 where a run was under way.
 
 use super::{directory, is_empty, refused, softfault};
 use std::ffi::CString;
@@ -41,10 +41,56 @@ fn a_full_disk_is_one_line() {
         }
         match command.output() {
             // A machine without user namespaces for us: the limit above is all that can be shown.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return softfault_skip::skipped("root", "no small file system can be mounted");
+            }
             Err(e) => panic!("{e}"),
             Ok(_) => refused(&mut command, "No space left"),
         }
+        assert!(is_empty(dir.path()));
+    }
+}
+
+#[test]
+fn a_full_swap_is_one_line() {
+    let dir = directory();
+    let place = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
+    for on in ["softfault", "soft"] {
+        let mut command = softfault(&["lab", "run", "anon", "--pattern", "uniform", "--on", on]);
+        command.args([
+            "--size",
+            "96M",
+            "--memory",
+            "24M",
+            "--seconds",
+            "0.1",
+            "--give-up",
+            "120",
+        ]);
+        command.arg("--dir").arg(dir.path());
+        let place = place.clone();
+        // SAFETY: system calls on live strings only, between fork and exec.
+        unsafe {
+            command.pre_exec(move || small_disk(&place));
+        }
+        let output = match command.output() {
+            // As above.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return softfault_skip::skipped("root", "no small file system can be mounted");
+            }
+            output => output.unwrap(),
+        };
+        assert_eq!(output.status.code(), Some(1), "{on}: {output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<&str> = told.lines().collect();
+        let [line] = told[..] else {
+            panic!("{on}: {told:?}");
+        };
+        assert!(
+            line.contains("the swap in") && line.contains("is full"),
+            "{on}: {line}"
+        );
+        assert!(!line.contains("signal"), "{on}: {line}");
         assert!(is_empty(dir.path()));
     }
 }

@@ -1,0 +1,80 @@
+//! Why a run over anonymous memory failed, where it was its swap: the disk that swap is on is full.
+//!
+//! A store to a map has no value that could be an error. A page that has neither memory nor a place in swap is a
+//! SIGBUS, of which the child would die without a word; so a handler leaves one in the shared counters first. The library's
+//! own handler, which is installed later, hands on to it what it cannot serve.
+
+use super::counters::{Blame, Counters};
+use super::job::Swap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// What the library's swap takes of a disk at a time.
+const CLUSTER: libc::off_t = 16 << 20;
+
+/// What the handler needs: it allocates nothing.
+static WATCHED: OnceLock<SwapWatch> = OnceLock::new();
+
+/// A swap that may be full. All fields immutable.
+pub struct SwapWatch {
+    counters: &'static Counters,
+    /// A file without a name where the swap is.
+    probe: File,
+    full: String,
+    failed: String,
+}
+
+/// From now on a touch that cannot be served says so in `counters`; `None` where nothing swaps, or the directory takes no file:
+/// then the engine will say so.
+pub fn watch(swap: Option<&Swap>, counters: &'static Counters) -> Option<&'static SwapWatch> {
+    let swap = swap?;
+    let probe = tempfile::tempfile_in(&swap.dir).ok()?;
+    let dir = swap.dir.display();
+    let watch = WATCHED.get_or_init(|| SwapWatch {
+        counters,
+        probe,
+        full: format!("the swap in {dir} is full: no space left on the device"),
+        failed: format!(
+            "a page could neither stay in memory nor be swapped: SIGBUS (the swap is in {dir})"
+        ),
+    });
+    // SAFETY: the handler calls nothing but system calls, and stores to atomics.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = on_sigbus as extern "C" fn(libc::c_int) as usize;
+        libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut());
+    }
+    Some(watch)
+}
+
+impl SwapWatch {
+    /// True if the disk has no place for more of the swap.
+    fn is_full(&self) -> bool {
+        // SAFETY: fallocate on a descriptor that `probe` owns, with no pointer.
+        let taken = unsafe { libc::fallocate(self.probe.as_raw_fd(), 0, 0, CLUSTER) };
+        // SAFETY: points to the thread's errno.
+        taken != 0 && unsafe { *libc::__errno_location() } == libc::ENOSPC
+    }
+
+    /// An error of the work, and that the swap is full, if it is.
+    pub fn explain(&self, text: String) -> String {
+        match self.is_full() {
+            true => format!("{text}: {}", self.full),
+            false => text,
+        }
+    }
+}
+
+extern "C" fn on_sigbus(_: libc::c_int) {
+    if let Some(watch) = WATCHED.get() {
+        let text = match watch.is_full() {
+            true => &watch.full,
+            false => &watch.failed,
+        };
+        watch.counters.fail(Blame::Run, text);
+    }
+    // The touch comes again, and the default action ends the process.
+    // SAFETY: no handler involved.
+    unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+}
