@@ -1,12 +1,15 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
 //! `lab report` show what it found, `sim` runs them on simulated machines, `sum` reads a file through a
-//! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows what the project is about, `doctor` what this machine allows.
+//! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows what the project is about, `doctor` what this machine allows;
+//! `man` and `completions` write what is installed with the command.
 
 mod compare;
+mod completions;
 mod doctor;
 mod error;
 mod interrupt;
 mod lab;
+mod man;
 mod output;
 mod report;
 mod results;
@@ -18,7 +21,7 @@ mod table;
 mod tour;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use error::Error;
 use std::process::ExitCode;
 
@@ -51,9 +54,10 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// What this machine allows, what each lack costs, and the command that mends it
     Doctor(doctor::DoctorArgs),
-    /// One run of the lab, in a process of its own
-    #[command(name = lab::supervise::CHILD_COMMAND, hide = true)]
-    LabChild,
+    /// Write the manual pages, one for each command
+    Man(man::ManArgs),
+    /// Print what a shell needs to complete this command's arguments
+    Completions(completions::CompletionsArgs),
 }
 
 #[derive(Subcommand)]
@@ -69,6 +73,14 @@ enum LabCommand {
 }
 
 fn main() -> ExitCode {
+    // One run of the lab, in a process of its own. No command that anybody types: neither help nor completions have it.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == lab::supervise::CHILD_COMMAND)
+    {
+        prepare_process();
+        return lab::child::main();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
@@ -93,7 +105,8 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Command::LabChild => return lab::child::main(),
+        Command::Man(args) => man::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

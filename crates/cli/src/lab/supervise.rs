@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that a child is started with.
+/// The first argument that a child is started with.
 pub const CHILD_COMMAND: &str = "lab-child";
 
 /// How a run went.

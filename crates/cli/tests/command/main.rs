@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod edges;
 mod full_disk;
+mod generated;
 mod hugetlb;
 mod interrupted;
 mod made_files;
