@@ -23,6 +23,10 @@ doctor *arguments:
 ci:
     .ci/run
 
+# A release without its tag: what is not ready, and all that would be published
+release-dry-run version:
+    .ci/release --dry-run {{ version }}
+
 # The engine with one line broken at a time, and which world notices
 mutate *arguments:
     cargo run --release -p softfault-mutate -- {{ arguments }}
