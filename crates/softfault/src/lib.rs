@@ -87,8 +87,8 @@
 //!   sees nothing of what the parent writes later. It has an engine of its own,
 //!   under a budget as large as the parent's, with a swap file in the same
 //!   directory; where there can be none, nothing more goes to swap in the child.
-//!   Handles that the parent made work, and so do engines that the child builds.
-//!   Pages locked or pinned are not, in the child. The parent's slots stay in use
+//!   Maps of private memory and engines that the parent made work, and so do engines that the child
+//!   builds. Pages that the parent locked or pinned are not locked or pinned in the child. The parent's slots stay in use
 //!   until the child has ended or has called `exec`.
 //!
 //!   *Maps of files* the child goes on reading, where they are: the kernel maps
