@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use loom::cell::UnsafeCell;
 use loom::thread::spawn;
 use model::{Still, explore};
-use softfault_engine_loom::lock::raw_rwsem::NotNow;
+use softfault_engine_loom::lock::raw_rwsem::TryReadError;
 use softfault_engine_loom::lock::{Mutex, RawRwSem, RwSem};
 
 #[test]
@@ -261,9 +261,9 @@ fn a_reader_waits_for_one_writer_at_most() {
     explore(None, || {
         let raw = raw();
         let read = Arc::new(AtomicBool::new(false));
-        assert!(raw.come_write().is_none());
-        let second = raw.come_write().unwrap();
-        let turn = raw.come_read().unwrap();
+        assert!(raw.write_or_queue().is_none());
+        let second = raw.write_or_queue().unwrap();
+        let turn = raw.read_or_queue().unwrap();
         let writer = {
             let read = Arc::clone(&read);
             spawn(move || {
@@ -292,7 +292,7 @@ fn writers_go_in_the_order_of_their_coming() {
         assert_eq!(raw.try_read(1), Ok(()));
         // Three for two gates.
         let writers = [0, 1, 2].map(|place| {
-            let own = raw.come_write().unwrap();
+            let own = raw.write_or_queue().unwrap();
             let turn = Arc::clone(&turn);
             spawn(move || {
                 own.wait();
@@ -316,9 +316,9 @@ fn a_writer_waits_for_one_batch_of_readers() {
         let raw = raw();
         let written = Arc::new(AtomicBool::new(false));
         assert_eq!(raw.try_read(2), Ok(()));
-        let own = raw.come_write().unwrap();
-        assert_eq!(raw.try_read(2), Err(NotNow::Writer));
-        let late = raw.come_read().unwrap();
+        let own = raw.write_or_queue().unwrap();
+        assert_eq!(raw.try_read(2), Err(TryReadError::Writer));
+        let late = raw.read_or_queue().unwrap();
         let reader = {
             let written = Arc::clone(&written);
             spawn(move || {

@@ -123,9 +123,9 @@ fn a_reader_waits_for_every_writer_before_it() {
     explore(Some(2), || {
         let raw = raw();
         let written = Arc::new(AtomicUsize::new(0));
-        assert!(raw.come_write(&Still).is_none());
-        let writers = [(); 2].map(|()| raw.come_write(&Still).unwrap());
-        let turn = raw.come_read(&Still).unwrap();
+        assert!(raw.write_or_queue(&Still).is_none());
+        let writers = [(); 2].map(|()| raw.write_or_queue(&Still).unwrap());
+        let turn = raw.read_or_queue(&Still).unwrap();
         let writers = writers.map(|own| {
             let written = Arc::clone(&written);
             spawn(move || {
@@ -155,10 +155,10 @@ fn readers_go_in_with_the_first_of_them() {
     explore(Some(2), || {
         let raw = raw();
         let read = Arc::new(AtomicUsize::new(0));
-        assert!(raw.come_write(&Still).is_none());
-        let before = raw.come_read(&Still).unwrap();
-        let own = raw.come_write(&Still).unwrap();
-        let behind = raw.come_read(&Still).unwrap();
+        assert!(raw.write_or_queue(&Still).is_none());
+        let before = raw.read_or_queue(&Still).unwrap();
+        let own = raw.write_or_queue(&Still).unwrap();
+        let behind = raw.read_or_queue(&Still).unwrap();
         let readers = [before, behind].map(|turn| {
             let read = Arc::clone(&read);
             spawn(move || {
@@ -190,7 +190,7 @@ fn a_writer_that_was_woken_may_be_passed() {
             let raw = raw();
             let written = Arc::new(AtomicBool::new(false));
             assert!(raw.try_read());
-            let own = raw.come_write(&Still).unwrap();
+            let own = raw.write_or_queue(&Still).unwrap();
             let writer = {
                 let written = Arc::clone(&written);
                 spawn(move || {
@@ -200,7 +200,7 @@ fn a_writer_that_was_woken_may_be_passed() {
                 })
             };
             raw.leave_read(&Still);
-            if let Some(turn) = raw.come_write(&Still) {
+            if let Some(turn) = raw.write_or_queue(&Still) {
                 turn.wait(&Still);
             }
             met[usize::from(written.load(Relaxed))].store(true, Relaxed);
@@ -225,7 +225,7 @@ impl Clock for Late {
 /// Goes in for writing twice, if the first time is a theft. True if `served`, who
 /// is the first in the queue, found that out; then nobody steals a second time.
 fn steal_twice(raw: &QueuedRwSem, clock: &Late, served: &AtomicBool) -> bool {
-    if let Some(turn) = raw.come_write(clock) {
+    if let Some(turn) = raw.write_or_queue(clock) {
         turn.wait(clock);
         raw.leave_write(clock);
         return false;
@@ -234,7 +234,7 @@ fn steal_twice(raw: &QueuedRwSem, clock: &Late, served: &AtomicBool) -> bool {
     yield_now();
     let found_out = raw.hands_off();
     raw.leave_write(clock);
-    match raw.come_write(clock) {
+    match raw.write_or_queue(clock) {
         None => assert!(!found_out || served.load(Relaxed), "passed again"),
         Some(turn) => turn.wait(clock),
     }
@@ -251,7 +251,7 @@ fn a_late_writer_is_not_passed_again() {
             let (raw, clock) = (raw(), Arc::new(Late::default()));
             let written = Arc::new(AtomicBool::new(false));
             assert!(raw.try_read());
-            let own = raw.come_write(&*clock).unwrap();
+            let own = raw.write_or_queue(&*clock).unwrap();
             let writer = {
                 let (written, clock) = (Arc::clone(&written), Arc::clone(&clock));
                 spawn(move || {
@@ -278,7 +278,7 @@ fn a_late_reader_is_not_passed_again() {
             let (raw, clock) = (raw(), Arc::new(Late::default()));
             let read = Arc::new(AtomicBool::new(false));
             assert!(raw.try_write());
-            let turn = raw.come_read(&*clock).unwrap();
+            let turn = raw.read_or_queue(&*clock).unwrap();
             let thief = {
                 let (read, met, clock) = (Arc::clone(&read), Arc::clone(&met), Arc::clone(&clock));
                 spawn(move || met.fetch_add(steal_twice(raw, &clock, &read).into(), Relaxed))

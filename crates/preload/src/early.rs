@@ -33,7 +33,7 @@ pub const LEAST: usize = PAGE;
 
 /// Functions that are called meanwhile.
 #[derive(Clone, Copy)]
-pub enum Which {
+pub enum EarlyCall {
     Malloc,
     Calloc,
     Realloc,
@@ -41,7 +41,7 @@ pub enum Which {
     Other,
 }
 
-impl Which {
+impl EarlyCall {
     /// That of a name.
     pub const fn of(name: &CStr) -> Self {
         match name.to_bytes() {

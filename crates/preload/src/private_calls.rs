@@ -19,7 +19,7 @@ type Answer = Result<(), c_int>;
 
 /// What of a range is whose.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum PartOwner {
     Engine,
     Program,
     Nobody,
@@ -45,16 +45,16 @@ fn each(
         };
         let within = mapping.room.start.max(range.start)..mapping.room.end.min(range.end);
         let parts = [
-            (Whose::Engine, mapping.live.within(&within)),
-            (Whose::Program, mapping.handed_over(&within)),
-            (Whose::Nobody, mapping.holes.within(&within)),
+            (PartOwner::Engine, mapping.live.within(&within)),
+            (PartOwner::Program, mapping.handed_over(&within)),
+            (PartOwner::Nobody, mapping.holes.within(&within)),
         ];
         for (whose, parts) in parts {
             for part in parts {
                 let done = match whose {
-                    Whose::Engine => ours(table, start, &part),
-                    Whose::Program => kernel(&part),
-                    Whose::Nobody => Err(libc::ENOMEM),
+                    PartOwner::Engine => ours(table, start, &part),
+                    PartOwner::Program => kernel(&part),
+                    PartOwner::Nobody => Err(libc::ENOMEM),
                 };
                 answer = answer.and(done);
             }

@@ -39,19 +39,19 @@ pub unsafe extern "C" fn softfault_madvise(
     advice: c_int,
 ) -> c_int {
     answer(-1, || {
-        let advice = Said::of(advice)?;
+        let advice = AnyAdvice::of(advice)?;
         let pages = pages(addr, length)?;
         let parts = Part::of(&pages).map_err(|NotMapped| Failure::not_mapped())?;
         for part in &parts {
             let offsets = part.offsets();
             let (start, len) = (offsets.start, offsets.len());
             match advice {
-                Said::Checked(advice) => part.map.advise_range(advice, start, len)?,
-                Said::Unchecked(_) if maps::is_locked(&part.range) => {
+                AnyAdvice::Checked(advice) => part.map.advise_range(advice, start, len)?,
+                AnyAdvice::Unchecked(_) if maps::is_locked(&part.range) => {
                     return Err(Failure::invalid("pages of the range are locked in memory"));
                 }
                 // SAFETY: the caller's: nobody relies on the bytes.
-                Said::Unchecked(advice) => unsafe {
+                AnyAdvice::Unchecked(advice) => unsafe {
                     part.map.unchecked_advise_range(advice, start, len)?;
                 },
             }
@@ -62,12 +62,12 @@ pub unsafe extern "C" fn softfault_madvise(
 
 /// The kinds of advice.
 #[derive(Clone, Copy)]
-enum Said {
+enum AnyAdvice {
     Checked(Advice),
     Unchecked(UncheckedAdvice),
 }
 
-impl Said {
+impl AnyAdvice {
     fn of(advice: c_int) -> Result<Self, Failure> {
         let checked = Advice::of_number(advice).map(Self::Checked);
         let said = checked.or_else(|| UncheckedAdvice::of_number(advice).map(Self::Unchecked));

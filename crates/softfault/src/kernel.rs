@@ -54,7 +54,7 @@ impl KernelCount {
 
 /// What is mapped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Of<'a> {
+pub(crate) enum MapSource<'a> {
     /// Zeros, with these flags besides.
     Nothing(c_int),
     /// A file from this byte on, shared or private.
@@ -72,10 +72,10 @@ pub(crate) struct KernelMap {
 
 impl KernelMap {
     /// Maps `len` bytes, which are more than 0.
-    pub(crate) fn new(of: Of<'_>, len: usize, access: KernelAccess) -> io::Result<Self> {
+    pub(crate) fn new(of: MapSource<'_>, len: usize, access: KernelAccess) -> io::Result<Self> {
         let (fd, offset, kind) = match of {
-            Of::Nothing(flags) => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
-            Of::File(fd, offset, kind) => (fd.as_raw_fd(), offset, kind),
+            MapSource::Nothing(flags) => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
+            MapSource::File(fd, offset, kind) => (fd.as_raw_fd(), offset, kind),
         };
         let skip = (offset % PAGE_SIZE as u64) as usize;
         // Huge pages that are not reserved would be a SIGBUS at a touch.

@@ -2,7 +2,7 @@
 
 use crate::exit_stats;
 use crate::store::{ReadPolicy, RingsOnDemand};
-use crate::swap::Swapped;
+use crate::swap::SwapBackend;
 use core::ops::Range;
 use softfault_engine::cache::Node;
 use softfault_engine::mm::AddressSpace;
@@ -21,7 +21,7 @@ pub(crate) struct Managed {
     /// Whether files are read through the kernel's page cache.
     pub(crate) reads: Arc<ReadPolicy>,
     /// What `node` swaps to.
-    pub(crate) swap: Option<Swapped>,
+    pub(crate) swap: Option<SwapBackend>,
 }
 
 impl Managed {

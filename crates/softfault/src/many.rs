@@ -4,7 +4,7 @@ use crate::error::FaultError;
 use crate::range::within;
 use crate::reached::Reached;
 use core::ops::Range;
-use softfault_engine::fault::{FaultInMany, Interrupt, NotIn};
+use softfault_engine::fault::{FaultInError, FaultInMany, Interrupt};
 use softfault_engine::mm::AddressSpace;
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ impl Many {
         until: Option<Instant>,
         interrupt: impl Fn() -> bool,
     ) -> bool {
-        let interrupt = Until(until, interrupt);
+        let interrupt = WithDeadline(until, interrupt);
         loop {
             if self.ranges.run(space, &interrupt) {
                 return true;
@@ -94,8 +94,8 @@ impl Many {
         let mut results = self.results;
         for (place, why) in self.ranges.failed() {
             results[place] = Err(match why {
-                NotIn::Error(error) => error.into(),
-                NotIn::TimedOut => FaultError::TimedOut,
+                FaultInError::Error(error) => error.into(),
+                FaultInError::TimedOut => FaultError::TimedOut,
             });
         }
         results
@@ -103,15 +103,15 @@ impl Many {
 }
 
 /// A deadline, beside what else may want the thread.
-struct Until<F>(Option<Instant>, F);
+struct WithDeadline<F>(Option<Instant>, F);
 
-impl<F> Until<F> {
+impl<F> WithDeadline<F> {
     fn is_over(&self) -> bool {
         self.0.is_some_and(|until| Instant::now() >= until)
     }
 }
 
-impl<F: Fn() -> bool> Interrupt for Until<F> {
+impl<F: Fn() -> bool> Interrupt for WithDeadline<F> {
     fn pending(&self) -> bool {
         self.is_over() || (self.1)()
     }

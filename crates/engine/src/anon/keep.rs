@@ -14,16 +14,16 @@ use crate::mmu::MmuError;
 use sync::atomic::{AtomicU32, Ordering};
 
 /// Reclaim goes round pages of this window.
-const SAID: u32 = 1;
+const KEEP_REQUESTED: u32 = 1;
 /// And everybody who might not have known is done.
-const KNOWN: u32 = 2;
+const KEEP_VISIBLE: u32 = 2;
 
 /// Whether pages of a window may stay.
 #[derive(Default)]
 pub(super) struct Keeps(AtomicU32);
 
 impl Keeps {
-    fn is_said(&self) -> bool {
+    fn is_requested(&self) -> bool {
         // Relaxed: who has set it takes all batches afterwards, and who holds one
         // that was taken then sees it.
         self.0.load(Ordering::Relaxed) != 0
@@ -32,13 +32,13 @@ impl Keeps {
     /// From now on pages that are no victims are not protected.
     fn begin(&self, node: &Node) {
         // Acquire pairs with the Release below: no batch goes over pages any more.
-        if self.0.load(Ordering::Acquire) == KNOWN {
+        if self.0.load(Ordering::Acquire) == KEEP_VISIBLE {
             return;
         }
-        self.0.fetch_max(SAID, Ordering::Relaxed);
+        self.0.fetch_max(KEEP_REQUESTED, Ordering::Relaxed);
         drop(node.stop_eviction());
         // Release pairs with the Acquire above.
-        self.0.fetch_max(KNOWN, Ordering::Release);
+        self.0.fetch_max(KEEP_VISIBLE, Ordering::Release);
     }
 
     /// What is true of a window is true of the one that its pages move to.
@@ -50,7 +50,7 @@ impl Keeps {
 impl Anonymous {
     /// True if only pages that are victims themselves may be protected.
     pub(crate) fn keeps(&self) -> bool {
-        self.keeps.is_said()
+        self.keeps.is_requested()
     }
 
     /// Lets a page stay; true if that is new.

@@ -7,7 +7,7 @@
 
 use super::{Anonymous, PageState};
 use crate::PAGE_SIZE;
-use crate::mmu::gather::{Gathered, MmuGather, Out};
+use crate::mmu::gather::{Gathered, MmuGather, ZapPiece};
 use crate::mmu::{Mmu, TABLE_SPAN};
 use core::ops::Range;
 use sync::Arc;
@@ -15,12 +15,12 @@ use sync::Arc;
 impl Anonymous {
     /// Counts the residents of `range`, in the window, out, and gives up all slots of
     /// it. `None` if there are no residents: there is nothing to zap.
-    pub(super) fn count_out(&self, range: Range<usize>) -> Option<Out> {
+    pub(super) fn count_out(&self, range: Range<usize>) -> Option<ZapPiece> {
         if let Some(cache) = &self.swap_cache {
             // Most of what is being read goes here at once.
             cache.forget(range.clone());
         }
-        let mut out: Option<Out> = None;
+        let mut out: Option<ZapPiece> = None;
         let used = |addr: usize| {
             let page = self.pages.next_used(self.page(addr));
             self.window.address(page as u64, 0)
@@ -36,7 +36,7 @@ impl Anonymous {
             let Some((zap, charged)) = self.count_span_out(span..end) else {
                 continue;
             };
-            let out = out.get_or_insert(Out {
+            let out = out.get_or_insert(ZapPiece {
                 zap: zap.clone(),
                 pages: 0,
             });
@@ -99,7 +99,7 @@ impl Gathered for Anonymous {
     }
 
     /// What was counted out has been zapped: pays it back.
-    fn zapped(&self, out: &Out) {
+    fn zapped(&self, out: &ZapPiece) {
         let budget = &self.node.budget;
         for span in self.window.spans(out.zap.clone()) {
             self.window.zapped_if_out(&span, budget);

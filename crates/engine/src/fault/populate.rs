@@ -1,7 +1,7 @@
 //! Bringing pages in because the caller says so, with errors as values: `madvise`'s
 //! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
 
-use super::{FaultError, FaultFlags, FaultIn, Interrupt, NotIn, Outcome, Progress};
+use super::{FaultError, FaultFlags, FaultIn, FaultInError, Interrupt, Outcome, Progress};
 use super::{handle, mmu_error};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
@@ -34,8 +34,10 @@ pub fn populate(
     match progress.run(slice::from_ref(&range), space, interrupt) {
         Progress::Done => Populated::Done,
         Progress::Interrupted => Populated::Interrupted(progress.reached().unwrap_or(range.start)),
-        Progress::Failed(addr, NotIn::Error(error)) => Populated::Failed(addr, error),
-        Progress::Failed(_, NotIn::TimedOut) => unreachable!("what is not there is waited for"),
+        Progress::Failed(addr, FaultInError::Error(error)) => Populated::Failed(addr, error),
+        Progress::Failed(_, FaultInError::TimedOut) => {
+            unreachable!("what is not there is waited for")
+        }
     }
 }
 

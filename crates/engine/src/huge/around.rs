@@ -10,7 +10,7 @@
 //! are taken in the other order everywhere else; a neighbour whose mutex somebody has is
 //! left to him.
 
-use super::file::{At, HugeFile};
+use super::file::{FileSlot, HugeFile};
 use super::tables::Leaf;
 use core::ops::Range;
 
@@ -24,12 +24,12 @@ pub(super) fn map(file: &HugeFile, leaf: &Leaf, index: u64, shown: &Range<u64>) 
     let first = index - index % block;
     let block = first.max(shown.start)..(first + block).min(shown.end).min(file.capacity());
     let mapped = leaf.map_more(pool, block, |index| {
-        let At::Page(_) = file.at(index) else {
+        let FileSlot::Page(_) = file.at(index) else {
             return None;
         };
         let mutex = pool.mutexes.of(file.id, index).try_lock()?;
         match file.at(index) {
-            At::Page(page) => Some((mutex, page)),
+            FileSlot::Page(page) => Some((mutex, page)),
             _ => None,
         }
     });

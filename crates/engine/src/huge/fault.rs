@@ -11,7 +11,7 @@
 //! ```
 
 use super::around;
-use super::file::{At, HugeFile};
+use super::file::{FileSlot, HugeFile};
 use super::mapping::HugeMapping;
 use super::share::Class;
 use super::stats::Waits;
@@ -97,19 +97,19 @@ fn page(file: &HugeFile, index: u64) -> Option<u32> {
     loop {
         let at = file.at(index);
         let (from, taken) = match at {
-            At::Page(page) => return Some(page),
-            At::Hole => (At::Hole, pool.take(false)?),
-            At::Reserved => match file.change(index, At::Reserved, At::Filling) {
-                true => (At::Filling, pool.take(true)?),
+            FileSlot::Page(page) => return Some(page),
+            FileSlot::Hole => (FileSlot::Hole, pool.take(false)?),
+            FileSlot::Reserved => match file.change(index, FileSlot::Reserved, FileSlot::Filling) {
+                true => (FileSlot::Filling, pool.take(true)?),
                 // A mapping that had reserved it is gone.
                 false => continue,
             },
-            At::Filling => unreachable!("the fault mutex is held"),
+            FileSlot::Filling => unreachable!("the fault mutex is held"),
         };
         if taken.is_used {
             pool.clear(taken.page);
         }
-        if file.change(index, from, At::Page(taken.page)) {
+        if file.change(index, from, FileSlot::Page(taken.page)) {
             pool.stats.filled.add(1);
             return Some(taken.page);
         }

@@ -19,7 +19,7 @@ const FIRST: u32 = 3;
 
 /// What a file has at an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum FileSlot {
     Hole,
     Reserved,
     /// Only under the fault mutex: who has it not sees a page on its way, for which no
@@ -106,29 +106,29 @@ impl HugeFile {
         self.unfilled.load(Relaxed)
     }
 
-    pub(super) fn at(&self, index: u64) -> At {
+    pub(super) fn at(&self, index: u64) -> FileSlot {
         // Relaxed: a page is handed over by the fault mutex.
         match self.words[index as usize].load(Relaxed) {
-            HOLE => At::Hole,
-            RESERVED => At::Reserved,
-            FILLING => At::Filling,
-            page => At::Page(page - FIRST),
+            HOLE => FileSlot::Hole,
+            RESERVED => FileSlot::Reserved,
+            FILLING => FileSlot::Filling,
+            page => FileSlot::Page(page - FIRST),
         }
     }
 
     /// Lets an index be `to` if it is `from`; true if it was.
-    pub(super) fn change(&self, index: u64, from: At, to: At) -> bool {
+    pub(super) fn change(&self, index: u64, from: FileSlot, to: FileSlot) -> bool {
         let word = |at| match at {
-            At::Hole => HOLE,
-            At::Reserved => RESERVED,
-            At::Filling => FILLING,
-            At::Page(page) => page + FIRST,
+            FileSlot::Hole => HOLE,
+            FileSlot::Reserved => RESERVED,
+            FileSlot::Filling => FILLING,
+            FileSlot::Page(page) => page + FIRST,
         };
         let place = &self.words[index as usize];
         // Relaxed: as in `at`.
         let changed = place.compare_exchange(word(from), word(to), Relaxed, Relaxed);
         if changed.is_ok() {
-            let is_page = |at| u64::from(matches!(at, At::Page(_)));
+            let is_page = |at| u64::from(matches!(at, FileSlot::Page(_)));
             self.unfilled.fetch_add(is_page(from), Relaxed);
             self.unfilled.fetch_sub(is_page(to), Relaxed);
         }
@@ -142,9 +142,9 @@ impl Drop for HugeFile {
         self.zap_left(&(0..self.capacity()));
         for index in 0..self.capacity() {
             match self.at(index) {
-                At::Hole | At::Filling => {}
-                At::Reserved => self.pool.unreserve(1),
-                At::Page(page) => self.pool.give(page, false),
+                FileSlot::Hole | FileSlot::Filling => {}
+                FileSlot::Reserved => self.pool.unreserve(1),
+                FileSlot::Page(page) => self.pool.give(page, false),
             }
         }
     }

@@ -5,7 +5,7 @@
 //! its page again: it is taken out once more, and no other can come.
 
 use super::HugeError;
-use super::file::{At, HugeFile};
+use super::file::{FileSlot, HugeFile};
 use crate::policy::ShareSync;
 use core::ops::Range;
 
@@ -48,12 +48,12 @@ impl HugeFile {
         }
         self.unmap_pages(&indexes, i_mmap.as_ref());
         for index in indexes {
-            if is_hole && self.at(index) == At::Hole {
+            if is_hole && self.at(index) == FileSlot::Hole {
                 // A page that comes now came after the hole.
                 continue;
             }
             let _mutex = self.pool.mutexes.of(self.id, index).lock();
-            if let At::Page(page) = self.at(index)
+            if let FileSlot::Page(page) = self.at(index)
                 && self.pool.mapped(page) > 0
             {
                 self.unmap_pages(&(index..index + 1), i_mmap.as_ref());

@@ -5,7 +5,7 @@
 //! as a mapping wants it, also after a hole was punched there.
 
 use super::HugeError;
-use super::file::{At, HugeFile};
+use super::file::{FileSlot, HugeFile};
 use super::tables::Tables;
 use core::ops::Range;
 
@@ -16,11 +16,15 @@ impl HugeFile {
         if self.unfilled() == 0 {
             return Ok(());
         }
-        let holes = || indexes.clone().filter(|&index| self.at(index) == At::Hole);
+        let holes = || {
+            indexes
+                .clone()
+                .filter(|&index| self.at(index) == FileSlot::Hole)
+        };
         let wanted = holes().count() as u64;
         self.pool.reserve(wanted)?;
         // There are fewer holes by now, if any have been filled, and no new ones.
-        let done = holes().filter(|&index| self.change(index, At::Hole, At::Reserved));
+        let done = holes().filter(|&index| self.change(index, FileSlot::Hole, FileSlot::Reserved));
         self.pool.unreserve(wanted - done.count() as u64);
         Ok(())
     }
@@ -35,9 +39,9 @@ impl HugeFile {
         let mappings = self.i_mmap.mappings.lock();
         for index in tables.indexes.clone() {
             let wants = |other: &Tables| other.reserves && other.indexes.contains(&index);
-            if self.at(index) == At::Reserved
+            if self.at(index) == FileSlot::Reserved
                 && !mappings.iter().any(|other| wants(other))
-                && self.change(index, At::Reserved, At::Hole)
+                && self.change(index, FileSlot::Reserved, FileSlot::Hole)
             {
                 self.pool.unreserve(1);
             }
@@ -52,23 +56,23 @@ impl HugeFile {
         let wants = |other: &Tables| other.reserves && other.indexes.contains(&index);
         let stays = keeps && mappings.iter().any(|other| wants(other));
         let after = match stays {
-            true => At::Reserved,
-            false => At::Hole,
+            true => FileSlot::Reserved,
+            false => FileSlot::Hole,
         };
         loop {
             match self.at(index) {
-                At::Page(page) => {
-                    let changed = self.change(index, At::Page(page), after);
+                FileSlot::Page(page) => {
+                    let changed = self.change(index, FileSlot::Page(page), after);
                     assert!(changed, "the fault mutex is held");
                     return self.pool.give(page, stays);
                 }
-                At::Reserved if !stays => {
-                    if self.change(index, At::Reserved, At::Hole) {
+                FileSlot::Reserved if !stays => {
+                    if self.change(index, FileSlot::Reserved, FileSlot::Hole) {
                         return self.pool.unreserve(1);
                     }
                 }
-                At::Reserved | At::Hole => return,
-                At::Filling => unreachable!("the fault mutex is held"),
+                FileSlot::Reserved | FileSlot::Hole => return,
+                FileSlot::Filling => unreachable!("the fault mutex is held"),
             }
         }
     }

@@ -146,7 +146,7 @@ impl QueuedRwSem {
 
     /// Goes in for reading, or into the queue.
     #[inline]
-    pub fn come_read(&self, clock: &dyn Clock) -> Option<ReadTurn<'_>> {
+    pub fn read_or_queue(&self, clock: &dyn Clock) -> Option<ReadTurn<'_>> {
         if self.try_read() {
             return None;
         }
@@ -193,7 +193,7 @@ impl QueuedRwSem {
 
     /// Goes in for writing, or into the queue.
     #[inline]
-    pub fn come_write(&self, clock: &dyn Clock) -> Option<WriteTurn<'_>> {
+    pub fn write_or_queue(&self, clock: &dyn Clock) -> Option<WriteTurn<'_>> {
         if self.try_write() {
             return None;
         }

@@ -68,7 +68,7 @@ pub struct RawRwSem<const WRITE_GATES: usize> {
 
 /// Why a reader that does not wait could not go in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotNow {
+pub enum TryReadError {
     /// A writer is inside or waits.
     Writer,
     /// As many readers are inside as may be.
@@ -115,7 +115,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     /// Goes in for reading, unless a writer is inside or came before: then what
     /// to wait for.
-    pub fn come_read(&self) -> Option<Turn<'_>> {
+    pub fn read_or_queue(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the Release half of the last writer's leaving.
         // On failure nothing is read that it protects; but a waiting reader
         // goes in by its gate, and needs no more from here than the phase.
@@ -145,15 +145,15 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     /// Goes in for reading if that needs no waiting and fewer than `most`
     /// readers are inside; `most` is at most [`MOST_READERS`].
     #[inline]
-    pub fn try_read(&self, most: u64) -> Result<(), NotNow> {
-        let mut not_now = NotNow::Writer;
-        // Acquire as in `come_read`.
+    pub fn try_read(&self, most: u64) -> Result<(), TryReadError> {
+        let mut not_now = TryReadError::Writer;
+        // Acquire as in `read_or_queue`.
         let entered = self.update(Acquire, |state| {
             if state & WRITER != 0 || field(state, WAITING_WRITER) != 0 {
                 return None;
             }
             if field(state, READER) >= most {
-                not_now = NotNow::Full;
+                not_now = TryReadError::Full;
                 return None;
             }
             Some(state + READER)
@@ -162,7 +162,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     }
 
     /// Goes in for writing if nobody is inside or waits; else what to wait for.
-    pub fn come_write(&self) -> Option<Turn<'_>> {
+    pub fn write_or_queue(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the Release half of the leaving of all who were
         // inside: readers' and writers' alike, each a read-modify-write.
         let old = self.update(Acquire, |state| {
@@ -188,7 +188,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     /// Goes in for writing if nobody is inside or waits.
     pub fn try_write(&self) -> bool {
-        // Acquire as in `come_write`.
+        // Acquire as in `write_or_queue`.
         let entered = self.update(Acquire, |state| is_free(state).then_some(state + WRITER));
         entered.is_some()
     }

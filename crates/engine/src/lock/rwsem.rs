@@ -8,7 +8,7 @@
 use sync::Arc;
 
 use super::queued_rwsem::{QueuedRwSem, ReadTurn, WriteTurn};
-use super::raw_rwsem::{MOST_READERS, NotNow, RawRwSem, Turn};
+use super::raw_rwsem::{MOST_READERS, RawRwSem, TryReadError, Turn};
 use super::wait_stats::WaitStats;
 use crate::clock::Clock;
 use crate::policy::MmapQueue;
@@ -58,10 +58,15 @@ impl RwSem {
     pub fn read(&self) -> ReadGuard<'_> {
         match &self.raw {
             Raw::PhaseFair(raw) => {
-                wait_counted(raw.come_read(), Turn::wait, &self.read_waits, self.clock());
+                wait_counted(
+                    raw.read_or_queue(),
+                    Turn::wait,
+                    &self.read_waits,
+                    self.clock(),
+                );
             }
             Raw::Queued(raw) => {
-                let turn = raw.come_read(self.clock());
+                let turn = raw.read_or_queue(self.clock());
                 wait_counted(turn, ReadTurn::wait, &self.read_waits, self.clock());
             }
         }
@@ -73,8 +78,8 @@ impl RwSem {
         let entered = match &self.raw {
             Raw::PhaseFair(raw) => match raw.try_read(MOST_READERS) {
                 Ok(()) => true,
-                Err(NotNow::Writer) => false,
-                Err(NotNow::Full) => panic!("too many readers"),
+                Err(TryReadError::Writer) => false,
+                Err(TryReadError::Full) => panic!("too many readers"),
             },
             Raw::Queued(raw) => raw.try_read(),
         };
@@ -89,11 +94,11 @@ impl RwSem {
     pub fn write(&self) -> WriteGuard<'_> {
         match &self.raw {
             Raw::PhaseFair(raw) => {
-                let turn = raw.come_write();
+                let turn = raw.write_or_queue();
                 wait_counted(turn, Turn::wait, &self.write_waits, self.clock());
             }
             Raw::Queued(raw) => {
-                let turn = raw.come_write(self.clock());
+                let turn = raw.write_or_queue(self.clock());
                 let wait = |turn: WriteTurn<'_>| turn.wait(self.clock());
                 wait_counted(turn, wait, &self.write_waits, self.clock());
             }

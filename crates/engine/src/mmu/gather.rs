@@ -12,7 +12,7 @@ const PIECES: usize = 32;
 
 /// What was counted out of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct ZapPiece {
     /// What to zap. A page table's whole range is in it if and only if the
     /// range was not empty and is now.
     pub zap: Range<usize>,
@@ -26,12 +26,12 @@ pub trait Gathered: Send + Sync {
     fn mmu(&self) -> &Arc<dyn Mmu>;
 
     /// What was counted out has been zapped.
-    fn zapped(&self, out: &Out);
+    fn zapped(&self, out: &ZapPiece);
 }
 
 /// Pieces that are on their way out: zapped at the latest when this is dropped.
 pub struct MmuGather {
-    pieces: [Option<(Arc<dyn Gathered>, Out)>; PIECES],
+    pieces: [Option<(Arc<dyn Gathered>, ZapPiece)>; PIECES],
     count: usize,
 }
 
@@ -44,7 +44,7 @@ impl MmuGather {
     }
 
     /// Adds what was counted out, and is shown by nobody.
-    pub(crate) fn add(&mut self, of: Arc<dyn Gathered>, out: Out) {
+    pub(crate) fn add(&mut self, of: Arc<dyn Gathered>, out: ZapPiece) {
         // One batch is of one page tables.
         let other = self.pieces[..self.count].first().and_then(Option::as_ref);
         if other.is_some_and(|(other, _)| !Arc::ptr_eq(other.mmu(), of.mmu())) {

@@ -1,7 +1,7 @@
 //! Evicting a batch of folios.
 
 use super::Want;
-use super::whole::Rest;
+use super::whole::RestOfRow;
 use super::write_back::{Dirty, Order, WriteSheet};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
@@ -145,7 +145,7 @@ impl Node {
             }
         }
         let claimed = self.settle_dirty(&mut batch, claimed, Dirty::Written);
-        let claimed = self.settle_rows(&mut batch, claimed, Rest::Goes);
+        let claimed = self.settle_rows(&mut batch, claimed, RestOfRow::Goes);
         let pages = self.evict_claimed(&mut batch, claimed);
         if self.dirty_pages() > 0 {
             self.ring_for_cleaning();
@@ -330,7 +330,7 @@ impl Sweep<'_> {
 
     fn flush(&mut self) {
         let count = (self.node).settle_dirty(&mut self.batch, self.count, self.dirty);
-        let count = (self.node).settle_rows(&mut self.batch, count, Rest::Stays);
+        let count = (self.node).settle_rows(&mut self.batch, count, RestOfRow::Stays);
         self.node.evict_claimed(&mut self.batch, count);
         self.count = 0;
     }

@@ -8,7 +8,7 @@ use crate::cache::row::span;
 
 /// What becomes of the rest of a row of which a batch has a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum RestOfRow {
     /// It goes too, if it can. Where it cannot, and the piece cannot be split, the row stays.
     Goes,
     /// It stays, whatever that means for the memory of what goes.
@@ -18,7 +18,12 @@ pub(super) enum Rest {
 impl Node {
     /// Sees to it that of each row that came as one piece of memory the batch has all, or the piece is split; answers how many
     /// folios the batch has then. All of them are locked, and so is what is added.
-    pub(super) fn settle_rows(&self, batch: &mut FolioBatch, count: usize, rest: Rest) -> usize {
+    pub(super) fn settle_rows(
+        &self,
+        batch: &mut FolioBatch,
+        count: usize,
+        rest: RestOfRow,
+    ) -> usize {
         let (mut count, mut at, mut left) = (count, 0, 0);
         // The last row that the batch was found to have all of.
         let mut complete = 0..0;
@@ -26,14 +31,14 @@ impl Node {
             let folio = self.folios.get(batch.folios[at]);
             let mut stays = false;
             if !complete.contains(&folio.range().start) && self.is_in_piece(folio) {
-                if rest == Rest::Goes {
+                if rest == RestOfRow::Goes {
                     // What is added is looked at in its turn.
                     count = self.add_rest(batch, (left, at, count), folio);
                 }
                 if self.has_all(batch, (left, at, count), folio) {
                     complete = span(folio.range().start);
                 } else {
-                    stays = !self.split(folio, rest) && rest == Rest::Goes;
+                    stays = !self.split(folio, rest) && rest == RestOfRow::Goes;
                 }
             }
             if stays {
@@ -97,10 +102,10 @@ impl Node {
 
     /// Splits the piece that a folio is in; false if that cannot be just now. Then it stays one, unless a part has to go all the same:
     /// what goes gives its memory back with the last page of it.
-    fn split(&self, folio: &Folio, rest: Rest) -> bool {
+    fn split(&self, folio: &Folio, rest: RestOfRow) -> bool {
         let (row, window) = (span(folio.range().start), &folio.cache().window);
         let is_split = self.mmu.split(&row, folio.range().start);
-        if is_split || rest == Rest::Stays {
+        if is_split || rest == RestOfRow::Stays {
             self.stats.rows_split.add(1);
             window.split(row.start);
         }

@@ -76,7 +76,7 @@ impl Swap {
 
     /// The same, in a process that may fork: `live` tells whether a child lives, in
     /// fault handlers too. It has been true since before [`inherit`](Self::inherit).
-    pub fn with_heirs(mut self, live: fn() -> bool) -> Self {
+    pub fn with_live_children(mut self, live: fn() -> bool) -> Self {
         self.heirs_live = live;
         self
     }

@@ -6,7 +6,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::{Anonymous, Origin};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultInMany, Interrupt, NeverInterrupted};
-use softfault_engine::fault::{NotIn, Pin, Populated};
+use softfault_engine::fault::{FaultInError, Pin, Populated};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::policy::Policies;
 use softfault_oracle::{Random, Rig, TestStore, TestSwap};
@@ -20,7 +20,7 @@ const PAGES: u64 = 2048;
 const FILE: usize = 4096;
 
 /// Brings ranges of pages behind `start` in; what became of those that did not come.
-fn bring_in(rig: &Rig, start: usize, ranges: &[Range<usize>]) -> BTreeMap<usize, NotIn> {
+fn bring_in(rig: &Rig, start: usize, ranges: &[Range<usize>]) -> BTreeMap<usize, FaultInError> {
     let mut many = many(start, ranges);
     assert!(many.run(&rig.space, &NeverInterrupted));
     many.failed().collect()
@@ -164,8 +164,8 @@ fn a_failing_page_is_the_error_of_the_ranges_that_have_it() {
         store.fail(35, Some(61));
         let ranges = [0..64, 16..20, 20..21, 21..35, 30..40, 36..64, 10..22];
         let (eio, enodata) = (
-            NotIn::Error(FaultError::Io(5)),
-            NotIn::Error(FaultError::Io(61)),
+            FaultInError::Error(FaultError::Io(5)),
+            FaultInError::Error(FaultError::Io(61)),
         );
         let failed = bring_in(&rig, start, &ranges);
         let expected = [(0, eio), (2, eio), (4, enodata), (6, eio)];
@@ -222,8 +222,8 @@ fn ranges_of_several_mappings_and_of_none() {
         FILE..FILE + 1,
         30..45,
     ];
-    let protection = NotIn::Error(FaultError::Protection);
-    let not_mapped = NotIn::Error(FaultError::NotMapped);
+    let protection = FaultInError::Error(FaultError::Protection);
+    let not_mapped = FaultInError::Error(FaultError::NotMapped);
     let expected = [
         (1, protection),
         (3, not_mapped),
@@ -307,8 +307,8 @@ fn who_waits_no_more_is_told_what_is_there() {
             assert!(!many.run(&rig.space, &wanted));
             many.wait_no_more();
             assert!(many.run(&rig.space, &wanted));
-            let failed: BTreeMap<usize, NotIn> = many.failed().collect();
-            let expected = (40..80).map(|place| (place, NotIn::TimedOut));
+            let failed: BTreeMap<usize, FaultInError> = many.failed().collect();
+            let expected = (40..80).map(|place| (place, FaultInError::TimedOut));
             assert_eq!(failed, expected.collect());
         });
         store.wait_blocked(32);
@@ -478,8 +478,8 @@ fn drawn_ranges_have_the_errors_of_their_own_pages() {
             for (place, pages) in ranges.iter().enumerate() {
                 let expected = pages.clone().find_map(|page| match fails.get(&page) {
                     _ if is_hole(&store, page) => None,
-                    Some(&errno) => Some(NotIn::Error(FaultError::Io(errno))),
-                    None if page >= len => Some(NotIn::Error(FaultError::BeyondEnd)),
+                    Some(&errno) => Some(FaultInError::Error(FaultError::Io(errno))),
+                    None if page >= len => Some(FaultInError::Error(FaultError::BeyondEnd)),
                     None => None,
                 });
                 let got = failed.get(&place).copied();

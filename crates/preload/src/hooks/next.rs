@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 pub struct Next<F> {
     name: &'static CStr,
     /// What takes its place as long as it cannot be looked up.
-    early: early::Which,
+    early: early::EarlyCall,
     /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
     /// Relaxed: of one thread.
     looking: AtomicBool,
@@ -24,7 +24,7 @@ impl<F: Copy> Next<F> {
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
-            early: early::Which::of(name),
+            early: early::EarlyCall::of(name),
             looking: AtomicBool::new(false),
             addr: AtomicUsize::new(0),
             kind: PhantomData,

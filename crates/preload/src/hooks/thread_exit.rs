@@ -8,10 +8,10 @@ use super::next::Next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-type Act = unsafe extern "C" fn(*mut c_void);
-type NoteIt = unsafe extern "C" fn(Act, *mut c_void, *mut c_void) -> c_int;
+type Destructor = unsafe extern "C" fn(*mut c_void);
+type AtThreadExit = unsafe extern "C" fn(Destructor, *mut c_void, *mut c_void) -> c_int;
 
-static NEXT: Next<NoteIt> = Next::new(c"__cxa_thread_atexit_impl");
+static NEXT: Next<AtThreadExit> = Next::new(c"__cxa_thread_atexit_impl");
 
 unsafe extern "C" {
     /// The linker's: where this library begins, and ends.
@@ -26,7 +26,7 @@ fn is_ours(addr: *const c_void) -> bool {
 
 /// What a thread is to do at its end, the last first.
 struct Note {
-    act: Act,
+    act: Destructor,
     with: *mut c_void,
     before: *mut Note,
 }
@@ -80,7 +80,7 @@ pub fn find() {
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cxa_thread_atexit_impl(
-    act: Act,
+    act: Destructor,
     with: *mut c_void,
     of: *mut c_void,
 ) -> c_int {

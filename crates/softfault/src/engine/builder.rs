@@ -13,7 +13,7 @@ use crate::options::Coherence;
 use crate::process::Process;
 use crate::signal;
 use crate::store::{Make, QueueKind, ReadPolicy, Reads, Rings, RingsOnDemand};
-use crate::swap::{Swap, Swapped, Swapping};
+use crate::swap::{Swap, SwapBackend, Swapping};
 use crate::uffd::Faults;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::node::LEAST_BYTES;
@@ -434,7 +434,7 @@ impl Builder {
         budget: Arc<Budget>,
         (mmu, space, clock): (Arc<dyn Mmu>, Arc<AddressSpace>, Arc<dyn Clock>),
         make: Make,
-        swap: impl FnOnce(&RingsOnDemand) -> io::Result<Option<Swapped>>,
+        swap: impl FnOnce(&RingsOnDemand) -> io::Result<Option<SwapBackend>>,
     ) -> io::Result<Managed> {
         let most = self.most(budget.limit() as usize * PAGE_SIZE);
         // Half of it at most for faults, or what read-ahead may take.

@@ -7,7 +7,7 @@ use super::workers::Workers;
 use crate::faults;
 use crate::files::Files;
 use crate::fork;
-use crate::generation::{Own, ProcessGeneration};
+use crate::generation::{PerProcess, ProcessGeneration};
 use crate::managed::Managed;
 use crate::signal::{self, Masked};
 use crate::uffd::Faults;
@@ -24,7 +24,7 @@ pub(crate) struct EngineInner {
     pub(crate) small_maps: SmallMaps,
     /// Immutable.
     born: ProcessGeneration,
-    pub(crate) workers: Own<Workers>,
+    pub(crate) workers: PerProcess<Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
     masked: Option<Masked>,
@@ -46,7 +46,7 @@ impl EngineInner {
             small_maps: SmallMaps::new(options.most_small()),
             options,
             born: ProcessGeneration::here(),
-            workers: Own::default(),
+            workers: PerProcess::default(),
             masked: None,
         });
         fork::know_engine(&inner);

@@ -21,7 +21,7 @@ pub(crate) use inner::EngineInner;
 pub(crate) use workers::Answer;
 
 use crate::error::{self, FaultError};
-use crate::generation::Own;
+use crate::generation::PerProcess;
 use crate::{environment, faults, fork, signal};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::NodeError;
@@ -56,7 +56,7 @@ impl Engine {
             /// Locked while it is made: by one thread.
             making: Mutex<()>,
         }
-        static DEFAULT: Own<Made> = Own::new();
+        static DEFAULT: PerProcess<Made> = PerProcess::new();
         // Before anything is locked: a child of a fork that was not watched would find it locked for ever.
         fork::watch();
         let made = DEFAULT.get();

@@ -68,19 +68,19 @@ pub(super) fn is_begun() -> bool {
 }
 
 /// What the program has said since about SIGBUS, where its calls are told to us: the first form passes on to that.
-static INSTEAD: AtomicPtr<Said> = AtomicPtr::new(core::ptr::null_mut());
+static INSTEAD: AtomicPtr<InstalledAction> = AtomicPtr::new(core::ptr::null_mut());
 
 /// All that was ever said, once each: a handler may look at any of it at any time.
-static ALL_SAID: AtomicPtr<Said> = AtomicPtr::new(core::ptr::null_mut());
+static ALL_ACTIONS: AtomicPtr<InstalledAction> = AtomicPtr::new(core::ptr::null_mut());
 
-struct Said {
+struct InstalledAction {
     action: Action,
-    next: *mut Said,
+    next: *mut InstalledAction,
 }
 
 /// The first form passes on to this from now on, as if it had been put over it.
 pub(super) fn replace(action: Action) {
-    let mut known = ALL_SAID.load(Acquire);
+    let mut known = ALL_ACTIONS.load(Acquire);
     // SAFETY: null, or leaked below.
     while let Some(said) = unsafe { known.as_ref() } {
         if said.action == action {
@@ -88,10 +88,10 @@ pub(super) fn replace(action: Action) {
         }
         known = said.next;
     }
-    let mut next = ALL_SAID.load(Acquire);
-    let said = Box::into_raw(Box::new(Said { action, next }));
+    let mut next = ALL_ACTIONS.load(Acquire);
+    let said = Box::into_raw(Box::new(InstalledAction { action, next }));
     // Release pairs with the Acquire above.
-    while let Err(other) = ALL_SAID.compare_exchange(next, said, Release, Acquire) {
+    while let Err(other) = ALL_ACTIONS.compare_exchange(next, said, Release, Acquire) {
         next = other;
         // SAFETY: nobody knows it yet.
         unsafe { (*said).next = next };

@@ -208,10 +208,10 @@ extern "C-unwind" fn on_sigbus<const FORM: usize>(
     info: *mut siginfo_t,
     context: *mut c_void,
 ) {
-    come(FORM, signal, info, context);
+    handle_sigbus(FORM, signal, info, context);
 }
 
-fn come(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+fn handle_sigbus(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let errno = errno();
     // SAFETY: the kernel hands valid structures to an SA_SIGINFO handler.
     let (addr, code, context_ref) = unsafe {

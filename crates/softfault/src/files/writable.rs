@@ -12,7 +12,7 @@ use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
 use crate::error;
-use crate::generation::{Done, Own};
+use crate::generation::{Done, PerProcess};
 use crate::managed::Managed;
 use crate::signal;
 use crate::store::{FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
@@ -50,7 +50,7 @@ struct State {
 #[derive(Default)]
 struct AtExit(Mutex<Vec<Weak<SharedTable>>>);
 
-static AT_EXIT: Own<AtExit> = Own::new();
+static AT_EXIT: PerProcess<AtExit> = PerProcess::new();
 
 /// Writes back what is dirty of some addresses of a window.
 pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {

@@ -2,10 +2,10 @@
 //! begins anew ([`Own`]).
 
 mod done;
-mod own;
+mod per_process;
 
 pub(crate) use done::Done;
-pub(crate) use own::Own;
+pub(crate) use per_process::PerProcess;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -6,7 +6,7 @@ use crate::engine::{Engine, EngineInner};
 use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
-use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
@@ -48,7 +48,7 @@ impl MmapOptions {
                 Mmap::empty(engine)
             }
             None => {
-                let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+                let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
                 let map = KernelMap::new(of, len, KernelAccess::Read)?;
                 Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
             }
@@ -90,7 +90,7 @@ impl MmapOptions {
         if !small_maps.take(len, budget) {
             return None;
         }
-        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         match KernelMap::new(of, len, KernelAccess::Read) {
             Ok(map) => {
                 KernelCount::SmallMaps.add(1);
@@ -123,7 +123,7 @@ impl MmapOptions {
             }
         }
         let len = self.length(looked.identity.size)?;
-        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::Read)?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
@@ -146,7 +146,7 @@ impl MmapOptions {
             Look::may_be_empty(fd)?;
             return Ok(Mmap::empty(engine));
         }
-        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::ReadExec)?;
         KernelCount::Special.add(1);
         KernelCount::SpecialBytes.add(len as u64);

@@ -2,7 +2,7 @@
 
 use super::{MmapMut, MmapMutKind, make};
 use crate::error;
-use crate::kernel::{KernelAccess, Of};
+use crate::kernel::{KernelAccess, MapSource};
 use std::io;
 
 impl MmapMut {
@@ -25,7 +25,7 @@ impl MmapMut {
     }
 
     fn copied_to_kernel(self) -> io::Result<Self> {
-        let (of, access) = (Of::Nothing(0), KernelAccess::ReadWrite);
+        let (of, access) = (MapSource::Nothing(0), KernelAccess::ReadWrite);
         let mut own = Self::new(&self.engine, make::special(of, self.len, access)?);
         self.read_at(&mut own, 0)?;
         Ok(own)

@@ -3,7 +3,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::error::too_large;
 use crate::files::Look;
-use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::private::{FilePart, Private};
 use crate::reached::Reached;
@@ -26,7 +26,9 @@ impl MmapOptions {
             return Err(too_large());
         }
         let kind = match self.special() {
-            Some(flags) if len > 0 => special(Of::Nothing(flags), len, KernelAccess::ReadWrite)?,
+            Some(flags) if len > 0 => {
+                special(MapSource::Nothing(flags), len, KernelAccess::ReadWrite)?
+            }
             _ => kind(engine, len, None)?,
         };
         let map = MmapMut::new(engine, kind);
@@ -111,7 +113,11 @@ impl MmapMut {
 }
 
 /// A map that only the kernel can serve.
-pub(super) fn special(of: Of<'_>, len: usize, access: KernelAccess) -> io::Result<MmapMutKind> {
+pub(super) fn special(
+    of: MapSource<'_>,
+    len: usize,
+    access: KernelAccess,
+) -> io::Result<MmapMutKind> {
     let map = KernelMap::new(of, len, access)?;
     KernelCount::Special.add(1);
     KernelCount::SpecialBytes.add(len as u64);
@@ -129,8 +135,8 @@ pub(super) fn kind(
     }
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
-            None => Of::Nothing(0),
-            Some((fd, offset, _)) => Of::File(fd, offset, libc::MAP_PRIVATE),
+            None => MapSource::Nothing(0),
+            Some((fd, offset, _)) => MapSource::File(fd, offset, libc::MAP_PRIVATE),
         };
         let map = KernelMap::new(of, len, KernelAccess::ReadWrite)?;
         return Ok(MmapMutKind::Kernel(map));

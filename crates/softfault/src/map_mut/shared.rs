@@ -7,7 +7,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::engine::EngineInner;
 use crate::files::Look;
-use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::writable::WritableFile;
 use crate::{Advice, Coherence, Engine, FaultError, exit_stats, signal};
@@ -69,7 +69,11 @@ impl MmapOptions {
             map.offset = self.offset;
             return Ok(map);
         }
-        let map = KernelMap::new(Of::File(fd, self.offset, libc::MAP_SHARED), len, access)?;
+        let map = KernelMap::new(
+            MapSource::File(fd, self.offset, libc::MAP_SHARED),
+            len,
+            access,
+        )?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
         let mut map = MmapMut::new(engine, MmapMutKind::Kernel(map));

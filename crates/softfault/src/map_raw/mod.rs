@@ -15,7 +15,7 @@ mod kept;
 
 pub use kept::Kept;
 
-use crate::kernel::{KernelAccess, KernelCount, KernelMap, Of};
+use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::map::Mmap;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, RemapOptions, borrowed};
@@ -63,7 +63,7 @@ impl MmapOptions {
             // SAFETY: it is read through a pointer.
             return Ok(unsafe { self.map(file) }?.into());
         }
-        let of = Of::File(fd, self.offset, libc::MAP_SHARED);
+        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::Read)?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);

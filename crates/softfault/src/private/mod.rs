@@ -24,7 +24,7 @@ mod renew;
 use crate::error;
 use crate::files::Files;
 use crate::fork::Memory;
-use crate::generation::Own;
+use crate::generation::PerProcess;
 use crate::managed::Managed;
 use crate::process;
 use crate::reached::Reached;
@@ -63,7 +63,7 @@ pub(crate) struct Private {
     /// The file that it begins as. Immutable.
     file: Option<Arc<FileStore>>,
     /// Pages that stay.
-    kept: Own<KeptPages>,
+    kept: PerProcess<KeptPages>,
 }
 
 /// Pages that stay: a child of fork inherits none.
@@ -109,7 +109,7 @@ impl Private {
             protection: Protection::ReadWrite,
             parts_differ: AtomicBool::new(false),
             file: part.map(|part| part.store),
-            kept: Own::default(),
+            kept: PerProcess::default(),
         };
         map.enter(managed, map.window())?;
         map.lend();

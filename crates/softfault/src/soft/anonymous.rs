@@ -30,11 +30,11 @@ pub struct SoftMapMut {
     /// Forks that there were when it was made, which do not know it.
     pub(super) forks: u64,
     /// Where it was before it was changed, for the forks of then.
-    past: Vec<Past>,
+    past: Vec<MapAtFork>,
 }
 
 /// A map as some forks know it.
-struct Past {
+struct MapAtFork {
     /// Forks that were there when it changed.
     forks: u64,
     start: usize,
@@ -195,7 +195,7 @@ impl SoftMapMut {
         self.engine.check()?;
         let engine = self.engine.clone();
         let forks = engine.forks();
-        let past = Past {
+        let past = MapAtFork {
             forks: *forks,
             start: self.start(),
             len: self.len,

@@ -27,7 +27,7 @@
 //! One mistake is left: a program that copies our number, puts another file in its place
 //! *and then the copy back*, while a read is under way.
 
-use super::identity::{self, Alignment, Inode, Told};
+use super::identity::{self, Alignment, Inode, Statx};
 use super::kept;
 use super::mark::{Mark, Wanted};
 use super::way::{How, Way};
@@ -105,7 +105,7 @@ impl Descriptor {
     /// # Safety
     /// The call answers a new descriptor, and takes these arguments.
     pub(super) unsafe fn open(number: c_long, args: [usize; 6], flags: i32) -> Result<Self, i32> {
-        let (mut told, wanted) = (Told::new(), Wanted::new());
+        let (mut told, wanted) = (Statx::new(), Wanted::new());
         let then = [
             (libc::SYS_statx, told.args()),
             (libc::SYS_lseek, wanted.first_args()),
@@ -192,7 +192,7 @@ impl Descriptor {
 
     /// What the system says of it while it is being made.
     fn told(&self, first: RawFd) -> Option<(libc::stat, Option<Alignment>)> {
-        let mut told = Told::new();
+        let mut told = Statx::new();
         // SAFETY: an empty path means the descriptor; fills the structure.
         unsafe { self.by_any(first, libc::SYS_statx, told.args()) }.ok()?;
         told.read().ok()

@@ -99,9 +99,9 @@ pub(crate) struct Alignment {
 
 /// What the system says of a file that is being opened, by one call: also of direct I/O, if the
 /// file system tells.
-pub(super) struct Told(MaybeUninit<libc::statx>);
+pub(super) struct Statx(MaybeUninit<libc::statx>);
 
-impl Told {
+impl Statx {
     /// To be filled by statx(2).
     pub(super) fn new() -> Self {
         Self(MaybeUninit::zeroed())

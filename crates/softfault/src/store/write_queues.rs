@@ -5,7 +5,7 @@
 
 use super::ring::{MOST_RUNS, WriteQueue};
 use super::write_back::{follows, run_of};
-use crate::generation::Own;
+use crate::generation::PerProcess;
 use crate::table;
 use core::ops::{Deref, DerefMut};
 use softfault_engine::PAGE_SIZE;
@@ -16,7 +16,7 @@ use softfault_engine::store::{PageWrite, StoreError};
 const QUEUES: usize = 8;
 
 /// A child of fork makes its own: the kernel knows the parent's queues in the parent only. Never dropped.
-static OF_PROCESS: Own<WriteQueues> = Own::new();
+static OF_PROCESS: PerProcess<WriteQueues> = PerProcess::new();
 
 /// The queues of a process.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! byte, and tries to seal it against writing: the kernel refuses that as long as somebody
 //! has it mapped so that he could.
 
-use crate::generation::Own;
+use crate::generation::PerProcess;
 use crate::table::Working;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
@@ -24,9 +24,9 @@ struct Children {
 
 /// A leaf but for the table's locks. Nobody has it at a fork but who forks: whoever asks
 /// has a batch of reclaim, or the swap's own lock, which are waited for.
-struct Known(Mutex<Children>);
+struct KnownChildren(Mutex<Children>);
 
-impl Default for Known {
+impl Default for KnownChildren {
     fn default() -> Self {
         Self(Mutex::new(Children {
             files: [const { None }; FILES],
@@ -35,7 +35,7 @@ impl Default for Known {
     }
 }
 
-static CHILDREN: Own<Known> = Own::new();
+static CHILDREN: PerProcess<KnownChildren> = PerProcess::new();
 
 /// True if a child may live. No heap: faults ask, once there was a fork.
 pub(super) fn live() -> bool {

@@ -27,21 +27,21 @@
 //! | `lifeline` | whether a child lives that may read what was in swap at its fork |
 //! | `swapped` | which of these an engine has, and its children |
 
+mod backend;
 mod clusters;
 mod create;
 mod file;
-mod heir;
+mod inherited;
 mod lifeline;
 mod packed;
 mod plain;
-mod swapped;
 mod table;
 mod trim;
 mod write;
 
+pub(crate) use backend::SwapBackend;
 pub use file::SwapFile;
 pub(crate) use lifeline::Lifeline;
-pub(crate) use swapped::Swapped;
 
 use crate::store::{Rings, RingsOnDemand};
 use softfault_engine::PAGE_SIZE;
@@ -160,13 +160,17 @@ pub(crate) enum Swapping {
 
 impl Swapping {
     /// The device for an engine whose budget is `memory`.
-    pub(crate) fn open(&self, memory: usize, rings: &RingsOnDemand) -> io::Result<Option<Swapped>> {
+    pub(crate) fn open(
+        &self,
+        memory: usize,
+        rings: &RingsOnDemand,
+    ) -> io::Result<Option<SwapBackend>> {
         Ok(match self {
             Self::None => None,
-            Self::Device(device) => Some(Swapped::Device(device.clone())),
+            Self::Device(device) => Some(SwapBackend::Device(device.clone())),
             Self::File(swap) => {
                 let file = Arc::new(swap.open(memory, rings.make().cloned())?);
-                Some(Swapped::File(file))
+                Some(SwapBackend::File(file))
             }
         })
     }

@@ -21,7 +21,6 @@ mod given;
 mod in_place;
 mod mmu;
 mod moving;
-mod myself;
 mod pagemap;
 mod pins;
 mod present;
@@ -31,6 +30,7 @@ mod rows;
 mod spare;
 #[cfg(test)]
 mod tests;
+mod this_process;
 mod zap;
 
 pub use abi::{MESSAGES, Message, Offers, open, register};

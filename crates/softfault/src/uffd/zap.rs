@@ -5,7 +5,7 @@
 //! well: the budget is a promise, and the program made its own without asking for the
 //! pages to be kept ([`Mmap::lock`](crate::Mmap::lock)).
 
-use super::myself::Myself;
+use super::this_process::ThisProcess;
 use crate::errno::errno;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ unsafe impl Send for ZapVectors {}
 /// Unmaps batches.
 pub(super) struct Zap {
     /// Immutable.
-    process: Myself,
+    process: ThisProcess,
     /// True where the kernel refuses the call on ourselves (before Linux 6.13).
     refused: AtomicBool,
     /// Immutable. What throws pages away, by the kernel's number.
@@ -45,7 +45,7 @@ impl Zap {
             Mutex::new(Box::new(ZapVectors([empty; RANGES])))
         };
         Self {
-            process: Myself::new(),
+            process: ThisProcess::new(),
             refused: AtomicBool::new(false),
             advice: best_advice(),
             vectors: [vectors(), vectors()],

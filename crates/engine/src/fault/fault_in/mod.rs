@@ -26,7 +26,7 @@ mod look;
 mod pieces;
 mod results;
 
-pub use results::{FaultInMany, NotIn};
+pub use results::{FaultInError, FaultInMany};
 
 use super::{FaultAddress, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
 use crate::PAGE_SIZE;
@@ -45,7 +45,7 @@ pub enum Progress {
     Interrupted,
     /// The page at this address did not come. The ranges that have it are over, the others
     /// can go on.
-    Failed(usize, NotIn),
+    Failed(usize, FaultInError),
 }
 
 /// Ranges on their way in. They are lent to every call, the same each time: sorted by where
@@ -83,7 +83,7 @@ impl FaultIn {
     }
 
     /// From now on nothing is read and nothing waited for: what is not there by itself has
-    /// [`NotIn::TimedOut`].
+    /// [`FaultInError::TimedOut`].
     pub fn wait_no_more(&mut self) {
         self.waits = false;
     }
@@ -171,7 +171,7 @@ impl FaultIn {
             let before = at;
             let outcome = self.fault(&mut at, pages, piece.end, space, interrupt);
             match outcome {
-                None => return Progress::Failed(at, NotIn::TimedOut),
+                None => return Progress::Failed(at, FaultInError::TimedOut),
                 Some(Outcome::Mapped) => {}
                 Some(Outcome::Interrupted) => {
                     self.pieces.skip_to(at);
@@ -181,7 +181,9 @@ impl FaultIn {
                     alone = true;
                     continue;
                 }
-                Some(Outcome::Error(error)) => return Progress::Failed(at, NotIn::Error(error)),
+                Some(Outcome::Error(error)) => {
+                    return Progress::Failed(at, FaultInError::Error(error));
+                }
             }
             alone &= at == before;
         }

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 /// Why a page is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotIn {
+pub enum FaultInError {
     /// A touch would fail.
     Error(FaultError),
     /// It was not to be waited for any more.
@@ -24,7 +24,7 @@ pub struct FaultInMany {
     progress: FaultIn,
     /// Pages that did not come, by address, and why. Between two of them a range starts: they are
     /// no more than ranges.
-    failed: Vec<(usize, NotIn)>,
+    failed: Vec<(usize, FaultInError)>,
 }
 
 impl FaultInMany {
@@ -55,13 +55,13 @@ impl FaultInMany {
     }
 
     /// From now on nothing is read and nothing waited for. Ranges that are there are well, all
-    /// others have [`NotIn::TimedOut`].
+    /// others have [`FaultInError::TimedOut`].
     pub fn wait_no_more(&mut self) {
         self.progress.wait_no_more();
     }
 
     /// Once they are through: those that are not in, by the caller's number, and why.
-    pub fn failed(&self) -> impl Iterator<Item = (usize, NotIn)> + '_ {
+    pub fn failed(&self) -> impl Iterator<Item = (usize, FaultInError)> + '_ {
         let ranges = match self.failed.is_empty() {
             true => &[],
             false => &self.ranges[..],
@@ -71,7 +71,7 @@ impl FaultInMany {
     }
 
     /// That of the first page of a range that did not come.
-    fn failure(&self, range: &Range<usize>) -> Option<NotIn> {
+    fn failure(&self, range: &Range<usize>) -> Option<FaultInError> {
         let pages = whole_pages(range);
         let first = self.failed.partition_point(|&(addr, _)| addr < pages.start);
         let &(addr, why) = self.failed.get(first)?;

@@ -53,7 +53,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
 use super::{FROZEN, ReadBy, ReadError, VmaRead};
-use crate::lock::raw_rwsem::{MOST_READERS, NotNow, RawRwSem, Turn};
+use crate::lock::raw_rwsem::{MOST_READERS, RawRwSem, TryReadError, Turn};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
 
@@ -87,8 +87,8 @@ impl VmaLock {
     fn try_read(&self, mmap_lock: &MmapLock) -> Result<(), ReadError> {
         let most = MOST_READERS.min(mmap_lock.max_readers().into());
         self.sem.try_read(most).map_err(|not_now| match not_now {
-            NotNow::Writer => ReadError::WriteLocked,
-            NotNow::Full => ReadError::Limit,
+            TryReadError::Writer => ReadError::WriteLocked,
+            TryReadError::Full => ReadError::Limit,
         })
     }
 
@@ -100,7 +100,7 @@ impl VmaLock {
 
     /// Does `change` alone in the semaphore, for which it waits if it must.
     fn alone(&self, mmap_lock: &MmapLock, change: impl FnOnce()) {
-        let turn = self.sem.come_write();
+        let turn = self.sem.write_or_queue();
         if turn.is_some() {
             wait_counted(turn, Turn::wait, mmap_lock.vma_waits(), mmap_lock.clock());
         }
@@ -197,7 +197,7 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     let lock = vm_lock(vma).expect("an attached VMA has a lock");
     let mmap_lock = mmap.mmap_lock();
     wait_counted(
-        lock.sem.come_write(),
+        lock.sem.write_or_queue(),
         Turn::wait,
         mmap_lock.vma_waits(),
         mmap_lock.clock(),

@@ -1,6 +1,6 @@
 //! Which pages are in a batch.
 
-use super::{BATCH, Fate, PrivateBatch, Victim, WINDOWS};
+use super::{BATCH, EvictOutcome, PrivateBatch, Victim, WINDOWS};
 use crate::anon::{Anonymous, PageState};
 use crate::mmu::TABLE_SPAN;
 use crate::reclaim::windows::{Busy, Windows};
@@ -101,8 +101,8 @@ impl PrivateBatch {
         let taken = anon.pages.claim(page, state);
         if taken {
             let fate = match state.is_clean() {
-                true => Fate::Drops,
-                false => Fate::Writes,
+                true => EvictOutcome::Drops,
+                false => EvictOutcome::Writes,
             };
             self.push((window, anon, page), state, fate, core::mem::take(skipped));
         }
@@ -113,7 +113,7 @@ impl PrivateBatch {
         &mut self,
         (window, anon, page): (usize, &Anonymous, usize),
         state: PageState,
-        fate: Fate,
+        fate: EvictOutcome,
         skipped: u32,
     ) {
         self.victims.push(Victim {
@@ -150,8 +150,8 @@ impl PrivateBatch {
                     Taken::Forgotten => !state.is_absent(),
                 };
                 let fate = match taken == Taken::Forgotten || state.is_clean() {
-                    true => Fate::Drops,
-                    false => Fate::Writes,
+                    true => EvictOutcome::Drops,
+                    false => EvictOutcome::Writes,
                 };
                 match is_of_use {
                     true => self.push((0, anon, next), state, fate, core::mem::take(&mut skipped)),

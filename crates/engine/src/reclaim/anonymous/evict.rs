@@ -1,6 +1,6 @@
 //! Taking a batch out.
 
-use super::{Fate, PrivateBatch, Taken, Victim};
+use super::{EvictOutcome, PrivateBatch, Taken, Victim};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::cache::Node;
@@ -123,7 +123,7 @@ impl Node {
 impl Victim {
     /// True if it leaves the window.
     fn goes(&self) -> bool {
-        self.state.is_resident() && !matches!(self.fate, Fate::Writes | Fate::Stays)
+        self.state.is_resident() && !matches!(self.fate, EvictOutcome::Writes | EvictOutcome::Stays)
     }
 }
 
@@ -131,7 +131,7 @@ impl Victim {
 fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32) {
     let Victim { page, state, .. } = *victim;
     let after = match (victim.fate, taken) {
-        (Fate::Drops, Taken::Forgotten) | (Fate::Vanished, _) => {
+        (EvictOutcome::Drops, Taken::Forgotten) | (EvictOutcome::Vanished, _) => {
             if !state.is_resident() {
                 anon.forget_read(page);
             }
@@ -139,7 +139,7 @@ fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32
             anon.pages.set_slot(page, None);
             state.to_absent()
         }
-        (Fate::Drops, Taken::Evicted) => {
+        (EvictOutcome::Drops, Taken::Evicted) => {
             if let Some(swap) = &node.swap {
                 swap.stats.clean_drops.add(1);
             }
@@ -148,16 +148,16 @@ fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32
                 None => state.to_absent(),
             }
         }
-        (Fate::Written(slot), _) => {
+        (EvictOutcome::Written(slot), _) => {
             anon.pages.set_slot(page, Some(slot));
             state.to_swapped(age)
         }
-        (Fate::Stays, _) => match state.is_clean() || anon.pages.slot(page).is_none() {
+        (EvictOutcome::Stays, _) => match state.is_clean() || anon.pages.slot(page).is_none() {
             true => state,
             // Rescued: it has been written.
             false => state.to_clean(),
         },
-        (Fate::Writes, _) => unreachable!("what has to be written was, or stays"),
+        (EvictOutcome::Writes, _) => unreachable!("what has to be written was, or stays"),
     };
     anon.pages.unlock(page, after);
 }
@@ -175,12 +175,12 @@ impl PrivateBatch {
             }
             match (victim.fate, &node.swap) {
                 // A device may be writing to it.
-                (Fate::Written(slot), Some(swap)) if node.mmu.sees_pins() => swap.put(slot),
-                (Fate::Written(slot), _) => pages.set_slot(victim.page, Some(slot)),
+                (EvictOutcome::Written(slot), Some(swap)) if node.mmu.sees_pins() => swap.put(slot),
+                (EvictOutcome::Written(slot), _) => pages.set_slot(victim.page, Some(slot)),
                 _ => {}
             }
-            if victim.fate != Fate::Stays {
-                victim.fate = Fate::Stays;
+            if victim.fate != EvictOutcome::Stays {
+                victim.fate = EvictOutcome::Stays;
                 if let Some(swap) = &node.swap {
                     swap.stats.rescued.add(1);
                 }
@@ -198,7 +198,7 @@ impl PrivateBatch {
         } = self;
         pinned.clear();
         // What is clean was not there to be written to, by nobody.
-        let written = |victim: &&mut Victim| matches!(victim.fate, Fate::Written(_));
+        let written = |victim: &&mut Victim| matches!(victim.fate, EvictOutcome::Written(_));
         for victim in victims.iter_mut().filter(written) {
             pinned.push(WrittenPage {
                 window: windows[victim.window].get().window.reservation().clone(),
@@ -210,9 +210,11 @@ impl PrivateBatch {
         node.mmu.spare_pinned(pinned);
         let written = victims.iter_mut().filter(written);
         for (victim, page) in written.zip(pinned) {
-            if let (Fate::Written(slot), true, Some(swap)) = (victim.fate, page.stays, &node.swap) {
+            if let (EvictOutcome::Written(slot), true, Some(swap)) =
+                (victim.fate, page.stays, &node.swap)
+            {
                 swap.put(slot);
-                victim.fate = Fate::Stays;
+                victim.fate = EvictOutcome::Stays;
             }
         }
     }

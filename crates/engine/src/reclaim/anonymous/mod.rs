@@ -53,14 +53,14 @@ struct Victim {
     state: PageState,
     /// Residents before it that stay, since the last victim.
     skipped: u32,
-    fate: Fate,
+    fate: EvictOutcome,
     /// Of what is written, where devices may be writing to it: what it was like before.
     sum: u64,
 }
 
 /// What becomes of a victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum EvictOutcome {
     /// It goes: it can be had again from where it came, or is not wanted.
     Drops,
     /// It has to be written first.

@@ -1,6 +1,6 @@
 //! Protecting what was written, and writing it to swap.
 
-use super::{BATCH, Fate, PrivateBatch, Victim};
+use super::{BATCH, EvictOutcome, PrivateBatch, Victim};
 use crate::PAGE_SIZE;
 use crate::mmu::Mmu;
 use crate::swap::Swap;
@@ -34,7 +34,7 @@ impl PrivateBatch {
         let mut last: Option<&Victim> = None;
         for victim in victims.iter() {
             skipped += victim.skipped;
-            if victim.fate != Fate::Writes {
+            if victim.fate != EvictOutcome::Writes {
                 continue;
             }
             let end = victim.addr + PAGE_SIZE;
@@ -64,7 +64,9 @@ impl PrivateBatch {
         }
         loop {
             let left = self.victims[next..].iter();
-            let count = left.filter(|victim| victim.fate == Fate::Writes).count();
+            let count = left
+                .filter(|victim| victim.fate == EvictOutcome::Writes)
+                .count();
             if count == 0 {
                 return;
             }
@@ -93,13 +95,13 @@ impl PrivateBatch {
         let mut next = from;
         while next < victims.len() && !slots.is_empty() {
             let victim = &mut victims[next];
-            if victim.fate == Fate::Writes {
+            if victim.fate == EvictOutcome::Writes {
                 let window = windows[victim.window].get().window.reservation();
                 if sees_pins {
                     victim.sum = mmu.sum(window, victim.addr);
                 }
                 sources.push(Source(mmu.bytes(window, victim.addr)));
-                victim.fate = Fate::Written(slots.start);
+                victim.fate = EvictOutcome::Written(slots.start);
                 slots.start += 1;
             }
             next += 1;
@@ -113,12 +115,12 @@ impl PrivateBatch {
             Err(_) => {
                 swap.stats.write_errors.add(1);
                 for victim in &mut victims[from..next] {
-                    if let Fate::Written(slot) = victim.fate {
+                    if let EvictOutcome::Written(slot) = victim.fate {
                         swap.put(slot);
                         // Else it would fail again, for ever, and all with it.
                         victim.fate = match mmu.is_missing(victim.addr) {
-                            true => Fate::Vanished,
-                            false => Fate::Stays,
+                            true => EvictOutcome::Vanished,
+                            false => EvictOutcome::Stays,
                         };
                     }
                 }
@@ -129,8 +131,8 @@ impl PrivateBatch {
 
     fn stay(&mut self, from: usize) {
         let left = self.victims[from..].iter_mut();
-        let cannot = left.filter(|victim| victim.fate == Fate::Writes);
-        cannot.for_each(|victim| victim.fate = Fate::Stays);
+        let cannot = left.filter(|victim| victim.fate == EvictOutcome::Writes);
+        cannot.for_each(|victim| victim.fate = EvictOutcome::Stays);
     }
 }
 

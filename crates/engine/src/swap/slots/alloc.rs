@@ -1,7 +1,7 @@
 //! Giving out a run of slots.
 
 use super::Slots;
-use super::lists::{Current, Hand, class};
+use super::lists::{AllocCursor, Current, class};
 use super::queue::Taken;
 use super::run::Best;
 use core::ops::Range;
@@ -32,7 +32,7 @@ impl Slots {
     }
 
     /// Puts clusters where they belong now. False if there were none.
-    fn look_at_queue(&self, hand: &mut Hand) -> bool {
+    fn look_at_queue(&self, hand: &mut AllocCursor) -> bool {
         let mut taken = core::mem::replace(&mut hand.taken, Taken::NONE);
         let were_some = self.queue.take(&self.table, &mut taken, |number, used| {
             hand.got_better(&self.table, number, used);
@@ -67,7 +67,7 @@ impl Slots {
     }
 
     /// From the current cluster, behind the last run.
-    fn go_on(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
+    fn go_on(&self, hand: &mut AllocCursor, most: u32) -> Option<Range<u32>> {
         let Current { number, at, least } = hand.current.take()?;
         let ahead = at..self.table.slots(number).end;
         let has_better = least < self.long() && hand.has_better(least, most);
@@ -86,7 +86,7 @@ impl Slots {
     }
 
     /// From a free cluster, which becomes the current one.
-    fn start(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
+    fn start(&self, hand: &mut AllocCursor, most: u32) -> Option<Range<u32>> {
         let number = hand.free().or_else(|| self.fresh(hand))?;
         let run = self.table.next_run(self.table.slots(number), 1, most)?;
         self.take(number, run.clone());
@@ -101,7 +101,7 @@ impl Slots {
 
     /// From what is left between slots in use. Where there is no run of `most`,
     /// the cluster becomes the current one, for others like the one that it has.
-    fn fill(&self, hand: &mut Hand, most: u32) -> Option<Range<u32>> {
+    fn fill(&self, hand: &mut AllocCursor, most: u32) -> Option<Range<u32>> {
         for look in 1.. {
             let (list, number) = hand.best(most)?;
             let Best { run, left } = self.table.best_run(number, most);
@@ -125,7 +125,7 @@ impl Slots {
     }
 
     /// The next cluster that was never used, paid for.
-    fn fresh(&self, hand: &mut Hand) -> Option<u32> {
+    fn fresh(&self, hand: &mut AllocCursor) -> Option<u32> {
         let number = hand.fresh;
         if number == self.table.clusters() || !self.pay(hand, number + 1) {
             return None;
@@ -135,7 +135,7 @@ impl Slots {
     }
 
     /// Charges what the first `clusters` need.
-    fn pay(&self, hand: &mut Hand, clusters: u32) -> bool {
+    fn pay(&self, hand: &mut AllocCursor, clusters: u32) -> bool {
         if clusters <= hand.paid {
             return true;
         }

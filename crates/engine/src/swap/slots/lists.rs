@@ -26,7 +26,7 @@ const LISTED: u32 = 2;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What is known to who allocates.
-pub(super) struct Hand {
+pub(super) struct AllocCursor {
     /// The cluster that the last run came from.
     pub(super) current: Option<Current>,
     /// Clusters that got better, and have not been looked at.
@@ -53,7 +53,7 @@ pub(super) fn class(slots: u32) -> usize {
     slots.ilog2() as usize
 }
 
-impl Hand {
+impl AllocCursor {
     pub(super) fn new() -> Self {
         Self {
             current: None,

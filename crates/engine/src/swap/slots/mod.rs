@@ -17,7 +17,7 @@
 //! 3. from the cluster with the shortest run that is long enough;
 //! 4. from the cluster with the longest run, until there is no free slot.
 //!
-//! A cluster counts its slots in use. Who allocates has the [`Hand`]: its lock
+//! A cluster counts its slots in use. Who allocates has the [`AllocCursor`]: its lock
 //! guards the lists that clusters are on, by the run that can be had there
 //! ([`lists`]). Who puts a slot takes no lock: it clears the word, then counts
 //! down, and if that makes the cluster better than its list says, it leaves it on
@@ -43,7 +43,7 @@ mod run;
 mod shape;
 mod table;
 
-use lists::Hand;
+use lists::AllocCursor;
 use queue::Queue;
 use shape::Shape;
 use table::SwapMap;
@@ -67,7 +67,7 @@ pub struct Slots {
     table: SwapMap,
     /// Clusters that have more free slots than whoever allocates knows of.
     queue: Queue,
-    hand: Mutex<Hand>,
+    hand: Mutex<AllocCursor>,
     /// Pages of the table are charged here.
     budget: Arc<Budget>,
 }
@@ -83,7 +83,7 @@ impl Slots {
         Some(Self {
             table: SwapMap::new(Shape::new(range, slots))?,
             queue: Queue::new(),
-            hand: Mutex::new(Hand::new()),
+            hand: Mutex::new(AllocCursor::new()),
             budget,
         })
     }

@@ -7,14 +7,14 @@
 //! Only reads past the page cache are taken. Of those through it, the ones that do not find their bytes would have to be waited for.
 
 use super::{QueueKind, Ring};
-use crate::generation::Own;
+use crate::generation::PerProcess;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::OnceLock;
 use sync::wait::WaitWord;
 
 /// The ring of a process. A child of fork makes its own.
-static READS: Own<FaultReads> = Own::new();
+static READS: PerProcess<FaultReads> = PerProcess::new();
 
 struct FaultReads {
     /// Somebody reaps it. Release and Acquire: it was begun before.

@@ -5,11 +5,11 @@ use super::ProcessGeneration;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that a child does not inherit.
-pub(crate) struct Own<T: Default> {
+pub(crate) struct PerProcess<T: Default> {
     now: AtomicPtr<(ProcessGeneration, T)>,
 }
 
-impl<T: Default> Own<T> {
+impl<T: Default> PerProcess<T> {
     /// Nothing yet.
     pub(crate) const fn new() -> Self {
         Self {
@@ -44,13 +44,13 @@ impl<T: Default> Own<T> {
     }
 }
 
-impl<T: Default> Default for Own<T> {
+impl<T: Default> Default for PerProcess<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Default> Drop for Own<T> {
+impl<T: Default> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         // SAFETY: null, or boxed.

@@ -1,6 +1,6 @@
 //! What an engine swaps to, and what its children do.
 
-use super::heir::InheritedSwap;
+use super::inherited::InheritedSwap;
 use super::lifeline;
 use super::{SwapFile, Swapping};
 use crate::error;
@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 /// An engine's device.
 #[derive(Clone)]
-pub(crate) enum Swapped {
+pub(crate) enum SwapBackend {
     /// A file of ours.
     File(Arc<SwapFile>),
     /// The caller's.
     Device(Arc<dyn SwapDevice>),
     /// A child's: it, and the parent's as the child has it.
-    InheritedSwap(Arc<InheritedSwap>, Box<Swapped>),
+    InheritedSwap(Arc<InheritedSwap>, Box<SwapBackend>),
 }
 
-impl Swapped {
+impl SwapBackend {
     /// The file that it writes to.
     pub(crate) fn file(&self) -> Option<&Arc<SwapFile>> {
         match self {
@@ -49,7 +49,7 @@ impl Swapped {
         crate::table::want_several();
         let swap = Swap::from_slot(self.device(), first, budget);
         let swap = swap.ok_or_else(|| error::budget(NodeError::NoMemory))?;
-        Ok(Arc::new(swap.with_heirs(lifeline::live)))
+        Ok(Arc::new(swap.with_live_children(lifeline::live)))
     }
 
     /// The process is about to fork.

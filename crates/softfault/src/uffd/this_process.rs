@@ -9,7 +9,7 @@ use libc::{c_int, iovec};
 const PIDFD_SELF: c_int = -10001;
 
 /// This process, by the means that the kernel has.
-pub(super) enum Myself {
+pub(super) enum ThisProcess {
     /// Without a descriptor.
     Here,
     /// By a pidfd.
@@ -18,7 +18,7 @@ pub(super) enum Myself {
     Unknown,
 }
 
-impl Myself {
+impl ThisProcess {
     pub(super) fn new() -> Self {
         // SAFETY: of nothing.
         if unsafe { Self::Here.madvise(&[], libc::MADV_DONTNEED) }.is_ok() {
