@@ -33,8 +33,9 @@ impl Pool {
     /// Nobody else changes the pool as long as this is.
     pub fn locked() -> Self {
         let path = std::env::temp_dir().join("softfault-huge-pool.lock");
-        let lock = File::options().create(true).append(true).open(path);
-        let lock = lock.unwrap();
+        let lock = File::options().create(true).append(true).open(&path);
+        // It may be another user's, and is locked all the same.
+        let lock = lock.or_else(|_| File::open(&path)).unwrap();
         // SAFETY: waits for a lock of the file.
         assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
         Self {

@@ -159,8 +159,10 @@ impl Mounted {
         let mounted = apart && run("mount", &[what, &[dir.to_str()?]].concat());
         if !mounted {
             std::fs::remove_dir(&dir).expect("an empty directory");
+            softfault_skip::skipped("root", format_args!("no {name} can be mounted here"));
         }
-        mounted.then_some(Self { dir })
+        // Not made where nothing is mounted: its end unmounts.
+        mounted.then(|| Self { dir })
     }
 
     /// A tmpfs of so many bytes.
