@@ -5,11 +5,12 @@ mod model;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use loom::cell::UnsafeCell;
 use loom::thread::spawn;
-use model::{Still, explore};
+use model::explore;
+use model::rwsem::{self, Guarded};
 use softfault_engine_loom::lock::raw_rwsem::TryReadError;
-use softfault_engine_loom::lock::{Mutex, RawRwSem, RwSem};
+use softfault_engine_loom::lock::{Mutex, RawRwSem};
+use softfault_engine_loom::policy::MmapQueue;
 
 #[test]
 fn mutex_among_three() {
@@ -48,112 +49,24 @@ fn mutex_between_two_that_come_twice() {
     });
 }
 
-/// A lock and something that it protects.
-struct Guarded {
-    sem: RwSem,
-    value: UnsafeCell<u32>,
-}
-
-// SAFETY: `value` is protected by `sem`; loom checks it.
-unsafe impl Sync for Guarded {}
-
-impl Guarded {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            sem: RwSem::new(Arc::new(Still)),
-            value: UnsafeCell::new(0),
-        })
-    }
-
-    fn add(&self) {
-        let _guard = self.sem.write();
-        self.add_locked();
-    }
-
-    fn add_locked(&self) {
-        // SAFETY: held for writing; loom checks it.
-        self.value.with_mut(|value| unsafe { *value += 1 });
-    }
-
-    fn get(&self) -> u32 {
-        let _guard = self.sem.read();
-        self.get_locked()
-    }
-
-    fn get_locked(&self) -> u32 {
-        // SAFETY: held for reading; loom checks it.
-        self.value.with(|value| unsafe { *value })
-    }
-}
-
 #[test]
 fn a_writer_and_two_readers() {
-    explore(Some(3), || {
-        let guarded = Guarded::new();
-        let readers = [(); 2].map(|()| {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || assert!(guarded.get() <= 1))
-        });
-        guarded.add();
-        for reader in readers {
-            reader.join().unwrap();
-        }
-        assert_eq!(guarded.get(), 1);
-    });
+    rwsem::a_writer_and_two_readers(MmapQueue::PhaseFair, 3);
 }
 
 #[test]
 fn two_writers_and_a_reader() {
-    explore(Some(3), || {
-        let guarded = Guarded::new();
-        let reader = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || assert!(guarded.get() <= 2))
-        };
-        let writer = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || guarded.add())
-        };
-        guarded.add();
-        reader.join().unwrap();
-        writer.join().unwrap();
-        assert_eq!(guarded.get(), 2);
-    });
+    rwsem::two_writers_and_a_reader(MmapQueue::PhaseFair, 3);
 }
 
 #[test]
 fn three_writers() {
-    explore(Some(4), || {
-        let guarded = Guarded::new();
-        let others = [(); 2].map(|()| {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || guarded.add())
-        });
-        guarded.add();
-        for other in others {
-            other.join().unwrap();
-        }
-        assert_eq!(guarded.get(), 3);
-    });
+    rwsem::three_writers(MmapQueue::PhaseFair, 4);
 }
 
 #[test]
 fn a_reader_and_a_writer_that_come_again() {
-    // Several batches, so that gates and phases are used again.
-    explore(Some(6), || {
-        let guarded = Guarded::new();
-        let reader = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || {
-                let first = guarded.get();
-                assert!(guarded.get() >= first);
-            })
-        };
-        guarded.add();
-        guarded.add();
-        reader.join().unwrap();
-        assert_eq!(guarded.get(), 2);
-    });
+    rwsem::a_reader_and_a_writer_that_come_again(MmapQueue::PhaseFair, 6);
 }
 
 #[test]
@@ -161,7 +74,7 @@ fn a_batch_of_readers_whose_gate_opens_late() {
     // A reader that comes while the batch before it is being let in must not
     // go through that batch's gate.
     explore(Some(2), || {
-        let guarded = Guarded::new();
+        let guarded = Guarded::new(MmapQueue::PhaseFair);
         let readers = [(); 2].map(|()| {
             let guarded = Arc::clone(&guarded);
             spawn(move || assert!(guarded.get() <= 2))
@@ -181,7 +94,7 @@ fn no_reader_passes_a_waiting_writer() {
     explore(Some(3), {
         let met = Arc::clone(&met);
         move || {
-            let guarded = Guarded::new();
+            let guarded = Guarded::new(MmapQueue::PhaseFair);
             let written = Arc::new(AtomicBool::new(false));
             let inside = guarded.sem.read();
             let writer = {
@@ -218,7 +131,7 @@ fn no_writer_passes_the_waiting_readers() {
     explore(Some(3), {
         let met = Arc::clone(&met);
         move || {
-            let guarded = Guarded::new();
+            let guarded = Guarded::new(MmapQueue::PhaseFair);
             let read = Arc::new(AtomicBool::new(false));
             let inside = guarded.sem.write();
             let reader = {

@@ -5,111 +5,32 @@ mod model;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use loom::cell::UnsafeCell;
 use loom::thread::{spawn, yield_now};
+use model::rwsem;
 use model::{Still, explore};
 use softfault_engine_loom::clock::Clock;
+use softfault_engine_loom::lock::QueuedRwSem;
 use softfault_engine_loom::lock::queued_rwsem::HANDOFF_NS;
-use softfault_engine_loom::lock::{QueuedRwSem, RwSem};
 use softfault_engine_loom::policy::MmapQueue;
-
-/// A lock and something that it protects.
-struct Guarded {
-    sem: RwSem,
-    value: UnsafeCell<u32>,
-}
-
-// SAFETY: `value` is protected by `sem`; loom checks it.
-unsafe impl Sync for Guarded {}
-
-impl Guarded {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            sem: RwSem::with_queue(Arc::new(Still), MmapQueue::Linux),
-            value: UnsafeCell::new(0),
-        })
-    }
-
-    fn add(&self) {
-        let _guard = self.sem.write();
-        // SAFETY: held for writing; loom checks it.
-        self.value.with_mut(|value| unsafe { *value += 1 });
-    }
-
-    fn get(&self) -> u32 {
-        let _guard = self.sem.read();
-        // SAFETY: held for reading; loom checks it.
-        self.value.with(|value| unsafe { *value })
-    }
-}
 
 #[test]
 fn a_writer_and_two_readers() {
-    explore(Some(3), || {
-        let guarded = Guarded::new();
-        let readers = [(); 2].map(|()| {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || assert!(guarded.get() <= 1))
-        });
-        guarded.add();
-        for reader in readers {
-            reader.join().unwrap();
-        }
-        assert_eq!(guarded.get(), 1);
-    });
+    rwsem::a_writer_and_two_readers(MmapQueue::Linux, 3);
 }
 
 #[test]
 fn two_writers_and_a_reader() {
-    explore(Some(3), || {
-        let guarded = Guarded::new();
-        let reader = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || assert!(guarded.get() <= 2))
-        };
-        let writer = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || guarded.add())
-        };
-        guarded.add();
-        reader.join().unwrap();
-        writer.join().unwrap();
-        assert_eq!(guarded.get(), 2);
-    });
+    rwsem::two_writers_and_a_reader(MmapQueue::Linux, 3);
 }
 
 #[test]
 fn three_writers() {
-    explore(Some(3), || {
-        let guarded = Guarded::new();
-        let others = [(); 2].map(|()| {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || guarded.add())
-        });
-        guarded.add();
-        for other in others {
-            other.join().unwrap();
-        }
-        assert_eq!(guarded.get(), 3);
-    });
+    rwsem::three_writers(MmapQueue::Linux, 3);
 }
 
 #[test]
 fn a_reader_and_a_writer_that_come_again() {
-    explore(Some(4), || {
-        let guarded = Guarded::new();
-        let reader = {
-            let guarded = Arc::clone(&guarded);
-            spawn(move || {
-                let first = guarded.get();
-                assert!(guarded.get() >= first);
-            })
-        };
-        guarded.add();
-        guarded.add();
-        reader.join().unwrap();
-        assert_eq!(guarded.get(), 2);
-    });
+    rwsem::a_reader_and_a_writer_that_come_again(MmapQueue::Linux, 4);
 }
 
 /// The lock itself, for those who come in a known order. It stays for good:

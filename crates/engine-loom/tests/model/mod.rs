@@ -5,6 +5,7 @@
 pub mod completed;
 pub mod engine;
 pub mod private;
+pub mod rwsem;
 pub mod vma;
 pub mod writable;
 
