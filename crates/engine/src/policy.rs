@@ -37,7 +37,7 @@ pub enum VmaLockKind {
     Biased,
 }
 
-/// In which order `mmap_lock` lets in who waits for it.
+/// The order in which waiting readers and writers get `mmap_lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MmapQueue {
     /// Readers and writers take turns: a reader waits for one writer at most.

@@ -53,7 +53,7 @@ const WRITE_GATES: usize = 16;
 pub struct QueuedRwSem {
     /// See the module's text. `WAITERS` and `HANDOFF` change under `queue` only.
     state: AtomicU32,
-    /// Who waits.
+    /// The waiting readers and writers.
     queue: Mutex<Queue>,
     /// Counts the batches of readers that were let in. Changed under `queue`.
     read_gate: WaitWord,
@@ -62,7 +62,7 @@ pub struct QueuedRwSem {
     write_gates: [WaitWord; WRITE_GATES],
 }
 
-/// Who waits, in the order of their coming as far as it matters.
+/// The waiting readers and writers: how many, and as much of their order as decides which of them go in next.
 #[derive(Debug, Default)]
 struct Queue {
     /// Readers.

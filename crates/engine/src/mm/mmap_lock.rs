@@ -35,7 +35,7 @@ use crate::slab::Slab;
 /// The `mmap_lock` of one address space.
 pub struct MmapLock {
     sem: RwSem,
-    /// In which order it lets in who waits. Immutable.
+    /// The order in which waiting readers and writers get the lock. Immutable.
     queue: MmapQueue,
     shared: Shared,
     /// Immutable.
@@ -121,7 +121,7 @@ impl MmapLock {
         }
     }
 
-    /// The same, which lets in who waits in this order.
+    /// The same, with this order of waiting readers and writers.
     pub fn with_queue(mut self, queue: MmapQueue) -> Self {
         self.sem = RwSem::with_queue(Arc::clone(&self.clock), queue);
         self.queue = queue;

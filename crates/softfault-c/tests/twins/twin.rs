@@ -205,8 +205,8 @@ impl Twin {
         }
     }
 
-    /// Unmaps some pages of ours; of the kernel's nothing is left either, but the addresses stay the test's, who is about to map
-    /// there again: anything of the process's could come to be in a hole.
+    /// Unmaps some pages of ours, and keeps the addresses of the kernel's twin reserved (PROT_NONE): the test maps there again, and
+    /// another thread's mapping could come to lie in a hole.
     pub fn unmap_to_map_again(&self, page: usize, count: usize) -> Answer {
         let (ours, kernels) = self.at(page);
         let nothing = Arguments {

@@ -22,7 +22,7 @@ Engines:
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:
   lock=refcount|rwsem|biased       what the lock of a mapping is
-  mmap=phase-fair|linux            in which order mmap_lock lets in who waits for it
+  mmap=phase-fair|linux            the order in which readers and writers get mmap_lock
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
