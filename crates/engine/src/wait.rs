@@ -262,6 +262,11 @@ impl Wait {
         self.reason == Reason::Read
     }
 
+    /// True if the folio is locked by the caller, who was to read it and has not begun.
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(self.reason, Reason::Read | Reason::ReadAround(_))
+    }
+
     /// For a wait for memory: makes room, where that takes no I/O. True if the caller is to look again.
     pub(crate) fn makes_room(&self) -> bool {
         let (Reason::Memory(need), node) = (self.reason, self.node()) else {

@@ -204,7 +204,7 @@ impl FaultWait<'_> {
         let flags = self.attempts.flags;
         if let Some((wait, vma)) = self.wait {
             drop(vma);
-            if wait.is_own_read() {
+            if wait.is_unread() {
                 let cache = wait.file();
                 read::discard(&cache.node, cache, wait.held());
             }

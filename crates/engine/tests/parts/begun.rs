@@ -207,3 +207,22 @@ fn policies_that_keep_something_over_a_read_have_a_thread_wait() {
         rig.finish();
     }
 }
+
+/// A read around a miss is given up as one of the miss alone is: the folio stayed locked, and who touched it next waited for ever.
+#[test]
+fn a_read_around_that_is_left_locks_nothing() {
+    for miss in ["baseline", "p1", "p2", "both"] {
+        let rig = Rig::with_policies(PAGES, format!("miss={miss}").parse().unwrap());
+        let store = TestStore::new(pages(64));
+        let cache = rig.map(&store);
+        let start = cache.addresses().start;
+        let Begun::Waits(wait) = begin(&rig, start) else {
+            panic!("{miss}");
+        };
+        wait.leave();
+        assert_eq!(cache.folio_count(), 0, "{miss}");
+        assert_eq!(rig.touch(start), Ok(store.byte(0)), "{miss}");
+        drop(cache);
+        rig.finish();
+    }
+}
