@@ -47,10 +47,10 @@ async fn use_it(file: File, wanted: Vec<Range<usize>>, mut socket: TcpStream) ->
     let engine = Engine::builder().memory(1 << 30).swap(swap).build()?;
     // SAFETY: nobody writes to the file meanwhile.
     let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
-    let mut table = engine.map_anon(4 << 30)?;      // zeros; what does not fit goes to swap
+    let mut table = engine.map_anon(4 << 30)?;      // zeros; what does not fit goes to swap, and without swap is SIGBUS
     let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes are nobody else's
-    let pinned = map.pin(0..4096)?;                 // an I/O error is a value, never a signal
-    map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor
+    let pinned = map.pin(0..4096)?;                 // an I/O error is a value here; in a plain touch it is SIGBUS
+    map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor; to stay in memory, pin
     let answers = map.fault_in_many(&wanted).await; // thousands of ranges: one thread, many reads, an answer each
     map.write_to(.., &mut socket)?;                 // system calls on cold memory
     map.advise(Advice::Random)?;
