@@ -262,7 +262,7 @@ impl Wait {
         self.reason == Reason::Read
     }
 
-    /// True if the folio is locked by the caller, who was to read it and has not begun.
+    /// True if the caller holds the folio lock and has not begun the folio's read.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(self.reason, Reason::Read | Reason::ReadAround(_))
     }

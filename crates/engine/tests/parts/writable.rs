@@ -459,6 +459,44 @@ fn what_is_pinned_is_written_as_it_is_and_stays_dirty() {
     finish(rig, cache);
 }
 
+/// A page that was expected to be written to is pinned, written back, and then written to with what the file had at first: that
+/// was taken for a page that nobody had written to, and the file kept the write before.
+#[test]
+fn what_is_pinned_may_become_what_it_was() {
+    for written_before in [false, true] {
+        let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
+        for page in 0..100 {
+            rig.write(start + page * PAGE_SIZE, &[page as u8 | 128])
+                .unwrap();
+        }
+        let dirty = cache.dirty_pages();
+        assert!(
+            dirty > 101,
+            "page 101 is expected to be written to: {dirty}"
+        );
+        let at = start + 101 * PAGE_SIZE;
+        let first = byte_at(0, bytes(101));
+        if written_before {
+            rig.write(at, &[!first]).unwrap();
+        }
+        let range = at..at + PAGE_SIZE;
+        let pages = cache.admit_pin(&range).expect("room for a pin");
+        let pinned = fault::pin(&rig.space, &cache, range.clone(), at, &NeverInterrupted);
+        assert!(matches!(pinned, Pin::Done));
+        for byte in [!first, first, !first, first] {
+            rig.write(at, &[byte]).unwrap();
+            write_back(&cache, 0..256);
+            assert_eq!(store.byte(bytes(101)), byte);
+        }
+        fault::unpin(&cache, range);
+        cache.dismiss_pin(pages);
+        write_back(&cache, 0..256);
+        rig.evict_all();
+        assert_eq!(rig.touch(at), Ok(first));
+        finish(rig, cache);
+    }
+}
+
 /// Write-back by age takes what was dirty at the look before, and no more.
 #[test]
 fn what_is_old_is_written_at_the_second_look() {

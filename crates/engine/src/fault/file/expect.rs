@@ -34,27 +34,33 @@ impl PageCache {
         self.is_writable() && !is_first && self.node.may_expect() && follows(1) && follows(2)
     }
 
-    /// A writer has come to the folio at `addr`: lets the frames go of the one before. What was not written to there is
-    /// protected again, if it ever will be.
+    /// A writer has come to the folio at `addr`: lets the frames go of the one before.
     pub(super) fn settle_expected_before(&self, addr: usize) {
         let Some(before) = self.find(addr - PAGE_SIZE) else {
             return;
         };
-        if !before.is(flag::EXPECTED) || !before.try_lock() {
+        if before.is(flag::EXPECTED) && before.try_lock() {
+            self.settle_expected(&before);
+            before.unlock();
+        }
+    }
+
+    /// Ends what is expected of a folio: pages that nobody wrote to are clean and protected again, and its frames are free. The caller
+    /// holds the folio lock. No folio is pinned before this: what is pinned is written back as it is, again and again, so the
+    /// frames would soon not be what the file has.
+    pub(super) fn settle_expected(&self, folio: &Folio) {
+        if !folio.is(flag::EXPECTED) {
             return;
         }
-        let is_whole = self.unwritten(&before) == 0;
-        if !is_whole && !before.is_pinned() {
+        debug_assert!(!folio.is_pinned());
+        if self.unwritten(folio) != 0 {
             // Also what is written over with what was there.
-            let range = before.range();
+            let range = folio.range();
             self.node.mmu.protect(core::slice::from_ref(&range));
-            let left = before.dirty_pages() & !self.unwritten(&before);
-            self.end_dirty(&before, left);
+            let left = folio.dirty_pages() & !self.unwritten(folio);
+            self.end_dirty(folio, left);
         }
-        if is_whole || !before.is_pinned() {
-            self.node.end_expected(&before);
-        }
-        before.unlock();
+        self.node.end_expected(folio);
     }
 
     /// Which dirty pages of a folio are as the file has them: nobody has written to them, or the same. The caller holds the folio

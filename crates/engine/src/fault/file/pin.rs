@@ -48,6 +48,7 @@ pub fn pin(
             // pinned, and take what is not.
             let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
             if stays {
+                cache.settle_expected(&folio);
                 folio.pin();
                 addr = folio.range().end;
             }
