@@ -27,7 +27,8 @@ pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         cache.address(range.start.min(offset))..cache.address(end)
     };
     Ok(match cache.store.extent(offset)? {
-        // Zeros that cost nothing would be replaced at a write that nobody sees.
+        // A hole of a file that is written to is read, like data. Zeros that cost nothing would be replaced at a write that
+        // nobody sees; and between the look for the hole and its mapping, a page of it can be written, written back and evicted.
         Extent::Hole(range) if cache.is_writable() => Part::Data(clip(range)),
         Extent::Data(range) => Part::Data(clip(range)),
         // What is past the end of the store is no hole of it.

@@ -79,7 +79,7 @@ pub(super) fn fault(
 
 /// Decides what to read for a page that is not cached, and locks its folio.
 fn missing(cache: &Arc<PageCache>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
-    let most = match miss::absent(cache, addr, (advice, flags)) {
+    let most = match miss::absent(cache, addr, flags) {
         Ok(most) => most,
         Err(fault) => return fault,
     };

@@ -1,6 +1,6 @@
 //! A fault on a page that is not cached: what to read for it.
 
-use super::{Fault, FaultFlags, Wait, hole, write};
+use super::{Fault, FaultFlags, Wait, hole};
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
@@ -23,7 +23,7 @@ pub(super) fn fault(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
-    let most = match absent(cache, addr, (advice, flags)) {
+    let most = match absent(cache, addr, flags) {
         Ok(most) => most,
         Err(fault) => return fault,
     };
@@ -49,13 +49,8 @@ pub(super) fn fault(
 
 /// As `fault`, for a caller that knows what it will have: `pages` from `addr` on are read, as
 /// far as they are in one block and none is cached.
-pub(super) fn asked(
-    cache: &Arc<PageCache>,
-    addr: usize,
-    pages: u8,
-    (advice, flags): (Advice, FaultFlags),
-) -> Fault {
-    let most = match absent(cache, addr, (advice, flags)) {
+pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8, flags: FaultFlags) -> Fault {
+    let most = match absent(cache, addr, flags) {
         Ok(most) => most,
         Err(fault) => return fault,
     };
@@ -74,7 +69,7 @@ pub(super) fn asked(
 pub(super) fn absent(
     cache: &Arc<PageCache>,
     addr: usize,
-    (advice, flags): (Advice, FaultFlags),
+    flags: FaultFlags,
 ) -> Result<Range<usize>, Fault> {
     if !cache.node.budget.has_free(HEADROOM as u64 + cache.floor()) {
         return Err(Fault::Retry(Wait::memory(cache, Need::Pages(HEADROOM))));
@@ -82,9 +77,6 @@ pub(super) fn absent(
     let within = match extent(cache, addr) {
         // Of private memory: the page is something else by now.
         Ok(Part::Hole(_)) if cache.is_private() => return Err(Fault::Again),
-        Ok(Part::Hole(range)) if flags.write && cache.expects_writes(addr) => {
-            return Err(write::in_hole(cache, addr, range, (advice, flags)));
-        }
         Ok(Part::Hole(range)) => return Err(hole::map(cache, addr, range, flags.write)),
         Ok(Part::Data(range)) => range,
         Err(error) => return Err(Fault::Error(error.into())),

@@ -136,7 +136,7 @@ pub(super) fn fault(
         }
         return match flags.asked {
             0 => miss::fault(cache, addr, advice, flags),
-            pages => miss::asked(cache, addr, pages, (advice, flags)),
+            pages => miss::asked(cache, addr, pages, flags),
         };
     };
     let state = folio.state();

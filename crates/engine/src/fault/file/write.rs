@@ -1,12 +1,11 @@
 //! A write to a page of a file that is in the window: Linux's `page_mkwrite`.
 
-use super::{Fault, FaultFlags, Wait, map, miss, mmu_error, vanished};
+use super::{Fault, Wait, mmu_error, vanished};
 use crate::PAGE_SIZE;
 use crate::budget::Need;
-use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
+use crate::cache::folio::{Folio, flag};
 use crate::cache::{FolioRef, PageCache, Writes};
 use crate::mmu::{Access, MmuError, Moved};
-use crate::page::Advice;
 use core::ops::Range;
 use sync::Arc;
 
@@ -39,38 +38,6 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         Err(error) => Fault::Error(mmu_error(error)),
         Ok(()) if was_writable => vanished::fault(cache, folio, addr),
         Ok(()) => Fault::Mapped,
-    }
-}
-
-/// A write to `addr`, which is missing and in a hole, of a file that is written to in order: the rest of its block becomes pages of zeros in frames,
-/// which are mapped to be written to in one go, as if they had been read. A hole's zeros, which cost nothing, would each fault once more.
-pub(super) fn in_hole(
-    cache: &Arc<PageCache>,
-    addr: usize,
-    hole: Range<usize>,
-    (advice, flags): (Advice, FaultFlags),
-) -> Fault {
-    // Before its pages are there: those that come protected fault one by one.
-    if let Err(wait) = may_begin(cache, addr) {
-        return Fault::Retry(wait);
-    }
-    let block = addr & !(BLOCK_BYTES - 1);
-    let most = addr..hole.end.min(block + BLOCK_BYTES);
-    let range = addr..cache.absent_around(addr, most).end;
-    match miss::demand(cache, addr, range) {
-        Ok(held) => {
-            // SAFETY: its frames, which are nobody else's as long as it is locked and not up to date.
-            unsafe {
-                cache
-                    .node
-                    .frame_address(&held)
-                    .write_bytes(0, held.range().len())
-            };
-            held.change(flag::UPTODATE, 0);
-            map::release(cache, &held);
-            map::folio(cache, held, addr, advice, flags)
-        }
-        Err(fault) => fault,
     }
 }
 
