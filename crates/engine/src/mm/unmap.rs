@@ -73,12 +73,17 @@ impl AddressSpace {
 
     /// Takes VMAs and parts of VMAs out; their pages stay. Changes nothing if
     /// it fails.
+    ///
+    /// All of them are write-locked before `removed` is called with the first: it may begin what
+    /// ends when all are out, as a page table that is to be zapped, and a policy of retries lets
+    /// a fault under another of them wait for that with its VMA locked.
     pub(super) fn take_out_range(
         &self,
         mmap: &MmapWriteGuard<'_>,
         range: Range<usize>,
         mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
+        self.for_each_vma(mmap, range.clone(), |vma| vma.start_write(mmap));
         // First what can fail: a VMA that goes on above the range.
         let mut upper_piece = None;
         if let Some(vma) = self.find(mmap, range.end - 1)

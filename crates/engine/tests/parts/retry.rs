@@ -139,6 +139,29 @@ fn who_unmaps_waits_for_the_reads_of_a_held_vma() {
     }
 }
 
+/// A fault that the policy lets wait with its VMA locked may wait for what went before that VMA: the page table that both have.
+#[test]
+fn who_unmaps_locks_all_before_the_first_goes() {
+    for policies in ["retry=held", "retry=mmap-lock", "retry=vma-lock"] {
+        let rig = rig(PAGES, policies);
+        let store = TestStore::new(pages(64));
+        let (cache, start) = random(&rig, &store);
+        let second = start + 16 * PAGE_SIZE;
+        let rest = second..start + 64 * PAGE_SIZE;
+        rig.space.madvise(rest, Advice::Sequential).unwrap();
+        assert!(rig.space.lock_vma(second).is_some(), "{policies}");
+        let mut gone = 0;
+        let unmapped = rig.space.munmap(cache.addresses(), |_, _| {
+            assert!(rig.space.lock_vma(second).is_none(), "{policies}");
+            gone += 1;
+        });
+        unmapped.unwrap();
+        assert_eq!(gone, 2, "two VMAs");
+        drop(cache);
+        rig.finish();
+    }
+}
+
 /// Between the end of the read and the retry everything is evicted.
 #[test]
 fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
