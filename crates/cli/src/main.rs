@@ -6,6 +6,8 @@
 mod compare;
 mod completions;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod error;
 mod interrupt;
 mod lab;

@@ -48,18 +48,40 @@ pub enum SimCommand {
     Presets(presets::PresetsArgs),
 }
 
+impl SimCommand {
+    /// What is simulated and how, of the commands that simulate.
+    fn simulated(&self) -> Option<(Workload, &RunArgs)> {
+        Some(match self {
+            Self::Pft(args) => (Workload::Pft, args),
+            Self::Thrash(args) => (Workload::Thrash, args),
+            Self::WarmStart(args) => (Workload::WarmStart, args),
+            Self::Spf(args) => (Workload::Spf, args),
+            Self::Storm(args) => (Workload::Storm, args),
+            Self::SwapRetry(args) => (Workload::SwapRetry, args),
+            Self::Anon(args) => (Workload::Anon, args),
+            Self::Hugetlb(args) => (Workload::Hugetlb, args),
+            Self::Calibrate(_) | Self::Presets(_) => return None,
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(command: &SimCommand) -> Result<(), Error> {
     match command {
-        SimCommand::Pft(args) => run::run(Workload::Pft, args),
-        SimCommand::Thrash(args) => run::run(Workload::Thrash, args),
-        SimCommand::WarmStart(args) => run::run(Workload::WarmStart, args),
-        SimCommand::Spf(args) => run::run(Workload::Spf, args),
-        SimCommand::Storm(args) => run::run(Workload::Storm, args),
-        SimCommand::SwapRetry(args) => run::run(Workload::SwapRetry, args),
-        SimCommand::Anon(args) => run::run(Workload::Anon, args),
-        SimCommand::Hugetlb(args) => run::run(Workload::Hugetlb, args),
         SimCommand::Calibrate(args) => calibrate::run(args),
         SimCommand::Presets(args) => presets::run(args),
+        simulation => {
+            let (workload, args) = simulation.simulated().expect("all others simulate");
+            run::run(workload, args)
+        }
+    }
+}
+
+/// Looks at the command as [`run`] does before it simulates.
+#[cfg(test)]
+pub fn check(command: &SimCommand) -> Result<(), Error> {
+    match command.simulated() {
+        Some((workload, args)) => plan::plan(workload, args).map(drop),
+        None => Ok(()),
     }
 }

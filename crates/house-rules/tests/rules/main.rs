@@ -5,6 +5,7 @@
 //! before it is committed.
 
 mod dead_files;
+mod documented_commands;
 mod documents;
 mod facade;
 mod layers;
@@ -51,6 +52,7 @@ const RULES: &[Rule] = &[
     layers::RULE,
     documents::PATHS,
     documents::COUNTS,
+    documented_commands::RULE,
 ];
 
 #[test]

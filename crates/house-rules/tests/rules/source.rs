@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct Sources(BTreeMap<String, String>);
 
 impl Sources {
-    /// The workspace's files. Only of Rust sources, manifests and documents there is a text.
+    /// The workspace's files. Only of Rust sources, manifests, documents and the justfile there is a text.
     pub fn of_workspace() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = BTreeMap::new();
@@ -66,7 +66,8 @@ fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
                 collect(&entry.path(), &format!("{path}/"), files);
             }
         } else {
-            let has_text = name.ends_with(".rs") || name.ends_with(".md") || name == "Cargo.toml";
+            let has_text = [".rs", ".md"].iter().any(|ending| name.ends_with(ending))
+                || ["Cargo.toml", "justfile"].contains(&&name[..]);
             let text = match has_text {
                 true => std::fs::read_to_string(entry.path()).expect("UTF-8 text"),
                 false => String::new(),
