@@ -66,12 +66,12 @@ pub struct Vma {
     /// it is frozen; 0 after that, or before. Written under `mmap_lock` for write, with
     /// no reader there, and by who thaws.
     pub(super) lock_seq: AtomicU64,
-    /// [`rwsem`](super::vma_lock::rwsem) alone: the VMA's lock, from `init` to
+    /// [`rwsem`](super::vma_lock::baseline) alone: the VMA's lock, from `init` to
     /// `clear`. Written under `mmap_lock` for write.
     pub(super) vm_lock: AtomicPtr<VmaLock>,
     /// Place in the slab. Immutable.
     index: u32,
-    /// [`rwsem`](super::vma_lock::rwsem) alone: false from `attach` to `detach`.
+    /// [`rwsem`](super::vma_lock::baseline) alone: false from `attach` to `detach`.
     /// Written under `mmap_lock` for write.
     pub(super) detached: AtomicBool,
     /// [`biased`](super::vma_lock::biased) alone: the VMA is read without the
