@@ -1,4 +1,4 @@
-//! `softfault-mutate`: breaks the engine one patch at a time, in a copy of the
+//! `softfault-mutate`: breaks the engine, or the library over it, one patch at a time, in a copy of the
 //! workspace, and tries the tests of each world on it. Exit code 1 if nobody
 //! notices one.
 
@@ -22,11 +22,11 @@ fn limit(world: World) -> Duration {
     match world {
         // A mutation may give it more to explore.
         World::Loom | World::Shuttle => Duration::from_secs(300),
-        World::Sim | World::Std => Duration::from_secs(60),
+        World::Sim | World::Std | World::Library => Duration::from_secs(60),
     }
 }
 
-/// Breaks the engine one patch at a time, and shows which world notices.
+/// Breaks the engine, or the library over it, one patch at a time, and shows which world notices.
 #[derive(Parser)]
 struct Arguments {
     /// Mutations whose names contain one of these; all if there is none.
@@ -346,7 +346,7 @@ fn hung(world: World, file: &str) -> Cell {
     match world {
         // It has more to explore than before, and found nothing so far.
         World::Loom | World::Shuttle => Cell::Missed { in_part: true },
-        World::Sim | World::Std => Cell::Hung { test: file.into() },
+        World::Sim | World::Std | World::Library => Cell::Hung { test: file.into() },
     }
 }
 

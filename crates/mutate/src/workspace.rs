@@ -74,7 +74,7 @@ pub fn digest(root: &Path) -> std::io::Result<u64> {
 
 /// False for crates that no mutation is judged by.
 fn matters(path: &Path) -> bool {
-    const OTHERS: [&str; 4] = ["cli", "house-rules", "mutate", "softfault"];
+    const OTHERS: [&str; 4] = ["cli", "house-rules", "mutate", "preload"];
     let is_crate = path
         .parent()
         .is_some_and(|parent| parent.ends_with("crates"));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A world: the engine's source over one `sync` façade, and its tests.
+/// A world: the engine's source over one `sync` façade, and its tests; or the library over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum World {
     /// Models of one protocol each: all schedules within a bound, weak memory.
@@ -14,6 +14,8 @@ pub enum World {
     Sim,
     /// The plain tests, on the threads and the memory of this machine.
     Std,
+    /// What programs call, Rust's and C's: real page faults, files and processes.
+    Library,
 }
 
 /// A crate's test binaries.
@@ -28,7 +30,13 @@ pub struct Tests {
 
 impl World {
     /// All of them.
-    pub const ALL: [World; 4] = [World::Loom, World::Shuttle, World::Sim, World::Std];
+    pub const ALL: [World; 5] = [
+        World::Loom,
+        World::Shuttle,
+        World::Sim,
+        World::Std,
+        World::Library,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -37,6 +45,7 @@ impl World {
             World::Shuttle => "shuttle",
             World::Sim => "sim",
             World::Std => "std",
+            World::Library => "library",
         }
     }
 
@@ -76,6 +85,18 @@ impl World {
                 folder: "engine",
                 files: &["parts"],
             }],
+            World::Library => &[
+                Tests {
+                    package: "softfault",
+                    folder: "softfault",
+                    files: &[],
+                },
+                Tests {
+                    package: "softfault-c",
+                    folder: "softfault-c",
+                    files: &["c"],
+                },
+            ],
         }
     }
 
@@ -84,7 +105,7 @@ impl World {
     pub fn in_short(self) -> &'static [(&'static str, &'static str)] {
         match self {
             World::Shuttle => &[("SOFTFAULT_SHUTTLE_SCHEDULES", "400")],
-            World::Loom | World::Sim | World::Std => &[],
+            World::Loom | World::Sim | World::Std | World::Library => &[],
         }
     }
 }
@@ -130,6 +151,6 @@ impl FromStr for World {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let world = World::ALL.into_iter().find(|world| world.name() == name);
-        world.ok_or_else(|| format!("no world '{name}': loom, shuttle, sim, std"))
+        world.ok_or_else(|| format!("no world '{name}': loom, shuttle, sim, std, library"))
     }
 }
