@@ -132,8 +132,9 @@ const RUBBISH: &[&str] = &[
     "64M;",
 ];
 
-/// How long a run may go on before it counts as one that was taken.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a run may go on before it counts as one that was taken: what is refused ends by itself, on a busy machine
+/// after seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The options of a command that take a number or a size, as its help has them.
 fn options(command: &[&str]) -> Vec<String> {
