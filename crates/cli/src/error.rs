@@ -9,6 +9,8 @@ pub enum Error {
     Input(String),
     /// A run failed (wrong data, a child that died): exit code 1.
     Failed(String),
+    /// `softfault run` did not begin the program: this exit code.
+    NotBegun(u8, String),
     /// A signal asked for the end: exit code 128 + its number.
     Interrupted(i32),
 }
@@ -29,6 +31,7 @@ impl Error {
         match self {
             Self::Failed(_) => 1,
             Self::Input(_) => 2,
+            Self::NotBegun(code, _) => *code,
             Self::Interrupted(signal) => 128 + *signal as u8,
         }
     }
@@ -37,7 +40,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Input(text) | Self::Failed(text) => f.write_str(&text.replace('\n', " ")),
+            Self::Input(text) | Self::Failed(text) | Self::NotBegun(_, text) => {
+                f.write_str(&text.replace('\n', " "))
+            }
             Self::Interrupted(_) => f.write_str("interrupted"),
         }
     }

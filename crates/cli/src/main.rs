@@ -133,10 +133,20 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     } else {
         let text = error.to_string();
-        let first = text.split("\n\n").next().unwrap_or(&text);
-        eprintln!("{}", first.split_whitespace().collect::<Vec<_>>().join(" "));
+        // What is wrong, and the first of what may have been meant; the usage is in the help.
+        let mut parts = text.split("\n\n");
+        let wrong = in_a_line(parts.next().unwrap_or(&text));
+        let tip = parts.find_map(|part| part.trim_start().strip_prefix("tip: ")?.lines().next());
+        match tip {
+            Some(tip) => eprintln!("{wrong}: {}", in_a_line(tip)),
+            None => eprintln!("{wrong}"),
+        }
     }
     ExitCode::from(error.exit_code() as u8)
+}
+
+fn in_a_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A write past the file-size limit is an error to tell, not a signal to die of; and a thrash of 500

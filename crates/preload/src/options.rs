@@ -90,18 +90,21 @@ pub fn get() -> &'static Options {
 }
 
 fn read() -> Options {
-    let text = |name: &str| var_os(name).and_then(|value| value.into_string().ok());
-    let bytes = |name: &str| text(name).and_then(|value| parse_bytes(&value));
-    let lines = |name: &str| patterns(var_os(name).unwrap_or_default());
+    // One that is empty says nothing.
+    let said = |name: &str| var_os(name).filter(|value| !value.is_empty());
+    let text = |name: &str| said(name).and_then(|value| value.into_string().ok());
+    let bytes = |name: &str| text(name).and_then(|value| softfault::parse_bytes(&value));
+    let path = |name: &str| said(name).and_then(|path| CString::new(path.into_vec()).ok());
+    let lines = |name: &str| patterns(said(name).unwrap_or_default());
     Options {
-        min_size: bytes("SOFTFAULT_RUN_MIN_SIZE").unwrap_or(MIN_SIZE),
+        min_size: bytes("SOFTFAULT_RUN_MIN_SIZE").map_or(MIN_SIZE, |bytes| bytes as u64),
         matching: lines("SOFTFAULT_RUN_MATCH"),
         not: lines("SOFTFAULT_RUN_NOT"),
         anonymous: text("SOFTFAULT_RUN_ANONYMOUS").as_deref() == Some("1"),
         swap: var_os("SOFTFAULT_SWAP").and_then(|swap| softfault::swap_of(&swap).ok()),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
-        memory: bytes("SOFTFAULT_MEMORY").map(|bytes| bytes as usize),
-        tree: var_os("SOFTFAULT_RUN_TREE").and_then(|path| CString::new(path.into_vec()).ok()),
+        memory: bytes("SOFTFAULT_MEMORY"),
+        tree: path("SOFTFAULT_RUN_TREE"),
         faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
             Some("messages") => Some(Mode::Messages),
             Some("signals") => Some(Mode::Signals),
@@ -112,24 +115,8 @@ fn read() -> Options {
             Some("json") => Some(StatsForm::Json),
             _ => None,
         },
-        stats_file: var_os("SOFTFAULT_RUN_STATS_FILE")
-            .and_then(|path| CString::new(path.into_vec()).ok()),
+        stats_file: path("SOFTFAULT_RUN_STATS_FILE"),
     }
-}
-
-/// A number of bytes, or one with K, M, G or T behind it.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn patterns(lines: OsString) -> Vec<CString> {

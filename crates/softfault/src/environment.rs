@@ -49,7 +49,10 @@ pub(crate) fn swap() -> io::Result<Option<Swap>> {
     value_of(SWAP, swap_of)
 }
 
-fn value_of<T>(name: &str, of: impl FnOnce(&OsStr) -> Result<T, String>) -> io::Result<Option<T>> {
+fn value_of<T, E: Display>(
+    name: &str,
+    of: impl FnOnce(&OsStr) -> Result<T, E>,
+) -> io::Result<Option<T>> {
     let Some(value) = var_os(name) else {
         return Ok(None);
     };
@@ -59,54 +62,61 @@ fn value_of<T>(name: &str, of: impl FnOnce(&OsStr) -> Result<T, String>) -> io::
 
 /// How faults are to be served.
 pub(crate) fn faults() -> io::Result<Faults> {
-    let Some(value) = var_os(FAULTS) else {
-        return Ok(Faults::default());
-    };
-    match value.as_bytes() {
-        b"signals" => Ok(Faults::Signals),
-        b"threads" => Ok(Faults::Threads),
-        b"messages" => Ok(Faults::Messages),
-        _ => Err(refused(
-            FAULTS,
-            &value,
-            "it is signals, threads or messages",
-        )),
-    }
+    value_of(FAULTS, faults_of).map(Option::unwrap_or_default)
 }
 
 /// Whether files are to be read through the kernel's page cache.
 pub(crate) fn reads() -> io::Result<Reads> {
-    let reads = value_of(READS, |value| {
-        let text = value.to_str().unwrap_or_default();
-        text.parse::<Reads>().map_err(str::to_owned)
-    });
-    reads.map(Option::unwrap_or_default)
+    value_of(READS, reads_of).map(Option::unwrap_or_default)
 }
 
 /// Whether the kernel may serve files by mappings of its own.
 pub(crate) fn by_kernel() -> io::Result<Option<bool>> {
-    value_of(BY_KERNEL, |value| match value.as_bytes() {
-        b"0" => Ok(false),
-        b"1" => Ok(true),
-        _ => Err("it is 0 or 1".to_owned()),
-    })
+    value_of(BY_KERNEL, by_kernel_of)
 }
 
 /// Who serves maps that write to their file.
 pub(crate) fn coherence() -> io::Result<Option<Coherence>> {
-    value_of(COHERENCE, |value| match value.as_bytes() {
-        b"kernel" => Ok(Coherence::Kernel),
-        b"engine" => Ok(Coherence::Engine),
-        _ => Err("it is kernel or engine".to_owned()),
-    })
+    value_of(COHERENCE, coherence_of)
 }
 
 /// Bytes of the largest file that the kernel is to map by itself.
 pub(crate) fn small_maps() -> io::Result<Option<usize>> {
-    value_of(SMALL_MAPS, |value| {
-        let bytes = value.to_str().and_then(crate::machine::parse_bytes);
-        bytes.ok_or_else(|| SIZE.to_owned())
-    })
+    value_of(SMALL_MAPS, bytes_of)
+}
+
+/// Names of all variables.
+#[doc(hidden)]
+pub const VARIABLES: [&str; 8] = [
+    MEMORY, SWAP, FAULTS, READS, BY_KERNEL, COHERENCE, SMALL_MAPS, STATS,
+];
+
+/// `NAME=value` and why it cannot be used, if one of the variables is set so.
+#[doc(hidden)]
+pub fn check_environment() -> Result<(), String> {
+    for name in VARIABLES {
+        let Some(value) = var_os(name) else {
+            continue;
+        };
+        let checked = match name {
+            MEMORY => reason(memory_of(&value)),
+            SWAP => reason(swap_of(&value)),
+            FAULTS => reason(faults_of(&value)),
+            READS => reason(reads_of(&value)),
+            BY_KERNEL => reason(by_kernel_of(&value)),
+            COHERENCE => reason(coherence_of(&value)),
+            SMALL_MAPS => reason(bytes_of(&value)),
+            _ => reason(stats_of(&value)),
+        };
+        if let Some(why) = checked {
+            return Err(format!("{}: {why}", setting(name, &value)));
+        }
+    }
+    Ok(())
+}
+
+fn reason<T, E: Into<String>>(value: Result<T, E>) -> Option<String> {
+    value.err().map(Into::into)
 }
 
 /// `error`, of building an engine, with the settings that may have caused it; told once.
@@ -126,13 +136,10 @@ pub(crate) fn wants_stats() -> bool {
     static LOOKED: Done = Done::new();
     static WANTED: AtomicBool = AtomicBool::new(false);
     LOOKED.once(|| {
-        let wanted = var_os(STATS).is_some_and(|value| match value.as_bytes() {
-            b"" | b"0" => false,
-            b"1" => true,
-            _ => {
-                error::say(&format!("{}: it is 0 or 1", setting(STATS, &value)));
-                false
-            }
+        let value = var_os(STATS).unwrap_or_default();
+        let wanted = stats_of(&value).unwrap_or_else(|why| {
+            error::say(&format!("{}: {why}", setting(STATS, &value)));
+            false
         });
         WANTED.store(wanted, Relaxed);
     });
@@ -141,18 +148,57 @@ pub(crate) fn wants_stats() -> bool {
 }
 
 fn memory_of(value: &OsStr) -> Result<usize, String> {
-    let bytes = value.to_str().and_then(crate::machine::parse_bytes);
-    match bytes {
-        None => Err(SIZE.to_owned()),
-        Some(bytes) if bytes < LEAST_BYTES => Err(format!(
+    match bytes_of(value)? {
+        bytes if bytes < LEAST_BYTES => Err(format!(
             "a memory budget is at least {} MiB",
             LEAST_BYTES >> 20
         )),
-        Some(bytes) => Ok(bytes),
+        bytes => Ok(bytes),
     }
 }
 
-/// A directory, of any bytes, or one and a size.
+fn bytes_of(value: &OsStr) -> Result<usize, String> {
+    let bytes = value.to_str().and_then(crate::machine::parse_bytes);
+    bytes.ok_or_else(|| SIZE.to_owned())
+}
+
+fn faults_of(value: &OsStr) -> Result<Faults, &'static str> {
+    match value.as_bytes() {
+        b"signals" => Ok(Faults::Signals),
+        b"threads" => Ok(Faults::Threads),
+        b"messages" => Ok(Faults::Messages),
+        _ => Err("it is signals, threads or messages"),
+    }
+}
+
+fn reads_of(value: &OsStr) -> Result<Reads, &'static str> {
+    value.to_str().unwrap_or_default().parse()
+}
+
+fn by_kernel_of(value: &OsStr) -> Result<bool, &'static str> {
+    match value.as_bytes() {
+        b"0" => Ok(false),
+        b"1" => Ok(true),
+        _ => Err("it is 0 or 1"),
+    }
+}
+
+fn coherence_of(value: &OsStr) -> Result<Coherence, &'static str> {
+    match value.as_bytes() {
+        b"kernel" => Ok(Coherence::Kernel),
+        b"engine" => Ok(Coherence::Engine),
+        _ => Err("it is kernel or engine"),
+    }
+}
+
+fn stats_of(value: &OsStr) -> Result<bool, &'static str> {
+    match value.as_bytes() {
+        b"" | b"0" => Ok(false),
+        b"1" => Ok(true),
+        _ => Err("it is 0 or 1"),
+    }
+}
+
 /// Swap as it is said in a text: a directory, or that, a colon and a size.
 pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
     let bytes = value.as_bytes();
@@ -180,7 +226,8 @@ fn refused(name: &str, value: &OsStr, why: impl Display) -> io::Error {
 }
 
 /// `NAME=value`, in one line whatever the value is.
-fn setting(name: &str, value: &OsStr) -> String {
+#[doc(hidden)]
+pub fn setting(name: &str, value: &OsStr) -> String {
     let shown = match value.to_str() {
         Some(text) if text.chars().all(|c| c.is_ascii_graphic()) && !text.is_empty() => {
             text.to_owned()

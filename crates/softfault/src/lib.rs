@@ -208,7 +208,7 @@ pub mod soft;
 pub use advice::{Advice, UncheckedAdvice};
 pub use engine::{AsyncReads, Builder, Engine, Fallback};
 #[doc(hidden)]
-pub use environment::swap_of;
+pub use environment::{VARIABLES, check_environment, setting, swap_of};
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
@@ -218,7 +218,7 @@ pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 #[doc(hidden)]
 pub use lease::ReadLease;
 #[doc(hidden)]
-pub use machine::parse_bytes;
+pub use machine::{memory_and_swap_bytes as memory_and_swap, memory_limit, parse_bytes};
 #[doc(hidden)]
 pub use map::KernelMapping;
 pub use map::{MapIfSafeError, Mmap, Pinned};
@@ -244,7 +244,7 @@ pub use uffd::keep_no_spare_windows;
 /// The budget of an engine that is told none, as the limits are now.
 #[doc(hidden)]
 pub fn default_memory() -> usize {
-    machine::default_budget(machine::limit_bytes())
+    machine::default_budget(machine::memory_limit().0)
 }
 
 /// The least budget of an engine, in bytes.

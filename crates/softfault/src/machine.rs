@@ -2,6 +2,7 @@
 
 use crate::cgroup::memory_cgroups;
 use core::mem::MaybeUninit;
+use std::path::PathBuf;
 
 /// Physical memory in bytes.
 pub(crate) fn memory_bytes() -> usize {
@@ -16,7 +17,7 @@ pub(crate) fn memory_bytes() -> usize {
 }
 
 /// Physical memory and swap: no more can ever be resident, or have been.
-pub(crate) fn memory_and_swap_bytes() -> usize {
+pub fn memory_and_swap_bytes() -> usize {
     let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
     // SAFETY: fills the structure, of which zeros are valid too.
     let info = unsafe {
@@ -27,15 +28,17 @@ pub(crate) fn memory_and_swap_bytes() -> usize {
     memory_bytes().saturating_add(swap)
 }
 
-/// Physical memory, or the lowest limit of the process's memory cgroups if that is less.
-pub(crate) fn limit_bytes() -> usize {
+/// Physical memory, or the lowest limit of the process's memory cgroups if that is less, and the file that says it.
+pub fn memory_limit() -> (usize, Option<PathBuf>) {
     let groups = memory_cgroups();
-    let files = groups.iter().flat_map(|group| &group.limits);
+    let files = groups.into_iter().flat_map(|group| group.limits);
     let limits = files.filter_map(|file| {
-        let text = std::fs::read_to_string(file).ok()?;
-        text.trim().parse::<usize>().ok()
+        let text = std::fs::read_to_string(&file).ok()?;
+        Some((text.trim().parse::<usize>().ok()?, Some(file)))
     });
-    limits.fold(memory_bytes(), usize::min)
+    let lower =
+        |least: (usize, _), limit: (usize, _)| if limit.0 < least.0 { limit } else { least };
+    limits.fold((memory_bytes(), None), lower)
 }
 
 /// The budget of an engine that was not told one, where so much memory is.

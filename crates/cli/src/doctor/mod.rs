@@ -29,6 +29,8 @@ use place::Place;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use run_messages::no_messages;
+
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 pub const CHECK: Check = Check {
     name: "run-messages",
     costs: "softfault run serves faults by signals: system calls on memory that is not there work by the C library alone, \
-            a Go program is declined, and so is memory that the program writes to",
+            and a Go program is declined",
     run: |_| {
         let (call, device) = (by_call(), by_device());
         match (&call, &device) {
@@ -22,11 +22,19 @@ pub const CHECK: Check = Check {
                 Tried::ok("userfaultfd(2) may be called for the kernel's faults: CAP_SYS_PTRACE")
             }
             (_, Ok(_)) => Tried::ok("/dev/userfaultfd may be opened"),
-            (Err(call), Err(device)) => refused(call, device),
+            (Err(call), Err(device)) => {
+                let (found, mend) = refused(call, device);
+                Tried::slower(found, mend)
+            }
         }
     },
     whereabouts: Whereabouts::Child,
 };
+
+/// Why there are no messages, and what allows them; `None`: there are.
+pub fn no_messages() -> Option<(String, String)> {
+    Some(refused(&by_call().err()?, &by_device().err()?))
+}
 
 fn is_for_all() -> bool {
     machine::sysctl("vm.unprivileged_userfaultfd").is_some_and(|value| value.trim() == "1")
@@ -50,7 +58,7 @@ fn by_device() -> io::Result<OwnedFd> {
     options.open("/dev/userfaultfd").map(OwnedFd::from)
 }
 
-fn refused(call: &io::Error, device: &io::Error) -> Tried {
+fn refused(call: &io::Error, device: &io::Error) -> (String, String) {
     let found = format!("userfaultfd(2): {call}; /dev/userfaultfd: {device}");
     let mend = match call.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) if machine::is_filtered() => {
@@ -60,5 +68,5 @@ fn refused(call: &io::Error, device: &io::Error) -> Tried {
         _ => "one of: setfacl -m u:$USER:rw /dev/userfaultfd; sysctl -w vm.unprivileged_userfaultfd=1; CAP_SYS_PTRACE"
             .to_owned(),
     };
-    Tried::slower(found, mend)
+    (found, mend)
 }

@@ -1,5 +1,6 @@
 //! Where the library is that is loaded before the program's own.
 
+use super::not_begun;
 use crate::error::Error;
 use std::env::{current_exe, var_os};
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,7 @@ pub fn find() -> Result<PathBuf, Error> {
     let odd = |byte: &u8| b": \t\n".contains(byte);
     if found.as_os_str().as_bytes().iter().any(odd) {
         let path = found.display();
-        return Err(Error::input(format_args!(
+        return Err(not_begun::failed(format_args!(
             "{path}: the loader takes no library whose path has a space or a colon"
         )));
     }
@@ -34,13 +35,13 @@ pub fn find() -> Result<PathBuf, Error> {
 }
 
 fn beside_us() -> Result<PathBuf, Error> {
-    let us = current_exe().map_err(Error::failed)?;
+    let us = current_exe().map_err(not_begun::failed)?;
     let directory = us.parent().unwrap_or(Path::new("/"));
     let places = [directory.to_owned(), directory.join("../lib/softfault")];
     let mut paths = places.iter().map(|place| place.join(NAME));
     paths.find(|path| path.is_file()).ok_or_else(|| {
         let directory = directory.display();
-        Error::input(format_args!(
+        not_begun::failed(format_args!(
             "{NAME} is neither in {directory} nor in ../lib/softfault from there, and SOFTFAULT_PRELOAD names none \
              (cargo build --release -p softfault-preload makes it)"
         ))

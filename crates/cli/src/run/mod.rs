@@ -3,18 +3,23 @@
 //! Nothing of this command is left when the program runs: it puts its arguments into the environment, and becomes the
 //! program. Exit status, signals and the terminal are the program's.
 
+mod budget;
 mod library;
+mod not_begun;
 mod program;
 mod signals;
 mod tree;
+mod variables;
 
 use crate::error::Error;
-use crate::size;
+use crate::{doctor, size};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use program::Program;
 use softfault::Reads;
 use std::env::{remove_var, set_var, var_os};
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -22,7 +27,9 @@ use std::path::PathBuf;
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each option is a variable of the environment, too, which the program's children inherit: \
+    after_help = "Exit status: 125 if softfault fails before the program begins, 126 if the program cannot be run, 127 if there is none, 2 if an \
+    argument or a variable of the environment cannot be used; otherwise the program's own.\n\n\
+    Each option is a variable of the environment, too, which the program's children inherit: \
     SOFTFAULT_MEMORY, SOFTFAULT_SWAP, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
     each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ANONYMOUS (1), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
     SOFTFAULT_RUN_STATS_FILE, SOFTFAULT_RUN_TREE, the page that processes under one budget share, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
@@ -30,10 +37,10 @@ use std::path::PathBuf;
 )]
 pub struct RunArgs {
     /// What the mappings of the program and its children may have in memory at a time; a quarter of all if nothing is said
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = budget::parse)]
     memory: Option<u64>,
     /// What those of each process may have, instead
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "memory")]
+    #[arg(long, value_name = "SIZE", value_parser = budget::parse, conflicts_with = "memory")]
     memory_per_process: Option<u64>,
     /// The smallest file whose mappings are taken, and the smallest anonymous memory; 16M if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -67,12 +74,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -96,74 +98,33 @@ enum StatsForm {
 
 /// Becomes the program.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
-    let name = &args.program[0];
-    let program = Program::find(name)?;
-    program.can_be_preloaded()?;
-    let library = library::find()?;
-    if args.stats_file.is_some() && args.stats.is_none() {
+    set_variables(args)?;
+    // What is in the environment already is looked at as what the options say.
+    variables::check()?;
+    set_swap(args)?;
+    budget::check()?;
+    let stats_file = variables::said(variables::STATS_FILE);
+    if stats_file.is_some() && variables::said(variables::STATS).is_none() {
         return Err(Error::input("--stats-file needs --stats"));
     }
-    let set = |name: &str, value: &OsStr| {
-        // SAFETY: this process has one thread.
-        unsafe { set_var(name, value) };
-    };
-    let number = |name: &str, bytes: Option<u64>| {
-        if let Some(bytes) = bytes {
-            set(name, bytes.to_string().as_ref());
-        }
-    };
-    if let Some(bytes) = args.memory.or(args.memory_per_process) {
-        let least = softfault::LEAST_MEMORY as u64;
-        if bytes < least {
-            let least = size::show(least);
-            return Err(Error::input(format_args!("--memory is at least {least}")));
-        }
+    let program = Program::find(&args.program[0]).map_err(|why| with_hint(why, args))?;
+    program.can_be_preloaded()?;
+    let library = library::find()?;
+    if variables::said(variables::FAULTS).is_some_and(|how| how == "messages")
+        && let Some((found, mend)) = doctor::no_messages()
+    {
+        let why = format_args!("--faults messages: {found} (what allows them: {mend})");
+        return Err(not_begun::failed(why));
     }
-    number("SOFTFAULT_MEMORY", args.memory.or(args.memory_per_process));
-    match args.memory_per_process {
-        // SAFETY: as above.
-        Some(_) => unsafe { remove_var(tree::VARIABLE) },
-        // Within another tree, one that says no budget of its own is a part of it.
-        None if args.memory.is_none() && var_os(tree::VARIABLE).is_some() => {}
-        None => set(tree::VARIABLE, tree::name()?.as_os_str()),
+    if let Some(file) = stats_file {
+        let opened = File::options().append(true).create(true).open(&file);
+        let why = |why| not_begun::failed(format_args!("--stats-file {}: {why}", file.display()));
+        opened.map_err(why)?;
     }
-    number("SOFTFAULT_RUN_MIN_SIZE", args.min_size);
-    lines("SOFTFAULT_RUN_MATCH", &args.matching)?;
-    lines("SOFTFAULT_RUN_NOT", &args.not)?;
-    if args.assume_immutable {
-        set("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "1".as_ref());
-    }
-    if let Some(swap) = &args.swap {
-        let memory = args.memory.or(args.memory_per_process);
-        set("SOFTFAULT_SWAP", &swap_for_program(swap, memory)?);
-    }
-    if args.anonymous {
-        if var_os("SOFTFAULT_SWAP").is_none() {
-            return Err(Error::input("--anonymous needs --swap"));
-        }
-        set("SOFTFAULT_RUN_ANONYMOUS", "1".as_ref());
-    }
-    if let Some(reads) = args.reads {
-        set("SOFTFAULT_READS", reads.to_string().as_ref());
-    }
-    match args.faults {
-        Some(RunFaults::Auto) => set("SOFTFAULT_RUN_FAULTS", "auto".as_ref()),
-        Some(RunFaults::Messages) => set("SOFTFAULT_RUN_FAULTS", "messages".as_ref()),
-        Some(RunFaults::Signals) => set("SOFTFAULT_RUN_FAULTS", "signals".as_ref()),
-        None => {}
-    }
-    match args.stats {
-        Some(StatsForm::Text) => set("SOFTFAULT_RUN_STATS", "text".as_ref()),
-        Some(StatsForm::Json) => set("SOFTFAULT_RUN_STATS", "json".as_ref()),
-        None => {}
-    }
-    if let Some(file) = &args.stats_file {
-        // The program may go elsewhere.
-        let file = std::path::absolute(file).map_err(Error::input)?;
-        set("SOFTFAULT_RUN_STATS_FILE", file.as_os_str());
-    }
+    variables::tell_unknown();
+    budget::tell_too_large();
     let mut preloaded = library.into_os_string();
-    if let Some(others) = var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    if let Some(others) = variables::said("LD_PRELOAD") {
         preloaded.push(":");
         preloaded.push(others);
     }
@@ -172,12 +133,91 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     become_program(&program, &args.program)
 }
 
+fn set(name: &str, value: &OsStr) {
+    // SAFETY: this process has one thread.
+    unsafe { set_var(name, value) };
+}
+
+/// Puts the options into the environment.
+fn set_variables(args: &RunArgs) -> Result<(), Error> {
+    let number = |name: &str, bytes: Option<u64>| {
+        if let Some(bytes) = bytes {
+            set(name, bytes.to_string().as_ref());
+        }
+    };
+    number(budget::VARIABLE, args.memory.or(args.memory_per_process));
+    match args.memory_per_process {
+        // SAFETY: this process has one thread.
+        Some(_) => unsafe { remove_var(tree::VARIABLE) },
+        // Within another tree, one that says no budget of its own is a part of it.
+        None if args.memory.is_none() && variables::said(tree::VARIABLE).is_some() => {}
+        None => set(tree::VARIABLE, tree::name()?.as_os_str()),
+    }
+    number(variables::MIN_SIZE, args.min_size);
+    lines(variables::MATCH, &args.matching)?;
+    lines(variables::NOT, &args.not)?;
+    if args.assume_immutable {
+        set(variables::ASSUME_IMMUTABLE, "1".as_ref());
+    }
+    if args.anonymous {
+        set(variables::ANONYMOUS, "1".as_ref());
+    }
+    if let Some(reads) = args.reads {
+        set("SOFTFAULT_READS", reads.to_string().as_ref());
+    }
+    let word = |name: &str, value: Option<PossibleValue>| {
+        if let Some(value) = value {
+            set(name, value.get_name().as_ref());
+        }
+    };
+    word(
+        variables::FAULTS,
+        args.faults.and_then(|how| how.to_possible_value()),
+    );
+    word(
+        variables::STATS,
+        args.stats.and_then(|form| form.to_possible_value()),
+    );
+    if let Some(file) = &args.stats_file {
+        // The program may go elsewhere.
+        let file = std::path::absolute(file).map_err(Error::input)?;
+        set(variables::STATS_FILE, file.as_os_str());
+    }
+    Ok(())
+}
+
+/// `--stats json` is `--stats`, and a program.
+fn with_hint(why: Error, args: &RunArgs) -> Error {
+    let name = args.program[0].to_string_lossy();
+    match why {
+        Error::NotBegun(code, why)
+            if args.stats.is_some() && StatsForm::from_str(&name, false).is_ok() =>
+        {
+            Error::NotBegun(code, format!("{why}: did you mean --stats={name}?"))
+        }
+        why => why,
+    }
+}
+
 /// Bytes of swap for each byte of the budget.
 const TIMES_MEMORY: u64 = 4;
+const SWAP: &str = "SOFTFAULT_SWAP";
+
+/// Puts into the environment what is said of swap, there or by an option.
+fn set_swap(args: &RunArgs) -> Result<(), Error> {
+    match args.swap.clone().or_else(|| var_os(SWAP)) {
+        Some(swap) => set(SWAP, &swap_for_program(&swap)?),
+        None if variables::said(variables::ANONYMOUS).is_some_and(|value| value == "1") => {
+            return Err(Error::input("--anonymous needs --swap"));
+        }
+        None => {}
+    }
+    Ok(())
+}
 
 /// What is said of swap, with a path that is right wherever the program goes, and with a size: a process may begin with
 /// a part of the budget.
-fn swap_for_program(said: &OsStr, memory: Option<u64>) -> Result<OsString, Error> {
+fn swap_for_program(said: &OsStr) -> Result<OsString, Error> {
     let wrong = |why: String| Error::input(format_args!("--swap: {why}"));
     softfault::swap_of(said).map_err(wrong)?;
     let bytes = said.as_bytes();
@@ -190,7 +230,7 @@ fn swap_for_program(said: &OsStr, memory: Option<u64>) -> Result<OsString, Error
     let mut swap = directory.into_os_string();
     match size.is_empty() {
         true => {
-            let memory = memory.unwrap_or_else(|| softfault::default_memory() as u64);
+            let memory = budget::said().unwrap_or_else(softfault::default_memory) as u64;
             swap.push(format!(":{}", memory.saturating_mul(TIMES_MEMORY)));
         }
         false => swap.push(OsStr::from_bytes(size)),
@@ -225,9 +265,7 @@ fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
     {
         return Err(Error::input("a pattern has no line breaks"));
     }
-    let lines = patterns.join(OsStr::new("\n"));
-    // SAFETY: this process has one thread.
-    unsafe { set_var(name, lines) };
+    set(name, &patterns.join(OsStr::new("\n")));
     Ok(())
 }
 
@@ -246,6 +284,10 @@ fn become_program(program: &Program, arguments: &[OsString]) -> Result<(), Error
     // SAFETY: strings that end in zero, in a list that ends in null.
     unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
     let why = io::Error::last_os_error();
-    let path = program.path().display();
-    Err(Error::input(format_args!("{path}: {why}")))
+    let text = format!("{}: {why}", program.path().display());
+    Err(match why.kind() {
+        // The interpreter of a script, or the loader.
+        io::ErrorKind::NotFound => not_begun::not_found(text),
+        _ => not_begun::cannot_run(text),
+    })
 }

@@ -1,5 +1,6 @@
 //! The program: where it is, and whether its loader would load a library before its own.
 
+use super::not_begun::{cannot_run, not_found};
 use crate::error::Error;
 use std::env::var_os;
 use std::ffi::OsStr;
@@ -24,17 +25,23 @@ impl Program {
         if name.as_bytes().contains(&b'/') {
             return match Path::new(name).exists() {
                 true => Ok(Self(name.into())),
-                false => Err(Error::input(format_args!(
-                    "{shown}: there is no such program"
-                ))),
+                false => Err(not_found(format_args!("{shown}: there is no such program"))),
             };
         }
         let path = var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let mut found = std::env::split_paths(&path).map(|directory| directory.join(name));
-        let found = found.find(|path| is_executable(path));
-        let found = found
-            .ok_or_else(|| Error::input(format_args!("{shown}: there is no such program in PATH")));
-        found.map(Self)
+        let places = std::env::split_paths(&path).map(|directory| directory.join(name));
+        let files: Vec<_> = places.filter(|path| path.is_file()).collect();
+        let program = files.iter().find(|path| is_executable(path));
+        match (program, files.first()) {
+            (Some(program), _) => Ok(Self(program.clone())),
+            (None, Some(file)) => {
+                let file = file.display();
+                Err(cannot_run(format_args!("{file}: it is not executable")))
+            }
+            (None, None) => Err(not_found(format_args!(
+                "{shown}: there is no such program in PATH"
+            ))),
+        }
     }
 
     /// Where it is.
@@ -47,7 +54,7 @@ impl Program {
         let mut path = self.0.clone();
         for _ in 0..MOST_INTERPRETERS {
             let shown = path.display().to_string();
-            let refuse = |why: &str| Err(Error::input(format_args!("{shown}: {why}")));
+            let refuse = |why: &str| Err(cannot_run(format_args!("{shown}: {why}")));
             if gains_rights(&path) {
                 return refuse("a setuid or setgid program: its loader ignores LD_PRELOAD");
             }
@@ -79,7 +86,7 @@ impl Program {
 }
 
 fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
 }
 
 /// True if the program runs with another user's or group's rights: the loader is careful then.

@@ -1,8 +1,9 @@
 //! The page by which the processes of a tree share a budget: its name. The first process that needs the page makes it.
 
+use super::not_begun;
 use crate::error::Error;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ pub fn name() -> Result<PathBuf, Error> {
     let mut number = [0; 8];
     File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut number))
-        .map_err(Error::failed)?;
+        .map_err(not_begun::failed)?;
     // SAFETY: only asks.
     let user = unsafe { libc::geteuid() };
     let (process, number) = (std::process::id(), u64::from_ne_bytes(number));
@@ -31,7 +32,7 @@ fn directory() -> Result<PathBuf, Error> {
     let mut places = places.into_iter().flatten();
     let found = places.find(|place| place.is_absolute() && is_writable(place));
     let none = "no file can be made in /dev/shm, XDG_RUNTIME_DIR or TMPDIR, by which processes share a budget: say --memory-per-process";
-    found.ok_or_else(|| Error::failed(io::Error::other(none)))
+    found.ok_or_else(|| not_begun::failed(none))
 }
 
 fn is_writable(place: &Path) -> bool {

@@ -4,15 +4,18 @@
 
 mod assurance;
 mod beside;
+mod budget;
 mod calls;
 mod cases;
 mod command;
+mod exit_codes;
 mod malloc;
 mod private;
 mod programs;
 mod stats;
 mod tree;
 mod unwritten;
+mod variables;
 
 use softfault_skip::skipped;
 use std::path::{Path, PathBuf};
@@ -74,7 +77,7 @@ pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// `softfault run`, with the library that was built with this test.
+/// `softfault run`, with the library that was built with this test, and no other variable of softfault's.
 pub fn softfault_run() -> Command {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libsoftfault_preload.so");
@@ -84,6 +87,11 @@ pub fn softfault_run() -> Command {
         library.display()
     );
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SOFTFAULT_") {
+            command.env_remove(name);
+        }
+    }
     command.env("SOFTFAULT_PRELOAD", library).arg("run");
     command
 }
@@ -112,6 +120,16 @@ pub fn has_messages() -> bool {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs what ends with this exit code and one line, which says why.
+pub fn refuses(command: &mut Command, code: i32, why: &str) {
+    let refused = command.output().unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(code), "{said}");
+    assert!(said.contains(why), "{said:?} says {why:?}");
+    assert_eq!(said.lines().count(), 1, "{said:?} is one line");
+    assert_eq!(text(&refused.stdout), "", "the program did not run");
 }
 
 pub fn assert_same(with: &Output, without: &Output, what: &str) {

@@ -355,8 +355,8 @@ impl Builder {
     }
 
     fn memory_or_default(&self) -> usize {
-        let limit = crate::machine::limit_bytes;
-        (self.memory).unwrap_or_else(|| crate::machine::default_budget(limit()))
+        (self.memory)
+            .unwrap_or_else(|| crate::machine::default_budget(crate::machine::memory_limit().0))
     }
 
     /// The largest that a budget of `memory` may be raised to.

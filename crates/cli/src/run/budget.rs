@@ -1,0 +1,56 @@
+//! The budget, against what there is: one that is not below that is never kept.
+
+use crate::error::Error;
+use crate::size::{self, show};
+use softfault::{LEAST_MEMORY, memory_and_swap, memory_limit, parse_bytes};
+use std::env::var_os;
+
+pub const VARIABLE: &str = "SOFTFAULT_MEMORY";
+
+/// Bytes of a budget that an engine can do with.
+pub fn parse(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes if bytes < LEAST_MEMORY as u64 => Err(format!(
+            "a budget is at least {}",
+            show(LEAST_MEMORY as u64)
+        )),
+        bytes => Ok(bytes),
+    }
+}
+
+/// What is said of it.
+pub fn said() -> Option<usize> {
+    parse_bytes(var_os(VARIABLE)?.to_str()?)
+}
+
+/// An error for one with which no engine can be made.
+pub fn check() -> Result<(), Error> {
+    let there_is = memory_and_swap();
+    match said() {
+        Some(bytes) if bytes > there_is => Err(Error::input(format_args!(
+            "--memory {} is more than this machine has with its swap, {}",
+            show(bytes as u64),
+            show(there_is as u64)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A line for one that the kernel's reclaim, or the OOM killer, may come before.
+pub fn tell_too_large() {
+    let Some(bytes) = said() else {
+        return;
+    };
+    let (limit, file) = memory_limit();
+    if bytes >= limit {
+        let whose = file.map_or_else(
+            || "this machine's memory".to_owned(),
+            |file| file.display().to_string(),
+        );
+        eprintln!(
+            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer comes, before softfault evicts",
+            show(bytes as u64),
+            show(limit as u64)
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! The variables that the library in the program reads, when all options are in them: a value that cannot be used ends the
+//! command, and a name that nobody knows is told.
+
+use super::tree;
+use crate::error::Error;
+use softfault::{VARIABLES, check_environment, parse_bytes, setting};
+use std::env::{var_os, vars_os};
+use std::ffi::OsStr;
+use std::path::Path;
+
+pub const MIN_SIZE: &str = "SOFTFAULT_RUN_MIN_SIZE";
+pub const MATCH: &str = "SOFTFAULT_RUN_MATCH";
+pub const NOT: &str = "SOFTFAULT_RUN_NOT";
+pub const FAULTS: &str = "SOFTFAULT_RUN_FAULTS";
+pub const ANONYMOUS: &str = "SOFTFAULT_RUN_ANONYMOUS";
+pub const ASSUME_IMMUTABLE: &str = "SOFTFAULT_RUN_ASSUME_IMMUTABLE";
+pub const STATS: &str = "SOFTFAULT_RUN_STATS";
+pub const STATS_FILE: &str = "SOFTFAULT_RUN_STATS_FILE";
+/// Where the library is, which this command alone reads.
+pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
+
+/// Why a value cannot be used.
+type WhyNot = fn(&OsStr) -> Option<&'static str>;
+
+/// Those of `softfault run`.
+const OURS: [(&str, WhyNot); 10] = [
+    (MIN_SIZE, |value| {
+        match value.to_str().and_then(parse_bytes) {
+            Some(_) => None,
+            None => Some("a size is a number of bytes, or one with K, M, G or T behind it"),
+        }
+    }),
+    (MATCH, |_| None),
+    (NOT, |_| None),
+    (FAULTS, |value| {
+        let known = ["auto", "messages", "signals"];
+        none_of(value, &known, "it is auto, messages or signals")
+    }),
+    (ANONYMOUS, flag),
+    (ASSUME_IMMUTABLE, flag),
+    (STATS, |value| {
+        none_of(value, &["text", "json"], "it is text or json")
+    }),
+    (STATS_FILE, absolute),
+    (tree::VARIABLE, absolute),
+    (PRELOAD, |_| None),
+];
+
+fn none_of(value: &OsStr, known: &[&str], why: &'static str) -> Option<&'static str> {
+    (!known.iter().any(|known| value == *known)).then_some(why)
+}
+
+fn flag(value: &OsStr) -> Option<&'static str> {
+    none_of(value, &["0", "1"], "it is 0 or 1")
+}
+
+/// The program may go elsewhere.
+fn absolute(value: &OsStr) -> Option<&'static str> {
+    (!Path::new(value).is_absolute()).then_some("it is a path that begins with a slash")
+}
+
+/// What a variable of `softfault run` says; one that is empty says nothing.
+pub fn said(name: &str) -> Option<std::ffi::OsString> {
+    var_os(name).filter(|value| !value.is_empty())
+}
+
+/// An error for the first value that cannot be used.
+pub fn check() -> Result<(), Error> {
+    check_environment().map_err(Error::input)?;
+    for (name, why_not) in OURS {
+        if let Some(value) = said(name)
+            && let Some(why) = why_not(&value)
+        {
+            return Err(Error::input(format_args!(
+                "{}: {why}",
+                setting(name, &value)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A line on the standard error for each name that begins as ours do, and is none of them.
+pub fn tell_unknown() {
+    let names = || (VARIABLES.into_iter()).chain(OURS.iter().map(|(name, _)| *name));
+    for (name, _) in vars_os() {
+        let name = name.to_string_lossy();
+        if !name.starts_with(PREFIX) || names().any(|known| known == name) {
+            continue;
+        }
+        let near = names().filter_map(|known| Some((distance(&name, known)?, known)));
+        let near = near
+            .min()
+            .map_or_else(String::new, |(_, known)| format!(": did you mean {known}?"));
+        eprintln!("warning: softfault has no variable {name}{near}");
+    }
+}
+
+const PREFIX: &str = "SOFTFAULT_";
+
+/// How far a name is from one of ours, of which `RUN_` is easily left out; `None`: it is another.
+fn distance(name: &str, known: &str) -> Option<(usize, usize)> {
+    fn rest(name: &str) -> &str {
+        let name = name.trim_start_matches(PREFIX);
+        name.strip_prefix("RUN_").unwrap_or(name)
+    }
+    let far = strsim::osa_distance(rest(name), rest(known));
+    let whole = strsim::osa_distance(name, known);
+    (far <= 2 && 2 * far < rest(known).len()).then_some((far, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names() {
+        let is_near = |name, known| distance(name, known).is_some();
+        assert!(is_near("SOFTFAULT_MEMROY", "SOFTFAULT_MEMORY"));
+        assert!(is_near("SOFTFAULT_MINSIZE", MIN_SIZE));
+        assert!(is_near("SOFTFAULT_RUN_MEMORY", "SOFTFAULT_MEMORY"));
+        assert!(!is_near("SOFTFAULT_FOO", NOT));
+        // Of two that are as near, the one that is nearer as it is written.
+        let stat = "SOFTFAULT_RUN_STAT";
+        assert!(distance(stat, STATS) < distance(stat, "SOFTFAULT_STATS"));
+    }
+}

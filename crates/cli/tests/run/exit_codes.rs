@@ -1,0 +1,180 @@
+//! Exit codes: 125, 126 and 127 as of env(1), and otherwise the program's own.
+
+use crate::{compile, directory, refuses, softfault_run, unwritten};
+use softfault_skip::skipped;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Nobody's, on every Linux.
+const NOBODY: u32 = 65534;
+
+fn is_root() -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::getuid() == 0 }
+}
+
+fn refuses_program(program: &Path, code: i32, why: &str) {
+    refuses(softfault_run().arg("--").arg(program), code, why);
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    unwritten::wait(path);
+}
+
+#[test]
+fn otherwise_they_are_the_program_s() {
+    for code in [0, 1, 2, 125, 126, 127, 255] {
+        let script = format!("exit {code}");
+        let run = softfault_run().args(["--", "sh", "-c", &script]).status();
+        assert_eq!(run.unwrap().code(), Some(code));
+    }
+    let run = softfault_run()
+        .args(["--", "sh", "-c", "kill -9 $$"])
+        .status();
+    assert_eq!(run.unwrap().signal(), Some(9));
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    refuses_program("no-such-program".as_ref(), 127, "no such program in PATH");
+    refuses_program("/no/such/program".as_ref(), 127, "no such program");
+    let script = directory("lost").join("script");
+    executable(&script, "#!/no/such/interpreter\n");
+    refuses_program(&script, 127, "No such file");
+    // `json` is meant for the option in front of it.
+    let mut command = softfault_run();
+    command.args(["--stats", "json", "--", "true"]);
+    refuses(&mut command, 127, "did you mean --stats=json?");
+}
+
+#[test]
+fn a_program_that_is_not_executable() {
+    let directory = directory("odd");
+    let file = directory.join("text");
+    fs::write(&file, "no program").unwrap();
+    refuses_program(&file, 126, "Permission denied");
+    let mut by_path = softfault_run();
+    by_path.env("PATH", &directory).args(["--", "text"]);
+    refuses(&mut by_path, 126, "not executable");
+    // Another place of PATH has one that is.
+    let places = [directory.clone(), directory.join("bin")];
+    fs::create_dir_all(&places[1]).unwrap();
+    executable(&places[1].join("text"), "#!/bin/sh\nexit 5\n");
+    let path = std::env::join_paths(&places).unwrap();
+    let run = softfault_run()
+        .env("PATH", path)
+        .args(["--", "text"])
+        .status();
+    assert_eq!(run.unwrap().code(), Some(5));
+}
+
+#[test]
+fn a_program_that_no_library_can_be_loaded_into() {
+    let directory = directory("static");
+    let program = compile("cases.c", &directory.join("static"), &["-static"]);
+    if let Some(program) = program {
+        refuses_program(&program, 126, "statically linked");
+    }
+    if !is_root() {
+        return skipped("root", "only root can make another user's setuid program");
+    }
+    let program = directory.join("setuid");
+    fs::copy("/bin/true", &program).unwrap();
+    chown(&program, Some(1), Some(1)).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    refuses_program(&program, 126, "setuid");
+    // A script is what its interpreter is.
+    let script = directory.join("script");
+    executable(&script, &format!("#!{} -x\n", program.display()));
+    refuses_program(&script, 126, "setuid");
+}
+
+/// The command without its library beside it, where everybody can run it.
+fn elsewhere() -> (tempfile::TempDir, PathBuf) {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("softfault");
+    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
+    unwritten::wait(&program);
+    (place, program)
+}
+
+#[test]
+fn softfault_itself_fails() {
+    let (_place, program) = elsewhere();
+    let mut command = Command::new(program);
+    command.env_remove("SOFTFAULT_PRELOAD");
+    refuses(
+        command.args(["run", "--", "echo", "ran"]),
+        125,
+        "is neither in",
+    );
+    let mut command = softfault_run();
+    command.args([
+        "--stats",
+        "--stats-file",
+        "/no/such/file",
+        "--",
+        "echo",
+        "ran",
+    ]);
+    refuses(
+        &mut command,
+        125,
+        "--stats-file /no/such/file: No such file",
+    );
+    let mut command = softfault_run();
+    command.envs([
+        ("SOFTFAULT_RUN_STATS", "text"),
+        ("SOFTFAULT_RUN_STATS_FILE", "/proc/none"),
+    ]);
+    refuses(
+        command.args(["--", "echo", "ran"]),
+        125,
+        "--stats-file /proc/none",
+    );
+}
+
+/// An ordinary user, and whether messages are allowed to him: as `doctor` says.
+#[test]
+fn messages_are_refused_before_the_program_starts() {
+    let (place, program) = elsewhere();
+    let library = std::env::current_exe().unwrap();
+    let library = library.parent().unwrap().join("libsoftfault_preload.so");
+    fs::copy(library, place.path().join("libsoftfault_preload.so")).unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).current_dir(place.path());
+        command.env_remove("SOFTFAULT_PRELOAD");
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let doctor = command(&["doctor", "--json"]).output().unwrap();
+    let rows: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let mut rows = rows.as_array().unwrap().iter();
+    let row = rows.find(|row| row["name"] == "run-messages").unwrap();
+    let arguments = ["run", "--faults", "messages", "--", "echo", "ran"];
+    if row["state"] == "ok" {
+        let run = command(&arguments).output().unwrap();
+        assert_eq!(
+            (run.status.code(), &run.stdout[..]),
+            (Some(0), &b"ran\n"[..])
+        );
+    } else {
+        let found = row["found"].as_str().unwrap();
+        refuses(&mut command(&arguments), 125, found);
+        let mut by_variable = command(&["run", "--", "echo", "ran"]);
+        refuses(
+            by_variable.env("SOFTFAULT_RUN_FAULTS", "messages"),
+            125,
+            found,
+        );
+    }
+}
