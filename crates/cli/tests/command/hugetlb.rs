@@ -16,7 +16,7 @@ const TWO: f64 = 2.0;
 
 fn run(on: &str) -> Vec<Value> {
     let dir = directory();
-    let more = "--size 8M --processes 2 --seconds 0.3 --give-up 60";
+    let more = "--size 8M --processes 2 --seconds 0.3";
     let mut more: Vec<&str> = more.split(' ').collect();
     more.extend(["--start", "empty,emptied,populated,scan", "--on", on]);
     let rows = lab("hugetlb", dir.path(), &more);
@@ -93,7 +93,7 @@ fn the_kernel_and_softfault_have_the_machines_pool() {
 fn a_parked_mapping_keeps_page_tables() {
     let Some(_pool) = Pool::with(512) else { return };
     let dir = directory();
-    let more = "--size 1G --processes 1 --seconds 0.3 --give-up 120 --start populated --on kernel,kernel-parked,softfault";
+    let more = "--size 1G --processes 1 --seconds 0.3 --start populated --on kernel,kernel-parked,softfault";
     let more: Vec<&str> = more.split(' ').collect();
     let rows = lab("hugetlb", dir.path(), &more);
     let faults = |on: &str| {

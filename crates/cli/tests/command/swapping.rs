@@ -49,7 +49,7 @@ fn run(workload: &str, more: &str) -> Vec<Value> {
 fn anon_stands_beside_an_exact_lru() {
     let rows = run(
         "anon",
-        "--on direct,kernel,softfault,soft --memory 24M --threads 4 --seconds 0.5 --give-up 120",
+        "--on direct,kernel,softfault,soft --memory 24M --threads 4 --seconds 0.5",
     );
     for row in &rows {
         assert_eq!(
@@ -103,7 +103,7 @@ fn anon_that_fits_needs_no_io() {
     let rows = run(
         "anon",
         "--on kernel,softfault,soft --size 8M --memory 64M --threads 3 --pattern zipf --theta 0.5 --writes 20 \
-         --seconds 0.3 --give-up 120",
+         --seconds 0.3",
     );
     for row in &rows {
         assert_eq!(row["pattern"], "zipf0.5");

@@ -73,7 +73,7 @@ fn warm_start_ends_with_its_time_if_it_has_one() {
 fn pft_counts_each_page_of_each_thread() {
     let rows = small(
         "pft",
-        "--on kernel,softfault --threads 1,3 --file-size 1M --memory 64M --seconds 0.2 --give-up 60",
+        "--on kernel,softfault --threads 1,3 --file-size 1M --memory 64M --seconds 0.2",
     );
     let names: Vec<_> = rows
         .iter()
@@ -118,7 +118,7 @@ fn pft_counts_each_page_of_each_thread() {
 fn spf_maps_touches_and_unmaps() {
     let rows = small(
         "spf",
-        "--on kernel,softfault --threads 1,4 --memory 24M --seconds 0.2 --give-up 60",
+        "--on kernel,softfault --threads 1,4 --memory 24M --seconds 0.2",
     );
     assert_eq!(rows.len(), 4);
     for row in &rows {
@@ -137,10 +137,7 @@ fn spf_maps_touches_and_unmaps() {
         assert_eq!(timed, ["map", "touch", "unmap"]);
     }
     // Not even four pages.
-    let tiny = small(
-        "spf",
-        "--on kernel,softfault --file-size 4K --seconds 0.1 --give-up 60",
-    );
+    let tiny = small("spf", "--on kernel,softfault --file-size 4K --seconds 0.1");
     assert!(tiny.iter().all(|row| number(row, "faults") > 0.0));
 }
 
@@ -148,7 +145,7 @@ fn spf_maps_touches_and_unmaps() {
 fn many_brings_pages_in_by_one_call() {
     let rows = small(
         "many",
-        "--on pread,kernel,kernel-random,softfault --file-size 32M --memory 64M --give-up 60",
+        "--on pread,kernel,kernel-random,softfault --file-size 32M --memory 64M",
     );
     assert_eq!(rows.len(), 8);
     for row in &rows {
@@ -188,7 +185,7 @@ fn storm_touches_one_file_and_maps_another() {
     let rows = small(
         "storm",
         "--on kernel-random,softfault,softfault:retry=held --file-size 48M --memory 24M --threads 3 \
-         --seconds 0.3 --give-up 60",
+         --seconds 0.3",
     );
     assert_eq!(rows.len(), 3);
     for row in &rows {
@@ -219,7 +216,17 @@ fn a_run_that_is_killed_keeps_its_mappings_and_waits() {
 
 #[test]
 fn the_tables_tell_threads_and_waits() {
-    let mut run = softfault(&["lab", "run", "spf", "--on", "kernel", "--threads", "1,2"]);
+    let mut run = softfault(&[
+        "lab",
+        "run",
+        "spf",
+        "--on",
+        "kernel",
+        "--threads",
+        "1,2",
+        "--give-up",
+        "60",
+    ]);
     let (code, out, err) = finish(run.args(["--seconds", "0.1"]));
     assert_eq!(code, 0, "{err}");
     for word in ["spf ×1", "spf ×2", "maps/s", "longest wait", "unmap"] {

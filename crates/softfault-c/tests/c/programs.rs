@@ -4,6 +4,7 @@ use crate::installed::{Installed, installed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const C: [&str; 5] = ["cc", "-Wall", "-Wextra", "-Werror", "-std=c11"];
 const CPP: [&str; 5] = ["c++", "-Wall", "-Wextra", "-Werror", "-std=c++17"];
@@ -41,7 +42,11 @@ impl Program {
         } else {
             "shared"
         };
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{ending}"));
+        // Each time another: another test may be running what this one compiles.
+        static COMPILED: AtomicU32 = AtomicU32::new(0);
+        let number = COMPILED.fetch_add(1, Relaxed);
+        let name = format!("{name}.{ending}.{number}");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         command
             .args(&compiler[1..])
             .arg("-O1")
