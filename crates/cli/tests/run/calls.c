@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -30,6 +33,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 #include <utime.h>
@@ -48,6 +52,11 @@ static const struct utimbuf STAMP = {12345, 54321};
 static const struct timeval STAMPS[2] = {{11, 0}, {22, 0}};
 static const struct { long type; char text[8]; } MESSAGE = {3, "message"};
 static const struct sembuf UP = {0, 2, 0};
+static const struct flock LOCK = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 5};
+static const unsigned short COUNTS[3] = {7, 8, 9};
+static const struct sched_param RANK = {0};
+static const struct mq_attr QUEUE = {.mq_maxmsg = 3, .mq_msgsize = 64};
+static sigset_t USR;
 static cpu_set_t cpus;
 static char page[8192], lines[100000];
 
@@ -86,6 +95,7 @@ static void prepare(void)
         "/bin/echo", "/bin/echo", "/bin/echo", "/bin/echo", "echo", "echo", "echo", "arguments", "arguments", "arguments", "arguments",
         "arguments", "arguments", "arguments", "echo a command", "echo through a pipe", "a line by puts", "a line by fputs\n", "named", "named",
         "missing", "missing", "missing", "missing", "missing", "missing", "A=1", "A=1", "a\0",
+        "fifo", "fifo", "fifo", ".", "/softfault-calls", "/softfault-calls", "/softfault-calls", "a thread",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         put(texts[i], strlen(texts[i]) + 1);
@@ -97,6 +107,11 @@ static void prepare(void)
     put(STAMPS, sizeof STAMPS), put(&MESSAGE, sizeof MESSAGE), put(&UP, sizeof UP), put(&cpus, sizeof cpus);
     for (int i = 0; i < 12; i++)
         put(page, sizeof page);
+    put(&STAMPS, sizeof STAMPS), put(&STAMPS, sizeof STAMPS), put(SHORT, sizeof SHORT), put(&cpus, sizeof cpus);
+    for (int i = 0; i < 7; i++)
+        put(&SHORT[0], sizeof SHORT[0]);
+    put(&LOCK, sizeof LOCK), put(&UP, sizeof UP), put(&USR, sizeof USR), put(&USR, sizeof USR), put(COUNTS, sizeof COUNTS);
+    put(&RANK, sizeof RANK), put(&RANK, sizeof RANK), put(&QUEUE, sizeof QUEUE);
     put(lines, sizeof lines), put(lines, sizeof lines);
 }
 
@@ -203,6 +218,55 @@ static void arguments(void)
     say("same", memcmp(remote.iov_base, page, sizeof page));
 }
 
+int __open_2(const char *, int);
+int __openat_2(int, const char *, int);
+
+static void others(void)
+{
+    say("__open_2", __open_2(T("made"), O_RDONLY) > 0);
+    say("__openat_2", __openat_2(AT_FDCWD, T("made"), O_RDONLY) > 0);
+    say("mkfifoat", mkfifoat(AT_FDCWD, T("fifo"), 0644));
+    unlink("fifo");
+    say("futimesat", futimesat(AT_FDCWD, T("made"), B(STAMPS)));
+    int out = open("made", O_RDWR);
+    say("futimes", futimes(out, B(STAMPS)));
+    say("futimens", futimens(out, B(SHORT)));
+    FILE *stream = fopen("made", "r");
+    say("freopen", (stream = freopen(T("made"), "r+", stream)) != NULL);
+    fclose(stream);
+    struct dirent **names;
+    say("scandir", scandir(T("."), &names, NULL, alphasort) > 2);
+    say("fcntl", fcntl(out, F_SETLK, B(LOCK)));
+    say("prctl", prctl(PR_SET_NAME, T("a thread")));
+    char name[16];
+    prctl(PR_GET_NAME, name);
+    puts(name);
+    int set = semget(IPC_PRIVATE, 3, 0600);
+    say("semctl", semctl(set, 0, SETALL, cold(COUNTS, sizeof COUNTS)));
+    say("semctl", semctl(set, 2, GETVAL));
+    say("semtimedop", semtimedop(set, B(UP), 1, B(SHORT[0])));
+    semctl(set, 0, IPC_RMID);
+    say("signalfd", signalfd(-1, B(USR), 0) > 0);
+    sigprocmask(SIG_BLOCK, &USR, NULL), raise(SIGUSR2);
+    int number = 0;
+    say("sigwait", sigwait(B(USR), &number));
+    say("number", number == SIGUSR2);
+    say("clock_nanosleep", clock_nanosleep(CLOCK_MONOTONIC, 0, B(SHORT[0]), NULL));
+    say("thrd_sleep", thrd_sleep(B(SHORT[0]), NULL));
+    say("pthread_setaffinity_np", pthread_setaffinity_np(pthread_self(), sizeof cpus, B(cpus)));
+    say("pthread_setschedparam", pthread_setschedparam(pthread_self(), SCHED_OTHER, B(RANK)));
+    say("sched_setscheduler", sched_setscheduler(0, SCHED_OTHER, B(RANK)));
+    struct pollfd none = {.fd = -1};
+    say("ppoll", ppoll(&none, 1, B(SHORT[0]), NULL));
+    struct epoll_event event;
+    int poll = epoll_create1(0), waited = epoll_pwait2(poll, &event, 1, B(SHORT[0]), NULL);
+    say("epoll_pwait2", waited == 0 || errno == ENOSYS);
+    mqd_t queue = mq_open(T("/softfault-calls"), O_RDWR | O_CREAT, 0600, B(QUEUE));
+    int has_queues = queue >= 0 || errno == ENOSYS || errno == EACCES || errno == EMFILE || errno == ENOSPC;
+    say("mq_open", has_queues);
+    say("mq_unlink", queue < 0 || mq_unlink(T("/softfault-calls")) == 0);
+}
+
 static void written(void)
 {
     int out = open("out", O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -291,6 +355,7 @@ int main(int count, char **arguments_)
     if (count < 2 || chdir(arguments_[1]) < 0)
         return 2;
     sched_getaffinity(0, sizeof cpus, &cpus);
+    sigemptyset(&USR), sigaddset(&USR, SIGUSR2);
     memset(page, 'p', sizeof page);
     memset(lines, 'l', sizeof lines);
     prepare();
@@ -309,6 +374,7 @@ int main(int count, char **arguments_)
     }
     paths();
     arguments();
+    others();
     written();
     programs();
     return 0;

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,11 +16,16 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/sendfile.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -315,6 +321,86 @@ static void receives(void)
         answer("sem_wait", sem_wait(count));
         pthread_join(thread, NULL);
     }
+}
+
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+char *__getcwd_chk(char *, size_t, size_t);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+
+/* The same of calls that fewer programs make. */
+static void receives_others(void)
+{
+    cold = (unsigned char *)anon(LARGE);
+    memset(cold, 0x5A, LARGE);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    int pair[2];
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    for (int i = 0; i < 50; i++) {
+        char *to = place();
+        if (write(pair[0], "message", 7) != 7 || __recvfrom_chk(pair[1], to, 100, 100, 0, NULL, NULL) != 7 || memcmp(to, "message", 7))
+            printf("__recvfrom_chk: %d\n", i);
+        uint64_t *value = place();
+        int events = eventfd(i + 1, 0);
+        if (eventfd_read(events, value) != 0 || *value != (uint64_t)i + 1)
+            printf("eventfd_read: %d\n", i);
+        close(events);
+    }
+    char *own = getcwd(NULL, 0), *wd = place(), *checked = place(), *exe = place();
+    printf("getwd %d\n", getwd(wd) == wd && !strcmp(wd, own));
+    printf("__getcwd_chk %d\n", __getcwd_chk(checked, 4096, 4096) == checked && !strcmp(checked, own));
+    printf("__readlink_chk %d\n", __readlink_chk("/proc/self/exe", exe, 4096, 4096) > 0 && strstr(exe, "private") != NULL);
+    struct pollfd *polled = place();
+    *polled = (struct pollfd){.fd = pair[1], .events = POLLIN | POLLOUT};
+    printf("__poll_chk %d", __poll_chk(polled, 1, 10, sizeof *polled));
+    printf(" %d\n", polled->revents);
+    struct flock *lock = place();
+    *lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
+    answer("fcntl", fcntl(fd, F_OFD_GETLK, lock));
+    printf("nobody's %d\n", lock->l_type == F_UNLCK);
+    int *owner = place();
+    answer("fcntl", fcntl(pair[0], F_GETOWN_EX, owner));
+    char *name = place(), *again = place();
+    answer("prctl", prctl(PR_GET_NAME, name));
+    answer("pthread_getname_np", pthread_getname_np(pthread_self(), again, 100));
+    printf("%s %s\n", name, again);
+    cpu_set_t *cpus = place();
+    answer("pthread_getaffinity_np", pthread_getaffinity_np(pthread_self(), sizeof *cpus, cpus));
+    printf("cpus %d\n", CPU_COUNT(cpus) > 0);
+    int set = semget(IPC_PRIVATE, 3, 0600), shared = shmget(IPC_PRIVATE, 5000, 0600), queue = msgget(IPC_PRIVATE, 0600);
+    unsigned short *counts = place();
+    answer("semctl", semctl(set, 0, GETALL, counts));
+    printf("counts %d %d %d\n", counts[0], counts[1], counts[2]);
+    struct semid_ds *of_set = place();
+    answer("semctl", semctl(set, 0, IPC_STAT, of_set));
+    printf("semaphores %d\n", (int)of_set->sem_nsems);
+    struct shmid_ds *of_shared = place();
+    answer("shmctl", shmctl(shared, IPC_STAT, of_shared));
+    printf("bytes %d\n", (int)of_shared->shm_segsz);
+    struct msqid_ds *of_queue = place();
+    answer("msgctl", msgctl(queue, IPC_STAT, of_queue));
+    printf("messages %d\n", (int)of_queue->msg_qnum);
+    semctl(set, 0, IPC_RMID), shmctl(shared, IPC_RMID, NULL), msgctl(queue, IPC_RMID, NULL);
+    struct timeval *now = place();
+    answer("gettimeofday", gettimeofday(now, NULL));
+    printf("now %d\n", now->tv_sec > 1000000000 && now->tv_usec < 1000000);
+    struct timespec *time = place(), *left = place();
+    *time = (struct timespec){5, 0};
+    alarm(1);
+    printf("clock_nanosleep %d", clock_nanosleep(CLOCK_MONOTONIC, 0, time, left) == EINTR);
+    printf(" %d\n", left->tv_sec <= 4 && left->tv_nsec < 1000000000);
+    sigset_t *usr = place();
+    int *number = place();
+    sigemptyset(usr), sigaddset(usr, SIGUSR2);
+    sigprocmask(SIG_BLOCK, usr, NULL), raise(SIGUSR2);
+    answer("sigwait", sigwait(usr, number));
+    printf("number %d\n", *number == SIGUSR2);
+    unsigned char *there = place();
+    long sound = sysconf(_SC_PAGESIZE);
+    void *alone = map(3 * sound, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    memset(alone, 1, 2 * sound);
+    answer("mincore", mincore(alone, 3 * sound, there));
+    printf("there %d %d %d\n", there[0] & 1, there[1] & 1, there[2] & 1);
 }
 
 static void wait_for(pid_t child)
@@ -721,7 +807,7 @@ static void declined(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
+    {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"receives-others", receives_others}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
 };

@@ -145,6 +145,9 @@ fn what_calls_put_into_memory_that_is_not_there_is_not_lost() {
         private.runs("receives", "messages", 1, 0);
     }
     private.runs("receives", "signals", 1, 1);
+    for how in ways() {
+        private.runs("receives-others", how, 1, 0);
+    }
 }
 
 #[test]

@@ -13,11 +13,59 @@ const NAME: usize = size_of::<libc::sockaddr_storage>();
 /// Bytes of what an ioctl(2) has whose number does not say: a terminal's settings are the longest.
 const UNKNOWN: usize = 64;
 
+/// Bytes of a time zone.
+const ZONE: usize = 2 * size_of::<c_int>();
+/// Bytes of what capget(2) is told, and of what it says.
+const CAP_HEAD: usize = 2 * size_of::<c_int>();
+const CAP_DATA: usize = 6 * size_of::<c_int>();
+
 /// Bytes that an ioctl(2) reads or writes, by its number, as most are made.
 fn ioctl_bytes(request: c_ulong) -> usize {
     match (request >> 30 & 3, request >> 16 & 0x3FFF) {
         (1.., bytes) if bytes > 0 => bytes as usize,
         _ => UNKNOWN,
+    }
+}
+
+/// Bytes that fcntl(2) reads or writes.
+fn fcntl_bytes(how: c_int) -> usize {
+    match how {
+        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => size_of::<libc::flock>(),
+        libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => size_of::<libc::flock>(),
+        F_SETOWN_EX | F_GETOWN_EX => 2 * size_of::<c_int>(),
+        F_GET_RW_HINT..=F_SET_FILE_RW_HINT => size_of::<u64>(),
+        _ => 0,
+    }
+}
+
+/// Numbers of linux/fcntl.h that the crate of the C library has not.
+const F_SETOWN_EX: c_int = 15;
+const F_GETOWN_EX: c_int = 16;
+const F_GET_RW_HINT: c_int = 1035;
+const F_SET_FILE_RW_HINT: c_int = 1038;
+
+/// Bytes that prctl(2) reads or writes at its second argument.
+fn prctl_bytes(what: c_int) -> usize {
+    match what {
+        libc::PR_SET_NAME | libc::PR_GET_NAME => 16,
+        libc::PR_GET_PDEATHSIG | libc::PR_GET_CHILD_SUBREAPER | libc::PR_GET_TSC => 4,
+        _ => 0,
+    }
+}
+
+/// Bytes of the names that prctl(2) gives to memory, at most.
+fn vma_name_bytes(what: c_int) -> usize {
+    if what == libc::PR_SET_VMA { 80 } else { 0 }
+}
+
+/// Bytes that semctl(2) reads or writes: numbers of all semaphores of a set, or what is known of it.
+fn semctl_bytes(how: c_int) -> usize {
+    const GETALL: c_int = 13;
+    const SETALL: c_int = 17;
+    match how {
+        GETALL | SETALL => 64 << 10,
+        libc::IPC_STAT | libc::IPC_SET => size_of::<libc::semid_ds>(),
+        _ => 0,
     }
 }
 
@@ -42,6 +90,54 @@ reading! {
     fn msgsnd(queue: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> c_int => Bytes(from, bytes + size_of::<c_long>());
     /// semop(2).
     fn semop(set: c_int, what: *mut sembuf, count: size_t) -> c_int => Bytes(what.cast(), count * size_of::<sembuf>());
+    /// semtimedop(2).
+    fn semtimedop(set: c_int, what: *mut sembuf, count: size_t, until: *const timespec) -> c_int => Bytes(what.cast(), count * size_of::<sembuf>()), Bytes(until.cast(), size_of::<timespec>());
+    /// semctl(2). In C its last argument may be missing: then it is not looked at.
+    fn semctl(set: c_int, number: c_int, how: c_int, with: *mut c_void) -> c_int => Bytes(with, semctl_bytes(how)), Into(with, semctl_bytes(how));
+    /// shmctl(2).
+    fn shmctl(of: c_int, how: c_int, with: *mut libc::shmid_ds) -> c_int => Bytes(with.cast(), size_of::<libc::shmid_ds>()), Into(with.cast(), size_of::<libc::shmid_ds>());
+    /// msgctl(2).
+    fn msgctl(of: c_int, how: c_int, with: *mut libc::msqid_ds) -> c_int => Bytes(with.cast(), size_of::<libc::msqid_ds>()), Into(with.cast(), size_of::<libc::msqid_ds>());
+    /// fcntl(2). In C its last argument may be missing, or a number: then it is not looked at.
+    fn fcntl(fd: c_int, how: c_int, with: *mut c_void) -> c_int => Bytes(with, fcntl_bytes(how)), Into(with, fcntl_bytes(how));
+    /// fcntl(2), by its other name.
+    fn fcntl64(fd: c_int, how: c_int, with: *mut c_void) -> c_int => Bytes(with, fcntl_bytes(how)), Into(with, fcntl_bytes(how));
+    /// prctl(2). In C it has as many arguments as the operation.
+    fn prctl(what: c_int, a: *mut c_void, b: c_ulong, c: c_ulong, d: *const c_void) -> c_int => Bytes(a, prctl_bytes(what)), Into(a, prctl_bytes(what)), Bytes(d, vma_name_bytes(what));
+    /// signalfd(2).
+    fn signalfd(fd: c_int, set: *const sigset_t, flags: c_int) -> c_int => Bytes(set.cast(), size_of::<sigset_t>());
+    /// process_madvise(2): what it names is another process's.
+    fn process_madvise(process: c_int, of: *const iovec, count: size_t, advice: c_int, flags: c_uint) -> ssize_t => Bytes(of.cast(), count * size_of::<iovec>());
+    /// mincore(2).
+    fn mincore(start: *mut c_void, bytes: size_t, to: *mut libc::c_uchar) -> c_int => Into(to.cast(), bytes.div_ceil(crate::decide::PAGE));
+    /// mq_getattr(3).
+    fn mq_getattr(queue: c_int, to: *mut libc::mq_attr) -> c_int => Into(to.cast(), size_of::<libc::mq_attr>());
+    /// mq_setattr(3).
+    fn mq_setattr(queue: c_int, to: *const libc::mq_attr, before: *mut libc::mq_attr) -> c_int => Bytes(to.cast(), size_of::<libc::mq_attr>()), Into(before.cast(), size_of::<libc::mq_attr>());
+    /// sched_setparam(2).
+    fn sched_setparam(process: pid_t, to: *const sched_param) -> c_int => Bytes(to.cast(), size_of::<sched_param>());
+    /// sched_setscheduler(2).
+    fn sched_setscheduler(process: pid_t, policy: c_int, with: *const sched_param) -> c_int => Bytes(with.cast(), size_of::<sched_param>());
+    /// setdomainname(2).
+    fn setdomainname(name: *const c_char, bytes: size_t) -> c_int => Bytes(name.cast(), bytes);
+    /// settimeofday(2).
+    fn settimeofday(to: *const libc::timeval, zone: *const c_void) -> c_int => Bytes(to.cast(), size_of::<libc::timeval>()), Bytes(zone, ZONE);
+    /// gettimeofday(2): some clocks are the kernel's to read.
+    fn gettimeofday(to: *mut libc::timeval, zone: *mut c_void) -> c_int => Into(to.cast(), size_of::<libc::timeval>()), Into(zone, ZONE);
+    /// clock_settime(2).
+    fn clock_settime(clock: clockid_t, to: *const timespec) -> c_int => Bytes(to.cast(), size_of::<timespec>());
+    /// clock_adjtime(2).
+    fn clock_adjtime(clock: clockid_t, with: *mut libc::timex) -> c_int => Bytes(with.cast(), size_of::<libc::timex>()), Into(with.cast(), size_of::<libc::timex>());
+    /// adjtimex(2).
+    fn adjtimex(with: *mut libc::timex) -> c_int => Bytes(with.cast(), size_of::<libc::timex>()), Into(with.cast(), size_of::<libc::timex>());
+    /// adjtimex(2), by its other name.
+    fn ntp_adjtime(with: *mut libc::timex) -> c_int => Bytes(with.cast(), size_of::<libc::timex>()), Into(with.cast(), size_of::<libc::timex>());
+    /// klogctl(3).
+    fn klogctl(what: c_int, to: *mut c_char, bytes: c_int) -> c_int => Into(to.cast(), bytes.max(0) as usize);
+    /// capget(2).
+    fn capget(head: *mut c_void, to: *mut c_void) -> c_int => Bytes(head, CAP_HEAD), Into(head, CAP_HEAD), Into(to, CAP_DATA);
+    /// capset(2).
+    fn capset(head: *mut c_void, with: *const c_void) -> c_int => Bytes(head, CAP_HEAD), Bytes(with, CAP_DATA);
     /// sched_setaffinity(2).
     fn sched_setaffinity(process: pid_t, bytes: size_t, set: *const cpu_set_t) -> c_int => Bytes(set.cast(), bytes);
     /// setgroups(2).

@@ -9,6 +9,8 @@
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
+//! | `by_error` | calls that answer the number of an error | where faults are signals |
+//! | `checked` | what programs call that check bounds | where faults are signals |
 //! | `waits` | what threads wait on, and stacks | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
@@ -20,6 +22,8 @@ use crate::{mode, program};
 
 mod again;
 mod arguments;
+mod by_error;
+mod checked;
 mod direct;
 mod malloc;
 mod mapping;
@@ -45,11 +49,13 @@ pub fn prepare() {
     arguments::find();
     programs::find_all();
     raw::find();
-    paths::find();
+    paths::find_all();
     process::find();
     thread_exit::find();
     signals::find();
     receive::find_all();
+    by_error::find();
+    checked::find_all();
     waits::find_all();
     if mode::get() == Mode::Signals {
         signals::unblock();

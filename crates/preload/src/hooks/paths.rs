@@ -1,7 +1,8 @@
 //! Calls that hand a path or another name to the kernel, where faults are signals (`again.rs`): it may be in a file that
 //! was taken.
 
-use super::again::reading;
+use super::again::{reading, with_text};
+use super::next::hooks;
 use libc::{
     DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, dev_t, gid_t, mode_t, off_t, size_t,
     ssize_t, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx, timespec, timeval,
@@ -9,6 +10,8 @@ use libc::{
 };
 
 const TIMES: usize = 2 * size_of::<timespec>();
+/// Bytes of a handle of a file, at most, with what is in front of it.
+const HANDLE: usize = 8 + 128;
 
 reading! {
     /// open(2). In C it has the last argument only where a file may be made: otherwise it is not looked at.
@@ -89,6 +92,8 @@ reading! {
     fn mkdirat(at: c_int, path: *const c_char, mode: mode_t) -> c_int => Text(path);
     /// mkfifo(3).
     fn mkfifo(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// mkfifoat(3).
+    fn mkfifoat(at: c_int, path: *const c_char, mode: mode_t) -> c_int => Text(path);
     /// mknod(2).
     fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int => Text(path);
     /// mknodat(2).
@@ -133,6 +138,12 @@ reading! {
     fn lutimes(path: *const c_char, times: *const timeval) -> c_int => Text(path), Bytes(times.cast(), TIMES);
     /// utimensat(2).
     fn utimensat(at: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int => Text(path), Bytes(times.cast(), TIMES);
+    /// futimesat(2).
+    fn futimesat(at: c_int, path: *const c_char, times: *const timeval) -> c_int => Text(path), Bytes(times.cast(), TIMES);
+    /// futimes(3).
+    fn futimes(fd: c_int, times: *const timeval) -> c_int => Bytes(times.cast(), TIMES);
+    /// futimens(3).
+    fn futimens(fd: c_int, times: *const timespec) -> c_int => Bytes(times.cast(), TIMES);
     /// getxattr(2).
     fn getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, bytes: size_t) -> ssize_t => Text(path), Text(name), Into(to.cast(), bytes);
     /// lgetxattr(2).
@@ -161,8 +172,80 @@ reading! {
     fn mount(from: *const c_char, to: *const c_char, kind: *const c_char, flags: c_ulong, with: *const c_void) -> c_int => Text(from), Text(to), Text(kind), Bytes(with, 1);
     /// umount2(2).
     fn umount2(path: *const c_char, flags: c_int) -> c_int => Text(path);
+    /// umount(2).
+    fn umount(path: *const c_char) -> c_int => Text(path);
+    /// pivot_root(2).
+    fn pivot_root(to: *const c_char, before: *const c_char) -> c_int => Text(to), Text(before);
+    /// move_mount(2).
+    fn move_mount(from_at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_uint) -> c_int => Text(from), Text(to);
+    /// open_tree(2).
+    fn open_tree(at: c_int, path: *const c_char, flags: c_uint) -> c_int => Text(path);
+    /// fspick(2).
+    fn fspick(at: c_int, path: *const c_char, flags: c_uint) -> c_int => Text(path);
+    /// fsopen(2).
+    fn fsopen(kind: *const c_char, flags: c_uint) -> c_int => Text(kind);
+    /// acct(2).
+    fn acct(path: *const c_char) -> c_int => Text(path);
+    /// swapon(2).
+    fn swapon(path: *const c_char, flags: c_int) -> c_int => Text(path);
+    /// swapoff(2).
+    fn swapoff(path: *const c_char) -> c_int => Text(path);
+    /// fanotify_mark(2).
+    fn fanotify_mark(fd: c_int, flags: c_uint, mask: u64, at: c_int, path: *const c_char) -> c_int => Text(path);
+    /// name_to_handle_at(2): how many bytes it may be long is in front of the handle.
+    fn name_to_handle_at(at: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int
+        => Text(path), Into(handle, HANDLE), Into(mount.cast(), size_of::<c_int>());
+    /// open_by_handle_at(2).
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int => Bytes(handle, HANDLE);
+    /// mq_open(3). In C it has the last two arguments only where a queue may be made.
+    fn mq_open(name: *const c_char, flags: c_int, mode: mode_t, with: *const libc::mq_attr) -> c_int => Text(name), Bytes(with.cast(), size_of::<libc::mq_attr>());
+    /// mq_unlink(3).
+    fn mq_unlink(name: *const c_char) -> c_int => Text(name);
     /// memfd_create(2).
     fn memfd_create(name: *const c_char, flags: c_uint) -> c_int => Text(name);
     /// pathconf(3).
     fn pathconf(path: *const c_char, name: c_int) -> c_long => Text(path);
+}
+
+mod copied {
+    use super::*;
+
+    hooks! {
+        /// freopen(3), which closes the stream whether or not it can open the path.
+        fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |next| {
+            with_text_or_none(path, |path| next(path, mode, stream))
+        };
+
+        /// freopen(3), by its other name.
+        fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |next| {
+            with_text_or_none(path, |path| next(path, mode, stream))
+        };
+
+        /// scandir(3).
+        fn scandir(path: *const c_char, to: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int = |next| {
+            with_text(path, |path| next(path, to, filter, order))
+        };
+
+        /// scandir(3), by its other name.
+        fn scandir64(path: *const c_char, to: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int = |next| {
+            with_text(path, |path| next(path, to, filter, order))
+        };
+    }
+
+    /// As [`with_text`], of a path that may be null.
+    fn with_text_or_none(
+        path: *const c_char,
+        call: impl FnOnce(*const c_char) -> *mut FILE,
+    ) -> *mut FILE {
+        match path.is_null() {
+            true => call(path),
+            false => with_text(path, call),
+        }
+    }
+}
+
+/// Looks all of them up.
+pub fn find_all() {
+    find();
+    copied::find();
 }

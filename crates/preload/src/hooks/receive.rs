@@ -304,13 +304,13 @@ macro_rules! receiving {
 ///
 /// # Safety
 /// It is there, if it is not null.
-unsafe fn length(at: *const socklen_t) -> usize {
+pub unsafe fn length(at: *const socklen_t) -> usize {
     // SAFETY: the caller's promise.
     unsafe { at.as_ref() }.map_or(0, |len| *len as usize)
 }
 
 /// Bytes of something, of nothing none.
-fn size<T>(at: *const T) -> usize {
+pub fn size<T>(at: *const T) -> usize {
     if at.is_null() { 0 } else { size_of::<T>() }
 }
 
@@ -407,12 +407,20 @@ hooks! {
 
     /// getcwd(3), which makes memory itself where there is none.
     fn getcwd(to: *mut c_char, bytes: size_t) -> *mut c_char = |next| {
-        let aside = Aside::of(to.cast(), bytes, false);
-        let place = aside.place().cast::<c_char>();
-        let answer = next(place, bytes);
-        let is_aside = answer == place;
-        aside.end(if answer.is_null() || !is_aside { 0 } else { core::ffi::CStr::from_ptr(place).count_bytes() + 1 });
-        if is_aside && !answer.is_null() { to } else { answer }
+        text_into(to, bytes, |to| next(to, bytes))
+    };
+
+    /// getwd(3).
+    fn getwd(to: *mut c_char) -> *mut c_char = |next| {
+        text_into(to, libc::PATH_MAX as usize, |to| next(to))
+    };
+
+    /// eventfd_read(3).
+    fn eventfd_read(fd: c_int, to: *mut u64) -> c_int = |next| {
+        let aside = Aside::of(to.cast(), size(to), true);
+        let answer = next(fd, aside.place().cast());
+        aside.end_all();
+        answer
     };
 
     /// fread(3): the C library has large parts from the kernel without a hook in between.
@@ -439,35 +447,32 @@ hooks! {
             next(of, buffer)
         }
     };
+}
 
-    /// read(2), as programs call it that check bounds.
-    fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes, room))
+/// A call that receives a string, and answers where it is.
+///
+/// # Safety
+/// As of getcwd(3).
+pub unsafe fn text_into(
+    to: *mut c_char,
+    bytes: usize,
+    call: impl FnOnce(*mut c_char) -> *mut c_char,
+) -> *mut c_char {
+    let aside = Aside::of(to.cast(), bytes, false);
+    let place = aside.place().cast::<c_char>();
+    let answer = call(place);
+    let is_there = !answer.is_null() && answer == place;
+    let len = match is_there {
+        // SAFETY: the call says that it has put a string there.
+        true => unsafe { core::ffi::CStr::from_ptr(place) }.count_bytes() + 1,
+        false => 0,
     };
-
-    /// pread(2), the same.
-    fn __pread_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
-    };
-
-    /// pread(2), the same.
-    fn __pread64_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
-    };
-
-    /// recv(2), the same.
-    fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t = |next| {
-        bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags))
-    };
-
-    /// fread(3), the same.
-    fn __fread_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
-        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
-    };
+    aside.end(len);
+    if is_there { to } else { answer }
 }
 
 /// Items that are read by way of other memory, where they are to be in what was taken; how many are whole.
-fn items_into(
+pub fn items_into(
     to: *mut c_void,
     (each, count): (usize, usize),
     read: impl FnOnce() -> usize,

@@ -48,7 +48,7 @@ unsafe fn has_sigbus(set: *const sigset_t) -> bool {
 ///
 /// # Safety
 /// As of [`has_sigbus`].
-unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -> *const sigset_t {
+pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -> *const sigset_t {
     // SAFETY: the caller's promise.
     unsafe {
         if !mode::is_signals() || !has_sigbus(set) {
@@ -204,8 +204,11 @@ hooks! {
     fn ppoll(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
         let set = without(set, &mut place);
-        let into = Reads::Into(all.cast(), count as usize * size_of::<pollfd>());
-        again(&[into], || next(all, count, until, set))
+        let reads = [
+            Reads::Into(all.cast(), count as usize * size_of::<pollfd>()),
+            Reads::Bytes(until.cast(), super::receive::size(until)),
+        ];
+        again(&reads, || next(all, count, until, set))
     };
 
     /// pselect(2).
@@ -225,5 +228,16 @@ hooks! {
         let set = without(set, &mut place);
         let into = Reads::Into(events.cast(), most.max(0) as usize * size_of::<epoll_event>());
         again(&[into], || next(fd, events, most, until, set))
+    };
+
+    /// epoll_pwait2(2).
+    fn epoll_pwait2(fd: c_int, events: *mut epoll_event, most: c_int, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
+        let mut place = MaybeUninit::uninit();
+        let set = without(set, &mut place);
+        let reads = [
+            Reads::Into(events.cast(), most.max(0) as usize * size_of::<epoll_event>()),
+            Reads::Bytes(until.cast(), super::receive::size(until)),
+        ];
+        again(&reads, || next(fd, events, most, until, set))
     };
 }

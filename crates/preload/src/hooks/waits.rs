@@ -72,6 +72,12 @@ mod objects {
         fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int => mutex;
         /// pthread_mutex_clocklock(3).
         fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int => mutex;
+        /// cnd_wait(3).
+        fn cnd_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int => cond, mutex;
+        /// cnd_timedwait(3).
+        fn cnd_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int => cond, mutex;
+        /// mtx_timedlock(3).
+        fn mtx_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int => mutex;
         /// sem_wait(3).
         fn sem_wait(count: *mut sem_t) -> c_int => count;
         /// sem_timedwait(3).

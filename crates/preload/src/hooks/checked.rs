@@ -1,0 +1,111 @@
+//! What programs call that were compiled with `_FORTIFY_SOURCE`, where faults are signals: these check bounds, and make the
+//! system call themselves.
+
+use super::again::{Reads, again, again_by_error, reading};
+use super::next::hooks;
+use super::receive::{Aside, bytes_into, items_into, length, read_into, size, text_into};
+use super::signals::without;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use libc::{
+    FILE, c_char, c_int, gid_t, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec,
+};
+
+hooks! {
+    /// read(2).
+    fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes, room))
+    };
+
+    /// pread(2).
+    fn __pread_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+    };
+
+    /// pread(2).
+    fn __pread64_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
+        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+    };
+
+    /// recv(2).
+    fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t = |next| {
+        bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags))
+    };
+
+    /// recvfrom(2).
+    fn __recvfrom_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
+        let (name, about) = (Aside::of(from.cast(), length(len), false), Aside::of(len.cast(), size(len), true));
+        let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags, name.place().cast(), about.place().cast()));
+        about.end(if answer < 0 { 0 } else { size(len) });
+        name.end(if answer < 0 { 0 } else { length(len) });
+        answer
+    };
+
+    /// fread(3).
+    fn __fread_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
+    };
+
+    /// fread(3), without a lock.
+    fn __fread_unlocked_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
+    };
+
+    /// getcwd(3).
+    fn __getcwd_chk(to: *mut c_char, bytes: size_t, room: size_t) -> *mut c_char = |next| {
+        text_into(to, bytes, |to| next(to, bytes, room))
+    };
+
+    /// getwd(3).
+    fn __getwd_chk(to: *mut c_char, room: size_t) -> *mut c_char = |next| {
+        text_into(to, libc::PATH_MAX as usize, |to| next(to, room))
+    };
+
+    /// ttyname_r(3), which answers an error.
+    fn __ttyname_r_chk(fd: c_int, to: *mut c_char, bytes: size_t, room: size_t) -> c_int = |next| {
+        again_by_error(&[Reads::Into(to.cast(), bytes)], || next(fd, to, bytes, room))
+    };
+
+    /// ppoll(2), which sets a mask.
+    fn __ppoll_chk(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t, room: size_t) -> c_int = |next| {
+        let mut place = MaybeUninit::uninit();
+        let set = without(set, &mut place);
+        let reads = [
+            Reads::Into(all.cast(), count as usize * size_of::<pollfd>()),
+            Reads::Bytes(until.cast(), size(until)),
+        ];
+        again(&reads, || next(all, count, until, set, room))
+    };
+}
+
+mod others {
+    use super::*;
+
+    reading! {
+        /// open(2), of a file that is there.
+        fn __open_2(path: *const c_char, flags: c_int) -> c_int => Text(path);
+        /// open(2), by its other name.
+        fn __open64_2(path: *const c_char, flags: c_int) -> c_int => Text(path);
+        /// openat(2).
+        fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int => Text(path);
+        /// openat(2), by its other name.
+        fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int => Text(path);
+        /// mq_open(3), of a queue that is there.
+        fn __mq_open_2(name: *const c_char, flags: c_int) -> c_int => Text(name);
+        /// readlink(2).
+        fn __readlink_chk(path: *const c_char, to: *mut c_char, bytes: size_t, room: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
+        /// readlinkat(2).
+        fn __readlinkat_chk(at: c_int, path: *const c_char, to: *mut c_char, bytes: size_t, room: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
+        /// poll(2).
+        fn __poll_chk(all: *mut pollfd, count: nfds_t, until: c_int, room: size_t) -> c_int => Into(all.cast(), count as usize * size_of::<pollfd>());
+        /// getgroups(2).
+        fn __getgroups_chk(most: c_int, to: *mut gid_t, room: size_t) -> c_int => Into(to.cast(), most.max(0) as usize * size_of::<gid_t>());
+    }
+}
+
+/// Looks all of them up.
+pub fn find_all() {
+    find();
+    others::find();
+}
