@@ -171,7 +171,7 @@ impl Place {
         );
         add(
             "LMDB, with a writer in the process",
-            Expected::Declined("open_for_writing"),
+            Expected::Declined("o_rdwr"),
             self.script(
                 "pairs.py",
                 &["beside-a-writer", &self.copied(&pairs)?, "1000"],

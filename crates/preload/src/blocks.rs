@@ -6,7 +6,7 @@
 
 use crate::block_list::lock;
 use crate::decide::{self, Call, PAGE};
-use crate::{call, change, count, give, heap, inside, marked, private_calls, table, take};
+use crate::{call, change, declined, give, heap, inside, marked, private_calls, table, take};
 use libc::c_void;
 
 /// A block of at least so many bytes, all of them zeros, at a multiple of a power of two. `None`: the C library is to give
@@ -40,7 +40,7 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut c_void> {
         Err(why) => Err(why),
     };
     call::set_errno(errno);
-    let taken = taken.map_err(|why| count::declined(why, bytes));
+    let taken = taken.map_err(|why| declined::declined(why, &Call { bytes, ..wanted }));
     taken.ok().map(|block| block as *mut c_void)
 }
 

@@ -8,6 +8,7 @@ pub enum Decline {
     TooSmall,
     SmallMapping,
     NotRegular,
+    WritableDescriptor,
     OpenForWriting,
     Fixed,
     Executable,
@@ -40,9 +41,14 @@ impl Decline {
         ),
         (Self::NotRegular, "not_regular", "not a regular file"),
         (
+            Self::WritableDescriptor,
+            "o_rdwr",
+            "the descriptor is open for writing",
+        ),
+        (
             Self::OpenForWriting,
             "open_for_writing",
-            "the descriptor is open for writing",
+            "somebody has the file open for writing",
         ),
         (Self::Fixed, "map_fixed", "MAP_FIXED"),
         (Self::Executable, "prot_exec", "PROT_EXEC"),
@@ -83,6 +89,12 @@ impl Decline {
         ),
         (Self::Error, "error", "the engine could not map it"),
     ];
+
+    /// Its name, and what it says of the mapping.
+    pub fn shown(self) -> (&'static str, &'static str) {
+        let (_, name, why) = Self::ALL[self as usize];
+        (name, why)
+    }
 }
 
 const COUNT: usize = Decline::Error as usize + 1;

@@ -94,7 +94,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     }
     match mode & libc::O_ACCMODE {
         libc::O_RDONLY => {}
-        libc::O_RDWR => return Err(Decline::OpenForWriting),
+        libc::O_RDWR => return Err(Decline::WritableDescriptor),
         _ => return Ok(None),
     }
     let assurance = assurance::of(call.fd, &stat)?;
@@ -171,7 +171,8 @@ pub fn decide_anonymous(call: &Call) -> Result<Option<usize>, Decline> {
     }
 }
 
-fn look(fd: RawFd) -> Option<libc::stat> {
+/// fstat(2), past the hooks.
+pub fn look(fd: RawFd) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure.
     let looked = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };

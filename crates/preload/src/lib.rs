@@ -7,6 +7,7 @@
 //!                                ▼
 //!                              decide.rs     which mappings are taken, and which are declined, why
 //!                                │           assurance.rs: how we know that nobody writes to the file
+//!                                │           declined.rs: what is told of that, and --strict
 //!                                ▼
 //!                              take.rs       a map of the engine's, and its place in the table     table.rs
 //!
@@ -33,6 +34,7 @@ mod call;
 mod change;
 mod count;
 mod decide;
+mod declined;
 mod early;
 mod fork;
 mod give;

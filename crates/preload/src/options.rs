@@ -9,6 +9,7 @@
 //! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
 //! | `SOFTFAULT_RUN_ANONYMOUS` | `1`: large anonymous memory is taken |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
+//! | `SOFTFAULT_RUN_STRICT` | `1`: a process of which a mapping is declined that would have been taken ends |
 //! | `SOFTFAULT_RUN_STATS` | `text` or `json`: what was done, at exit |
 //! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub swap: Option<Swap>,
     /// Nobody writes to the files.
     pub assume_immutable: bool,
+    /// What should have been taken and is not ends the process.
+    pub strict: bool,
     /// The budget, if it is said.
     pub memory: Option<usize>,
     /// The page of the tree that the budget is for.
@@ -103,6 +106,7 @@ fn read() -> Options {
         anonymous: text("SOFTFAULT_RUN_ANONYMOUS").as_deref() == Some("1"),
         swap: var_os("SOFTFAULT_SWAP").and_then(|swap| softfault::swap_of(&swap).ok()),
         assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
+        strict: text("SOFTFAULT_RUN_STRICT").as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY"),
         tree: path("SOFTFAULT_RUN_TREE"),
         faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {

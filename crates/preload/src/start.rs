@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{fork, hooks, options, stats, table, tree};
+use crate::{declined, fork, hooks, options, stats, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -14,6 +14,7 @@ static ENDS: extern "C" fn() = ends;
 
 extern "C" fn loaded() {
     fork::watch();
+    declined::remember_standard_error();
     options::get();
     hooks::prepare();
     softfault::prepare_threads();

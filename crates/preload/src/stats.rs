@@ -55,7 +55,7 @@ fn swapped(stats: &Stats) -> (u64, u64) {
 
 fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
     let mut text = String::new();
-    let who = format!("softfault: {}[{}]", program(), std::process::id());
+    let who = who();
     let (taken, taken_bytes) = count::TAKEN.get();
     let (blocks, blocks_bytes) = count::BLOCKS.get();
     let (back, back_bytes) = count::HANDED_BACK.get();
@@ -153,6 +153,11 @@ fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// What each line for people begins with.
+pub fn who() -> String {
+    format!("softfault: {}[{}]", program(), std::process::id())
 }
 
 /// What the process is called.

@@ -53,7 +53,7 @@ fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline>
 }
 
 /// The engine of private memory: in a child of fork that of what it goes on with, if it does.
-fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
+pub fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
     match &table.inherited {
         Some(engine) => Ok(engine.clone()),
         None => engine(table),

@@ -31,7 +31,7 @@ use std::path::PathBuf;
     argument or a variable of the environment cannot be used; otherwise the program's own.\n\n\
     Each option is a variable of the environment, too, which the program's children inherit: \
     SOFTFAULT_MEMORY, SOFTFAULT_SWAP, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
-    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ANONYMOUS (1), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STATS, \
+    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ANONYMOUS (1), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STRICT (1), SOFTFAULT_RUN_STATS, \
     SOFTFAULT_RUN_STATS_FILE, SOFTFAULT_RUN_TREE, the page that processes under one budget share, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
     without softfault; --stats names each reason. docs/run.md has all of it."
 )]
@@ -54,6 +54,10 @@ pub struct RunArgs {
     /// Take files although others might write to them meanwhile: you know that nobody does
     #[arg(long)]
     assume_immutable: bool,
+    /// End a process, with exit code 125 and a line that says why, when memory of a large file, or with --anonymous large
+    /// anonymous memory, cannot be taken
+    #[arg(long)]
+    strict: bool,
     /// Take large anonymous memory too, and large blocks of malloc; needs --swap
     #[arg(long)]
     anonymous: bool,
@@ -158,6 +162,9 @@ fn set_variables(args: &RunArgs) -> Result<(), Error> {
     lines(variables::NOT, &args.not)?;
     if args.assume_immutable {
         set(variables::ASSUME_IMMUTABLE, "1".as_ref());
+    }
+    if args.strict {
+        set(variables::STRICT, "1".as_ref());
     }
     if args.anonymous {
         set(variables::ANONYMOUS, "1".as_ref());

@@ -14,6 +14,7 @@ pub const NOT: &str = "SOFTFAULT_RUN_NOT";
 pub const FAULTS: &str = "SOFTFAULT_RUN_FAULTS";
 pub const ANONYMOUS: &str = "SOFTFAULT_RUN_ANONYMOUS";
 pub const ASSUME_IMMUTABLE: &str = "SOFTFAULT_RUN_ASSUME_IMMUTABLE";
+pub const STRICT: &str = "SOFTFAULT_RUN_STRICT";
 pub const STATS: &str = "SOFTFAULT_RUN_STATS";
 pub const STATS_FILE: &str = "SOFTFAULT_RUN_STATS_FILE";
 /// Where the library is, which this command alone reads.
@@ -23,7 +24,7 @@ pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
 type WhyNot = fn(&OsStr) -> Option<&'static str>;
 
 /// Those of `softfault run`.
-const OURS: [(&str, WhyNot); 10] = [
+const OURS: [(&str, WhyNot); 11] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
             Some(_) => None,
@@ -38,6 +39,7 @@ const OURS: [(&str, WhyNot); 10] = [
     }),
     (ANONYMOUS, flag),
     (ASSUME_IMMUTABLE, flag),
+    (STRICT, flag),
     (STATS, |value| {
         none_of(value, &["text", "json"], "it is text or json")
     }),

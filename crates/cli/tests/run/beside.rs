@@ -3,7 +3,7 @@
 
 use crate::cases::Cases;
 use crate::stats;
-use crate::{assert_same, compile, directory, softfault_run, text, ways};
+use crate::{assert_same, assert_same_but_told, compile, directory, softfault_run, text, ways};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -137,12 +137,11 @@ fn thread_sanitizer_is_declined() {
             .arg(&cases.data)
             .output()
             .unwrap();
-        assert_same(
-            &run(softfault_run(), &program, "whole", how, &written),
-            &without,
-            how,
-        );
-        let declined = stats::read(&written)[0].declined();
+        let with = run(softfault_run(), &program, "whole", how, &written);
+        let stats = stats::read(&written);
+        assert_same_but_told(&with, &without, &stats, how);
+        assert!(text(&with.stderr).contains("ThreadSanitizer"));
+        let declined = stats[0].declined();
         assert_eq!(declined, [("no_faults".to_owned(), 1)]);
     }
 }

@@ -515,6 +515,19 @@ static uint64_t differ(const unsigned char *these, const unsigned char *those)
     return differ;
 }
 
+/* A file of the program's own has the number of the standard error. */
+static void no_standard_error(void)
+{
+    char name[] = "/tmp/softfault-run-XXXXXX";
+    struct stat about;
+    close(2);
+    int own = mkstemp(name);
+    unlink(name);
+    show("whole", whole(), size);
+    fstat(own, &about);
+    printf("%d has %lld\n", own, (long long)about.st_size);
+}
+
 static void written(void)
 {
     int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12, ask[2], told[2];
@@ -686,6 +699,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},
+    {"no-standard-error", no_standard_error},
 };
 
 #include "run_case.h"

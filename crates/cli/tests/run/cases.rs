@@ -220,7 +220,7 @@ fn what_is_declined_is_named() {
         ("shared", "shared_writable", 1),
         ("a small file", "too_small", 1),
         ("small parts of a file of any size", "small_mapping", 2),
-        ("written", "open_for_writing", 1),
+        ("written", "o_rdwr", 1),
         ("a device, and a pipe", "not_regular", 2),
     ];
     if cfg!(target_arch = "x86_64") {

@@ -1,20 +1,12 @@
 //! Exit codes: 125, 126 and 127 as of env(1), and otherwise the program's own.
 
+use crate::elsewhere::{Elsewhere, is_root};
 use crate::{compile, directory, refuses, softfault_run, unwritten};
 use softfault_skip::skipped;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::getuid() == 0 }
-}
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 
 fn refuses_program(program: &Path, code: i32, why: &str) {
     refuses(softfault_run().arg("--").arg(program), code, why);
@@ -94,16 +86,6 @@ fn a_program_that_no_library_can_be_loaded_into() {
     refuses_program(&script, 126, "setuid");
 }
 
-/// The command without its library beside it, where everybody can run it.
-fn elsewhere() -> (tempfile::TempDir, PathBuf) {
-    let place = tempfile::tempdir().unwrap();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-    let program = place.path().join("softfault");
-    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
-    unwritten::wait(&program);
-    (place, program)
-}
-
 #[test]
 fn softfault_itself_fails() {
     let (_place, program) = elsewhere();
@@ -143,34 +125,22 @@ fn softfault_itself_fails() {
 /// An ordinary user, and whether messages are allowed to him: as `doctor` says.
 #[test]
 fn messages_are_refused_before_the_program_starts() {
-    let (place, program) = elsewhere();
-    let library = std::env::current_exe().unwrap();
-    let library = library.parent().unwrap().join("libsoftfault_preload.so");
-    fs::copy(library, place.path().join("libsoftfault_preload.so")).unwrap();
-    let command = |arguments: &[&str]| {
-        let mut command = Command::new(&program);
-        command.args(arguments).current_dir(place.path());
-        command.env_remove("SOFTFAULT_PRELOAD");
-        if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        command
-    };
-    let doctor = command(&["doctor", "--json"]).output().unwrap();
+    let place = Elsewhere::new();
+    let doctor = place.softfault(&["doctor", "--json"]).output().unwrap();
     let rows: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let mut rows = rows.as_array().unwrap().iter();
     let row = rows.find(|row| row["name"] == "run-messages").unwrap();
     let arguments = ["run", "--faults", "messages", "--", "echo", "ran"];
     if row["state"] == "ok" {
-        let run = command(&arguments).output().unwrap();
+        let run = place.softfault(&arguments).output().unwrap();
         assert_eq!(
             (run.status.code(), &run.stdout[..]),
             (Some(0), &b"ran\n"[..])
         );
     } else {
         let found = row["found"].as_str().unwrap();
-        refuses(&mut command(&arguments), 125, found);
-        let mut by_variable = command(&["run", "--", "echo", "ran"]);
+        refuses(&mut place.softfault(&arguments), 125, found);
+        let mut by_variable = place.softfault(&["run", "--", "echo", "ran"]);
         refuses(
             by_variable.env("SOFTFAULT_RUN_FAULTS", "messages"),
             125,

@@ -8,16 +8,20 @@ mod budget;
 mod calls;
 mod cases;
 mod command;
+mod elsewhere;
 mod exit_codes;
 mod malloc;
 mod private;
 mod programs;
 mod stats;
+mod told;
 mod tree;
 mod unwritten;
 mod variables;
 
 use softfault_skip::skipped;
+use stats::ProcessStats;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -130,6 +134,34 @@ pub fn refuses(command: &mut Command, code: i32, why: &str) {
     assert!(said.contains(why), "{said:?} says {why:?}");
     assert_eq!(said.lines().count(), 1, "{said:?} is one line");
     assert_eq!(text(&refused.stdout), "", "the program did not run");
+}
+
+/// The same, but for a line for each reason that is told for which one of the processes had mappings declined.
+pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessStats], what: &str) {
+    const TOLD: [&str; 5] = [
+        "open_for_writing",
+        "no_assurance",
+        "no_faults",
+        "swap_full",
+        "error",
+    ];
+    let said = text(&with.stderr);
+    let is_told = |line: &&str| line.starts_with("softfault: ");
+    let (told, said): (Vec<_>, Vec<_>) = said.split_inclusive('\n').partition(is_told);
+    let reason = |line: &str| {
+        let (_, reason) = line
+            .split_once(" is not under the budget: ")
+            .expect("a reason");
+        reason.split(',').next().unwrap().to_owned()
+    };
+    let told: BTreeSet<_> = told.into_iter().map(reason).collect();
+    let declined = stats.iter().flat_map(ProcessStats::declined);
+    let declined = declined.map(|(name, _)| name);
+    let expected: BTreeSet<_> = declined.filter(|name| TOLD.contains(&&**name)).collect();
+    assert_eq!(told, expected, "{what}");
+    let mut with = with.clone();
+    with.stderr = said.concat().into_bytes();
+    assert_same(&with, without, what);
 }
 
 pub fn assert_same(with: &Output, without: &Output, what: &str) {

@@ -1,7 +1,7 @@
 //! Large blocks of malloc, in C, C++ and Python.
 
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same, compile, directory, file, softfault_run, text, ways};
+use crate::{MEMORY, assert_same_but_told, compile, directory, file, softfault_run, text, ways};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -61,8 +61,9 @@ impl Mallocs {
         let with = with.arg("--").args(arguments).output().unwrap();
         let mut without = Command::new(arguments[0]);
         let without = without.args(&arguments[1..]).output().unwrap();
-        assert_same(&with, &without, &format!("{name} {how}"));
-        let stats = stats::read(&written).pop().unwrap();
+        let mut stats = stats::read(&written);
+        assert_same_but_told(&with, &without, &stats, &format!("{name} {how}"));
+        let stats = stats.pop().unwrap();
         let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
         assert!(peak <= memory, "{name}: {peak} of {memory}");
         stats

@@ -1,7 +1,10 @@
 //! The cases of `private.c`: memory that a program writes to, anonymous and of a file.
 
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same, compile, directory, file, has_messages, softfault_run, ways};
+use crate::{
+    MEMORY, assert_same, assert_same_but_told, compile, directory, file, has_messages,
+    softfault_run, ways,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -51,8 +54,9 @@ impl Private {
         let with = with.output().unwrap();
         let mut without = Command::new(&self.program);
         let without = without.arg(case).arg(data).output().unwrap();
-        assert_same(&with, &without, case);
-        stats::read(&file)
+        let stats = stats::read(&file);
+        assert_same_but_told(&with, &without, &stats, case);
+        stats
     }
 
     /// The same with anonymous memory taken, and swap for all of it; of the last process, which takes so many mappings,

@@ -25,6 +25,7 @@ fn a_value_that_cannot_be_used_is_refused() {
         ("SOFTFAULT_RUN_ANONYMOUS", "yes", "0 or 1"),
         ("SOFTFAULT_RUN_ANONYMOUS", "1", "needs --swap"),
         ("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "true", "0 or 1"),
+        ("SOFTFAULT_RUN_STRICT", "true", "0 or 1"),
         ("SOFTFAULT_RUN_STATS", "1", "text or json"),
         ("SOFTFAULT_RUN_STATS_FILE", "here", "begins with a slash"),
         ("SOFTFAULT_RUN_TREE", "here", "begins with a slash"),

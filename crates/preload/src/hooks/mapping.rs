@@ -1,9 +1,10 @@
 //! mmap(2) and what changes mappings.
 
-use crate::count;
 use crate::decide::{self, Call};
 use crate::table::Table;
-use crate::{call, change, give, inside, marked, options, private_calls, program, table, take};
+use crate::{
+    call, change, declined, give, inside, marked, options, private_calls, program, table, take,
+};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{c_int, c_long, c_void, off_t, size_t};
@@ -82,7 +83,7 @@ fn take_over(call: &Call) -> Option<usize> {
     match taken {
         Ok(start) => Some(start),
         Err(why) => {
-            count::declined(why, call.bytes);
+            declined::declined(why, call);
             None
         }
     }
@@ -116,7 +117,7 @@ fn take_anonymous(call: &Call) -> Option<usize> {
         Err(why) => Err(why),
     };
     call::set_errno(errno);
-    taken.map_err(|why| count::declined(why, call.bytes)).ok()
+    taken.map_err(|why| declined::declined(why, call)).ok()
 }
 
 /// Something else is mapped at addresses some of which may be taken.

@@ -101,11 +101,17 @@ impl PrivateMappings {
 
     /// What has been promised must find room in swap: nobody is told later that there is none.
     pub fn has_room(&self, engine: &Engine, bytes: usize) -> Result<(), Decline> {
-        let swap = engine.stats().swap.ok_or(Decline::NoSwap)?;
-        match self.promised + bytes as u64 <= swap.slots_total * PAGE {
+        let (promised, all) = self.swap(engine).ok_or(Decline::NoSwap)?;
+        match promised + bytes as u64 <= all {
             true => Ok(()),
             false => Err(Decline::SwapFull),
         }
+    }
+
+    /// Bytes of swap that are promised, and all that there are.
+    pub fn swap(&self, engine: &Engine) -> Option<(u64, u64)> {
+        let swap = engine.stats().swap?;
+        Some((self.promised, swap.slots_total * PAGE))
     }
 
     /// True if a range has addresses of one.

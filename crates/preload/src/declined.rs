@@ -1,0 +1,134 @@
+//! Mappings that are declined: all are counted. One that an option would have had taken, or that something unexpected kept
+//! from being taken, is told on the standard error, once for each reason. With `--strict` each ends the process that should
+//! have been under the budget.
+
+use crate::count::{self, Decline};
+use crate::decide::{self, Call};
+use crate::{give, inside, options, stats, table, take};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::os::fd::RawFd;
+
+/// softfault failed, as of env(1).
+const FAILED: i32 = 125;
+
+/// A mapping is the kernel's. In a thread that is not inside.
+#[cold]
+pub fn declined(why: Decline, call: &Call) {
+    count::declined(why, call.bytes);
+    let ends = options::get().strict && breaks_strict(why);
+    if !ends && !is_told(why) {
+        return;
+    }
+    let Some(_inside) = inside::enter() else {
+        return;
+    };
+    give::leave_stack();
+    let is_new = || TOLD.fetch_or(1 << why as u32, Relaxed) & 1 << why as u32 == 0;
+    if ends || is_new() {
+        tell(&line(why, call, ends));
+    }
+    if ends {
+        // Not by exit(3): handlers may wait for what this thread has locked.
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(FAILED) };
+    }
+}
+
+/// Reasons that were told, a bit each; in children of fork too. Relaxed: a bit is set once, and guards nothing.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// True of what the program does not decide alone, and would not be known without `--stats`.
+fn is_told(why: Decline) -> bool {
+    matches!(
+        why,
+        Decline::OpenForWriting
+            | Decline::NoAssurance
+            | Decline::NoFaults
+            | Decline::SwapFull
+            | Decline::Error
+    )
+}
+
+/// True of all but what is no memory of a large file's: small ones, devices, reserved addresses, and what the user has left out.
+fn breaks_strict(why: Decline) -> bool {
+    !matches!(
+        why,
+        Decline::TooSmall
+            | Decline::SmallMapping
+            | Decline::NotRegular
+            | Decline::NoAccess
+            | Decline::NotMatched
+    )
+}
+
+fn line(why: Decline, call: &Call, ends: bool) -> String {
+    let what = match call.fd {
+        ..0 => "anonymous memory".to_owned(),
+        fd => match std::fs::read_link(format!("/proc/self/fd/{fd}")) {
+            // In one line, whatever it is.
+            Ok(path) => format!("{path:?}"),
+            Err(_) => "a file".to_owned(),
+        },
+    };
+    let (name, text) = why.shown();
+    let how = match how(why) {
+        Some(how) => format!("; {how}"),
+        None => String::new(),
+    };
+    let ends = if ends { " (--strict)" } else { "" };
+    let (who, mib) = (stats::who(), call.bytes.div_ceil(1 << 20));
+    format!("{who}: {what}, {mib} MiB, is not under the budget: {name}, {text}{how}{ends}\n")
+}
+
+/// How it is taken, or what is in the way.
+fn how(why: Decline) -> Option<String> {
+    Some(match why {
+        Decline::OpenForWriting | Decline::NoAssurance => {
+            "--assume-immutable takes it, if you know that nobody writes to it".to_owned()
+        }
+        Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
+        Decline::NoFaults => table::lock().refused.clone()?,
+        Decline::SwapFull => {
+            let mut table = table::lock();
+            let engine = take::engine_of_private(&mut table).ok()?;
+            let (promised, all) = table.private.swap(&engine)?;
+            let mib = |bytes: u64| bytes >> 20;
+            format!(
+                "{} of {} MiB are promised to other memory; --swap DIR:SIZE has more",
+                mib(promised),
+                mib(all)
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// Device and inode of the standard error as the program got it. Relaxed: set before it has threads.
+static STANDARD_ERROR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// When the library is loaded.
+pub fn remember_standard_error() {
+    if let Some(stat) = decide::look(libc::STDERR_FILENO) {
+        STANDARD_ERROR[0].store(stat.st_dev, Relaxed);
+        STANDARD_ERROR[1].store(stat.st_ino, Relaxed);
+    }
+}
+
+/// Writes a line, where the standard error is still what it was: a program that has closed it may have a file of its own
+/// by that number. It neither waits for a reader nor is ended for want of one.
+fn tell(line: &str) {
+    const FD: RawFd = libc::STDERR_FILENO;
+    let known = STANDARD_ERROR.each_ref().map(|part| part.load(Relaxed));
+    let is_same = decide::look(FD).is_some_and(|stat| [stat.st_dev, stat.st_ino] == known);
+    let mut ready = libc::pollfd {
+        fd: FD,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one structure, and bytes that are there.
+    unsafe {
+        if is_same && libc::poll(&mut ready, 1, 0) == 1 && ready.revents == libc::POLLOUT {
+            libc::write(FD, line.as_ptr().cast(), line.len());
+        }
+    }
+}
