@@ -2,8 +2,10 @@
 
 use crate::error::Error;
 use crate::output;
+use crate::run::{Section, sections};
 use clap::{Arg, Args, Command};
 use clap_mangen::Man;
+use roff::{Roff, bold, roman};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,11 +35,35 @@ fn write_pages(dir: &Path, command: &Command) -> Result<(), Error> {
     }
     // Only the first command knows the version by itself.
     let source = concat!("softfault ", env!("CARGO_PKG_VERSION"));
-    let page = Man::new(command.clone().mut_args(name_aliases)).source(source);
+    let mut command = command.clone().mut_args(name_aliases);
+    // Beside `lab run` there is `run`.
+    let sections = match command.get_bin_name().unwrap_or_default() {
+        "softfault run" => sections(),
+        _ => Vec::new(),
+    };
+    if !sections.is_empty() {
+        // They say more.
+        command = command.after_help(None::<&str>);
+    }
+    let page = Man::new(command).source(source);
     let mut text = Vec::new();
     page.render(&mut text).map_err(Error::failed)?;
+    for section in sections {
+        text.extend(in_roff(&section).into_bytes());
+    }
     let text = String::from_utf8(text).map_err(Error::failed)?;
     output::write(&dir.join(page.get_filename()), &text)
+}
+
+/// A section as manual pages have them.
+fn in_roff(section: &Section) -> String {
+    let mut roff = Roff::new();
+    roff.control("SH", [section.title]);
+    for (name, text) in &section.rows {
+        roff.control("TP", []);
+        roff.text([bold(name)]).text([roman(text)]);
+    }
+    roff.to_roff()
 }
 
 /// The option with its other names in its text: help shows them, and pages do not by themselves.

@@ -23,8 +23,8 @@ pub fn declined(why: Decline, call: &Call) {
         return;
     };
     give::leave_stack();
-    let is_new = || TOLD.fetch_or(1 << why as u32, Relaxed) & 1 << why as u32 == 0;
-    if ends || is_new() {
+    let bit = 1 << why as u32;
+    if ends || TOLD.fetch_or(bit, Relaxed) & bit == 0 {
         tell(&line(why, call, ends));
     }
     if ends {
@@ -125,10 +125,16 @@ fn tell(line: &str) {
         events: libc::POLLOUT,
         revents: 0,
     };
-    // SAFETY: one structure, and bytes that are there.
+    // SAFETY: zeros are a valid one.
+    let at_once: libc::timespec = unsafe { core::mem::zeroed() };
+    let (number, no_mask) = (libc::SYS_ppoll, core::ptr::null::<libc::sigset_t>());
+    // SAFETY: structures and bytes that are there; the calls are made past the hooks.
     unsafe {
-        if is_same && libc::poll(&mut ready, 1, 0) == 1 && ready.revents == libc::POLLOUT {
-            libc::write(FD, line.as_ptr().cast(), line.len());
+        if is_same
+            && libc::syscall(number, &raw mut ready, 1, &raw const at_once, no_mask, 0) == 1
+            && ready.revents == libc::POLLOUT
+        {
+            libc::syscall(libc::SYS_write, FD, line.as_ptr(), line.len());
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod budget;
 mod library;
+mod manual;
 mod not_begun;
 mod program;
 mod signals;
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::{doctor, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+pub use manual::{Section, sections};
 use program::Program;
 use softfault::Reads;
 use std::env::{remove_var, set_var, var_os};
@@ -26,15 +28,7 @@ use std::path::PathBuf;
 
 /// Arguments of `run`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Exit status: 125 if softfault fails before the program begins, 126 if the program cannot be run, 127 if there is none, 2 if an \
-    argument or a variable of the environment cannot be used; otherwise the program's own.\n\n\
-    Each option is a variable of the environment, too, which the program's children inherit: \
-    SOFTFAULT_MEMORY, SOFTFAULT_SWAP, SOFTFAULT_READS, SOFTFAULT_RUN_MIN_SIZE, SOFTFAULT_RUN_MATCH and SOFTFAULT_RUN_NOT (a line for \
-    each pattern), SOFTFAULT_RUN_FAULTS, SOFTFAULT_RUN_ANONYMOUS (1), SOFTFAULT_RUN_ASSUME_IMMUTABLE (1), SOFTFAULT_RUN_STRICT (1), SOFTFAULT_RUN_STATS, \
-    SOFTFAULT_RUN_STATS_FILE, SOFTFAULT_RUN_TREE, the page that processes under one budget share, and SOFTFAULT_PRELOAD, where the library is. What cannot be taken is the kernel's, as \
-    without softfault; --stats names each reason. docs/run.md has all of it."
-)]
+#[command(after_help = manual::after_help())]
 pub struct RunArgs {
     /// What the mappings of the program and its children may have in memory at a time; a quarter of all if nothing is said
     #[arg(long, value_name = "SIZE", value_parser = budget::parse)]

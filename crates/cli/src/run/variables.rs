@@ -82,6 +82,12 @@ pub fn check() -> Result<(), Error> {
     Ok(())
 }
 
+/// Names of all that `softfault run` looks at for itself.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OURS.iter().map(|(name, _)| *name)
+}
+
 /// A line on the standard error for each name that begins as ours do, and is none of them.
 pub fn tell_unknown() {
     let names = || (VARIABLES.into_iter()).chain(OURS.iter().map(|(name, _)| *name));

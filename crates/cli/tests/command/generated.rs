@@ -67,6 +67,29 @@ fn every_command_has_a_page_with_all_of_its_options() {
             });
         let title = format!(".TH {name} 1");
         assert!(page.contains(&title), "{name}: {page}");
+        if name == "softfault-run" {
+            for title in [
+                "EXIT STATUS",
+                "ENVIRONMENT",
+                "DECLINED MAPPINGS",
+                "STATISTICS",
+                "EXAMPLES",
+            ] {
+                assert!(
+                    page.contains(&format!(".SH \"{title}\""))
+                        || page.contains(&format!(".SH {title}\n")),
+                    "{title}"
+                );
+            }
+            for row in [
+                "127",
+                "SOFTFAULT_RUN_STRICT",
+                "no_assurance",
+                "taken, taken_bytes",
+            ] {
+                assert!(page.contains(row), "{row}");
+            }
+        }
         let missing: Vec<_> = options(&help(words))
             .difference(&options(&page))
             .cloned()

@@ -47,8 +47,9 @@ fn a_program_writes_to_what_it_has_mapped() {
         .unwrap();
     let file = cases.stats_file("writes-itself");
     let with = cases.with("writes-itself", &file).output().unwrap();
-    crate::assert_same(&with, &without, "writes-itself");
-    let stats = &stats::read(&file)[0];
+    let stats = stats::read(&file);
+    crate::assert_same_but_told(&with, &without, &stats, "writes-itself");
+    let stats = &stats[0];
     // Before, and when nobody has it open for writing any more.
     assert_eq!((stats.taken(), stats.handed_back()), (3, 2));
     assert_eq!(stats.declined(), [("open_for_writing".to_owned(), 1)]);

@@ -88,14 +88,10 @@ fn a_program_that_no_library_can_be_loaded_into() {
 
 #[test]
 fn softfault_itself_fails() {
-    let (_place, program) = elsewhere();
-    let mut command = Command::new(program);
-    command.env_remove("SOFTFAULT_PRELOAD");
-    refuses(
-        command.args(["run", "--", "echo", "ran"]),
-        125,
-        "is neither in",
-    );
+    let place = Elsewhere::new();
+    fs::remove_file(place.library()).unwrap();
+    let mut command = place.softfault(&["run", "--", "echo", "ran"]);
+    refuses(&mut command, 125, "is neither in");
     let mut command = softfault_run();
     command.args([
         "--stats",

@@ -8,6 +8,7 @@ mod budget;
 mod calls;
 mod cases;
 mod command;
+mod documented;
 mod elsewhere;
 mod exit_codes;
 mod malloc;
@@ -148,6 +149,10 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     let said = text(&with.stderr);
     let is_told = |line: &&str| line.starts_with("softfault: ");
     let (told, said): (Vec<_>, Vec<_>) = said.split_inclusive('\n').partition(is_told);
+    let has_figures =
+        |line: &str| line.contains(" MiB are promised to other memory; --swap DIR:SIZE");
+    let mut full = told.iter().filter(|line| line.contains(": swap_full,"));
+    assert!(full.all(|line| has_figures(line)), "{what}: {told:?}");
     let reason = |line: &str| {
         let (_, reason) = line
             .split_once(" is not under the budget: ")

@@ -1,0 +1,115 @@
+//! What help and the manual page say beside the options: tables of `docs/run.md`, so that each is written once.
+
+const DOCUMENT: &str = include_str!("../../../../docs/run.md");
+
+/// A section of the manual page.
+pub struct Section {
+    pub title: &'static str,
+    /// A name, and what is said of it.
+    pub rows: Vec<(String, String)>,
+}
+
+/// Titles, and the headings of the document below which their tables are.
+const SECTIONS: [(&str, &str); 5] = [
+    ("EXIT STATUS", "Exit status"),
+    ("ENVIRONMENT", "Environment"),
+    ("DECLINED MAPPINGS", "What is declined"),
+    ("STATISTICS", "What `--stats` says"),
+    ("EXAMPLES", "Examples"),
+];
+
+/// Sections of the manual page.
+pub fn sections() -> Vec<Section> {
+    let section = |(title, heading)| Section {
+        title,
+        rows: rows(heading),
+    };
+    SECTIONS.into_iter().map(section).collect()
+}
+
+/// What follows the options in the help.
+pub fn after_help() -> String {
+    let mut text = String::from("Exit status:\n");
+    for (code, means) in rows("Exit status") {
+        text += &format!("  {code:<13}  {means}\n");
+    }
+    text += "\nEnvironment, which the program's children inherit:\n";
+    for (name, says) in rows("Environment") {
+        text += &format!("  {name:<30}  {says}\n");
+    }
+    text + "\nWhat cannot be taken is the kernel's, as without softfault; --stats names each reason, which the manual page explains."
+}
+
+/// The first and the last column of the first table below a heading.
+fn rows(heading: &str) -> Vec<(String, String)> {
+    let heading = format!("## {heading}");
+    let below = DOCUMENT.lines().skip_while(|line| *line != heading).skip(1);
+    let table = below.take_while(|line| !line.starts_with("## "));
+    let table = table.skip_while(|line| !line.starts_with("| "));
+    let table = table.take_while(|line| line.starts_with('|'));
+    // The first two are names of columns, and a rule.
+    table.skip(2).filter_map(cells).collect()
+}
+
+fn cells(row: &str) -> Option<(String, String)> {
+    let mut cells = row
+        .split('|')
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty());
+    let first = cells.next()?;
+    Some((plain(first), plain(cells.next_back()?)))
+}
+
+/// A text without marks, and with no links.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((shown, (_, behind))) = link
+            .split_once("](")
+            .and_then(|(shown, to)| Some((shown, to.split_once(')')?)))
+        else {
+            break;
+        };
+        plain += before;
+        plain += shown;
+        rest = behind;
+    }
+    (plain + rest).replace(['`', '*'], "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_table() {
+        for section in sections() {
+            assert!(section.rows.len() > 3, "{}", section.title);
+        }
+        let codes: Vec<_> = rows("Exit status")
+            .into_iter()
+            .map(|(code, _)| code)
+            .collect();
+        assert_eq!(codes, ["2", "125", "126", "127", "any other"]);
+    }
+
+    #[test]
+    fn marks_and_links_are_left_out() {
+        assert_eq!(plain("`a` of [the **b**](c.md#d), [e"), "a of the b, [e");
+        for row in ["| `a` | `b` | c |", "| | `a` | c |"] {
+            assert_eq!(cells(row), Some(("a".to_owned(), "c".to_owned())));
+        }
+    }
+
+    #[test]
+    fn every_variable_is_in_it() {
+        let named: Vec<_> = rows("Environment")
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        for name in crate::run::variables::names() {
+            assert!(named.iter().any(|named| named == name), "{name}");
+        }
+    }
+}
