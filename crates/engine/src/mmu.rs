@@ -191,16 +191,27 @@ pub trait Mmu: Send + Sync {
         false
     }
 
-    /// A checksum of the page at `addr`, which is present and protected.
-    fn sum(&self, _window: &Reservation, _addr: usize) -> u64 {
+    /// A checksum of a page as it is about to be written.
+    ///
+    /// # Safety
+    /// `page` is readable for a page, and nobody writes to it.
+    unsafe fn sum(&self, _page: *const u8) -> u64 {
         0
+    }
+
+    /// True if a system call that reads a page which is not there waits until that is served, where others are an error. Whoever has a page
+    /// locked then hands it to no store and no swap, since the program can have thrown it away: they get what
+    /// [`copy_out`](Self::copy_out) has copied, which [`can_copy_out`](Self::can_copy_out) does not refuse.
+    fn calls_wait(&self) -> bool {
+        false
     }
 
     /// Takes these pages out of their windows, but for those that a device is writing to, or has written to since their
     /// sums were made: [`WrittenPage::stays`] says so of these.
     fn spare_pinned(&self, _pages: &mut [WrittenPage]) {}
 
-    /// True if the page at `addr`, which is present, has these bytes, as of some moment while this looks.
+    /// True if the page at `addr`, which is mapped, has these bytes, as of some moment while this looks. False of one that the
+    /// program has thrown away, or that may not be read, or where [`copy_out`](Self::copy_out) is refused.
     ///
     /// # Safety
     /// `page` is readable for a page, and nobody writes to it.

@@ -1,13 +1,14 @@
 //! The engine over the soft page tables.
 
 use crate::store::TestStore;
+use crate::swap::TestSwap;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine::mmu::soft::SoftMoves;
-use softfault_engine::mmu::{Core, Moved, SoftMmu, TABLE_SPAN};
+use softfault_engine::mmu::{Core, Mmu, Moved, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
 use softfault_engine::store::WriteBack;
 use softfault_engine::swap::{Swap, SwapDevice};
@@ -159,6 +160,19 @@ impl Rig {
         Self::made(pages, &Budget::new(u64::MAX / 4), policies, Some(swap))
     }
 
+    /// The same, whose node sees the page tables through others.
+    pub fn over<M: Mmu + 'static>(
+        pages: u64,
+        device: &Arc<TestSwap>,
+        through: impl FnOnce(Arc<SoftMmu>) -> M,
+    ) -> Self {
+        let device = device.clone();
+        let swap = |budget| Arc::new(Swap::new(device, budget).expect("room for slots"));
+        let parent = Budget::new(u64::MAX / 4);
+        let through = |mmu| -> Arc<dyn Mmu> { Arc::new(through(mmu)) };
+        Self::made_over(pages, &parent, Policies::default(), Some(swap), through)
+    }
+
     /// One inside `parent`.
     pub fn within(pages: u64, parent: &Arc<Budget>) -> Self {
         Self::made(pages, parent, Policies::default(), NO_SWAP)
@@ -169,6 +183,16 @@ impl Rig {
         parent: &Arc<Budget>,
         policies: Policies,
         swap: Option<impl FnOnce(Arc<Budget>) -> Arc<Swap>>,
+    ) -> Self {
+        Self::made_over(pages, parent, policies, swap, |mmu| mmu)
+    }
+
+    fn made_over(
+        pages: u64,
+        parent: &Arc<Budget>,
+        policies: Policies,
+        swap: Option<impl FnOnce(Arc<Budget>) -> Arc<Swap>>,
+        through: impl FnOnce(Arc<SoftMmu>) -> Arc<dyn Mmu>,
     ) -> Self {
         let mmu = Arc::new(SoftMmu::new());
         mmu.set_moves(SoftMoves {
@@ -185,7 +209,8 @@ impl Rig {
             swap: swap.map(|swap| swap(budget.clone())),
             on_reclaim: None,
         };
-        let node = Node::new(budget, mmu.clone(), frames.clone(), clock.clone(), options);
+        let tables = through(mmu.clone());
+        let node = Node::new(budget, tables, frames.clone(), clock.clone(), options);
         let node = node.expect("a budget that is large enough");
         node.enlist();
         let machine = Machine::new(1 << 16);

@@ -1,6 +1,7 @@
 //! How faults of this process reach us: settled when the library is loaded, by what the system allows.
 
 use crate::options::{self, Mode};
+use core::ffi::{CStr, c_int, c_long};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// 0: not known yet.
@@ -34,24 +35,24 @@ pub fn has_private_memory() -> bool {
 /// What the system allows.
 fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
-    let device = c"/dev/userfaultfd".as_ptr();
-    // SAFETY: a path that ends in zero; what is opened is closed.
-    let opened = unsafe {
-        [
-            libc::syscall(libc::SYS_userfaultfd, flags),
-            libc::syscall(
-                libc::SYS_openat,
-                libc::AT_FDCWD,
-                device,
-                libc::O_RDWR | libc::O_CLOEXEC,
-            ),
-        ]
-    };
-    let mut mode = Mode::Signals;
-    for fd in opened.into_iter().filter(|&fd| fd >= 0) {
-        mode = Mode::Messages;
-        // SAFETY: just made, and nobody knows it.
-        unsafe { libc::syscall(libc::SYS_close, fd) };
+    // SAFETY: makes a file descriptor.
+    let by_call = || opens(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
+    let by_device = || opens(open(c"/dev/userfaultfd", libc::O_RDWR));
+    // An engine looks at pages by the last.
+    match (by_call() || by_device()) && opens(open(c"/proc/self/mem", libc::O_RDONLY)) {
+        true => Mode::Messages,
+        false => Mode::Signals,
     }
-    mode
+}
+
+fn open(path: &CStr, flags: c_int) -> c_long {
+    let (at, flags) = (libc::AT_FDCWD, flags | libc::O_CLOEXEC);
+    // SAFETY: a path that ends in zero.
+    unsafe { libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags) }
+}
+
+/// True if this is a descriptor, which was just made and nobody knows.
+fn opens(fd: c_long) -> bool {
+    // SAFETY: closes what was just made.
+    fd >= 0 && unsafe { libc::syscall(libc::SYS_close, fd) } == 0
 }

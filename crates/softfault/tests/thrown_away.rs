@@ -1,8 +1,10 @@
-//! madvise(2) of the program's own, on the addresses of maps.
+//! madvise(2) of the program's own, on the addresses of maps, however faults arrive.
 
 mod child;
+mod each_way;
 mod files;
 
+use each_way::alone;
 use files::{byte_at, made_file};
 use softfault::{Compression, Engine, LEAST_MEMORY, Mmap, Swap};
 use softfault_engine::policy::{MissAccounting, Policies};
@@ -53,23 +55,6 @@ fn check_all(map: &[u8], what: i32) {
         let at = page * PAGE + page % PAGE;
         assert_eq!(touch(map, at), byte_at(at), "page {page}, advice {what}");
     }
-}
-
-/// Runs the rest in a process that a fault without end cannot keep.
-fn alone(test: &str) -> bool {
-    if child::scenario().is_none() {
-        child::succeeds(test, "alone");
-        return false;
-    }
-    // SAFETY: ends this process if it hangs. In the kernel's hands: all signals that
-    // are masked in a fault would wait.
-    unsafe { libc::alarm(120) };
-    std::thread::spawn(|| {
-        std::thread::sleep(std::time::Duration::from_secs(100));
-        eprintln!("a fault without end");
-        std::process::abort();
-    });
-    true
 }
 
 #[test]
@@ -278,6 +263,44 @@ fn threads_read_while_another_throws_away() {
         });
         for reader in readers {
             reader.join().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn memory_goes_to_swap_while_it_is_thrown_away() {
+    if !alone("memory_goes_to_swap_while_it_is_thrown_away") {
+        return;
+    }
+    thrown_away_at_once(&engine());
+    thrown_away_at_once(&engine_with(Compression::Lz4));
+}
+
+/// A thread writes more than there is memory for, and another throws some of it away all the time.
+fn thrown_away_at_once(engine: &Engine) {
+    let mut anon = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    let (start, bytes) = (anon.as_mut_ptr() as usize, anon.len());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut at = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                at = (at + 1237 * PAGE) % (bytes - 64 * PAGE);
+                // SAFETY: a part of the map, of which the test says what it may show.
+                unsafe { libc::madvise((start + at) as *mut _, 64 * PAGE, libc::MADV_DONTNEED) };
+            }
+        });
+        for round in 1..4_u8 {
+            for at in (0..bytes).step_by(PAGE) {
+                // SAFETY: within the map, which is written to by this thread alone.
+                unsafe { ((start + at) as *mut u8).write_volatile(round) };
+            }
+            for at in (0..bytes).step_by(PAGE) {
+                // What was there, or zeros.
+                let found = touch(&anon, at);
+                assert!(found <= round, "{found} in round {round}");
+            }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });

@@ -29,7 +29,7 @@ use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, SLICE_NS};
 use crate::lock::Mutex;
 use crate::page::{FaultError, Interrupt};
-use crate::reclaim::Batches;
+use crate::reclaim::{Batches, Copies};
 use crate::store::{StoreError, WriteBack};
 use core::ops::Range;
 use sync::Arc;
@@ -273,7 +273,7 @@ impl Node {
     pub(super) fn will_write(&self) -> Result<(), MapError> {
         let mut held = self.dirty.held.lock();
         if *held == 0 {
-            let copies = Batches::copies(self.budget.limit());
+            let copies = Copies::under(self.budget.limit());
             let pages = Batches::write_pages(copies);
             self.hold(pages)?;
             self.lru.will_write(copies);

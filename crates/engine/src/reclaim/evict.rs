@@ -14,7 +14,7 @@ pub const BATCH: usize = 512;
 /// Pages a batch where some are dirty: who evicts waits for the device until all of them are written.
 const DIRTY_BATCH: usize = 128;
 /// Batches that may be under way at a time.
-const CONCURRENT: usize = 4;
+pub(super) const CONCURRENT: usize = 4;
 
 /// The arrays of a batch: too large for the handler's stack.
 pub(super) struct FolioBatch {
@@ -76,11 +76,6 @@ impl Batches {
         Self {
             batches: core::array::from_fn(|_| Mutex::new(batch())),
         }
-    }
-
-    /// Pages that a batch copies to be written, under a budget of so many pages.
-    pub(crate) fn copies(limit: u64) -> usize {
-        WriteSheet::copies(limit)
     }
 
     /// Pages of what it takes to write back, with so many copies a batch.

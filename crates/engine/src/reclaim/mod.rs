@@ -15,6 +15,7 @@
 
 pub(crate) mod anonymous;
 mod clean_ahead;
+mod copies;
 mod evict;
 mod family;
 pub mod ghost;
@@ -27,6 +28,7 @@ mod write_back;
 
 pub use anonymous::Stopped;
 pub(crate) use clean_ahead::Evictions;
+pub(crate) use copies::Copies;
 pub use evict::Batches;
 pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;

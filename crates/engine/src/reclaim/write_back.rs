@@ -6,10 +6,11 @@
 //!   Locks::Kept      protect, clear the bits ─► the store writes from the window ─► the caller unlocks
 //! ```
 //!
-//! In both, what the store refuses is dirty again afterwards. The copies are in pages that each batch has for that, and the
+//! Where a system call would wait for a page that the program has thrown away (`Mmu::calls_wait`), copies are written in both. In both, what the store refuses is dirty again afterwards. The copies are in pages that each batch has for that, and the
 //! budget is charged for. Folios that are about to go stay locked: eviction has the coldest, and no thread is to
 //! write to what truncate cuts off.
 
+use super::copies::Copies;
 use super::evict::BATCH;
 use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
@@ -18,12 +19,10 @@ use crate::cache::{Node, PageCache, Writes};
 use crate::page::NeverInterrupted;
 use crate::store::{PageWrite, StoreError};
 use core::ops::Range;
-use core::ptr::NonNull;
-use sync::pages;
 
 /// Pages of one call of the store: a MiB of neighbours, or as many requests for a device at a
 /// time as it can use.
-const PAGES: usize = 256;
+pub(super) const PAGES: usize = 256;
 
 /// Folios of a batch, with their neighbours.
 const MOST: usize = 3 * BATCH;
@@ -53,38 +52,6 @@ pub(super) struct WriteSheet {
     copies: Option<Copies>,
 }
 
-/// Pages for copies.
-struct Copies {
-    /// Immutable.
-    bytes: NonNull<u8>,
-    /// Immutable.
-    pages: usize,
-}
-
-// SAFETY: memory of its own.
-unsafe impl Send for Copies {}
-
-impl Copies {
-    fn new(pages: usize) -> Option<Self> {
-        let bytes = (pages > 0).then(|| pages::map(pages * PAGE_SIZE))??;
-        Some(Self { bytes, pages })
-    }
-
-    /// The place of the copy of that number.
-    fn page(&self, number: usize) -> *mut u8 {
-        assert!(number < self.pages, "more pages than there is room for");
-        // SAFETY: within the memory.
-        unsafe { self.bytes.add(number * PAGE_SIZE) }.as_ptr()
-    }
-}
-
-impl Drop for Copies {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this size, and nobody's any more.
-        unsafe { pages::unmap(self.bytes, self.pages * PAGE_SIZE) };
-    }
-}
-
 impl WriteSheet {
     /// For copies of so many pages. Made where it lies: not on the stack either.
     pub(super) fn new(copies: usize) -> Self {
@@ -104,11 +71,6 @@ impl WriteSheet {
         }
     }
 
-    /// Pages that a batch copies, under a budget of so many pages: all batches together at most a 32nd of it.
-    pub(super) fn copies(limit: u64) -> usize {
-        (limit as usize / 128).clamp(BLOCK_PAGES, PAGES)
-    }
-
     /// Pages of a sheet, with so many copies.
     pub(super) const fn pages(copies: usize) -> usize {
         let bytes = 3 * MOST * size_of::<u32>()
@@ -118,7 +80,7 @@ impl WriteSheet {
 
     /// Pages that can be copied at a time; none where pages are written from the window only.
     pub(super) fn room(&self) -> usize {
-        self.copies.as_ref().map_or(0, |copies| copies.pages)
+        self.copies.as_ref().map_or(0, Copies::pages)
     }
 }
 
@@ -191,11 +153,15 @@ impl Node {
             }
         }
         let (count, neighbours) = self.with_neighbours(count, sheet, usize::MAX);
+        let most = match self.mmu.calls_wait() {
+            true => sheet.room(),
+            false => PAGES,
+        };
         let mut first = 0;
         while first < count {
             let cache = self.folios.get(sheet.all[first]).cache();
             let (mut end, mut pages) = (first, 0);
-            while end < count && pages + BLOCK_PAGES <= PAGES {
+            while end < count && pages + BLOCK_PAGES <= most {
                 let folio = self.folios.get(sheet.all[end]);
                 if !core::ptr::eq(folio.cache(), cache) {
                     break;
@@ -397,6 +363,8 @@ impl Node {
     ) -> (u32, u32) {
         let (cache, dirty) = (folio.cache(), folio.dirty_pages());
         let window = cache.window.reservation();
+        let copies =
+            (sheet.copies.as_ref()).filter(|_| locks == Locks::GivenUp || self.mmu.calls_wait());
         // Of pages that were only expected to be written to, the store has what they are.
         let unwritten = cache.unwritten(folio);
         let (mut sent, mut gone, mut refused) = (0, 0, 0);
@@ -406,8 +374,8 @@ impl Node {
             if offset >= cache.end() {
                 continue;
             }
-            let page = match (locks, &sheet.copies) {
-                (Locks::GivenUp, Some(copies)) => {
+            let page = match copies {
+                Some(copies) => {
                     let to = copies.page(*count);
                     // SAFETY: a page of the sheet's, which nobody else has.
                     match unsafe { self.mmu.copy_out(window, addr, to) } {
@@ -425,7 +393,7 @@ impl Node {
                         }
                     }
                 }
-                _ => self.mmu.bytes(window, addr),
+                None => self.mmu.bytes(window, addr),
             };
             sheet.pages[*count] = PageWrite {
                 offset,

@@ -9,6 +9,7 @@ mod anon_races;
 mod anon_run;
 mod begun;
 mod budget;
+mod calls_wait;
 mod drawn;
 mod failing;
 mod fault_in;

@@ -108,6 +108,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/swap/mod.rs",
     "crates/engine/src/anon/view.rs",
     "crates/engine/src/reclaim/anonymous/write.rs",
+    "crates/engine/src/reclaim/copies.rs",
     "crates/engine/src/reclaim/write_back.rs",
     // The private memory that reclaim goes over, which its owners take out first.
     "crates/engine/src/reclaim/windows.rs",

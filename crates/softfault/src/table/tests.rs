@@ -59,6 +59,14 @@ fn read(of: &Working) -> Result<u8, i32> {
     unsafe { of.call_known(libc::SYS_pread64, args) }.map(|_| byte)
 }
 
+/// A read of bytes that have to be its own.
+fn proven(of: &Working) -> Result<u8, i32> {
+    let mut byte = 0_u8;
+    let args = [(&raw mut byte) as usize, 1, 0, 0, 0];
+    // SAFETY: fills the byte.
+    unsafe { of.call_proven(libc::SYS_pread64, args) }.map(|_| byte)
+}
+
 fn close_all() {
     // SAFETY: what a program may do.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
@@ -104,7 +112,9 @@ fn another_file_at_the_number_is_not_touched() {
                 libc::dup2(other, number);
                 OwnedFd::from_raw_fd(other)
             };
+            check!(proven(&working) == Ok(7));
             check!(write(&working, 8) == Ok(8) && read(&working) == Ok(8));
+            check!(write(&working, 7) == Ok(8));
             // SAFETY: only asks.
             let bytes = unsafe { libc::lseek(other.as_raw_fd(), 0, libc::SEEK_END) };
             check!(bytes == 0);
@@ -133,7 +143,7 @@ fn without_a_number_left_the_table_serves() {
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
         check!(working.number().is_none());
         check!(read(&working) == Ok(7) && write(&working, 9) == Ok(8));
-        check!(read(&working) == Ok(9));
+        check!(read(&working) == Ok(9) && proven(&working) == Ok(9));
         0
     });
 }

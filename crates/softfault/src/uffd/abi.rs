@@ -363,16 +363,34 @@ pub fn zero(fd: &Working, target: usize, bytes: usize) -> Progress {
     progress(answer, zero.zeroed)
 }
 
-/// UFFDIO_MOVE; what is missing in the source stays missing in the target.
+/// What UFFDIO_MOVE makes of what is missing in the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Holes {
+    /// It stays missing in the target.
+    Moved,
+    /// It is an error (ENOENT).
+    Refused,
+}
+
+/// UFFDIO_MOVE.
 ///
 /// # Safety
 /// Both lie in windows of ours, and nobody uses their pages.
-pub unsafe fn move_pages(fd: &Working, target: usize, source: usize, bytes: usize) -> Progress {
+pub unsafe fn move_pages(
+    fd: &Working,
+    (target, source): (usize, usize),
+    bytes: usize,
+    holes: Holes,
+) -> Progress {
+    let holes = match holes {
+        Holes::Moved => UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
+        Holes::Refused => 0,
+    };
     let mut moving = Move {
         dst: target as u64,
         src: source as u64,
         len: bytes as u64,
-        mode: DONTWAKE | UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
+        mode: DONTWAKE | holes,
         moved: 0,
     };
     // SAFETY: the structure is the one that this ioctl takes, and the caller

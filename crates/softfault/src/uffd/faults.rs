@@ -28,7 +28,7 @@ pub enum Faults {
     /// that is not in memory waits for it, as in a mapping of the kernel's own, and every other call does.
     ///
     /// The system has to allow it: `/dev/userfaultfd` may be opened, `vm.unprivileged_userfaultfd` is 1, or the process
-    /// has CAP_SYS_PTRACE. A call whose page cannot be had fails with EFAULT (Linux 6.6); until the page is evicted or unmapped,
+    /// has CAP_SYS_PTRACE. `/proc/self/mem` has to be there and may be opened. A call whose page cannot be had fails with EFAULT (Linux 6.6); until the page is evicted or unmapped,
     /// a touch of it raises SIGBUS. `/proc/self/mem` and debuggers get EIO from pages that are not in memory.
     Messages,
 }

@@ -58,6 +58,7 @@ impl UffdMmu {
         }
         self.zap.fork_child();
         self.pagemap.fork_child();
+        self.looks.fork_child();
         for (&start, &(end, _)) in &*lists.windows {
             let window = start..end;
             // NOREPLACE leaves alone what a handler of the program's has put there since the

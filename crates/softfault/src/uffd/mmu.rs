@@ -1,11 +1,12 @@
 //! [`Mmu`] over userfaultfd.
 
 use super::Faults;
-use super::abi::{self, Message, Offers, Progress};
+use super::abi::{self, Offers, Progress};
 use super::given::Given;
 use super::in_place::InPlace;
 use super::pagemap::Pagemap;
 use super::pins::Pins;
+use super::present::Looks;
 use super::released::Released;
 use super::rows::Rows;
 use super::spare::SpareWindows;
@@ -69,6 +70,7 @@ pub struct UffdMmu {
     pub(super) rows: Rows,
     pub(super) zap: Zap,
     pub(super) pagemap: Pagemap,
+    pub(super) looks: Looks,
 }
 
 impl UffdMmu {
@@ -97,6 +99,7 @@ impl UffdMmu {
             rows: Rows::default(),
             zap: Zap::new(),
             pagemap,
+            looks: Looks::new(faults)?,
         };
         mmu.descriptor(0)?;
         if faults.by_threads() {
@@ -129,7 +132,7 @@ impl UffdMmu {
     }
 
     /// Those that are open, from the first on.
-    fn opened(&self) -> impl Iterator<Item = &Working> {
+    pub(super) fn opened(&self) -> impl Iterator<Item = &Working> {
         self.descriptors.iter().map_while(OnceLock::get)
     }
 
@@ -296,32 +299,6 @@ impl UffdMmu {
     /// that a stray pointer does not loop.
     pub fn was_released(&self, addr: usize) -> bool {
         self.released.contains(addr)
-    }
-
-    /// Hands on the messages that are there of threads that sleep in a fault: of one descriptor, up to `most` of at most
-    /// [`MESSAGES`](abi::MESSAGES). For one thread at a time, with [`Faults::Threads`] or [`Faults::Messages`].
-    pub fn read_messages(&self, from: u8, most: usize, each: impl FnMut(Message)) {
-        if let Some(fd) = self.descriptors[usize::from(from)].get() {
-            abi::read((fd, from), most, each);
-        }
-    }
-
-    /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each.
-    pub fn wait_for_messages(&self, again: u32) -> u8 {
-        abi::wait(self.opened(), again)
-    }
-
-    /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
-    pub fn poison(&self, addr: usize) -> bool {
-        abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
-    }
-
-    /// Lets threads that sleep in a fault of this page touch it again, whose messages came by this descriptor. The kernel looks at all that
-    /// sleep by it: that is why there are several.
-    pub fn wake(&self, from: u8, addr: usize) {
-        let page = addr & !(PAGE_SIZE - 1);
-        let fd = self.descriptors[usize::from(from)].get();
-        abi::wake(fd.expect("a message came by it"), &(page..page + PAGE_SIZE));
     }
 }
 
@@ -539,8 +516,12 @@ impl Mmu for UffdMmu {
         self.can_see_pins()
     }
 
-    fn sum(&self, _window: &Reservation, addr: usize) -> u64 {
-        super::pins::sum(addr)
+    unsafe fn sum(&self, page: *const u8) -> u64 {
+        super::pins::sum(page.addr())
+    }
+
+    fn calls_wait(&self) -> bool {
+        self.faults == Faults::Messages
     }
 
     fn spare_pinned(&self, pages: &mut [WrittenPage]) {
@@ -551,8 +532,13 @@ impl Mmu for UffdMmu {
         self.protect_whole(window)
     }
 
+    unsafe fn is_same(&self, _window: &Reservation, addr: usize, page: *const u8) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.looks.is_same(addr, page) }
+    }
+
     fn can_copy_out(&self) -> bool {
-        super::present::can_copy_out()
+        self.looks.can_copy_out()
     }
 
     unsafe fn copy_out(
@@ -562,7 +548,7 @@ impl Mmu for UffdMmu {
         to: *mut u8,
     ) -> Result<bool, i32> {
         // SAFETY: the caller's promise.
-        unsafe { super::present::copy_out(addr, to) }
+        unsafe { self.looks.copy_out(addr, to) }
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
@@ -578,7 +564,7 @@ impl Mmu for UffdMmu {
     }
 
     fn is_missing(&self, addr: usize) -> bool {
-        super::present::is_missing(addr)
+        self.looks.is_missing(addr)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

@@ -3,7 +3,7 @@
 //! It cannot before Linux 6.8, nor if a page is shared with a child of fork, or
 //! was and has not been written to since, or is just being read by a device.
 
-use super::abi::{self, Progress};
+use super::abi::{self, Holes, Progress};
 use super::mmu::{UffdMmu, finish, system};
 use super::pagemap::Shown;
 use core::ops::Range;
@@ -45,7 +45,8 @@ impl UffdMmu {
         Ok(())
     }
 
-    /// Moves pages from the front to a window of our own: bytes, and what stopped it.
+    /// Moves pages from the front to a window of our own: bytes, and what stopped it. What is there afterwards can be read: a page that the
+    /// program has thrown away stops it.
     pub(super) fn move_away(
         &self,
         window: &Reservation,
@@ -56,8 +57,10 @@ impl UffdMmu {
         let mut moved = 0;
         while moved < from.len() {
             // SAFETY: the thread that evicts has the pages locked, and the other window is our own.
-            let progress =
-                unsafe { abi::move_pages(fd, to + moved, from.start + moved, from.len() - moved) };
+            let progress = unsafe {
+                let places = (to + moved, from.start + moved);
+                abi::move_pages(fd, places, from.len() - moved, Holes::Refused)
+            };
             moved += progress.bytes;
             match progress.stopped {
                 None | Some(libc::EAGAIN) => {}
@@ -81,8 +84,10 @@ impl UffdMmu {
         let mut moved = 0;
         let errno = loop {
             // SAFETY: the caller of the verb has both windows to itself.
-            let progress =
-                unsafe { abi::move_pages(fd, to + moved, from.start + moved, from.len() - moved) };
+            let progress = unsafe {
+                let places = (to + moved, from.start + moved);
+                abi::move_pages(fd, places, from.len() - moved, Holes::Moved)
+            };
             moved += progress.bytes;
             match progress.stopped {
                 _ if moved == from.len() => break None,
@@ -121,6 +126,10 @@ impl UffdMmu {
             if protect {
                 self.protect_all(from_ref(&(to..to + PAGE_SIZE)));
             }
+            return Ok(());
+        }
+        // The kernel would wait for it to be served.
+        if self.calls_wait() && self.is_missing(from) {
             return Ok(());
         }
         finish(PAGE_SIZE, |_, _| {

@@ -1,5 +1,10 @@
-//! Whether a page is there, by asking the kernel; and copying it out, if it is.
+//! Looking at a page that may not be there, by asking the kernel: whether it is, what it has, and copying it out.
+//!
+//! The program may throw a page away at any moment (`MADV_DONTNEED`), and no look at it may be a fault that somebody has to serve: nobody serves
+//! one in a handler, and elsewhere the server may wait for what whoever looks has locked.
 
+use super::Faults;
+use super::memory::Memory;
 use crate::errno::errno;
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
@@ -8,53 +13,136 @@ use softfault_engine::PAGE_SIZE;
 const NO_WAY: c_int = -1;
 /// Bytes of a mask, as the kernel has it.
 const MASK_BYTES: usize = 8;
+/// Bytes that are compared at a time: there is little room on a handler's stack. Most pages are other from the first on.
+const PIECE: usize = 256;
 
-/// True if the page of a window is certainly missing. What is there and may not be
-/// read, or is in the system's swap, is not missing.
+/// How pages are looked at.
+pub(super) struct Looks {
+    /// `None` where nobody serves the kernel's faults on windows: its own calls say what is missing.
+    memory: Option<Memory>,
+}
+
+impl Looks {
+    /// The errno where pages cannot be looked at without waiting for whoever serves them.
+    pub(super) fn new(faults: Faults) -> Result<Self, c_int> {
+        let memory = match faults {
+            Faults::Signals | Faults::Threads => None,
+            Faults::Messages => Some(Memory::open()?),
+        };
+        Ok(Self { memory })
+    }
+
+    /// True if the page of a window is certainly missing. What is there and may not be
+    /// read, or is in the system's swap, is not missing.
+    pub(super) fn is_missing(&self, addr: usize) -> bool {
+        let page = addr & !(PAGE_SIZE - 1);
+        let mut byte = 0_u8;
+        match &self.memory {
+            None => is_missing(page),
+            // SAFETY: fills the byte.
+            Some(memory) => match unsafe { memory.copy(page, &raw mut byte, 1) } {
+                Err(libc::EIO) => is_unmapped(page),
+                _ => false,
+            },
+        }
+    }
+
+    /// True if pages can be copied out: a filter of system calls may refuse it.
+    pub(super) fn can_copy_out(&self) -> bool {
+        self.memory.is_some() || can_copy()
+    }
+
+    /// Copies a page of a window out: false if it is missing, an errno if it is there and may not be read.
+    ///
+    /// # Safety
+    /// `to` is writable for a page.
+    pub(super) unsafe fn copy_out(&self, addr: usize, to: *mut u8) -> Result<bool, c_int> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.copy(addr, to, PAGE_SIZE) } {
+            Ok(PAGE_SIZE) => Ok(true),
+            _ if self.is_missing(addr) => Ok(false),
+            Ok(_) => Err(libc::EFAULT),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// True if the page of a window is there, can be copied out, and has these bytes.
+    ///
+    /// # Safety
+    /// `page` is readable for a page, and nobody writes to it.
+    pub(super) unsafe fn is_same(&self, addr: usize, page: *const u8) -> bool {
+        let mut shown = [0_u8; PIECE];
+        (0..PAGE_SIZE).step_by(PIECE).all(|at| {
+            // SAFETY: fills the piece.
+            let copied = unsafe { self.copy(addr + at, shown.as_mut_ptr(), PIECE) };
+            // SAFETY: the caller's promise; within the page.
+            let page = unsafe { core::slice::from_raw_parts(page.add(at), PIECE) };
+            copied == Ok(PIECE) && shown == page
+        })
+    }
+
+    /// Copies bytes that may not be there, as far as it goes.
+    ///
+    /// # Safety
+    /// `to` is writable for `bytes`.
+    unsafe fn copy(&self, from: usize, to: *mut u8, bytes: usize) -> Result<usize, c_int> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &self.memory {
+                None => copy(from as *const u8, to, bytes),
+                Some(memory) => memory.copy(from, to, bytes),
+            }
+        }
+    }
+
+    /// In a child: what was inherited means the parent.
+    pub(super) fn fork_child(&self) {
+        if let Some(memory) = &self.memory {
+            memory.fork_child();
+        }
+    }
+}
+
+/// [`Looks::is_missing`], where nobody serves the kernel's faults there.
 ///
 /// The kernel is asked to read from the page: a fault of the kernel's on a missing page
-/// of a window is served by nobody, and changes nothing. No descriptor is involved, no
+/// of a window changes nothing. No descriptor is involved, no
 /// filter of system calls refuses it, and where the page is there no lock is taken.
-pub fn is_missing(addr: usize) -> bool {
-    let page = (addr & !(PAGE_SIZE - 1)) as *mut c_void;
+fn is_missing(page: usize) -> bool {
     // SAFETY: reads a page of a window of ours, if it can, and changes nothing.
     let answer = unsafe {
         let nothing = core::ptr::null_mut::<c_void>();
         libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, page, nothing, MASK_BYTES)
     };
-    if answer == 0 || errno() != libc::EFAULT {
-        return false;
-    }
-    // Or the program has taken the leave to read away.
+    answer != 0 && errno() == libc::EFAULT && is_unmapped(page)
+}
+
+/// Copies out a page that is a window's whose faults nobody serves to the kernel, or is other memory: as of [`Looks::copy_out`].
+///
+/// # Safety
+/// `to` is writable for a page.
+pub unsafe fn copy_page(addr: usize, to: *mut u8) -> Result<bool, c_int> {
+    // SAFETY: the caller's promise.
+    unsafe { Looks { memory: None }.copy_out(addr, to) }
+}
+
+/// True if the page tables have no memory there. What cannot be read may be there all the same: the program has taken the leave to read away.
+fn is_unmapped(page: usize) -> bool {
     let mut there = 0_u8;
     // SAFETY: fills the byte.
-    let known = unsafe { sync::kernel_calls::mincore(page, PAGE_SIZE, &mut there) == 0 };
+    let known =
+        unsafe { sync::kernel_calls::mincore(page as *mut c_void, PAGE_SIZE, &mut there) == 0 };
     known && there & 1 == 0
 }
 
-/// True if [`copy_out`] can be called: a filter of system calls may refuse it.
-pub fn can_copy_out() -> bool {
+/// True if [`copy`] is not refused.
+fn can_copy() -> bool {
     let (from, mut to) = (1_u8, 0_u8);
     // SAFETY: a byte each.
     unsafe { copy(&raw const from, &raw mut to, 1) == Ok(1) && to == 1 }
 }
 
-/// Copies a page of a window out: false if it is missing, an errno if it is there and may not be read. The kernel copies: the
-/// program may throw the page away at this very moment.
-///
-/// # Safety
-/// `to` is writable for a page.
-pub unsafe fn copy_out(addr: usize, to: *mut u8) -> Result<bool, c_int> {
-    // SAFETY: the caller's promise.
-    match unsafe { copy(addr as *const u8, to, PAGE_SIZE) } {
-        Ok(PAGE_SIZE) => Ok(true),
-        _ if is_missing(addr) => Ok(false),
-        Ok(_) => Err(libc::EFAULT),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Copies bytes that may not be there, as far as it goes.
+/// Copies bytes that may not be there, as far as it goes, where nobody serves the kernel's faults there.
 ///
 /// # Safety
 /// `to` is writable for `bytes`.

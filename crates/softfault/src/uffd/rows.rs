@@ -11,7 +11,7 @@
 //! Only huge pages that one entry maps are moved: that costs 5 µs, and a page by page what a copy costs, once others have to be
 //! made for the pool.
 
-use super::abi::{self, Progress};
+use super::abi::{self, Holes, Progress};
 use super::mmu::{MOVES, UffdMmu, finish, mprotect};
 use core::ops::Range;
 use core::slice::from_ref;
@@ -65,8 +65,14 @@ impl UffdMmu {
         let (mut done, mut attempts) = (0, 0);
         while done < TABLE_SPAN {
             // SAFETY: the target is the window's, and nobody else uses the source.
-            let progress =
-                unsafe { abi::move_pages(fd, to + done, from + done, TABLE_SPAN - done) };
+            let progress = unsafe {
+                abi::move_pages(
+                    fd,
+                    (to + done, from + done),
+                    TABLE_SPAN - done,
+                    Holes::Moved,
+                )
+            };
             done += progress.bytes;
             let Some(errno) = progress.stopped else {
                 continue;
@@ -112,7 +118,9 @@ impl UffdMmu {
         let mut split = false;
         for _ in 0..ATTEMPTS {
             // SAFETY: the page is on its way out, and the place is our own.
-            let moved = unsafe { abi::move_pages(self.of(&aside), aside.addr, addr, PAGE_SIZE) };
+            let moved = unsafe {
+                abi::move_pages(self.of(&aside), (aside.addr, addr), PAGE_SIZE, Holes::Moved)
+            };
             match moved {
                 Progress { stopped: None, .. } => split = true,
                 Progress {

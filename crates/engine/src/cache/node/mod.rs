@@ -10,6 +10,7 @@ use super::pins::Pins;
 use crate::budget::Budget;
 use crate::page::PAGE_SIZE;
 use crate::policy::Policies;
+use crate::reclaim::Copies;
 use crate::reclaim::anonymous::{Balance, PrivateMemory};
 use crate::reclaim::{Evictions, Lru};
 use crate::stats::NodeStats;
@@ -125,7 +126,11 @@ impl Node {
         let order = policies.miss_accounting.eviction_order();
         let index = Index::new(pages).ok_or(no_memory)?;
         let lru = Lru::new(order, pages).ok_or(no_memory)?;
-        let private = PrivateMemory::new();
+        let copies = match mmu.calls_wait() {
+            true => Copies::under(pages as u64),
+            false => 0,
+        };
+        let private = PrivateMemory::new(copies).ok_or(no_memory)?;
         let frames = Frames::new(frames, budget.clone()).ok_or(no_memory)?;
         let tables = index.bytes() + lru.bytes() + private.batches.bytes() + frames.table_bytes();
         let size = Size::charge(&budget, pages, most, tables)?;

@@ -31,7 +31,9 @@ impl PageCache {
     pub(super) fn expects_writes(&self, addr: usize) -> bool {
         let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
         let is_first = addr < self.addresses().start + 2 * PAGE_SIZE;
-        self.is_writable() && !is_first && self.node.may_expect() && follows(1) && follows(2)
+        let is_next = self.is_writable() && !is_first && follows(1) && follows(2);
+        // What was written to in the end is seen only where pages can be copied out.
+        is_next && self.node.may_expect() && self.node.mmu.can_copy_out()
     }
 
     /// A writer has come to the folio at `addr`: lets the frames go of the one before.
@@ -64,7 +66,7 @@ impl PageCache {
     }
 
     /// Which dirty pages of a folio are as the file has them: nobody has written to them, or the same. The caller holds the folio
-    /// lock. Of what is not protected, as of some moment.
+    /// lock. Of what is not protected, as of some moment. What the program has thrown away is none of them.
     pub(crate) fn unwritten(&self, folio: &Folio) -> u32 {
         if !folio.is(flag::EXPECTED) {
             return 0;
@@ -75,7 +77,7 @@ impl PageCache {
         let pages = (0..folio.pages()).filter(|page| dirty >> page & 1 == 1);
         pages.fold(0, |unwritten, page| {
             let (at, addr) = (page * PAGE_SIZE, folio.range().start + page * PAGE_SIZE);
-            // SAFETY: within the folio's frames, and of its pages, which are mapped.
+            // SAFETY: within the folio's frames, which nobody writes to while it is expected to be written to.
             let is_same = unsafe { self.node.mmu.is_same(window, addr, frames.add(at)) };
             unwritten | u32::from(is_same) << page
         })

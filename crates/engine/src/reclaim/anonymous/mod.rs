@@ -3,7 +3,7 @@
 //! ```text
 //!   1  chosen      the hand comes by, no passes are left: locked      choose.rs
 //!   2  protected   those that were written: nobody writes any more    write.rs
-//!   3  written     to slots in a row, from where they are
+//!   3  written     to slots in a row, from where they are, or copies of them (`Mmu::calls_wait`)
 //!   4  zapped      all of the batch, in one go; what a device writes to stays    evict.rs
 //!   5  unlocked    as swapped, or absent
 //! ```
@@ -15,7 +15,9 @@
 //!
 //! The verbs that take pages out on purpose (`madvise`) use the same steps.
 
+use super::Copies;
 use super::windows::{Busy, Windows};
+use crate::PAGE_SIZE;
 use crate::anon::PageState;
 use crate::cache::Node;
 use crate::lock::{Mutex, MutexGuard};
@@ -82,13 +84,16 @@ pub(crate) struct PrivateBatch {
     /// Page tables that were counted out: their windows, and their ranges.
     tables: Vec<(usize, Range<usize>)>,
     sources: Vec<Source>,
+    /// What they are copied to. `None` where they are written from where they are.
+    copies: Option<Copies>,
     /// Those that devices may be writing to are found here.
     pinned: Vec<WrittenPage>,
 }
 
 impl PrivateBatch {
-    fn new() -> Self {
+    fn new(copies: Option<Copies>) -> Self {
         Self {
+            copies,
             victims: Vec::with_capacity(BATCH),
             windows: Vec::with_capacity(WINDOWS),
             ranges: Vec::with_capacity(BATCH),
@@ -117,15 +122,15 @@ pub(crate) struct PrivateMemory {
 }
 
 impl PrivateMemory {
-    /// Of a node that has none yet.
-    pub(crate) fn new() -> Self {
-        Self {
+    /// Of a node that has none yet, whose batches copy so many pages. `None` where the system has no memory for these.
+    pub(crate) fn new(copies: usize) -> Option<Self> {
+        Some(Self {
             windows: Windows::default(),
-            batches: AnonymousBatches::new(),
+            batches: AnonymousBatches::new(copies)?,
             clock: AtomicU64::new(0),
             charged: PerCpuCounter::default(),
             uncharged: Counter::new(),
-        }
+        })
     }
 
     /// Pages have come that the node's budget was charged for.
@@ -148,6 +153,8 @@ impl PrivateMemory {
 /// The batches of a node, made once.
 pub(crate) struct AnonymousBatches {
     batches: [Mutex<PrivateBatch>; CONCURRENT],
+    /// Pages that each copies; none where they are written from where they are. Immutable.
+    copies: usize,
     /// [`Stopped`]s that live or are about to. A hint: who has to be kept out is kept
     /// out by the batches.
     stops: AtomicU32,
@@ -167,18 +174,23 @@ impl Drop for Stopped<'_> {
 
 impl AnonymousBatches {
     /// Empty batches.
-    pub(crate) fn new() -> Self {
-        Self {
-            batches: core::array::from_fn(|_| Mutex::new(PrivateBatch::new())),
-            stops: AtomicU32::new(0),
+    fn new(copies: usize) -> Option<Self> {
+        let all = [(); CONCURRENT].map(|()| Copies::new(copies));
+        if copies > 0 && all.iter().any(Option::is_none) {
+            return None;
         }
+        Some(Self {
+            batches: all.map(|copies| Mutex::new(PrivateBatch::new(copies))),
+            copies,
+            stops: AtomicU32::new(0),
+        })
     }
 
-    /// Bytes of the arrays.
+    /// Bytes of the arrays, and of the copies.
     pub(crate) fn bytes(&self) -> usize {
         let pinned = size_of::<WrittenPage>();
         let page = size_of::<Victim>() + size_of::<Range<usize>>() * 3 + pinned;
-        CONCURRENT * BATCH * page
+        CONCURRENT * (BATCH * page + self.copies * PAGE_SIZE)
     }
 
     pub(crate) fn take(&self) -> MutexGuard<'_, PrivateBatch> {
@@ -192,7 +204,7 @@ impl Node {
     /// Waits until nothing is being evicted of private memory, and keeps it so. Who
     /// needs memory meanwhile has it from files first, and waits if they have none.
     pub fn stop_eviction(&self) -> Stopped<'_> {
-        let AnonymousBatches { batches, stops } = &self.private.batches;
+        let AnonymousBatches { batches, stops, .. } = &self.private.batches;
         // Relaxed, all of it: a hint.
         stops.fetch_add(1, Relaxed);
         Stopped {

@@ -1,6 +1,6 @@
 //! Protecting what was written, and writing it to swap.
 
-use super::{BATCH, EvictOutcome, PrivateBatch, Victim};
+use super::{BATCH, Copies, EvictOutcome, PrivateBatch, Victim};
 use crate::PAGE_SIZE;
 use crate::mmu::Mmu;
 use crate::swap::Swap;
@@ -67,6 +67,7 @@ impl PrivateBatch {
             let count = left
                 .filter(|victim| victim.fate == EvictOutcome::Writes)
                 .count();
+            let count = count.min(self.copies.as_ref().map_or(BATCH, Copies::pages));
             if count == 0 {
                 return;
             }
@@ -87,6 +88,7 @@ impl PrivateBatch {
             victims,
             windows,
             sources,
+            copies,
             ..
         } = self;
         sources.clear();
@@ -95,23 +97,48 @@ impl PrivateBatch {
         let mut next = from;
         while next < victims.len() && !slots.is_empty() {
             let victim = &mut victims[next];
-            if victim.fate == EvictOutcome::Writes {
-                let window = windows[victim.window].get().window.reservation();
-                if sees_pins {
-                    victim.sum = mmu.sum(window, victim.addr);
-                }
-                sources.push(Source(mmu.bytes(window, victim.addr)));
-                victim.fate = EvictOutcome::Written(slots.start);
-                slots.start += 1;
-            }
             next += 1;
+            if victim.fate != EvictOutcome::Writes {
+                continue;
+            }
+            let window = windows[victim.window].get().window.reservation();
+            let source = match copies {
+                None => mmu.bytes(window, victim.addr),
+                Some(copies) => {
+                    let to = copies.page(sources.len());
+                    // SAFETY: a page of the batch's, which nobody else has.
+                    match unsafe { mmu.copy_out(window, victim.addr, to) } {
+                        Ok(true) => to.cast_const(),
+                        Ok(false) => {
+                            victim.fate = EvictOutcome::Vanished;
+                            continue;
+                        }
+                        Err(_) => {
+                            victim.fate = EvictOutcome::Stays;
+                            continue;
+                        }
+                    }
+                }
+            };
+            if sees_pins {
+                // SAFETY: a copy; or a page that is protected, and locked.
+                victim.sum = unsafe { mmu.sum(source) };
+            }
+            sources.push(Source(source));
+            victim.fate = EvictOutcome::Written(slots.start);
+            slots.start += 1;
         }
-        debug_assert!(slots.is_empty() && sources.len() <= BATCH);
+        // Of those that were not there to be copied.
+        slots.for_each(|slot| swap.put(slot));
+        if sources.is_empty() {
+            return next;
+        }
+        debug_assert!(sources.len() <= BATCH);
         let offset = u64::from(run.start) * PAGE_SIZE as u64;
-        // SAFETY: the pages are protected, and stay: they are locked.
+        // SAFETY: copies; or pages that are protected, and stay: they are locked.
         let written = unsafe { swap.device().write(offset, Source::pointers(sources)) };
         match written {
-            Ok(()) => swap.stats.pages_out.add(run.len() as u64),
+            Ok(()) => swap.stats.pages_out.add(sources.len() as u64),
             Err(_) => {
                 swap.stats.write_errors.add(1);
                 for victim in &mut victims[from..next] {

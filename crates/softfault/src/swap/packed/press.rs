@@ -1,7 +1,7 @@
 //! Compressing, into memory that a write can take as it is.
 
 use super::{GRAIN, PackedPlace, grains};
-use crate::uffd::is_missing;
+use crate::uffd::copy_page;
 use core::ptr::NonNull;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use softfault_engine::PAGE_SIZE;
@@ -13,7 +13,7 @@ const PAGES: usize = BYTES / GRAIN;
 
 /// Pages that are packed, one behind the other, each from a grain on.
 pub(super) struct Press {
-    /// Aligned to a page; [`BYTES`], and room for a page that does not compress.
+    /// Aligned to a page; [`BYTES`], room for a page that does not compress, and a page that is being compressed.
     memory: NonNull<u8>,
     table: CompressTable,
     /// Bytes of each page, from `next` to `count`.
@@ -38,7 +38,9 @@ pub(super) struct Fit {
 }
 
 impl Press {
-    const MEMORY: usize = BYTES + 2 * PAGE_SIZE;
+    /// Where the page is that is being compressed.
+    const COPY: usize = BYTES + 2 * PAGE_SIZE;
+    const MEMORY: usize = Self::COPY + PAGE_SIZE;
 
     /// `None` where the system has no memory.
     pub(super) fn new() -> Option<Self> {
@@ -55,7 +57,7 @@ impl Press {
 
     fn memory(&mut self) -> &mut [u8] {
         // SAFETY: mapped for so many bytes, and ours.
-        unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), Self::MEMORY) }
+        unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), Self::COPY) }
     }
 
     /// Takes as many pages as there is room for, and forgets those from before;
@@ -70,13 +72,19 @@ impl Press {
     ) -> Result<&'a [*const u8], i32> {
         (self.next, self.count, self.filled) = (0, 0, 0);
         while self.filled + PAGE_SIZE <= BYTES && self.count < PAGES.min(pages.len()) {
+            let page = pages[self.count];
+            let copy = self.memory.as_ptr().wrapping_add(Self::COPY);
             // What is written as it is, the kernel finds missing; this is read here, and
             // nobody serves a fault of reclaim's.
-            if is_missing(pages[self.count] as usize) {
-                return Err(libc::EFAULT);
-            }
-            // SAFETY: the caller's promise.
-            let page = unsafe { core::slice::from_raw_parts(pages[self.count], PAGE_SIZE) };
+            // SAFETY: a page of the memory, which is ours.
+            let page = match unsafe { copy_page(page.addr(), copy) } {
+                Ok(true) => copy.cast_const(),
+                Ok(false) | Err(libc::EFAULT) => return Err(libc::EFAULT),
+                // A filter refuses the call. It was there a moment ago.
+                Err(_) => page,
+            };
+            // SAFETY: a copy; or the caller's promise.
+            let page = unsafe { core::slice::from_raw_parts(page, PAGE_SIZE) };
             let bytes = self.pack(page);
             self.bytes[self.count] = bytes as u16;
             self.filled += grains(bytes) as usize * GRAIN;
@@ -89,7 +97,7 @@ impl Press {
     fn pack(&mut self, page: &[u8]) -> usize {
         let at = self.filled;
         // SAFETY: mapped for so many bytes, and ours; the table is elsewhere.
-        let memory = unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), Self::MEMORY) };
+        let memory = unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), Self::COPY) };
         let packed = compress_into_with_table(page, &mut memory[at..], &mut self.table);
         match packed {
             Ok(bytes) if bytes <= PAGE_SIZE - GRAIN => bytes,

@@ -1,0 +1,187 @@
+//! Page tables whose pages no system call may read, since it would wait for one that the program has thrown away: what is
+//! written is copied before, and what is gone is left out.
+
+use crate::writable::{bytes, finish};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::Anonymous;
+use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
+use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
+use std::ops::Range;
+use std::slice::from_ref;
+use std::sync::Arc;
+
+/// Page tables that hand no page to a call.
+struct Waiting {
+    mmu: Arc<SoftMmu>,
+    copies: bool,
+}
+
+impl Mmu for Waiting {
+    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
+        self.mmu.reserve(bytes, protection)
+    }
+
+    fn release(&self, window: Reservation) {
+        self.mmu.release(window);
+    }
+
+    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.mmu.copy(to, of, access) }
+    }
+
+    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.mmu.zero(window, addr, bytes)
+    }
+
+    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        self.mmu.fill(window, addr, bytes)
+    }
+
+    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+        self.mmu.zero_page(window, addr)
+    }
+
+    fn protect(&self, ranges: &[Range<usize>]) {
+        self.mmu.protect(ranges);
+    }
+
+    fn calls_wait(&self) -> bool {
+        self.copies
+    }
+
+    fn can_copy_out(&self) -> bool {
+        self.copies
+    }
+
+    unsafe fn copy_out(&self, _: &Reservation, addr: usize, to: *mut u8) -> Result<bool, i32> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.mmu.read(addr, to, PAGE_SIZE) })
+    }
+
+    unsafe fn is_same(&self, window: &Reservation, addr: usize, page: *const u8) -> bool {
+        // SAFETY: the caller's promise.
+        !self.is_missing(addr) && unsafe { self.mmu.is_same(window, addr, page) }
+    }
+
+    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
+        assert!(!self.copies, "a call would wait for {addr:#x}");
+        self.mmu.bytes(window, addr)
+    }
+
+    fn is_missing(&self, addr: usize) -> bool {
+        let mut byte = 0;
+        // SAFETY: fills the byte.
+        !unsafe { self.mmu.read(addr, &mut byte, 1) }
+    }
+
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+        self.mmu.move_pages(from, to, bytes)
+    }
+
+    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        self.mmu.make_writable(window, addr)
+    }
+
+    fn flush_tlbs(&self) {
+        self.mmu.flush_tlbs();
+    }
+
+    fn zap(&self, ranges: &[Range<usize>]) {
+        self.mmu.zap(ranges);
+    }
+
+    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.mmu.read(addr, target, bytes) }
+    }
+}
+
+fn rig(swap: &Arc<TestSwap>, copies: bool) -> Rig {
+    Rig::over(2048, swap, |mmu| Waiting { mmu, copies })
+}
+
+/// As a program does that knows nothing of us.
+fn throw_away(rig: &Rig, start: usize, pages: Range<usize>) {
+    let range = start + pages.start * PAGE_SIZE..start + pages.end * PAGE_SIZE;
+    rig.mmu.zap(from_ref(&range));
+    rig.mmu.flush_tlbs();
+}
+
+#[test]
+fn what_goes_to_swap_is_copied() {
+    const PAGES: usize = 100;
+    let swap = TestSwap::new(1000);
+    let rig = rig(&swap, true);
+    let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+    let attributes = Attributes {
+        backing: Backing::from(anon.clone()),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    let start = anon.addresses().start;
+    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    for page in 0..PAGES {
+        rig.write(start + page * PAGE_SIZE, &[page as u8 + 1])
+            .unwrap();
+    }
+    let gone = [0..3, 30..40, 97..100];
+    for gone in &gone {
+        throw_away(&rig, start, gone.clone());
+    }
+    rig.evict_all();
+    let slots = rig.node.swap.as_ref().unwrap().slots.used();
+    assert_eq!((anon.resident_pages(), slots), (0, 84));
+    for page in 0..PAGES {
+        let kept = !gone.iter().any(|gone| gone.contains(&page));
+        let byte = u8::from(kept) * (page as u8 + 1);
+        assert_eq!(rig.touch(start + page * PAGE_SIZE), Ok(byte), "page {page}");
+    }
+    rig.unmap(anon.addresses());
+    drop(anon);
+    rig.finish();
+}
+
+#[test]
+fn what_is_evicted_to_a_file_is_copied() {
+    let rig = rig(&TestSwap::new(8), true);
+    let store = TestStore::new(bytes(256));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    // Not in order: nothing is expected.
+    let written = (0..256).step_by(3);
+    for page in written.clone().rev() {
+        rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
+    }
+    throw_away(&rig, start, 100..140);
+    rig.evict_all();
+    assert_eq!((cache.dirty_pages(), cache.folio_count()), (0, 0));
+    let kept = written.filter(|page| !(100..140).contains(page));
+    assert!(store.writes().into_iter().eq(kept.map(|page| page as u64)));
+    for page in [102, 120, 138] {
+        assert_eq!(
+            rig.touch(start + page * PAGE_SIZE),
+            Ok(byte_at(0, bytes(page as u64))),
+            "as the file has it"
+        );
+    }
+    finish(rig, cache);
+}
+
+/// Where it could not be seen in the end which pages were written to, none is mapped to be written to before its first write.
+#[test]
+fn nothing_is_expected_where_nothing_is_copied() {
+    let rig = rig(&TestSwap::new(8), false);
+    let store = TestStore::with_queue(bytes(256), 4);
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    for page in 0..100 {
+        rig.write(start + page * PAGE_SIZE, &[page as u8 | 128])
+            .unwrap();
+        assert_eq!(cache.dirty_pages(), page as u64 + 1);
+    }
+    rig.evict_all();
+    assert!(store.writes().into_iter().eq(0..100));
+    finish(rig, cache);
+}

@@ -1,0 +1,34 @@
+//! Threads that sleep in a fault: the messages that say so, and what ends their sleep.
+
+use super::abi::{self, Message};
+use super::mmu::UffdMmu;
+use softfault_engine::PAGE_SIZE;
+
+impl UffdMmu {
+    /// Hands on the messages that are there of threads that sleep in a fault: of one descriptor, up to `most` of at most
+    /// [`MESSAGES`](abi::MESSAGES). For one thread at a time, with [`Faults::Threads`](super::Faults::Threads) or
+    /// [`Faults::Messages`](super::Faults::Messages).
+    pub fn read_messages(&self, from: u8, most: usize, each: impl FnMut(Message)) {
+        if let Some(fd) = self.descriptors[usize::from(from)].get() {
+            abi::read((fd, from), most, each);
+        }
+    }
+
+    /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each.
+    pub fn wait_for_messages(&self, again: u32) -> u8 {
+        abi::wait(self.opened(), again)
+    }
+
+    /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
+    pub fn poison(&self, addr: usize) -> bool {
+        abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
+    }
+
+    /// Lets threads that sleep in a fault of this page touch it again, whose messages came by this descriptor. The kernel looks at all that
+    /// sleep by it: that is why there are several.
+    pub fn wake(&self, from: u8, addr: usize) {
+        let page = addr & !(PAGE_SIZE - 1);
+        let fd = self.descriptors[usize::from(from)].get();
+        abi::wake(fd.expect("a message came by it"), &(page..page + PAGE_SIZE));
+    }
+}

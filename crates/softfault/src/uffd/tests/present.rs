@@ -1,0 +1,48 @@
+//! Looks at pages that nobody serves: none may wait, however faults arrive.
+
+use super::{copy, page, reserve};
+use crate::Faults;
+use crate::uffd::UffdMmu;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mmu::{Access, Mmu};
+
+#[test]
+fn what_is_missing_is_seen_without_a_fault() {
+    for faults in [Faults::Signals, Faults::Threads, Faults::Messages] {
+        match UffdMmu::new(faults) {
+            Ok(mmu) => looks(&mmu),
+            Err(errno) => softfault_skip::skipped("messages", format_args!("errno {errno}")),
+        }
+    }
+}
+
+fn looks(mmu: &UffdMmu) {
+    assert!(mmu.can_copy_out());
+    let window = reserve(mmu, 3);
+    let (mut out, other) = ([0_u8; PAGE_SIZE], [4_u8; PAGE_SIZE]);
+    copy(mmu, &window, 1, 5, Access::Writable).unwrap();
+    let mut copied = |at| {
+        // SAFETY: a page to copy to.
+        unsafe { mmu.copy_out(&window, page(&window, at), out.as_mut_ptr()) }
+    };
+    assert_eq!([0, 1, 2].map(&mut copied), [Ok(false), Ok(true), Ok(false)]);
+    assert_eq!(out, [5; PAGE_SIZE]);
+    assert_eq!(
+        [0, 1, 2].map(|at| mmu.is_missing(page(&window, at))),
+        [true, false, true]
+    );
+    let mut almost = out;
+    almost[PAGE_SIZE - 1] = 4;
+    // SAFETY: pages to compare with.
+    let same = |at, with: &[u8]| unsafe { mmu.is_same(&window, page(&window, at), with.as_ptr()) };
+    assert!(same(1, &out));
+    assert!(!same(1, &almost) && !same(1, &other) && !same(0, &out));
+    // What the program may not read is there all the same.
+    // SAFETY: a window of the test's own.
+    unsafe { libc::mprotect(window.addr as *mut _, window.bytes, libc::PROT_NONE) };
+    assert!(mmu.is_missing(page(&window, 0)) && !mmu.is_missing(page(&window, 1)));
+    // SAFETY: as above.
+    unsafe { libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DONTNEED) };
+    assert!(mmu.is_missing(page(&window, 1)));
+    mmu.release(window);
+}
