@@ -93,7 +93,9 @@ impl Bench {
         let binary = |line: &str| {
             let message: serde_json::Value = serde_json::from_str(line).ok()?;
             let path = message.get("executable")?.as_str()?;
-            Some(Binary {
+            // A crate's programs are built with its tests.
+            let is_test = message["target"]["kind"][0] == "test";
+            is_test.then_some(Binary {
                 name: message["target"]["name"].as_str()?.to_owned(),
                 path: path.into(),
                 folder: folder.clone(),

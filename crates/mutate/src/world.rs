@@ -94,7 +94,7 @@ impl World {
                 Tests {
                     package: "softfault-c",
                     folder: "softfault-c",
-                    files: &["c"],
+                    files: &["c", "twins"],
                 },
             ],
         }

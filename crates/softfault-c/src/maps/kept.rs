@@ -149,10 +149,10 @@ pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
         made.into_iter().for_each(KeptRange::release);
         return Err(error.into());
     }
-    for kept in made {
-        kept.enter().map_err(|NotMapped| Failure::not_mapped())?;
-    }
-    Ok(())
+    // All of them, also if one was unmapped meanwhile: what is dropped stays as long as its map.
+    let entered = made.into_iter().map(KeptRange::enter);
+    let entered = entered.fold(Ok(()), Result::and);
+    entered.map_err(|NotMapped| Failure::not_mapped())
 }
 
 fn part_of(part: &Part) -> Part {

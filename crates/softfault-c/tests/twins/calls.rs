@@ -1,14 +1,17 @@
 //! madvise, msync, mlock, mprotect: every value, on every kind of map.
 
 use crate::twin::{
-    ANONYMOUS, Answer, Arguments, PAGE, READ, Twin, WRITE, anonymous, answer, file, of_file,
-    own_engine, text,
+    ANONYMOUS, Answer, Arguments, DEFAULT, PAGE, READ, Twin, WRITE, anonymous, answer, errno, file,
+    of_file, own_engine, text, unmap,
 };
 use core::ffi::{c_int, c_void};
+use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::msync::softfault_msync;
+use softfault_c::pin::{softfault_pin, softfault_unpin};
+use softfault_c::transfer::softfault_read_at;
 use std::fs::File;
 
 const PAGES: usize = 4;
@@ -220,5 +223,51 @@ fn a_map_is_written_to_once_it_may_be() {
         twin.same(0, PAGES);
         assert_eq!(arguments.flags & ANONYMOUS & libc::MAP_SHARED, 0);
         assert_eq!(twin.unmap(0, PAGES), (Ok(()), Ok(())));
+    }
+}
+
+/// POSIX lets a call that succeeds change errno; a program that looks at it late is to find its own all the same.
+#[test]
+fn calls_that_succeed_leave_errno_as_it_was() {
+    const OWN: c_int = 77;
+    let _turn = crate::twin::turn();
+    let set = || {
+        // SAFETY: the thread's own word.
+        unsafe { *libc::__errno_location() = OWN };
+    };
+    let made = file(PAGES * PAGE);
+    for (name, arguments) in kinds(&made) {
+        for engine in [DEFAULT, own_engine()] {
+            set();
+            let map = arguments.ours(engine).unwrap();
+            let mut errnos = vec![("mmap", errno())];
+            let len = PAGES * PAGE;
+            let mut bytes = vec![0_u8; len];
+            let calls: [(&str, &mut dyn FnMut() -> bool); 7] = [
+                ("fault_in", &mut || softfault_fault_in(map, len) == 0),
+                ("pin", &mut || softfault_pin(map, len) == 0),
+                ("unpin", &mut || softfault_unpin(map, len) == 0),
+                ("mlock", &mut || softfault_mlock(map, len) == 0),
+                ("munlock", &mut || softfault_munlock(map, len) == 0),
+                ("msync", &mut || {
+                    softfault_msync(map, len, libc::MS_SYNC) == 0
+                }),
+                ("read_at", &mut || {
+                    // SAFETY: a buffer of so many bytes.
+                    let read = unsafe { softfault_read_at(map, bytes.as_mut_ptr().cast(), len) };
+                    read as usize == len
+                }),
+            ];
+            for (call, made) in calls {
+                set();
+                assert!(made(), "{name} {call}: {}", text());
+                errnos.push((call, errno()));
+            }
+            set();
+            unmap(map, len);
+            errnos.push(("munmap", errno()));
+            let changed: Vec<_> = errnos.iter().filter(|(_, errno)| *errno != OWN).collect();
+            assert!(changed.is_empty(), "{name}: {changed:?}");
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! A child of fork calls on its parent's maps, whatever threads were doing.
 
-use crate::twin::{PAGE, READ, anonymous, answer, content, file, of_file, own_engine, unmap};
+use crate::twin::{
+    PAGE, READ, WRITE, anonymous, answer, content, file, of_file, own_engine, unmap,
+};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
 use softfault_c::transfer::{softfault_read_at, softfault_write_at};
@@ -101,4 +104,42 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
             }
         }
     });
+}
+
+/// A thread of the parent's is in the middle of a change at most forks: in the child nobody ends it, and nobody waits for it.
+#[test]
+fn a_child_protects_what_a_thread_of_the_parent_was_protecting() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(PAGES).ours(own_engine()).unwrap() as usize;
+    let protect = |page: usize, prot: i32| {
+        // SAFETY: within the map; nobody writes to what may not be written to.
+        unsafe { softfault_mprotect((map + page * PAGE) as *mut _, PAGE, prot) }
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                assert_eq!((protect(3, READ), protect(3, WRITE)), (0, 0));
+            }
+        });
+        // Also if a round fails.
+        let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
+        for round in 0..20 {
+            // SAFETY: the child ends without cleaning up.
+            let status = unsafe {
+                let pid = libc::fork();
+                assert!(pid >= 0);
+                if pid == 0 {
+                    libc::alarm(60);
+                    let changed = (protect(5, READ), protect(3, WRITE));
+                    libc::_exit(i32::from(changed != (0, 0)));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                status
+            };
+            assert_eq!(status, 0, "round {round}: {status:#x}");
+        }
+    });
+    unmap(map as *mut _, PAGES * PAGE);
 }

@@ -141,3 +141,39 @@ fn no_more_is_locked_than_half_of_the_budget() {
     assert_eq!(said, Ok(()), "{}", text());
     unmap(map, pages * PAGE);
 }
+
+/// A lock is of whole pages, and of all that its bytes lie in.
+#[test]
+fn a_range_that_touches_two_pages_locks_both() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(8).ours(own_engine()).unwrap();
+    // SAFETY: within the map.
+    let at = |offset: usize| unsafe { map.byte_add(offset) };
+    assert_eq!(softfault_mlock(at(3 * PAGE - 1), 2), 0, "{}", text());
+    for page in 0..8 {
+        // SAFETY: nobody relies on the bytes.
+        let said = answer(unsafe { softfault_madvise(at(page * PAGE), PAGE, libc::MADV_DONTNEED) });
+        let expected = match (2..4).contains(&page) {
+            true => Err(libc::EINVAL),
+            false => Ok(()),
+        };
+        assert_eq!(said, expected, "{page}: {}", text());
+    }
+    unmap(map, 8 * PAGE);
+}
+
+/// Half of the budget can be pinned: so more than a quarter again, once it was let go.
+#[test]
+fn what_was_unpinned_counts_no_more() {
+    let _turn = crate::twin::turn();
+    let pages = (20 << 20) / PAGE;
+    let map = anonymous(2 * pages).ours(own_engine()).unwrap();
+    for first in [0, pages, 0] {
+        // SAFETY: within the map.
+        let part = unsafe { map.byte_add(first * PAGE) };
+        let said = answer(softfault_pin(part, pages * PAGE));
+        assert_eq!(said, Ok(()), "{first}: {}", text());
+        assert_eq!(softfault_unpin(part, pages * PAGE), 0, "{}", text());
+    }
+    unmap(map, 2 * pages * PAGE);
+}
