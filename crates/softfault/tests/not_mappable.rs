@@ -2,10 +2,10 @@
 
 mod files;
 
-use softfault::Engine;
+use softfault::{Engine, Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// What each face says of a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
@@ -87,4 +87,49 @@ fn an_empty_file_is_an_empty_map() {
         File::options().write(true).open(place).unwrap()
     };
     refused(&writer, |error| error.raw_os_error() == Some(libc::EACCES));
+}
+
+/// A memfd, with these seals.
+fn sealed(seals: i32) -> File {
+    // SAFETY: a name that ends in zero; the descriptor is new.
+    let file = unsafe {
+        let fd = libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING);
+        File::from(OwnedFd::from_raw_fd(fd))
+    };
+    io::Write::write_all(&mut &file, &[7; 10_000]).unwrap();
+    // SAFETY: no memory involved.
+    let added = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+    assert_eq!(added, 0);
+    file
+}
+
+/// Without `unsafe` is mapped only what nobody can change or cut off.
+#[test]
+fn what_may_change_is_not_safe() {
+    let (shrink, write) = (libc::F_SEAL_SHRINK, libc::F_SEAL_WRITE);
+    for seals in [
+        0,
+        shrink,
+        write,
+        libc::F_SEAL_GROW | write,
+        libc::F_SEAL_GROW | shrink,
+    ] {
+        let error = Mmap::map_if_safe(&sealed(seals)).unwrap_err();
+        assert!(error.not_safe(), "{seals}: {error}");
+    }
+    let file = files::made_file("not-sealed", 10_000);
+    assert!(Mmap::map_if_safe(&file).unwrap_err().not_safe());
+    let file = sealed(shrink | write);
+    let map = Mmap::map_if_safe(&file).unwrap();
+    assert_eq!((map.len(), map[9_999]), (10_000, 7));
+    // Nor what is not there.
+    for (offset, len) in [(0, 10_001), (9_999, 2), (u64::MAX, 1)] {
+        let mut options = MmapOptions::new();
+        let error = options
+            .offset(offset)
+            .len(len)
+            .map_if_safe(&file)
+            .unwrap_err();
+        assert!(error.not_safe(), "{offset} {len}: {error}");
+    }
 }

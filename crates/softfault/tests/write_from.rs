@@ -7,7 +7,7 @@ mod write_scene;
 use softfault::{Advice, Engine, FaultError, MmapMut, MmapOptions};
 use softfault_oracle::Finally;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,6 +105,35 @@ fn any_part_is_written_from_any_reader() {
         map.flush().unwrap();
         assert!(scratch.content() == model);
         assert!(map.write_from(..BYTES + 1, &mut std::io::empty()).is_err());
+    }
+}
+
+/// Gives so many bytes, a few at a time, and fails then.
+struct Breaks(usize);
+
+impl Read for Breaks {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.min(bytes.len()).min(700);
+        if count == 0 {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        self.0 -= count;
+        bytes[..count].fill(7);
+        Ok(count)
+    }
+}
+
+#[test]
+fn what_a_reader_had_before_its_error_is_written() {
+    let scratch = Scratch::new("breaks", 4 * PAGE);
+    let file = scratch.open();
+    for (_, engine) in both() {
+        let mut map = map(&engine, &file);
+        let mut model = scratch.content();
+        let error = map.write_from(100.., &mut Breaks(5000)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        model[100..5100].fill(7);
+        assert!(map[..] == model[..]);
     }
 }
 

@@ -143,3 +143,41 @@ fn a_child_protects_what_a_thread_of_the_parent_was_protecting() {
     });
     unmap(map as *mut _, PAGES * PAGE);
 }
+
+/// A thread of the parent's has the table's lock nearly all the time: it looks among many pins for one that is not there.
+#[test]
+fn a_child_calls_while_a_thread_of_the_parent_has_the_table() {
+    const PINS: usize = 1000;
+    let _turn = crate::twin::turn();
+    let map = anonymous(PINS).ours(own_engine()).unwrap() as usize;
+    let at = |page: usize| (map + page * PAGE) as *mut core::ffi::c_void;
+    for page in 0..PINS {
+        assert_eq!(softfault_pin(at(page), PAGE), 0);
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                assert_eq!(answer(softfault_unpin(at(0), 1)), Err(libc::EINVAL));
+            }
+        });
+        // Also if a round fails.
+        let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
+        for round in 0..10 {
+            // SAFETY: the child ends without cleaning up.
+            let status = unsafe {
+                let pid = libc::fork();
+                assert!(pid >= 0);
+                if pid == 0 {
+                    libc::alarm(60);
+                    libc::_exit(softfault_unpin(at(round), PAGE));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                status
+            };
+            assert_eq!(status, 0, "round {round}: {status:#x}");
+        }
+    });
+    unmap(at(0), PINS * PAGE);
+}

@@ -170,6 +170,23 @@ fn maps_of_one_file_are_unmapped_as_often_as_mapped() {
     }
 }
 
+/// Of two maps of the same pages the one that has all of them goes, though the other was mapped later.
+#[test]
+fn a_map_that_has_lost_a_page_is_not_taken_for_whole() {
+    let _turn = crate::twin::turn();
+    let made = aged_file(PAGES * PAGE);
+    let maps = [(); 2].map(|()| Twin::of_file(&made, PAGES, READ, libc::MAP_SHARED));
+    assert_eq!(maps[0].ours, maps[1].ours, "one window");
+    unmap(maps[0].at(5).0, PAGE);
+    unmap(maps[0].at(0).0, PAGES * PAGE);
+    for page in 0..PAGES {
+        assert_eq!(is_mapped(&maps[0], page), page != 5, "{page}");
+    }
+    unmap(maps[0].at(0).0, 5 * PAGE);
+    unmap(maps[0].at(6).0, 2 * PAGE);
+    assert!((0..PAGES).all(|page| !is_mapped(&maps[0], page)));
+}
+
 #[test]
 fn several_maps_go_by_one_call() {
     let _turn = crate::twin::turn();
