@@ -78,6 +78,19 @@ fn what_is_pinned_stays() {
     );
 }
 
+/// Half of the budget can be pinned: so a quarter as often as it was let go.
+#[test]
+fn a_pin_that_ended_counts_no_more() {
+    let file = file(2 * LEAST_MEMORY);
+    let engine = engine(LEAST_MEMORY);
+    let map = engine.map(&file).unwrap();
+    let quarter = LEAST_MEMORY / 4;
+    for round in 0..8 {
+        let pinned = map.pin(round * quarter..(round + 1) * quarter);
+        assert_eq!(pinned.map(|pinned| pinned.len()), Ok(quarter), "{round}");
+    }
+}
+
 #[test]
 fn two_maps_of_a_file_share_its_pages_and_a_third_finds_them() {
     let file = file(64 * PAGE);

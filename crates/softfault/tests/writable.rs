@@ -252,6 +252,26 @@ fn what_was_protected_with_others_is_open_to_system_calls() {
     );
 }
 
+/// A child gets the file by a mapping that the parent makes, and has only while it forks.
+#[test]
+fn a_fork_leaves_no_mapping_of_the_file() {
+    let scratch = Scratch::new("aside", 64 * PAGE);
+    let file = scratch.open();
+    let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap()).to_string();
+    let engine = engine(16 << 20);
+    let map = write(&engine, &file);
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let of_file = |line: &&str| line.split_ascii_whitespace().nth(4) == Some(&inode);
+        maps.lines().filter(of_file).count()
+    };
+    assert_eq!(mappings(), 0, "the window is none");
+    for _ in 0..3 {
+        let status = forked(|| i32::from(mappings() != 1 || map.len() != 64 * PAGE));
+        assert_eq!((status, mappings()), (0, 0));
+    }
+}
+
 #[test]
 fn a_child_of_fork_writes_to_the_same_file() {
     let scratch = Scratch::new("child", 64 * PAGE);
