@@ -59,8 +59,8 @@ pub(super) struct Density {
     guesses: Guesses,
     /// What areas have ahead.
     loans: Loans,
-    /// The area of the last reading.
-    last: u64,
+    /// The area of the last reading, and its pages.
+    last: (u64, Pages),
     /// Touches until the next reading, after one for which there was no room.
     pause: u8,
     confined: Confined,
@@ -92,7 +92,7 @@ impl Density {
             guesses: Guesses::new(areas.len()),
             areas,
             loans: Loans::NONE,
-            last: 0,
+            last: (0, Pages::NONE),
             pause: 0,
             confined: Confined::NONE,
             early: 0,
@@ -386,7 +386,7 @@ impl Density {
         }
         area.ahead = area.ahead.or(&pages);
         self.loans.lend(count);
-        self.last = region.area();
+        self.last = (region.area(), pages);
         let single = match is_sure && !region.is_confined && !self.reads_apart(clock) {
             true => self.samples(region),
             false => Blocks::ALL,
@@ -407,20 +407,23 @@ impl Density {
     pub(super) fn reads(&mut self, first: u64, pages: &Pages, clock: u32) {
         let area = self.areas.touch(first / AREA, clock);
         area.read = area.read.or(&pages.without(&area.ahead));
+        self.last = (first / AREA, *pages);
     }
 
     /// The last reading was asked for in order, and there was no room from this page on: those
-    /// pages are no loan.
+    /// pages are absent still, and no loan.
     pub(super) fn refused(&mut self, page: u64) {
-        let pages = Pages::range(page % AREA..AREA);
         self.pause = PAUSE;
-        if let Some(area) = self.areas.find_mut(self.last)
-            && page / AREA == self.last
+        let (number, pages) = self.last;
+        let pages = pages.and(&Pages::range(page % AREA..AREA));
+        if page / AREA == number
+            && let Some(area) = self.areas.find_mut(number)
         {
             let lent = area.ahead.and(&pages);
-            area.ahead = area.ahead.without(&lent);
+            area.ahead = area.ahead.without(&pages);
+            area.read = area.read.without(&pages);
             self.loans.take_back(lent.count());
-            self.guesses.forget(self.last, &pages);
+            self.guesses.forget(number, &pages);
         }
     }
 

@@ -30,6 +30,7 @@ mod readahead_mixtures;
 mod readahead_model;
 mod readahead_orders;
 mod readahead_patterns;
+mod readahead_room;
 mod reclaim;
 mod retry;
 mod rows;

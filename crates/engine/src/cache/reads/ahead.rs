@@ -85,6 +85,8 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
         }
     }
     batch.submit();
+    // What the store did not take was added before what found no frame.
+    let refused = batch.refused.map(|addr| cache.page(addr)).or(refused);
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;
     cache.readahead.lock().submitted(started, refused);

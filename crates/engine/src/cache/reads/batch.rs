@@ -78,8 +78,8 @@ pub(crate) struct ReadBatch<'a> {
     share: usize,
     /// What the store does not take is read by this thread.
     reads_all: bool,
-    /// The store takes no more.
-    full: bool,
+    /// The address of the first folio that the store did not take: it takes no more.
+    pub(super) refused: Option<usize>,
     /// Pages whose reads were started.
     pub(super) started: u32,
 }
@@ -103,7 +103,7 @@ impl<'a> ReadBatch<'a> {
             frames: cache.node.readahead_frames(),
             share: cache.node.readahead_frames() / 2,
             reads_all: false,
-            full: false,
+            refused: None,
             started: 0,
         }
     }
@@ -214,7 +214,7 @@ impl<'a> ReadBatch<'a> {
         }
         self.folios[self.folio_count] = folio.id();
         self.folio_count += 1;
-        !self.full
+        self.refused.is_none()
     }
 
     /// A folio whose frames are in the row of its neighbours, or begin one, where there may be one. The memory of a row goes to the
@@ -268,7 +268,7 @@ impl<'a> ReadBatch<'a> {
                     read::demand(cache, folio);
                     node.put(folio);
                 } else {
-                    self.full = true;
+                    self.refused.get_or_insert(folio.range().start);
                     read::discard(node, cache, folio);
                     node.put(folio);
                 }

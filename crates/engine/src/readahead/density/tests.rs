@@ -89,3 +89,30 @@ fn what_is_evicted_owes_nothing() {
     }
     assert!(owed > 10, "{owed} areas had something ahead");
 }
+
+/// Of a reading that found no room from some page on, these pages are absent again; those before it, and what an earlier
+/// reading has in the same area, are not.
+#[test]
+fn what_was_refused_is_absent_again() {
+    let mut density = Density::new(1 << 22);
+    touch(&mut density, Touch::Miss, 0..1, 1);
+    density.reads(0, &Pages::range(100..120), 1);
+    density.reads(0, &Pages::range(40..60), 1);
+    density.refused(50);
+    let absent = |density: &Density, pages| density.area_of(0).expect("touched").absent_in(&pages);
+    assert_eq!(absent(&density, 40..50), 0, "they are being read");
+    assert_eq!(absent(&density, 50..60), 10, "they are not");
+    assert_eq!(absent(&density, 100..120), 0, "they were read before");
+
+    // A loan is one no more, either.
+    let lent = density.loans.lent();
+    let mut page = 0;
+    while density.loans.lent() == lent {
+        page += 1;
+        assert!(page < 40, "half of a region is a reason to read the rest");
+        touch(&mut density, Touch::Miss, page..page + 1, 1 + page as u32);
+    }
+    density.refused(density.last.1.span().start);
+    assert_eq!(density.loans.lent(), lent);
+    assert_eq!(density.areas.ahead(), lent);
+}

@@ -1,0 +1,49 @@
+//! Read-ahead over a node: what it plans finds room, and what finds none is planned again.
+
+use crate::files::pages;
+use crate::readahead_model::Rng;
+use softfault_engine::PAGE_SIZE;
+use softfault_oracle::{Rig, TestStore};
+use std::ops::Range;
+
+/// All pages of a range, in groups that are shuffled, by several readers in turn.
+fn shuffled(pages: Range<u64>, group: usize, readers: usize) -> Vec<u64> {
+    let mut rng = Rng(1);
+    let mut order: Vec<u64> = pages.collect();
+    for group in order.chunks_mut(group) {
+        for at in (1..group.len()).rev() {
+            group.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+    }
+    let part = order.len() / readers;
+    let turn = |at: usize| order.chunks(part).map(move |part| part[at]);
+    (0..part).flat_map(turn).collect()
+}
+
+/// Touches that waited for a read of their own, of a file that is read in this order through a queue of so many reads.
+fn misses(budget: u64, queue: usize, order: &[u64]) -> u64 {
+    let rig = Rig::new(budget);
+    let file = order.iter().max().expect("an order") + 1;
+    let store = TestStore::with_queue(pages(file as usize), queue);
+    let cache = rig.map(&store);
+    let start = cache.addresses().start;
+    for &page in order {
+        let found = rig.touch(start + page as usize * PAGE_SIZE);
+        assert_eq!(found, Ok(store.byte(pages(page as usize))));
+    }
+    let misses = rig.node.stats.major_faults.get();
+    drop(cache);
+    rig.finish();
+    misses
+}
+
+/// A store that takes few reads at a time refuses most of each plan.
+#[test]
+fn what_the_store_refuses_is_planned_again() {
+    let order = shuffled(0..16384, 64, 1);
+    let few = misses(4096, 4, &order);
+    assert!(few <= 700, "{few} of {} touches", order.len());
+    let order = shuffled(0..16384, 64, 4);
+    let fewer = misses(4096, 2, &order);
+    assert!(fewer <= 3500, "{fewer} of {} touches", order.len());
+}
