@@ -37,6 +37,16 @@ fn misses(budget: u64, queue: usize, order: &[u64]) -> u64 {
     misses
 }
 
+/// Sixteen readers of groups that are as large as memory together: what is all but certain to be used is read into memory
+/// that is full of mapped pages, and the pool grows for it, which leaves others more of the budget than a guess does.
+#[test]
+fn sure_reads_find_frames_in_full_memory() {
+    const MEMORY: u64 = 1 << 16;
+    let order = shuffled(0..4 * MEMORY, 4096, 16);
+    let misses = misses(MEMORY, 128, &order);
+    assert!(misses <= 65_000, "{misses} of {} touches", order.len());
+}
+
 /// A store that takes few reads at a time refuses most of each plan.
 #[test]
 fn what_the_store_refuses_is_planned_again() {

@@ -4,7 +4,7 @@ use super::{MAX_WINDOW, Node};
 use crate::budget::Need;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FRAME, flag};
-use crate::cache::frames::Frames;
+use crate::cache::frames::{CHUNK_PAGES, Frames};
 use crate::mmu::TABLE_SPAN;
 use crate::page::PAGE_SIZE;
 use crate::slab::Slab;
@@ -79,6 +79,11 @@ pub(crate) enum FrameUse {
     Row(usize, Option<u32>),
     /// No frames.
     Hole,
+}
+
+/// Pages that growth for those that may have `most` pages of frames leaves to others.
+fn spare_reserve(most: usize) -> u64 {
+    most as u64 / 16
 }
 
 impl Node {
@@ -166,8 +171,13 @@ impl Node {
     ) -> Option<u32> {
         // Demand faults keep an eighth of the pool to themselves.
         let room = self.frames.counts().used + pages <= most / 8 * 7;
-        room.then(|| alloc(&self.frames, most as u64 / 16))
+        room.then(|| alloc(&self.frames, spare_reserve(most)))
             .flatten()
+    }
+
+    /// Pages of the budget that have to be free for the pool to grow by a chunk, for those that may have `most` pages.
+    pub(crate) fn growth_of_spare(&self, most: usize) -> usize {
+        CHUNK_PAGES + 1 + spare_reserve(most) as usize
     }
 
     /// Gives a folio back that was never in the index.

@@ -6,7 +6,6 @@ use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::PageCache;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
-use crate::cache::frames::CHUNK_PAGES;
 use crate::cache::node::FrameUse;
 use crate::store::Read;
 use core::ops::Range;
@@ -165,7 +164,7 @@ impl<'a> ReadBatch<'a> {
         };
         if folio.is_err() && node.frames.counts().present < self.share {
             // Memory is full of mapped pages: read-ahead gets its share.
-            node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
+            node.make_room(Need::Pages(node.growth_of_spare(self.frames)));
             folio = node.alloc_folio(cache, range.start, pages, frames);
         }
         while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
@@ -230,7 +229,7 @@ impl<'a> ReadBatch<'a> {
         let is_short = || beside.is_none() && node.frames.counts().present < self.share;
         alloc().or_else(|| {
             is_short().then(|| {
-                node.make_room(Need::Pages(CHUNK_PAGES + 1 + node.readahead_frames() / 8));
+                node.make_room(Need::Pages(node.growth_of_spare(self.frames)));
             })?;
             alloc()
         })
