@@ -7,6 +7,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A program that has the cases, and a file for them.
 pub struct Cases {
@@ -32,9 +33,11 @@ impl Cases {
         cases.as_ref()
     }
 
-    /// A file for what processes write at their exit.
+    /// A file for what processes write at their exit: each time another, for tests run at a time.
     pub fn stats_file(&self, name: &str) -> PathBuf {
-        let file = self.directory.join(format!("{name}.stats"));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Relaxed);
+        let file = self.directory.join(format!("{name}.{number}.stats"));
         let _ = std::fs::remove_file(&file);
         file
     }
