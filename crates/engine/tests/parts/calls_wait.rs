@@ -1,6 +1,7 @@
 //! Page tables whose pages no system call may read, since it would wait for one that the program has thrown away: what is
 //! written is copied before, and what is gone is left out.
 
+use crate::over_soft::handed_on;
 use crate::writable::{bytes, finish};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
@@ -18,35 +19,7 @@ struct Waiting {
 }
 
 impl Mmu for Waiting {
-    fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
-        self.mmu.reserve(bytes, protection)
-    }
-
-    fn release(&self, window: Reservation) {
-        self.mmu.release(window);
-    }
-
-    unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.mmu.copy(to, of, access) }
-    }
-
-    fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
-        self.mmu.zero(window, addr, bytes)
-    }
-
-    fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
-        self.mmu.fill(window, addr, bytes)
-    }
-
-    fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
-        self.mmu.zero_page(window, addr)
-    }
-
-    fn protect(&self, ranges: &[Range<usize>]) {
-        self.mmu.protect(ranges);
-    }
-
+    handed_on!();
     fn calls_wait(&self) -> bool {
         self.copies
     }
@@ -78,23 +51,6 @@ impl Mmu for Waiting {
 
     fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
         self.mmu.move_pages(from, to, bytes)
-    }
-
-    fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
-        self.mmu.make_writable(window, addr)
-    }
-
-    fn flush_tlbs(&self) {
-        self.mmu.flush_tlbs();
-    }
-
-    fn zap(&self, ranges: &[Range<usize>]) {
-        self.mmu.zap(ranges);
-    }
-
-    unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.mmu.read(addr, target, bytes) }
     }
 }
 

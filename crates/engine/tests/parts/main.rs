@@ -26,6 +26,7 @@ mod memory_waits;
 mod mmap_miss;
 mod mmap_miss_document;
 mod oracle;
+mod over_soft;
 mod readahead_mixtures;
 mod readahead_model;
 mod readahead_orders;

@@ -1,0 +1,58 @@
+//! Page tables that stand over the soft ones, which they have in a field `mmu`, and do some things differently.
+
+/// The methods of `Mmu` that all of them hand on.
+macro_rules! handed_on {
+    () => {
+        fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
+            self.mmu.reserve(bytes, protection)
+        }
+
+        fn release(&self, window: Reservation) {
+            self.mmu.release(window);
+        }
+
+        unsafe fn copy(
+            &self,
+            to: Place<'_>,
+            of: *const [u8],
+            access: Access,
+        ) -> Result<(), MmuError> {
+            // SAFETY: the caller's promise.
+            unsafe { self.mmu.copy(to, of, access) }
+        }
+
+        fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+            self.mmu.zero(window, addr, bytes)
+        }
+
+        fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+            self.mmu.fill(window, addr, bytes)
+        }
+
+        fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
+            self.mmu.zero_page(window, addr)
+        }
+
+        fn protect(&self, ranges: &[Range<usize>]) {
+            self.mmu.protect(ranges);
+        }
+
+        fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+            self.mmu.make_writable(window, addr)
+        }
+
+        fn flush_tlbs(&self) {
+            self.mmu.flush_tlbs();
+        }
+
+        fn zap(&self, ranges: &[Range<usize>]) {
+            self.mmu.zap(ranges);
+        }
+
+        unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
+            // SAFETY: the caller's promise.
+            unsafe { self.mmu.read(addr, target, bytes) }
+        }
+    };
+}
+pub(crate) use handed_on;
