@@ -2,38 +2,43 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// One of three is enough.
+/// One of three is enough, and `/proc/self/mem`, by which an engine looks at pages.
 pub const CHECK: Check = Check {
     name: "run-messages",
     costs: "softfault run serves faults by signals: system calls on memory that is not there work by the C library alone, \
             and a Go program is declined",
-    run: |_| {
-        let (call, device) = (by_call(), by_device());
-        match (&call, &device) {
-            (Ok(_), _) if is_for_all() => {
-                Tried::ok("userfaultfd(2) is for all: vm.unprivileged_userfaultfd = 1")
-            }
-            (Ok(_), _) => {
-                Tried::ok("userfaultfd(2) may be called for the kernel's faults: CAP_SYS_PTRACE")
-            }
-            (_, Ok(_)) => Tried::ok("/dev/userfaultfd may be opened"),
-            (Err(call), Err(device)) => {
-                let (found, mend) = refused(call, device);
-                Tried::slower(found, mend)
-            }
-        }
+    run: |_| match messages() {
+        Ok(found) => Tried::ok(found),
+        Err((found, mend)) => Tried::slower(found, mend),
     },
     whereabouts: Whereabouts::Child,
 };
 
 /// Why there are no messages, and what allows them; `None`: there are.
 pub fn no_messages() -> Option<(String, String)> {
-    Some(refused(&by_call().err()?, &by_device().err()?))
+    messages().err()
+}
+
+/// What allows messages; or why there are none, and what would.
+fn messages() -> Result<&'static str, (String, String)> {
+    let found = match (by_call(), by_device()) {
+        (Ok(_), _) if is_for_all() => "userfaultfd(2) is for all: vm.unprivileged_userfaultfd = 1",
+        (Ok(_), _) => "userfaultfd(2) may be called for the kernel's faults: CAP_SYS_PTRACE",
+        (_, Ok(_)) => "/dev/userfaultfd may be opened",
+        (Err(call), Err(device)) => return Err(refused(&call, &device)),
+    };
+    match File::open("/proc/self/mem") {
+        Ok(_) => Ok(found),
+        Err(why) => Err((
+            format!("/proc/self/mem: {why}"),
+            "mount proc on /proc".to_owned(),
+        )),
+    }
 }
 
 fn is_for_all() -> bool {
