@@ -74,9 +74,9 @@ impl AddressSpace {
     /// Takes VMAs and parts of VMAs out; their pages stay. Changes nothing if
     /// it fails.
     ///
-    /// All of them are write-locked before `removed` is called with the first: it may begin what
-    /// ends when all are out, as a page table that is to be zapped, and a policy of retries lets
-    /// a fault under another of them wait for that with its VMA locked.
+    /// All VMAs of the range are write-locked before `removed` is called for the first: `removed` may
+    /// begin the zap of a page table, which ends only when all of them are out; and with `retry=held`
+    /// a fault under another VMA of the range may wait for that zap with its VMA read-locked.
     pub(super) fn take_out_range(
         &self,
         mmap: &MmapWriteGuard<'_>,

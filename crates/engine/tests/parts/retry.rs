@@ -139,9 +139,10 @@ fn who_unmaps_waits_for_the_reads_of_a_held_vma() {
     }
 }
 
-/// A fault that the policy lets wait with its VMA locked may wait for what went before that VMA: the page table that both have.
+/// Two VMAs have pages in one page table. With these policies a fault under the second waits for the zap of that table with its VMA
+/// locked; so munmap must not have begun the zap when it waits for the fault.
 #[test]
-fn who_unmaps_locks_all_before_the_first_goes() {
+fn munmap_locks_all_vmas_before_the_first_goes() {
     for policies in ["retry=held", "retry=mmap-lock", "retry=vma-lock"] {
         let rig = rig(PAGES, policies);
         let store = TestStore::new(pages(64));

@@ -1,5 +1,5 @@
-//! Calls that answer the number of an error, and leave errno alone, where faults are signals. Those that read a time get it
-//! from the stack of the thread, whose touch brings it there.
+//! Calls that return the number of an error, and do not set errno, where faults are signals. Those that read a time are given a
+//! copy of it on the thread's stack: the thread's own read of the original brings that in.
 
 use super::again::{Reads, again_by_error};
 use super::next::hooks;

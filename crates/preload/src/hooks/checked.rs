@@ -1,5 +1,5 @@
-//! What programs call that were compiled with `_FORTIFY_SOURCE`, where faults are signals: these check bounds, and make the
-//! system call themselves.
+//! Functions of the C library that a program compiled with `_FORTIFY_SOURCE` calls, where faults are signals: they check
+//! bounds, and make the system call themselves.
 
 use super::again::{Reads, again, again_by_error, reading};
 use super::next::hooks;

@@ -148,8 +148,9 @@ impl Working {
         unsafe { self.call_anew(number, args) }
     }
 
-    /// The same for a read whose bytes have to be this file's, and which is too frequent for the table: the file is looked at
-    /// before, so that nothing of another's is read, and afterwards. Who has taken the number meanwhile has answered nothing.
+    /// The same for a read that is too frequent for the table, and whose bytes have to be this file's. Before the read the number is
+    /// checked to be this file's, so that no other file is read; and after it, since another thread may have taken the number in
+    /// between: then the answer is dropped, and the read is made in the table.
     ///
     /// # Safety
     /// As of [`call`](Self::call).
