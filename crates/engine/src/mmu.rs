@@ -225,6 +225,15 @@ pub trait Mmu: Send + Sync {
         })
     }
 
+    /// Which of some pages from `start` on, a bit each, may be the same as the page of that number at `with`: of the others
+    /// [`is_same`](Self::is_same) would say that they are not. For page tables that see the first bytes of many pages by one call.
+    ///
+    /// # Safety
+    /// Each of these pages at `with` is readable, and nobody writes to it.
+    unsafe fn may_be_same(&self, _start: usize, pages: u32, _with: *const u8) -> u32 {
+        pages
+    }
+
     /// Takes the leave to write away from all that is present in a window for writing, in one go. As of
     /// [`protect`](Self::protect). False where it cannot, and then perhaps a part is protected.
     fn protect_window(&self, _window: &Reservation) -> bool {

@@ -537,6 +537,11 @@ impl Mmu for UffdMmu {
         unsafe { self.looks.is_same(addr, page) }
     }
 
+    unsafe fn may_be_same(&self, start: usize, pages: u32, with: *const u8) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.looks.may_be_same(start, pages, with) }
+    }
+
     fn can_copy_out(&self) -> bool {
         self.looks.can_copy_out()
     }

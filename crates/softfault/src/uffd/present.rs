@@ -16,6 +16,10 @@ const MASK_BYTES: usize = 8;
 /// Bytes that are compared at a time: there is little room on a handler's stack. Most pages are other from the first on.
 const PIECE: usize = 256;
 
+/// First bytes of a page, by which most are seen to be other; of so many pages by a call.
+const FIRST: usize = 64;
+const AT_A_TIME: usize = 16;
+
 /// How pages are looked at.
 pub(super) struct Looks {
     /// `None` where nobody serves the kernel's faults on windows: its own calls say what is missing.
@@ -79,6 +83,45 @@ impl Looks {
             let page = unsafe { core::slice::from_raw_parts(page.add(at), PIECE) };
             copied == Ok(PIECE) && shown == page
         })
+    }
+
+    /// The pages, a bit each from `start` on, whose first bytes are there and are those of the page of that number at `with`.
+    ///
+    /// # Safety
+    /// Each of these pages at `with` is readable, and nobody writes to it.
+    pub(super) unsafe fn may_be_same(&self, start: usize, pages: u32, with: *const u8) -> u32 {
+        if self.memory.is_some() {
+            // That file is read place by place: no call is saved.
+            return pages;
+        }
+        let (mut left, mut same) = (pages, 0);
+        while left != 0 {
+            let mut first = [[0_u8; FIRST]; AT_A_TIME];
+            let now = left;
+            let numbers = (0..u32::BITS as usize).filter(move |page| now >> page & 1 == 1);
+            let numbers = numbers.take(AT_A_TIME);
+            let mut from = [iovec(core::ptr::null_mut(), FIRST); AT_A_TIME];
+            let mut count = 0;
+            for page in numbers.clone() {
+                from[count].iov_base = (start + page * PAGE_SIZE) as *mut c_void;
+                count += 1;
+            }
+            // SAFETY: fills the array.
+            let copied = unsafe { gather(&from[..count], first.as_mut_ptr().cast()) };
+            let there = copied.unwrap_or(0) / FIRST;
+            for (number, page) in numbers.enumerate() {
+                if number > there {
+                    // The kernel stops at the first that is not there.
+                    break;
+                }
+                left &= !(1 << page);
+                // SAFETY: the caller's promise.
+                let with =
+                    unsafe { core::slice::from_raw_parts(with.add(page * PAGE_SIZE), FIRST) };
+                same |= u32::from(number < there && first[number] == with) << page;
+            }
+        }
+        same
     }
 
     /// Copies bytes that may not be there, as far as it goes.
@@ -147,12 +190,25 @@ fn can_copy() -> bool {
 /// # Safety
 /// `to` is writable for `bytes`.
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_int> {
-    let part = |base: *mut c_void| libc::iovec {
+    // SAFETY: the caller's promise.
+    unsafe { gather(&[iovec(from.cast_mut().cast(), bytes)], to) }
+}
+
+/// The same of several places, one behind the other, up to the first that is not there.
+///
+/// # Safety
+/// `to` is writable for the bytes of all of them.
+unsafe fn gather(from: &[libc::iovec], to: *mut u8) -> Result<usize, c_int> {
+    let into = iovec(to.cast(), from.iter().map(|part| part.iov_len).sum());
+    let count = from.len() as libc::c_ulong;
+    // SAFETY: writes to the caller's bytes alone; what cannot be read is an error.
+    let done = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, from.as_ptr(), count, 0) };
+    usize::try_from(done).map_err(|_| errno())
+}
+
+fn iovec(base: *mut c_void, bytes: usize) -> libc::iovec {
+    libc::iovec {
         iov_base: base,
         iov_len: bytes,
-    };
-    let (into, from) = (part(to.cast()), part(from.cast_mut().cast()));
-    // SAFETY: writes to the caller's bytes alone; what cannot be read is an error.
-    let done = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, &from, 1, 0) };
-    usize::try_from(done).map_err(|_| errno())
+    }
 }

@@ -73,11 +73,13 @@ impl PageCache {
         }
         let dirty = folio.dirty_pages();
         let frames = self.node.frame_address(folio).cast_const();
-        let window = self.window.reservation();
-        let pages = (0..folio.pages()).filter(|page| dirty >> page & 1 == 1);
+        let (window, start) = (self.window.reservation(), folio.range().start);
+        // SAFETY: the folio's frames, which nobody writes to while it is expected to be written to.
+        let may_be = unsafe { self.node.mmu.may_be_same(start, dirty, frames) };
+        let pages = (0..folio.pages()).filter(|page| may_be >> page & 1 == 1);
         pages.fold(0, |unwritten, page| {
-            let (at, addr) = (page * PAGE_SIZE, folio.range().start + page * PAGE_SIZE);
-            // SAFETY: within the folio's frames, which nobody writes to while it is expected to be written to.
+            let (at, addr) = (page * PAGE_SIZE, start + page * PAGE_SIZE);
+            // SAFETY: as above.
             let is_same = unsafe { self.node.mmu.is_same(window, addr, frames.add(at)) };
             unwritten | u32::from(is_same) << page
         })

@@ -37,6 +37,14 @@ fn looks(mmu: &UffdMmu) {
     let same = |at, with: &[u8]| unsafe { mmu.is_same(&window, page(&window, at), with.as_ptr()) };
     assert!(same(1, &out));
     assert!(!same(1, &almost) && !same(1, &other) && !same(0, &out));
+    // The first and the third page are missing, and the second is the same, or may be.
+    let three = |second: &[u8]| [&other[..], second, &other[..]].concat();
+    // SAFETY: three pages to compare with.
+    let may_be = |with: &[u8]| unsafe { mmu.may_be_same(window.addr, 0b111, with.as_ptr()) };
+    assert!(may_be(&three(&out)) & 0b10 != 0 && may_be(&three(&almost)) & 0b10 != 0);
+    if mmu.faults() != Faults::Messages {
+        assert_eq!((may_be(&three(&out)), may_be(&three(&other))), (0b10, 0));
+    }
     // What the program may not read is there all the same.
     // SAFETY: a window of the test's own.
     unsafe { libc::mprotect(window.addr as *mut _, window.bytes, libc::PROT_NONE) };
