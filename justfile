@@ -63,6 +63,10 @@ oracle-huge operations="1_000_000":
 chaos seconds="600" seed="":
     SOFTFAULT_CHAOS_SECONDS={{ seconds }} {{ if seed == "" { "" } else { "SOFTFAULT_CHAOS_SEED=" + seed } }} cargo test -p softfault --test process -- --nocapture no_call_of
 
+# All commands of the documents, smaller than they are there: some minutes
+documented:
+    SOFTFAULT_DOCUMENTED=all cargo test -p softfault-cli --test command -- --nocapture commands_of_the_documents
+
 # What read-ahead costs in each order of access, into docs/read-ahead.md
 read-ahead-table:
     SOFTFAULT_WRITE_TABLE=1 cargo test -p softfault-engine --test parts -- orders_are_read

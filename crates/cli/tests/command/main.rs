@@ -4,6 +4,7 @@
 mod arguments;
 mod compare;
 mod doctor;
+mod documented;
 mod edges;
 mod full_disk;
 mod generated;
