@@ -32,7 +32,7 @@ impl Decline {
         (
             Self::TooSmall,
             "too_small",
-            "the file is smaller than --min-size",
+            "the file is smaller than --min-size, or not larger than 1 MiB",
         ),
         (
             Self::SmallMapping,

@@ -43,6 +43,10 @@ pub const PAGE: usize = 4096;
 /// that is not looked at costs what it did.
 pub const LEAST: usize = 128 << 10;
 
+/// Bytes of the largest file that is never taken: windows of such files share a place, and none of them can be handed
+/// back to the program.
+const LARGEST_SMALL_FILE: u64 = 1 << 20;
+
 /// Flags that change nothing for us: hints, and what mmap(2) ignores.
 const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE
@@ -67,7 +71,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         return Err(Decline::NotRegular);
     }
     let size = stat.st_size as u64;
-    if size < options.min_size {
+    if size < options.min_size || size <= LARGEST_SMALL_FILE {
         return Err(Decline::TooSmall);
     }
     // From here on there is more to do, in any state of the program.

@@ -291,3 +291,38 @@ fn patterns_say_which_files() {
         assert_eq!(stats[0].declined().len(), 1 - taken, "{arguments:?}");
     }
 }
+
+/// Windows of files of at most 1 MiB share a place, of which no part can be handed back: such files are left alone
+/// quietly, and `--strict` has nothing to say.
+#[test]
+fn a_file_of_a_mebibyte_is_the_kernels_and_a_page_more_is_taken() {
+    let Some(cases) = Cases::of_its_own("mebibyte") else {
+        return;
+    };
+    for (bytes, taken) in [(200 << 10, 0), (1 << 20, 0), ((1 << 20) + 4096, 1)] {
+        let data = file(&cases.directory, bytes);
+        for way in ways() {
+            let stats_file = cases.stats_file("mebibyte");
+            let mut with = softfault_run();
+            with.args(["--strict", "--min-size", "4K", "--faults", way]);
+            with.arg("--stats=json")
+                .arg("--stats-file")
+                .arg(&stats_file);
+            let output = with.arg("--").arg(&cases.program).arg("whole").arg(&data);
+            let output = output.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{bytes}: {said}"
+            );
+            let stats = &stats::read(&stats_file)[0];
+            let declined = stats.declined();
+            assert_eq!(stats.taken(), taken, "{bytes}: {declined:?}");
+            let too_small = ("too_small".to_owned(), 1 - taken);
+            assert!(
+                taken == 1 || declined == [too_small],
+                "{bytes}: {declined:?}"
+            );
+        }
+    }
+}
