@@ -66,6 +66,8 @@ enum Command {
 enum LabCommand {
     /// Run one workload
     Run(Box<lab::plan::RunArgs>),
+    /// Where a fault's time goes, by kind of fault
+    Profile(lab::profile::ProfileArgs),
     /// Make a file of known data for many runs over it
     Make(lab::plan::MakeArgs),
     /// Compare two result files, or two engines of one
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Tour(args) => tour::run(args),
         Command::Lab(command) => match command {
             LabCommand::Run(args) => lab::command::run(args),
+            LabCommand::Profile(args) => lab::profile::run(args),
             LabCommand::Make(args) => lab::command::make(args),
             LabCommand::Compare(args) => compare::run(args),
             LabCommand::Report(args) => report::run(args),

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod readahead;
 pub mod reclaim;
 pub mod slab;
+pub mod stage;
 pub mod stats;
 pub mod store;
 pub mod swap;

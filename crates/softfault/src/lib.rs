@@ -145,7 +145,7 @@ mod cgroup;
 mod errno;
 mod generation;
 #[doc(hidden)]
-pub use sync::kernel_calls;
+pub use sync::{kernel_calls, stage};
 mod signal;
 
 mod advice;

@@ -27,6 +27,7 @@ pub use std::sync::Arc;
 pub mod bytes;
 pub mod model;
 pub mod pages;
+pub mod stage;
 pub mod stat;
 pub mod wait;
 pub mod zeros;

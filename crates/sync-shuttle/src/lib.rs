@@ -28,6 +28,7 @@ pub mod pages;
 mod point;
 mod report;
 mod schedule;
+pub mod stage;
 pub mod stat;
 pub mod thread;
 pub mod wait;

@@ -32,6 +32,7 @@ pub mod cell;
 pub mod hint;
 pub mod machine;
 pub mod pages;
+pub mod stage;
 pub mod stat;
 pub mod thread;
 pub mod topology;

@@ -23,6 +23,7 @@ pub mod bytes;
 pub mod cell;
 pub mod kernel_calls;
 pub mod pages;
+pub mod stage;
 pub mod stat;
 pub mod thread;
 pub mod wait;

@@ -30,6 +30,7 @@ mod huge_pool;
 mod job;
 mod memory;
 pub mod plan;
+pub mod profile;
 mod progress;
 mod provide;
 pub mod read_ahead;

@@ -11,6 +11,7 @@ mod generated;
 mod hugetlb;
 mod interrupted;
 mod made_files;
+mod profile;
 mod read_ahead;
 mod report;
 mod report_in_browser;

@@ -28,6 +28,7 @@ use crate::anon::View;
 use crate::lock::Mutex;
 use crate::mmu::{MmuError, Reservation};
 use crate::readahead::{MmapMiss, ReadAhead};
+use crate::stage::Stage;
 use crate::store::{Store, WriteBack};
 use core::ops::Range;
 use sync::Arc;
@@ -259,6 +260,7 @@ impl PageCache {
 
     /// Finds the folio of `addr`'s page and takes a reference.
     pub(crate) fn find(&self, addr: usize) -> Option<FolioRef<'_>> {
+        let _stage = Stage::LookUp.span();
         let bucket = self.node.index.lock(addr, &self.node.folios);
         let folio = bucket.find(addr)?;
         bucket.get(folio);

@@ -19,6 +19,7 @@ use super::{Attempts, Fault, FaultAddress, FaultFlags, Interrupt, Outcome, once}
 use crate::cache::reads::read;
 use crate::mm::{AddressSpace, VmaRead};
 use crate::policy::{RetryLock, RetryPin};
+use crate::stage::Stage;
 use crate::store::{Read, Store, StoreError};
 use crate::wait::Wait;
 use sync::Arc;
@@ -47,12 +48,15 @@ pub fn begin(space: &AddressSpace, addr: usize, flags: FaultFlags) -> Begun<'_> 
 const ATTEMPTS: usize = 8;
 
 fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
+    let _stage = Stage::Serve.span();
     let addr = attempts.addr;
     for _ in 0..ATTEMPTS {
         // Not by way of `mmap_lock`, whose holder may take long; nor is a space that forks waited for.
+        let locking = Stage::VmaLock.span();
         let Some(vma) = attempts.space.lock_vma(addr.in_space()) else {
             break;
         };
+        drop(locking);
         attempts.flags.read = attempts.retry.has_read();
         let wait = match once(&vma, addr, attempts.flags) {
             Fault::Mapped => return Begun::Over(Outcome::Mapped),
@@ -136,6 +140,7 @@ impl<'a> FaultRead<'a> {
 
     /// Takes the answer of the store, and goes on.
     pub fn arrived(mut self, result: Result<usize, StoreError>) -> Begun<'a> {
+        let _stage = Stage::Serve.span();
         let wait = self.wait.take().expect("it arrives once");
         read::arrived(wait.file(), wait.held(), result, self.since);
         let mut retry = Retry::default();
@@ -150,6 +155,7 @@ impl<'a> FaultRead<'a> {
 
     /// Reads in this thread, and goes on as [`handle`](super::handle) does. The store has not begun it.
     pub fn wait(mut self, interrupt: &dyn Interrupt) -> Outcome {
+        let _stage = Stage::Serve.span();
         let wait = self.wait.take().expect("it has not arrived");
         let mut retry = Retry::default();
         if let Err(outcome) = retry.wait_unlocked(wait, interrupt) {
@@ -186,6 +192,7 @@ pub struct FaultWait<'a> {
 impl FaultWait<'_> {
     /// Waits, and goes on as [`handle`](super::handle) does.
     pub fn wait(self, interrupt: &dyn Interrupt) -> Outcome {
+        let _stage = Stage::Serve.span();
         let Self { mut attempts, wait } = self;
         let waited = match wait {
             Some((wait, Some(vma))) => attempts.retry.wait(vma, wait, interrupt),

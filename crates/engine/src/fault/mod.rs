@@ -26,6 +26,7 @@
 use crate::mm::backing::VmFault;
 use crate::mm::{AddressSpace, VmaRead};
 use crate::mmu::MmuError;
+use crate::stage::Stage;
 use retry::Retry;
 
 mod access;
@@ -64,6 +65,7 @@ pub fn handle(
     flags: FaultFlags,
     interrupt: &dyn Interrupt,
 ) -> Outcome {
+    let _stage = Stage::Serve.span();
     let addr = FaultAddress::new(addr);
     serve(space, addr, flags, interrupt, |vma, flags| {
         once(vma, addr, flags)

@@ -36,6 +36,7 @@
 use super::{FaultAddress, Interrupt, Outcome, Wait, Waited};
 use crate::mm::{AddressSpace, MmapReadGuard, NotMapped, VmaRead};
 use crate::policy::{RetryLock, RetryPin};
+use crate::stage::Stage;
 
 /// What a fault keeps between two attempts. The locks come first: they are
 /// dropped before the folio is.
@@ -69,6 +70,7 @@ impl<'a> Retry<'a> {
         space: &'a AddressSpace,
         addr: FaultAddress,
     ) -> Result<VmaRead<'a>, NotMapped> {
+        let _stage = Stage::VmaLock.span();
         if let Some(vma) = self.vma.take() {
             return Ok(vma);
         }

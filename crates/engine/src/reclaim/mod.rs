@@ -39,6 +39,7 @@ use crate::budget::Need;
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
 use crate::page::Order;
+use crate::stage::Stage;
 
 /// What reclaim knows of a node's files.
 pub(crate) struct Lru {
@@ -79,6 +80,7 @@ impl Node {
     /// Makes room for a fault in need. True if there is some, or was: look
     /// again. False if all is pinned, or in the hands of others.
     pub(crate) fn make_room(&self, need: Need) -> bool {
+        let _stage = Stage::Reclaim.span();
         // Others may have made it since the caller looked.
         if self.has_room(need) {
             return true;

@@ -17,6 +17,7 @@ use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::reads::unlocked;
 use crate::cache::{Node, PageCache, Writes};
 use crate::page::NeverInterrupted;
+use crate::stage::Stage;
 use crate::store::{PageWrite, StoreError};
 use core::ops::Range;
 
@@ -311,6 +312,7 @@ impl Node {
         let pages = &mut sheet.pages[..count];
         let writes = cache.writes.as_ref().expect("it has been written to");
         if count > 0 {
+            let _stage = Stage::WriteOut.span();
             // SAFETY: copies, which are this thread's; or pages that are mapped, and stay: their folios are locked.
             unsafe { writes.to().write(pages, cache.end()) };
         }

@@ -5,8 +5,10 @@ use super::under_way::{Held, Touch};
 use crate::process::Process;
 use crate::uffd::MESSAGES;
 use softfault_engine::fault::{self, Begun, FaultRead, FaultWait, NeverInterrupted, Outcome};
+use softfault_engine::stage::Stage;
 use softfault_engine::store::{Read, Store};
 use std::sync::Arc;
+use sync::stage;
 
 /// Reads messages and begins their faults, until there is one that this thread has to wait in. Then another reads on.
 ///
@@ -34,6 +36,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             continue;
         }
         again = 0;
+        stage::take_over(Stage::Handler as u8);
         let touches = &mut touches[..count];
         let (first, late) = begin(pool, process, touches);
         let Some((touch, waiting)) = first else {
@@ -207,8 +210,11 @@ impl<'a> Batch<'a> {
         for (read, &place) in reads.iter_mut().zip(places).skip(1) {
             *read = request(place);
         }
+        let submitting = Stage::Submit.span();
         // SAFETY: each buffer is the frames of a folio that stays locked until the read has arrived.
         let started = unsafe { store.submit_apart(&reads[..places.len()]) };
+        drop(submitting);
+        stage::let_go(Stage::Read as u8);
         for &place in &places[started..] {
             drop(under_way.with(place, |held| held.read.take()));
             self.pool.leave(place);

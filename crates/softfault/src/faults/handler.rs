@@ -20,7 +20,9 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_void, sigaction, siginfo_t, sigset_t, ucontext_t};
 use softfault_engine::fault::{self, FaultFlags, Outcome};
+use softfault_engine::stage::Stage;
 use std::io;
+use sync::stage;
 
 /// The address was not mapped, as far as the kernel knows: what a fault in a
 /// window of ours says, of a page that is missing and of one that is protected.
@@ -212,6 +214,7 @@ extern "C-unwind" fn on_sigbus<const FORM: usize>(
 }
 
 fn handle_sigbus(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    stage::enter(Stage::Handler as u8);
     let errno = errno();
     // SAFETY: the kernel hands valid structures to an SA_SIGINFO handler.
     let (addr, code, context_ref) = unsafe {
@@ -230,6 +233,7 @@ fn handle_sigbus(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut
         pass_on(form, signal, info, context);
     }
     set_errno(errno);
+    stage::enter(Stage::Return as u8);
 }
 
 /// Serves the fault; `false` if it is not ours to serve.

@@ -33,9 +33,11 @@ use crate::uffd::Faults;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::fault::{self, Begun, FaultError, NeverInterrupted, Outcome};
+use softfault_engine::stage::Stage;
 use softfault_engine::store::{Complete, StoreError};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use sync::stage;
 
 /// Threads at first: one reads while the other serves.
 const FIRST: usize = 2;
@@ -162,6 +164,7 @@ impl ServingThreads {
 
     /// Leaves a fault that has a place to an idle thread, or the next that is.
     pub(super) fn leave(&self, place: u16) {
+        stage::let_go(Stage::Switch as u8);
         let mut state = self.state();
         state.left.push(place);
         state.call(&self.wanted);
@@ -231,7 +234,10 @@ impl ServingThreads {
             };
             self.asked.refuse(thread, number, refuse);
         }
+        let waking = Stage::Wake.span();
         process.mmu().wake(from, addr);
+        drop(waking);
+        stage::let_go(Stage::Return as u8);
     }
 
     fn is_serving(&self, place: usize, thread: u32) {
@@ -248,6 +254,7 @@ extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static
         pool.is_serving(place, this_thread);
         match role {
             Role::Serve(left) => {
+                stage::take_over(Stage::Handler as u8);
                 pool.grow(process);
                 let Held { touch, .. } = pool.under_way.take(left);
                 pool.serve(process, &touch);
@@ -277,6 +284,7 @@ struct Arrivals {
 
 impl Complete for Arrivals {
     fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
+        stage::take_over(Stage::Handler as u8);
         let Self { pool, process } = *self;
         let (under_way, place) = (&pool.under_way, cookie as u16);
         let (touch, read) = under_way.with(place, |held| (held.touch, held.read.take()));

@@ -22,6 +22,7 @@ use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
     Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, WrittenPage, Zeroed,
 };
+use softfault_engine::stage::Stage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -384,6 +385,7 @@ impl Mmu for UffdMmu {
     }
 
     unsafe fn move_in(&self, to: Place<'_>, from: *mut u8) -> Moved {
+        let _stage = Stage::Move.span();
         // SAFETY: the caller's promise.
         unsafe { self.move_row(to, from as usize) }
     }
@@ -442,6 +444,7 @@ impl Mmu for UffdMmu {
     }
 
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
+        let _stage = Stage::Copy.span();
         let (window, addr) = to;
         // To a window that is only read, nothing has to be done for that.
         let protect = access == Access::ReadOnly && window.token & (WRITABLE | MOVES) != 0;
@@ -457,6 +460,7 @@ impl Mmu for UffdMmu {
     }
 
     unsafe fn copy_absent(&self, to: Place<'_>, of: *const [u8]) -> Result<(), MmuError> {
+        let _stage = Stage::Copy.span();
         let (window, addr) = to;
         if window.token & PROTECTS == 0 {
             return Err(MmuError::Closed(libc::ENOSYS));
@@ -478,6 +482,7 @@ impl Mmu for UffdMmu {
     }
 
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        let _stage = Stage::Zero.span();
         let fd = self.of(window);
         finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))?;
         match window.token & MOVES {
@@ -573,6 +578,7 @@ impl Mmu for UffdMmu {
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {
+        let _stage = Stage::Zap.span();
         let given = self.given.parts();
         if given.is_empty() {
             return self.zap.zap(ranges);

@@ -9,6 +9,7 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Mmu, MmuError, Reservation, Zeroed};
+use softfault_engine::stage::Stage;
 
 impl UffdMmu {
     /// `mprotect(2)` of a part of a window that was reserved for writing. What userfaultfd has
@@ -39,6 +40,7 @@ impl UffdMmu {
     ///
     /// The kernel asks for no particular descriptor of the process.
     pub(super) fn protect_all(&self, ranges: &[Range<usize>]) {
+        let _stage = Stage::Protect.span();
         let fd = self.first();
         for range in ranges {
             if abi::protect(fd, range).is_err() {
@@ -51,6 +53,7 @@ impl UffdMmu {
     /// a page, and a thread that maps something waits for that, and all others for it.
     pub(super) fn protect_whole(&self, window: &Reservation) -> bool {
         const PIECE: usize = 128 << 20;
+        let _stage = Stage::Protect.span();
         let (fd, range) = (self.of(window), window.range());
         let mut pieces = range.clone().step_by(PIECE);
         pieces.all(|start| abi::protect(fd, &(start..range.end.min(start + PIECE))).is_ok())
@@ -58,6 +61,7 @@ impl UffdMmu {
 
     /// Lets a page be written to.
     pub(super) fn unprotect(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
+        let _stage = Stage::Unprotect.span();
         if !self.protects(window) {
             return Ok(()); // All that is present is.
         }
@@ -76,6 +80,7 @@ impl UffdMmu {
         addr: usize,
         between: impl FnOnce(),
     ) -> Result<Zeroed, MmuError> {
+        let _stage = Stage::Zero.span();
         if !self.protects(window) || !self.pagemap.is_open() {
             self.fill(window, addr, PAGE_SIZE)?;
             return Ok(Zeroed::Memory);

@@ -8,6 +8,7 @@ use crate::cache::folio::flag;
 use crate::cache::node::MAX_WINDOW;
 use crate::page::Advice;
 use crate::readahead::{Cursor, Limits, Plan, Reads, Touch};
+use crate::stage::Stage;
 use crate::store::NO_COOKIE;
 use core::ops::Range;
 use sync::Arc;
@@ -24,6 +25,7 @@ pub(crate) fn plan(
     touch: Touch,
     advice: Advice,
 ) -> Plan {
+    let _stage = Stage::ReadAhead.span();
     let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
     let used = node.frames.counts().used;
@@ -70,6 +72,7 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     if ahead.is_empty() {
         return;
     }
+    let _stage = Stage::Submit.span();
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);

@@ -2,6 +2,7 @@
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
+use crate::stage::Stage;
 use crate::store::{Extent, StoreError};
 use core::ops::Range;
 
@@ -13,6 +14,7 @@ pub(crate) enum Part {
 
 /// Asks the store what is at `addr`.
 pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError> {
+    let _stage = Stage::Extent.span();
     let window = cache.addresses();
     let page = PAGE_SIZE as u64;
     let last = (window.end - window.start) as u64;

@@ -6,6 +6,7 @@ use crate::budget::SLICE_NS;
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::page::{FaultError, Interrupt};
+use crate::stage::Stage;
 use crate::store::{Complete, Reap, StoreError};
 
 /// Reads a folio in the calling thread, which holds its lock.
@@ -14,8 +15,10 @@ pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
     let offset = cache.offset(folio.range().start);
     let bytes = folio.pages() * PAGE_SIZE;
     let buffer = cache.node.frame_address(folio);
+    let reading = Stage::Read.span();
     // SAFETY: the frames are the folio's, whose lock we hold.
     let result = unsafe { cache.read_now(offset, buffer, bytes) };
+    drop(reading);
     finish(&cache.node, cache, folio, result);
     let stats = &cache.node.stats;
     stats.read_waits.record(cache.node.clock.now_ns() - before);
@@ -113,6 +116,7 @@ pub(crate) fn discard(node: &Node, cache: &PageCache, folio: &Folio) {
 /// Waits until the folio lock is free: reaps the ring that reads it, or sleeps
 /// until another reaper has unlocked it. `false` if interrupted.
 pub(crate) fn unlocked(cache: &PageCache, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
+    let _stage = Stage::FolioWait.span();
     let completion = Completion(&cache.node);
     // Announced before the ring is asked: a read that is submitted after that
     // changes the bits, and the sleep ends.

@@ -10,6 +10,7 @@ use crate::cache::reads::extent::{Part, extent};
 use crate::cache::{FolioRef, PageCache};
 use crate::page::Advice;
 use crate::readahead::Touch;
+use crate::stage::Stage;
 use core::ops::Range;
 use sync::Arc;
 
@@ -93,6 +94,7 @@ pub(super) fn demand(
     addr: usize,
     mut range: Range<usize>,
 ) -> Result<FolioRef<'_>, Fault> {
+    let _stage = Stage::Frames.span();
     let node = &cache.node;
     debug_assert!(range.contains(&addr));
     // Others may have read a part of it meanwhile, or there are no frames in a

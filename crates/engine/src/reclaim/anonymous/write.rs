@@ -3,6 +3,7 @@
 use super::{BATCH, Copies, EvictOutcome, PrivateBatch, Victim};
 use crate::PAGE_SIZE;
 use crate::mmu::Mmu;
+use crate::stage::Stage;
 use crate::swap::Swap;
 use core::ops::Range;
 
@@ -135,8 +136,10 @@ impl PrivateBatch {
         }
         debug_assert!(sources.len() <= BATCH);
         let offset = u64::from(run.start) * PAGE_SIZE as u64;
+        let writing = Stage::WriteOut.span();
         // SAFETY: copies; or pages that are protected, and stay: they are locked.
         let written = unsafe { swap.device().write(offset, Source::pointers(sources)) };
+        drop(writing);
         match written {
             Ok(()) => swap.stats.pages_out.add(sources.len() as u64),
             Err(_) => {

@@ -1,0 +1,143 @@
+//! `softfault lab profile`: where a fault's time goes, stage by stage, for each kind of fault.
+//!
+//! ```text
+//!   kinds, ways to be told ─► for each of both: a process of its own, the same command with one of each
+//!                                   └─► prepare ─► touches, one at a time ─► column
+//!   table ◄─ columns as JSON ◄──────────┘
+//! ```
+//! One thread touches: what a fault costs by itself is asked here, and what threads do to each other `lab run`.
+
+mod column;
+mod kind;
+mod prepare;
+mod table;
+mod touch;
+
+use super::fill;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::output::{self, Sink, print};
+use clap::{Args, ValueEnum};
+use column::Column;
+use kind::{Kind, ToldBy};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What is worth saying after the list of arguments.
+const AFTER: &str = "\
+One thread touches pages, each in a way that makes a fault of its kind, and the time from before the touch to after
+it is divided: at fixed points of a fault's way the clock is read, and what passed since the last such point is one
+stage's. So the stages of a column sum to its whole. Two touches in a row are recorded so, then two with the clock read
+before and after alone: the two medians say what the recording costs. A touch that did not go the way of its kind
+(it found the page, or read where it was to find) is counted apart, and in no figure.
+
+The time is that of the wall: in the stages that wait (read, folio wait) the processor is free for others.";
+
+/// Arguments of `lab profile`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct ProfileArgs {
+    /// Kinds of fault, a column each [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    kind: Vec<Kind>,
+    /// How the kernel tells of them: a table each
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "signals,messages"
+    )]
+    faults: Vec<ToldBy>,
+    /// Touches of each kind that are recorded; as many are not
+    #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(2..=1 << 20))]
+    touches: u64,
+    /// Where to make files, and swap; they have no name and vanish with the command
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Seed of the data and of the orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the columns as JSON (- is stdout)
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &ProfileArgs) -> Result<(), Error> {
+    let kinds = match args.kind.is_empty() {
+        true => Kind::value_variants(),
+        false => &args.kind,
+    };
+    let sink = args.json.as_deref().map(output::sink).transpose()?;
+    let interrupt = Interrupt::catch()?;
+    let columns = match (kinds, &args.faults[..]) {
+        // How the kernel tells of faults is chosen once in a process, and what one kind leaves behind is not the next one's.
+        (&[kind], &[told]) => vec![column(args, kind, told, &interrupt)?],
+        (kinds, told) => (told.iter())
+            .flat_map(|&told| kinds.iter().map(move |&kind| (kind, told)))
+            .map(|(kind, told)| apart(args, kind, told, &interrupt))
+            .collect::<Result<_, _>>()?,
+    };
+    let text = table::tables(&columns);
+    match &sink {
+        Some(Sink::Stdout) => eprint!("{text}"),
+        _ => print(&text)?,
+    }
+    if let Some(sink) = &sink {
+        let json = serde_json::to_string_pretty(&columns).map_err(Error::failed)?;
+        output::put(sink, &(json + "\n"))?;
+    }
+    Ok(())
+}
+
+/// Measures a kind, in this process.
+fn column(
+    args: &ProfileArgs,
+    kind: Kind,
+    told: ToldBy,
+    interrupt: &Interrupt,
+) -> Result<Column, Error> {
+    let place = prepare::Place {
+        dir: &args.dir,
+        seed: args.seed,
+        touches: args.touches,
+    };
+    match prepare::scene(kind, told, place, interrupt)? {
+        Err(why) => Ok(Column::not_run(kind, told, why)),
+        Ok(scene) => touch::record(&scene, kind, told, args.touches, interrupt),
+    }
+}
+
+/// The same, in a process of its own.
+fn apart(
+    args: &ProfileArgs,
+    kind: Kind,
+    told: ToldBy,
+    interrupt: &Interrupt,
+) -> Result<Column, Error> {
+    interrupt.check()?;
+    let this = std::env::current_exe().map_err(Error::failed)?;
+    let output = Command::new(this)
+        .args(["lab", "profile", "--json", "-"])
+        .args(["--kind", kind.name(), "--faults", told.name()])
+        .args(["--touches", &args.touches.to_string()])
+        .args(["--seed", &args.seed.to_string()])
+        .arg("--dir")
+        .arg(&args.dir)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::failed)?;
+    interrupt.check()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().last().unwrap_or("it says nothing");
+        let said = said.strip_prefix("error: ").unwrap_or(said);
+        let (kind, told, status) = (kind.name(), told.name(), output.status);
+        return Err(Error::failed(format_args!(
+            "{kind} by {told}: {said} ({status})"
+        )));
+    }
+    let columns: Vec<Column> = serde_json::from_slice(&output.stdout).map_err(Error::failed)?;
+    let first = columns.into_iter().next();
+    first.ok_or_else(|| Error::failed("a process told nothing"))
+}
