@@ -20,7 +20,7 @@ use softfault_engine_loom::fault::{self, FaultError, FaultFlags, NeverInterrupte
 use softfault_engine_loom::huge::{HugeFile, HugeMapping, HugePool, HugeSize, Reserve, Shape};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine_loom::mmu::SoftMmu;
-use softfault_engine_loom::policy::ShareSync;
+use softfault_engine_loom::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 
 const HUGE: usize = 2 << 20;
 const START: usize = 0x4000_0000_0000;
@@ -36,14 +36,15 @@ struct World {
 
 impl World {
     /// With so many pages in the pool.
-    fn new(pages: u32, sync: ShareSync, reserve: Reserve) -> Arc<Self> {
+    fn new(pages: u32, policies: HugePolicies, reserve: Reserve) -> Arc<Self> {
         let mmu = SoftMmu::with_huge_memory(4 * PAGE_SIZE, pages as usize * HUGE).unwrap();
         let shape = Shape {
             leaf_pages: LEAF as usize,
             fault_mutexes: 2,
         };
         let (mmu, size) = (Arc::new(mmu), HugeSize::TwoMiB);
-        let pool = HugePool::with_shape(mmu, Arc::new(Still), size, pages, sync, shape).unwrap();
+        let pool =
+            HugePool::with_shape(mmu, Arc::new(Still), size, pages, policies, shape).unwrap();
         let file = HugeFile::new(&pool, LEAF).unwrap();
         let machine = Machine::new(16);
         let spaces = [(); 2].map(|()| {
@@ -99,8 +100,16 @@ impl World {
 
 const BEYOND_END: Outcome = Outcome::Error(FaultError::BeyondEnd);
 
-/// Explores `one` beside `other` under both policies, with so many preemptions, then asks
-/// `after`.
+/// As Linux with document 001.
+const DOCUMENT: HugePolicies = HugePolicies {
+    sync: ShareSync::Document,
+    around: HugeAround::No,
+    join: HugeJoin::FaultMutex,
+    left: LeftLeaf::Freed,
+};
+
+/// Explores `one` beside `other` under our policies, with the baseline's lock, and as in
+/// the document, with so many preemptions; then asks `after`.
 fn beside(
     preemptions: usize,
     (pages, reserve): (u32, Reserve),
@@ -108,9 +117,10 @@ fn beside(
     other: fn(&World),
     after: fn(&World),
 ) {
-    for sync in [ShareSync::VmaLock, ShareSync::IMmapRwsem] {
+    let others = [ShareSync::VmaLock, ShareSync::IMmapRwsem].map(HugePolicies::from);
+    for policies in others.into_iter().chain([DOCUMENT]) {
         explore(Some(preemptions), move || {
-            let world = World::new(pages, sync, reserve);
+            let world = World::new(pages, policies, reserve);
             // Neither is the main thread, so that either may begin for nothing.
             let threads = [one, other].map(|play| {
                 let world = Arc::clone(&world);

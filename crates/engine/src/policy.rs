@@ -14,7 +14,10 @@
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
-//! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `vma-lock` | 001 |
+//! | [`ShareSync`] | `share` | `i-mmap-rwsem`, `document`, `vma-lock` | 001, and beyond |
+//! | [`HugeAround`] | `around` | `no`, `yes` | none: ours, of 001's faults |
+//! | [`HugeJoin`] | `join` | `fault-mutex`, `leaf` | none: ours, of 001's faults |
+//! | [`LeftLeaf`] | `left` | `freed`, `kept` | none: ours, of 001's tables |
 //! | [`FirstTouch`] | `fill` | `page`, `run` | none: ours |
 //! | [`MapBy`] | `map` | `copy`, `move` | none: ours |
 
@@ -121,9 +124,65 @@ pub enum ShareSync {
     /// The file's `i_mmap` lock, held for reading by every fault on the file: Linux
     /// before document 001.
     IMmapRwsem,
-    /// A lock of the mapping's own (document 001).
+    /// A lock of the mapping's own, and `i_mmap` for reading while a fault begins to
+    /// share a page table (document 001).
+    Document,
+    /// A lock of the mapping's own, and nothing of the file's but the lock of the one
+    /// page table. Ours.
     #[default]
     VmaLock,
+}
+
+/// What a fault on a huge page maps of the pages that the file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum HugeAround {
+    /// The one that was touched: Linux.
+    No,
+    /// Its neighbours too, as Linux does for pages of ordinary files.
+    #[default]
+    Yes,
+}
+
+/// What a fault on a huge page takes that finds its page in a page table of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum HugeJoin {
+    /// The page's fault mutex, as every fault does: Linux.
+    FaultMutex,
+    /// Nothing but what it takes to share that page table.
+    #[default]
+    Leaf,
+}
+
+/// What becomes of a page table of huge pages whose last mapping unmaps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LeftLeaf {
+    /// It is freed: Linux.
+    Freed,
+    /// It stays with the file, as it is.
+    #[default]
+    Kept,
+}
+
+/// Those of a pool of huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HugePolicies {
+    /// Of its files.
+    pub sync: ShareSync,
+    /// Of its faults.
+    pub around: HugeAround,
+    /// Of its faults.
+    pub join: HugeJoin,
+    /// Of its tables.
+    pub left: LeftLeaf,
+}
+
+impl From<ShareSync> for HugePolicies {
+    fn from(sync: ShareSync) -> Self {
+        Self {
+            sync,
+            ..Self::default()
+        }
+    }
 }
 
 /// What the first write to a page of anonymous memory fills.
@@ -187,7 +246,7 @@ pub struct Policies {
     /// Of this engine's read-ahead.
     pub miss_accounting: MissAccounting,
     /// Of its pools of huge pages.
-    pub share_sync: ShareSync,
+    pub huge: HugePolicies,
     /// Of its anonymous memory.
     pub first_touch: FirstTouch,
     /// Of its files.
@@ -231,11 +290,21 @@ const MISS_ACCOUNTING: Names<MissAccounting> = &[
 ];
 const SHARE_SYNC: Names<ShareSync> = &[
     ("i-mmap-rwsem", ShareSync::IMmapRwsem),
+    ("document", ShareSync::Document),
     ("vma-lock", ShareSync::VmaLock),
 ];
+const HUGE_AROUND: Names<HugeAround> = &[("no", HugeAround::No), ("yes", HugeAround::Yes)];
+const HUGE_JOIN: Names<HugeJoin> = &[
+    ("fault-mutex", HugeJoin::FaultMutex),
+    ("leaf", HugeJoin::Leaf),
+];
+const LEFT_LEAF: Names<LeftLeaf> = &[("freed", LeftLeaf::Freed), ("kept", LeftLeaf::Kept)];
 
 const FIRST_TOUCH: Names<FirstTouch> = &[("page", FirstTouch::Page), ("run", FirstTouch::Run)];
 const MAP_BY: Names<MapBy> = &[("copy", MapBy::Copy), ("move", MapBy::Move)];
+
+/// The names of all of them.
+const KNOWN: &str = "lock, mmap, retry, pin, miss, share, around, join, left, fill and map";
 
 /// The value that is called `name`, or what there is to choose from.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
@@ -279,12 +348,14 @@ impl FromStr for Policies {
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
-                "share" => policies.share_sync = value(policy, SHARE_SYNC, chosen)?,
+                "share" => policies.huge.sync = value(policy, SHARE_SYNC, chosen)?,
+                "around" => policies.huge.around = value(policy, HUGE_AROUND, chosen)?,
+                "join" => policies.huge.join = value(policy, HUGE_JOIN, chosen)?,
+                "left" => policies.huge.left = value(policy, LEFT_LEAF, chosen)?,
                 "fill" => policies.first_touch = value(policy, FIRST_TOUCH, chosen)?,
                 "map" => policies.map_by = value(policy, MAP_BY, chosen)?,
                 _ => {
-                    let known = "lock, mmap, retry, pin, miss, share, fill and map";
-                    let text = format!("policies are {known}, not `{policy}`");
+                    let text = format!("policies are {KNOWN}, not `{policy}`");
                     return Err(UnknownPolicy(text));
                 }
             }
@@ -325,8 +396,23 @@ impl fmt::Display for Policies {
             ),
             (
                 "share",
-                name(SHARE_SYNC, self.share_sync),
-                name(SHARE_SYNC, default.share_sync),
+                name(SHARE_SYNC, self.huge.sync),
+                name(SHARE_SYNC, default.huge.sync),
+            ),
+            (
+                "around",
+                name(HUGE_AROUND, self.huge.around),
+                name(HUGE_AROUND, default.huge.around),
+            ),
+            (
+                "join",
+                name(HUGE_JOIN, self.huge.join),
+                name(HUGE_JOIN, default.huge.join),
+            ),
+            (
+                "left",
+                name(LEFT_LEAF, self.huge.left),
+                name(LEFT_LEAF, default.huge.left),
             ),
             (
                 "fill",
@@ -363,6 +449,7 @@ mod tests {
             "retry=held",
             "miss=both",
             "share=i-mmap-rwsem",
+            "share=document+around=no+join=fault-mutex+left=freed",
             "lock=rwsem+fill=page",
             "map=move",
         ] {
@@ -381,7 +468,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, mmap, retry, pin, miss, share, fill and map, not `sync`"
+            "policies are lock, mmap, retry, pin, miss, share, around, join, left, fill and map, not `sync`"
         );
     }
 }

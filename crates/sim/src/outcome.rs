@@ -94,6 +94,12 @@ pub struct HugeCounts {
     pub waits: u64,
     /// How long faults waited, all together.
     pub wait_ns: u64,
+    /// Faults that took their fault mutex.
+    pub locked: u64,
+    /// Of the waits, those for a fault mutex.
+    pub mutex_waits: u64,
+    /// How long these took.
+    pub mutex_wait_ns: u64,
     /// The longest that one waited; of the whole run.
     pub longest_ns: u64,
     /// Pages that faults took from the pool.

@@ -297,7 +297,8 @@ mod tests {
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
         assert!(error("softfault:reads=x").contains("direct, cached or auto"));
         assert!(
-            error("softfault:sync=x").contains("lock, mmap, retry, pin, miss, share, fill and map")
+            error("softfault:sync=x")
+                .contains("lock, mmap, retry, pin, miss, share, around, join, left, fill and map")
         );
     }
 }

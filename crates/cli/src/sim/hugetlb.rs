@@ -13,7 +13,7 @@ use crate::table::{Table, heading};
 type Line = (&'static str, fn(&Row, &SimulatedHuge) -> f64, Option<bool>);
 
 /// Those that the document has come first, and are called as there.
-const LINES: [Line; 10] = [
+const LINES: [Line; 13] = [
     (
         "faults/sec",
         |row, _| row.faults_per_s.unwrap_or(0.0),
@@ -25,6 +25,21 @@ const LINES: [Line; 10] = [
     (
         "max flt wait time (us)",
         |_, huge| huge.longest_wait_us,
+        Some(false),
+    ),
+    (
+        "faults with the fault mutex",
+        |_, huge| huge.mutex_locked as f64,
+        None,
+    ),
+    (
+        "waits for it",
+        |_, huge| huge.mutex_waits as f64,
+        Some(false),
+    ),
+    (
+        "wait time for it (ms)",
+        |_, huge| huge.mutex_wait_total_ms,
         Some(false),
     ),
     (

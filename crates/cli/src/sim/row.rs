@@ -76,6 +76,9 @@ fn fill(row: &mut Row, simulated: &mut Simulated, outcome: &Outcome) {
         Huge::Simulated(SimulatedHuge {
             waits: huge.waits,
             wait_total_ms: huge.wait_ns as f64 / 1e6,
+            mutex_locked: huge.locked,
+            mutex_waits: huge.mutex_waits,
+            mutex_wait_total_ms: huge.mutex_wait_ns as f64 / 1e6,
             longest_wait_us: huge.longest_ns as f64 / 1e3,
             filled: huge.filled,
             shared: huge.shared,

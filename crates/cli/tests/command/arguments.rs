@@ -170,7 +170,7 @@ fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
         ("softfault:pin", &["NAME=VALUE"]),
         (
             "softfault:sync=x",
-            &["lock, mmap, retry, pin, miss, share, fill and map"],
+            &["lock, mmap, retry, pin, miss, share, around, join, left, fill and map"],
         ),
         ("kernel,softfault,kernel", &["--on has kernel twice"]),
         (
@@ -319,6 +319,7 @@ fn help_is_no_error() {
         "mmap=phase-fair|linux",
         "retry=vma-lock|mmap-lock|held",
         "miss=adaptive|baseline|p1|p2|both",
+        "share=vma-lock|document|i-mmap-rwsem",
     ] {
         assert!(out.contains(word), "{word}: {out}");
     }

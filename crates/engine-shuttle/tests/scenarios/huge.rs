@@ -1,7 +1,7 @@
 //! Huge pages: faults against whatever takes pages or leaf tables from under them.
 //!
 //! A span is four pages here, a file two spans. The seed says what keeps leaves from
-//! being unshared, and how many fault mutexes there are. What each touch showed must have
+//! being unshared, what else the policies are, and how many fault mutexes there are. What each touch showed must have
 //! been so at some moment; a page that was promised is there; at the end no page, no
 //! promise and no byte of tables is left.
 
@@ -20,9 +20,9 @@ const PAGES: u64 = 2 * SPAN as u64;
 
 fn setting(seed: u64, spaces: usize) -> HugeSetting {
     HugeSetting {
-        sync: [ShareSync::VmaLock, ShareSync::IMmapRwsem][(seed % 2) as usize],
+        policies: HugeSetting::policies_of(seed),
         leaf_pages: SPAN,
-        fault_mutexes: [8, 1][(seed / 2 % 4 / 3) as usize],
+        fault_mutexes: [8, 1][(seed / 3 % 5 / 4) as usize],
         pool_pages: 16,
         file_pages: PAGES,
         files: 1,
@@ -377,7 +377,7 @@ fn punch_comes_to_an_end() {
         3_000,
         |setting| {
             setting.spaces = 3;
-            setting.sync = ShareSync::VmaLock;
+            setting.policies = ShareSync::VmaLock.into();
         },
         (
             vec![

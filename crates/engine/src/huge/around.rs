@@ -27,7 +27,7 @@ pub(super) fn map(file: &HugeFile, leaf: &Leaf, index: u64, shown: &Range<u64>) 
         let FileSlot::Page(_) = file.at(index) else {
             return None;
         };
-        let mutex = pool.mutexes.of(file.id, index).try_lock()?;
+        let mutex = pool.mutexes.of(file.id, index).lock.try_lock()?;
         match file.at(index) {
             FileSlot::Page(page) => Some((mutex, page)),
             _ => None,

@@ -3,12 +3,14 @@
 //! ```text
 //!   (baseline: i_mmap for read)
 //!   shown as a whole span: share lock for read ─► leaf, shared from now on (the span's lock)
-//!      ─► another mapping has entered the page ──► Mapped
+//!      ─► another mapping has entered the page ──► Mapped      (not with `join=fault-mutex`)
 //!   fault mutex ─► share lock for read ─► within the file? ── no ──► BeyondEnd
 //!      ─► leaf: the mapping's, or shared from now on (the span's lock)
 //!      ─► page: the file's; or from the pool, promised or not, cleared ── none ──► NoMemory
 //!      ─► leaf locked: entered, and neighbours that the file has (around) ──► Mapped
 //! ```
+//!
+//! `share=document`: whoever shares a leaf from now on has `i_mmap` for read until it does.
 
 use super::around;
 use super::file::{FileSlot, HugeFile};
@@ -19,7 +21,7 @@ use super::tables::{Leaf, Tables};
 use crate::mm::Attributes;
 use crate::mm::backing::VmFault;
 use crate::page::FaultError;
-use crate::policy::ShareSync;
+use crate::policy::{HugeAround, HugeJoin, ShareSync};
 use crate::wait::Fault;
 use core::ops::Range;
 use sync::Arc;
@@ -37,7 +39,8 @@ pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
     let mut waits = Waits::new(&pool.stats, &*pool.clock);
     let baseline = pool.sync == ShareSync::IMmapRwsem;
     let _i_mmap = baseline.then(|| waits.read(&file.i_mmap.lock));
-    if class.is_some() && index < file.len() {
+    let joins = pool.join == HugeJoin::Leaf && class.is_some();
+    if joins && index < file.len() {
         let _share = (!baseline).then(|| waits.read(&tables.share));
         let leaf = leaf(file, tables, index, class, &mut waits);
         if leaf.page(index).is_some() {
@@ -47,7 +50,7 @@ pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
             return Fault::Mapped;
         }
     }
-    let _mutex = waits.lock(pool.mutexes.of(file.id, index));
+    let _mutex = waits.fault_mutex(pool.mutexes.of(file.id, index));
     let _share = (!baseline).then(|| waits.read(&tables.share));
     pool.stats.faults.add(1);
     // Whoever makes the file shorter takes the mutex of each page after he has said so.
@@ -58,7 +61,7 @@ pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
     let Some(page) = page(file, index) else {
         return Fault::Error(FaultError::NoMemory);
     };
-    if leaf.map(pool, index, page) {
+    if leaf.map(pool, index, page) && pool.around == HugeAround::Yes {
         around::map(file, &leaf, index, &shown);
     }
     Fault::Mapped
@@ -75,7 +78,12 @@ fn leaf(
     let span = file.pool.span(index);
     match tables.leaf(span) {
         Some(leaf) => leaf,
-        None => file.share(tables, span, class, waits),
+        None => {
+            // As Linux, which finds by the list of mappings who has the leaf.
+            let document = file.pool.sync == ShareSync::Document && class.is_some();
+            let _i_mmap = document.then(|| waits.read(&file.i_mmap.lock));
+            file.share(tables, span, class, waits)
+        }
     }
 }
 

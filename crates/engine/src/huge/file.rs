@@ -3,7 +3,7 @@
 use super::i_mmap::IMmap;
 use super::share::Span;
 use super::{HugeError, HugePool};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, WaitSnapshot};
 use sync::Arc;
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::atomic::{AtomicU32, AtomicU64};
@@ -95,6 +95,12 @@ impl HugeFile {
     /// Mappings that there are.
     pub fn mappings(&self) -> usize {
         self.i_mmap.mappings.lock().len()
+    }
+
+    /// How often `i_mmap` was taken for reading and for writing, and waited for.
+    pub fn i_mmap_waits(&self) -> [WaitSnapshot; 2] {
+        let lock = &self.i_mmap.lock;
+        [lock.read_waits(), lock.write_waits()].map(|waits| waits.snapshot())
     }
 
     pub(super) fn set_len(&self, pages: u64) {

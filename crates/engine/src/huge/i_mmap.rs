@@ -8,7 +8,8 @@ use sync::Arc;
 /// Which mappings a file has.
 pub(super) struct IMmap {
     /// Held for writing by who unshares, and by whoever adds a mapping or takes one away;
-    /// in the baseline for reading by each fault.
+    /// in the baseline for reading by each fault, in the document by each that begins to
+    /// share.
     pub(super) lock: RwSem,
     /// Changed under `lock`, held for writing; what is done with it in hand is short.
     pub(super) mappings: Mutex<Vec<Arc<Tables>>>,

@@ -18,7 +18,7 @@
 //! changes what he may do there, drops the leaf first (`unshare`), and faults again.
 //!
 //! A leaf that its last mapping has left stays with the file, as it is: who maps the file
-//! next faults once a span, and not once a page. Linux frees it.
+//! next faults once a span, and not once a page. Linux frees it; `left=freed` does.
 //!
 //! # Who may drop a leaf under a fault
 //!
@@ -29,7 +29,8 @@
 //! | [`ShareSync`] | a fault has | who may unshare has |
 //! |---|---|---|
 //! | `IMmapRwsem` (baseline) | `i_mmap` for reading, all the time | `i_mmap` for writing |
-//! | `VmaLock` (document 001) | the mapping's share lock for reading, all the time | the share lock for writing, and `i_mmap` for writing |
+//! | `Document` (001) | the mapping's share lock for reading, all the time; `i_mmap` for reading while it begins to share | the share lock for writing, and `i_mmap` for writing |
+//! | `VmaLock` (ours) | the mapping's share lock for reading, all the time | the same |
 //!
 //! # Lock order
 //!
@@ -38,7 +39,8 @@
 //! ```
 //!
 //! Linux's `huge_pmd_share` takes `i_mmap` for reading to find who has a leaf, with the
-//! series too. Here the span knows, and a fault has nothing to do with `i_mmap`.
+//! series too. Here the span knows, whatever the policy: with `VmaLock` a fault has nothing
+//! to do with `i_mmap`, with `Document` it holds it although it could do without.
 //!
 //! In the baseline `i_mmap` comes before the fault mutex, and there is no share lock.
 //! Truncate and hole punch learn from `i_mmap` which share locks they need, so they try

@@ -10,7 +10,7 @@ use super::size::HugeSize;
 use super::stats::{HugeSnapshot, HugeStats};
 use crate::lock::Mutex;
 use crate::mmu::{Mmu, SoftMmu};
-use crate::policy::ShareSync;
+use crate::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 use crate::{Clock, PAGE_SIZE};
 use sync::Arc;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -43,6 +43,9 @@ pub struct HugePool {
     pub(super) size: HugeSize,
     pub(super) shape: Shape,
     pub(super) sync: ShareSync,
+    pub(super) around: HugeAround,
+    pub(super) join: HugeJoin,
+    pub(super) left: LeftLeaf,
     pub(super) mutexes: FaultMutexes,
     pub(super) stats: HugeStats,
     /// Frame of the first page.
@@ -97,9 +100,9 @@ impl HugePool {
         clock: Arc<dyn Clock>,
         size: HugeSize,
         pages: u32,
-        sync: ShareSync,
+        policies: impl Into<HugePolicies>,
     ) -> Result<Arc<Self>, HugeError> {
-        Self::with_shape(mmu, clock, size, pages, sync, Shape::default())
+        Self::with_shape(mmu, clock, size, pages, policies, Shape::default())
     }
 
     /// The same, in another shape.
@@ -108,10 +111,11 @@ impl HugePool {
         clock: Arc<dyn Clock>,
         size: HugeSize,
         pages: u32,
-        sync: ShareSync,
+        policies: impl Into<HugePolicies>,
         shape: Shape,
     ) -> Result<Arc<Self>, HugeError> {
         assert!(shape.leaf_pages.is_power_of_two());
+        let policies = policies.into();
         let frames = pages as usize * size.pages();
         let first = mmu.take_huge(frames).ok_or(HugeError::NoMemory)?;
         Ok(Arc::new(Self {
@@ -120,7 +124,10 @@ impl HugePool {
             clock,
             size,
             shape,
-            sync,
+            sync: policies.sync,
+            around: policies.around,
+            join: policies.join,
+            left: policies.left,
             mutexes: FaultMutexes::new(shape.fault_mutexes),
             stats: HugeStats::default(),
             first,
@@ -153,7 +160,7 @@ impl HugePool {
 
     /// What faults came to.
     pub fn stats(&self) -> HugeSnapshot {
-        self.stats.snapshot()
+        self.stats.snapshot(&self.mutexes)
     }
 
     /// Bytes of leaf tables, a shared one counted once, and of mappings' upper tables.

@@ -52,7 +52,7 @@ impl HugeFile {
                 // A page that comes now came after the hole.
                 continue;
             }
-            let _mutex = self.pool.mutexes.of(self.id, index).lock();
+            let _mutex = self.pool.mutexes.of(self.id, index).lock.lock();
             if let FileSlot::Page(page) = self.at(index)
                 && self.pool.mapped(page) > 0
             {

@@ -49,7 +49,7 @@ impl HugeFile {
     /// class have, or a new one. With a class, the VMA shows the whole span.
     ///
     /// The caller keeps out whoever may unshare this mapping: the share lock, or `i_mmap`
-    /// in the baseline. `i_mmap` is not needed beside: Linux finds who has a leaf by it,
+    /// in the baseline. `i_mmap` is not needed beside (`Document` has it): Linux finds who has a leaf by it,
     /// and here the span knows. Whoever takes pages out of all mappings holds it for
     /// writing, so that nobody leaves a leaf meanwhile; who comes to one only makes it
     /// found more often (`rmap`).

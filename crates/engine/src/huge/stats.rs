@@ -1,5 +1,6 @@
 //! What faults on huge pages came to, in the lines of document 001.
 
+use super::mutexes::{FaultMutex, FaultMutexes};
 use crate::Clock;
 use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem};
 use crate::stats::PerCpuCounter;
@@ -28,6 +29,12 @@ pub struct HugeSnapshot {
     pub waits: u64,
     /// How long faults waited for locks, all together.
     pub wait_ns: u64,
+    /// Faults that took their fault mutex: what document 001 counts.
+    pub locked: u64,
+    /// Of `waits`, those for a fault mutex.
+    pub mutex_waits: u64,
+    /// Of `wait_ns`, what these took.
+    pub mutex_wait_ns: u64,
     /// The longest that one fault waited for locks.
     pub longest_ns: u64,
     /// Pages that faults took from the pool.
@@ -44,11 +51,15 @@ pub struct HugeSnapshot {
 }
 
 impl HugeStats {
-    pub(super) fn snapshot(&self) -> HugeSnapshot {
+    pub(super) fn snapshot(&self, mutexes: &FaultMutexes) -> HugeSnapshot {
+        let of_mutexes = |count: fn(&FaultMutex) -> u64| mutexes.all().map(count).sum();
         HugeSnapshot {
             faults: self.faults.get(),
             waits: self.waits.get(),
             wait_ns: self.wait_ns.get(),
+            locked: of_mutexes(|mutex| mutex.locked.get()),
+            mutex_waits: of_mutexes(|mutex| mutex.waits.get()),
+            mutex_wait_ns: of_mutexes(|mutex| mutex.wait_ns.get()),
             longest_ns: self.longest_ns.get(),
             filled: self.filled.get(),
             around: self.around.get(),
@@ -87,6 +98,19 @@ impl<'a> Waits<'a> {
             Some(guard) => guard,
             None => self.wait(|| mutex.lock()),
         }
+    }
+
+    /// Counts beside it, on its line, which the fault has by then.
+    pub(super) fn fault_mutex<'b>(&mut self, mutex: &'b FaultMutex) -> MutexGuard<'b, ()> {
+        let guard = mutex.lock.try_lock().unwrap_or_else(|| {
+            let before = self.waited_ns;
+            let guard = self.wait(|| mutex.lock.lock());
+            mutex.waits.add(1);
+            mutex.wait_ns.add(self.waited_ns - before);
+            guard
+        });
+        mutex.locked.add(1);
+        guard
     }
 
     fn wait<G>(&mut self, take: impl FnOnce() -> G) -> G {

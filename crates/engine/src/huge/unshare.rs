@@ -5,6 +5,7 @@ use super::HugePool;
 use super::file::HugeFile;
 use super::tables::{Slot, Tables};
 use crate::lock::WriteGuard;
+use crate::policy::LeftLeaf;
 use core::ops::Range;
 
 /// Nobody shares, and no fault of the mapping is under way: the share lock, but for the
@@ -37,7 +38,7 @@ impl HugeFile {
     /// Takes `indexes` out of a mapping. Where others have the same leaf, the mapping
     /// drops all of it, and faults what it had of the rest again. A leaf that only it has
     /// loses the pages, or, where they are to stay in the file, is left with its span as it
-    /// is.
+    /// is (but not with `left=freed`).
     ///
     /// When a page counts as mapped nowhere, nobody uses it any more: who takes it out of
     /// the file does not ask by whom it was unmapped.
@@ -49,6 +50,7 @@ impl HugeFile {
         _locks: &Unsharing<'_>,
     ) {
         let indexes = tables.part(indexes);
+        let stays = pages == Pages::Stay && self.pool.left == LeftLeaf::Kept;
         let mut zapped = Vec::new();
         for (span, part) in self.pool.by_span(&indexes) {
             let mut shared = self.spans[span as usize].0.lock();
@@ -57,7 +59,7 @@ impl HugeFile {
             if let Some(class) = slot.class {
                 let known = shared[class as usize].as_mut();
                 let known = known.expect("a leaf that is shared is known");
-                if known.sharers > 1 || pages == Pages::Stay {
+                if known.sharers > 1 || stays {
                     known.sharers -= 1;
                     self.pool.stats.unshared.add(1);
                     *place = None;

@@ -6,7 +6,7 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop};
 use softfault_engine::huge::{HugeError, HugeFile, HugeMapping, HugePool, HugeSize, Reserve};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
 use softfault_engine::mmu::SoftMmu;
-use softfault_engine::policy::ShareSync;
+use softfault_engine::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 use softfault_oracle::Ticks;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ struct World {
     machine: Arc<Machine>,
 }
 
-fn world(pages: u32, sync: ShareSync) -> World {
+fn world(pages: u32, policies: impl Into<HugePolicies>) -> World {
     let mmu = SoftMmu::with_huge_memory(64 << 20, pages as usize * HUGE);
     let mmu = Arc::new(mmu.expect("address space"));
     let clock = Arc::new(Ticks::default());
-    let pool = HugePool::new(mmu.clone(), clock, HugeSize::TwoMiB, pages, sync);
+    let pool = HugePool::new(mmu.clone(), clock, HugeSize::TwoMiB, pages, policies);
     World {
         pool: pool.unwrap(),
         mmu,
@@ -35,7 +35,11 @@ fn world(pages: u32, sync: ShareSync) -> World {
     }
 }
 
-const BOTH: [ShareSync; 2] = [ShareSync::IMmapRwsem, ShareSync::VmaLock];
+const ALL: [ShareSync; 3] = [
+    ShareSync::IMmapRwsem,
+    ShareSync::Document,
+    ShareSync::VmaLock,
+];
 
 impl World {
     fn space(&self) -> AddressSpace {
@@ -96,7 +100,7 @@ fn map(space: &AddressSpace, file: &Arc<HugeFile>, indexes: Range<u64>) -> Arc<H
 
 #[test]
 fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
-    for sync in BOTH {
+    for sync in ALL {
         let world = world(LEAF as u32, sync);
         let file = world.file(LEAF);
         let (one, other) = (world.space(), world.space());
@@ -143,7 +147,7 @@ fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
 
 #[test]
 fn who_changes_a_part_has_tables_of_his_own() {
-    for sync in BOTH {
+    for sync in ALL {
         let world = world(LEAF as u32, sync);
         let file = world.file(LEAF);
         let (one, other) = (world.space(), world.space());
@@ -191,7 +195,7 @@ fn who_changes_a_part_has_tables_of_his_own() {
 
 #[test]
 fn what_is_reserved_is_there_and_what_is_not_is_refused_at_once() {
-    for sync in BOTH {
+    for sync in ALL {
         let world = world(10, sync);
         let file = world.file(8);
         let space = world.space();
@@ -241,7 +245,7 @@ fn what_is_reserved_is_there_and_what_is_not_is_refused_at_once() {
 
 #[test]
 fn a_fork_shares_and_what_is_not_mapped_any_more_is_promised_no_more() {
-    for sync in BOTH {
+    for sync in ALL {
         let world = world(2 * LEAF as u32, sync);
         let file = world.file(LEAF);
         let (parent, child) = (world.space(), world.space());
@@ -257,5 +261,77 @@ fn a_fork_shares_and_what_is_not_mapped_any_more_is_promised_no_more() {
         child.exit(|_, _| {});
         assert_eq!(world.pool.counts().reserved, 0);
         assert_eq!(file.pages(), 1);
+    }
+}
+
+/// Linux's tables and faults, but for the lock.
+fn as_linux(sync: ShareSync) -> HugePolicies {
+    HugePolicies {
+        sync,
+        around: HugeAround::No,
+        join: HugeJoin::FaultMutex,
+        left: LeftLeaf::Freed,
+    }
+}
+
+#[test]
+fn as_linux_each_page_is_a_fault_with_its_mutex_and_the_last_mapping_frees_the_leaf() {
+    for sync in ALL {
+        let world = world(LEAF as u32, as_linux(sync));
+        let file = world.file(LEAF);
+        let (one, other) = (world.space(), world.space());
+        let mappings = [&one, &other].map(|space| map(space, &file, 0..LEAF));
+        let upper = world.pool.table_bytes();
+        for index in 0..LEAF {
+            world.write(&one, index, index as u8).unwrap();
+        }
+        assert_eq!(world.read(&other, 77), Ok(77));
+        let stats = world.pool.stats();
+        assert_eq!((stats.faults, stats.locked), (LEAF + 1, LEAF + 1));
+        for space in [&one, &other] {
+            space.munmap(range(0..LEAF), |_, _| {}).unwrap();
+        }
+        assert_eq!(world.pool.table_bytes(), upper);
+        drop(mappings);
+        map(&one, &file, 0..LEAF);
+        for index in 0..LEAF {
+            assert_eq!(world.read(&one, index), Ok(index as u8));
+        }
+        let stats = world.pool.stats();
+        assert_eq!((stats.faults, stats.filled), (2 * LEAF + 1, LEAF));
+        one.exit(|_, _| {});
+        other.exit(|_, _| {});
+        drop(file);
+        assert_eq!(world.pool.table_bytes(), 0);
+    }
+}
+
+/// Mapping and unmapping take it for writing, whatever the policy.
+#[test]
+fn who_takes_i_mmap_for_reading() {
+    for (sync, first, again) in [
+        (ShareSync::IMmapRwsem, 1, 1),
+        (ShareSync::Document, 1, 0),
+        (ShareSync::VmaLock, 0, 0),
+    ] {
+        for policies in [sync.into(), as_linux(sync)] {
+            let world = world(LEAF as u32, policies);
+            let file = world.file(LEAF);
+            let space = world.space();
+            let mapping = map(&space, &file, 0..LEAF);
+            let reads = || file.i_mmap_waits()[0].count;
+            world.write(&space, 0, 1).unwrap();
+            assert_eq!(reads(), first, "{policies:?}");
+            // Beyond what the first fault has mapped around its page.
+            world.write(&space, 100, 1).unwrap();
+            assert_eq!(reads(), first + again, "{policies:?}");
+            // A part of a span is nobody else's.
+            space.munmap(range(0..1), |_, _| {}).unwrap();
+            let before = reads();
+            world.write(&space, 200, 1).unwrap();
+            assert_eq!(reads(), before + again, "{policies:?}");
+            drop(mapping);
+            space.exit(|_, _| {});
+        }
     }
 }

@@ -7,20 +7,19 @@
 //! ```
 
 use proptest::prelude::*;
-use softfault_engine::policy::ShareSync;
 use softfault_oracle::{HugeSetting, any_huge_op, cases, long_run, play_huge};
 
 /// Pages of a file: four leaves and a half of four, two and a quarter of eight.
 const FILE_PAGES: u64 = 18;
 
 fn any_setting() -> impl Strategy<Value = HugeSetting> {
-    let sync = prop_oneof![Just(ShareSync::VmaLock), Just(ShareSync::IMmapRwsem)];
+    let policies = (0..96_u64).prop_map(HugeSetting::policies_of);
     let pool = prop_oneof![Just(40), Just(40), 6..24u32];
     let leaf = prop_oneof![Just(4), Just(8)];
     let mutexes = prop_oneof![Just(1), Just(4), Just(64)];
-    (sync, pool, leaf, mutexes, 1..3usize, 2..4usize).prop_map(
-        |(sync, pool_pages, leaf_pages, fault_mutexes, files, spaces)| HugeSetting {
-            sync,
+    (policies, pool, leaf, mutexes, 1..3usize, 2..4usize).prop_map(
+        |(policies, pool_pages, leaf_pages, fault_mutexes, files, spaces)| HugeSetting {
+            policies,
             leaf_pages,
             fault_mutexes,
             pool_pages,

@@ -2,7 +2,6 @@
 //! files that all of them map, cut, punch and write to. What a touch showed must have been
 //! so at some moment of it; a page that was promised is there; nothing is left at the end.
 
-use softfault_engine::policy::ShareSync;
 use softfault_oracle::{HugeSetting, Random, draw_huge, play_huge_together};
 
 /// As many operations as the environment says.
@@ -16,7 +15,7 @@ fn what_each_thread_saw_was_so_at_some_moment() {
         seed += 1;
         let mut random = Random::new(seed);
         let setting = HugeSetting {
-            sync: [ShareSync::VmaLock, ShareSync::IMmapRwsem][random.below(2)],
+            policies: HugeSetting::policies_of(random.below(96) as u64),
             leaf_pages: [2, 4][random.below(2)],
             fault_mutexes: [1, 4, 64][random.below(3)],
             pool_pages: [32, 9, 5][random.below(3)],

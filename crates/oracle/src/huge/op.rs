@@ -3,7 +3,7 @@
 use core::ops::Range;
 use proptest::prelude::*;
 use softfault_engine::mm::Protection;
-use softfault_engine::policy::ShareSync;
+use softfault_engine::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 
 /// Places of a huge page that each space has.
 pub const SLOTS: usize = 64;
@@ -24,8 +24,9 @@ pub enum Spot {
 /// What a pool and its files are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugeSetting {
-    /// What keeps leaves from being unshared under a fault.
-    pub sync: ShareSync,
+    /// What keeps leaves from being unshared under a fault, and what faults and unmaps
+    /// make of them.
+    pub policies: HugePolicies,
     /// Huge pages of a leaf.
     pub leaf_pages: usize,
     /// Fault mutexes.
@@ -38,6 +39,36 @@ pub struct HugeSetting {
     pub files: usize,
     /// Spaces at the start.
     pub spaces: usize,
+}
+
+impl HugeSetting {
+    /// The policies of a number: what keeps leaves from being unshared is another one with each; three
+    /// times in four the rest is as by default.
+    pub fn policies_of(number: u64) -> HugePolicies {
+        let syncs = [
+            ShareSync::VmaLock,
+            ShareSync::IMmapRwsem,
+            ShareSync::Document,
+        ];
+        let sync = syncs[(number % 3) as usize];
+        let (others, which) = (number / 3 % 4 == 3, number / 12);
+        let other = |bit: u64| others && which >> bit & 1 == 0;
+        HugePolicies {
+            sync,
+            around: match other(0) {
+                true => HugeAround::No,
+                false => HugeAround::Yes,
+            },
+            join: match other(1) {
+                true => HugeJoin::FaultMutex,
+                false => HugeJoin::Leaf,
+            },
+            left: match other(2) {
+                true => LeftLeaf::Freed,
+                false => LeftLeaf::Kept,
+            },
+        }
+    }
 }
 
 #[expect(missing_docs, reason = "verbs, and what they are about")]

@@ -94,7 +94,7 @@ impl HugeWorld {
         };
         let clock = Arc::new(Ticks::default());
         let (size, pages) = (HugeSize::TwoMiB, setting.pool_pages);
-        let pool = HugePool::with_shape(mmu.clone(), clock, size, pages, setting.sync, shape);
+        let pool = HugePool::with_shape(mmu.clone(), clock, size, pages, setting.policies, shape);
         let pool = pool.expect("memory for so many");
         let file = |_| HugeFile::new(&pool, setting.file_pages).expect("a file");
         let files = (0..setting.files).map(file).collect();

@@ -54,9 +54,9 @@ impl Huge {
         let mmu = SoftMmu::with_huge_memory(SMALL, bytes);
         let mmu = mmu.map_err(|_| "no address space for the huge pages".to_owned())?;
         let pages = (bytes / HUGE) as u32;
-        let sync = job.policies.share_sync;
         let size = HugeSize::TwoMiB;
-        let pool = HugePool::new(Arc::new(mmu), clock.clone(), size, pages, sync);
+        let policies = job.policies.huge;
+        let pool = HugePool::new(Arc::new(mmu), clock.clone(), size, pages, policies);
         let pool = pool.map_err(|error| error.to_string())?;
         let file = HugeFile::new(&pool, pages.into()).map_err(|error| error.to_string())?;
         Ok(Self {

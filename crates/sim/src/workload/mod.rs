@@ -198,6 +198,9 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
         huge: (job.workload == Workload::Hugetlb).then(|| HugeCounts {
             waits: after.huge.waits - before.huge.waits,
             wait_ns: after.huge.wait_ns - before.huge.wait_ns,
+            locked: after.huge.locked - before.huge.locked,
+            mutex_waits: after.huge.mutex_waits - before.huge.mutex_waits,
+            mutex_wait_ns: after.huge.mutex_wait_ns - before.huge.mutex_wait_ns,
             longest_ns: after.huge.longest_ns,
             filled: after.huge.filled - before.huge.filled,
             shared: after.huge.shared - before.huge.shared,

@@ -14,7 +14,7 @@ use softfault_engine::huge::{HugeError, HugeFile, HugeMapping, HugePool, HugeSiz
 use softfault_engine::mm::{AddressSpace, Attributes, Backing};
 use softfault_engine::mmu::{Mmu, Reservation, SoftMmu};
 use softfault_engine::page::Protection;
-use softfault_engine::policy::ShareSync;
+use softfault_engine::policy::HugePolicies;
 use std::io;
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ const SPAN: usize = 512 * HUGE;
 pub(super) fn pool(
     mmu: &Arc<SoftMmu>,
     bytes: usize,
-    sync: ShareSync,
+    policies: HugePolicies,
 ) -> io::Result<Option<Arc<HugePool>>> {
     if bytes == 0 {
         return Ok(None);
     }
     let clock = crate::process::monotonic();
     let pages = u32::try_from(bytes / HUGE).map_err(|_| error::too_large())?;
-    let pool = HugePool::new(mmu.clone(), clock, HugeSize::TwoMiB, pages, sync);
+    let pool = HugePool::new(mmu.clone(), clock, HugeSize::TwoMiB, pages, policies);
     Ok(Some(pool.map_err(refused)?))
 }
 

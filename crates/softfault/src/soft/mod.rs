@@ -95,8 +95,7 @@ impl Builder {
         }
         let no_memory = || error::budget(NodeError::NoMemory);
         let mmu = Arc::new(self.soft_page_tables()?);
-        let share = self.policies_ref().share_sync;
-        let huge = huge::pool(&mmu, self.huge_bytes(), share)?;
+        let huge = huge::pool(&mmu, self.huge_bytes(), self.policies_ref().huge)?;
         let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();

@@ -26,14 +26,14 @@ pub fn soft(bytes: u64, spaces: usize, policies: Policies) -> Result<SoftHuge, S
     let room = bytes.checked_mul(spaces as u64).ok_or("too many spaces")?;
     let mmu = SoftMmu::with_huge_memory(SMALL, room as usize);
     let mmu = Arc::new(mmu.map_err(|e| format!("no memory for soft page tables: {e:?}"))?);
-    let (pages, sync) = ((bytes / HUGE) as u32, policies.share_sync);
+    let pages = (bytes / HUGE) as u32;
     let total = (room / HUGE) as u32;
     let pool = HugePool::new(
         mmu.clone(),
         Arc::new(Monotonic),
         HugeSize::TwoMiB,
         total,
-        sync,
+        policies.huge,
     );
     let pool = pool.map_err(|e| e.to_string())?;
     let file = File::new(&pool, pages.into()).map_err(|e| e.to_string())?;

@@ -26,7 +26,10 @@ Policies, the default first:
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for
   miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
-  share=vma-lock|i-mmap-rwsem      hugetlb on soft: what keeps a shared page table from going under a fault
+  share=vma-lock|document|i-mmap-rwsem  hugetlb on soft: what keeps a shared page table from going under a fault
+  around=yes|no                    hugetlb on soft: whether a fault maps its page's neighbours that the file has
+  join=leaf|fault-mutex            hugetlb on soft: what a fault takes that finds its page in others' page table
+  left=kept|freed                  hugetlb on soft: what becomes of a page table when its last mapping goes
   fill=run|page                    whether the pages behind a first touch of anonymous memory are filled with it
   map=copy|move                    whether what is read in order is copied to the map, or its memory goes there
 Read-ahead:

@@ -38,6 +38,15 @@ pub struct SimulatedHuge {
     pub waits: u64,
     /// All waits, in milliseconds.
     pub wait_total_ms: f64,
+    /// Faults that took their fault mutex.
+    #[serde(default)]
+    pub mutex_locked: u64,
+    /// Of the waits, those for a fault mutex.
+    #[serde(default)]
+    pub mutex_waits: u64,
+    /// These, in milliseconds.
+    #[serde(default)]
+    pub mutex_wait_total_ms: f64,
     /// The longest of one fault, in microseconds.
     pub longest_wait_us: f64,
     /// Pages taken from the pool.
