@@ -10,6 +10,7 @@
 //! | policy | name | values | document |
 //! |---|---|---|---|
 //! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount`, `biased` | 004, and beyond |
+//! | [`VmaReuse`] | `reuse` | `rcu`, `typesafe` | 004 |
 //! | [`MmapQueue`] | `mmap` | `phase-fair`, `linux` | 000: its kernel's |
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
@@ -51,6 +52,17 @@ pub enum MmapQueue {
     Linux,
 }
 
+/// When the slot of a VMA that was unmapped may be another VMA's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum VmaReuse {
+    /// After a grace period, when all lookups that were under way have ended: Linux before
+    /// document 004.
+    Rcu,
+    /// At once: a lookup looks again when it has its reference (document 004).
+    #[default]
+    TypeSafe,
+}
+
 /// The locks of an address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SpaceLocks {
@@ -58,12 +70,16 @@ pub struct SpaceLocks {
     pub vma: VmaLockKind,
     /// Of the space itself.
     pub mmap: MmapQueue,
+    /// Of its VMAs, when they are gone.
+    pub reuse: VmaReuse,
 }
 
 impl From<VmaLockKind> for SpaceLocks {
     fn from(vma: VmaLockKind) -> Self {
-        let mmap = MmapQueue::default();
-        Self { vma, mmap }
+        Self {
+            vma,
+            ..Self::default()
+        }
     }
 }
 
@@ -71,7 +87,11 @@ impl fmt::Display for SpaceLocks {
     /// As policies have them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (vma, mmap) = (name(VMA_LOCK, self.vma), name(MMAP_QUEUE, self.mmap));
-        write!(f, "lock={vma}+mmap={mmap}")
+        write!(f, "lock={vma}+mmap={mmap}")?;
+        match self.reuse {
+            VmaReuse::Rcu => f.write_str("+reuse=rcu"),
+            VmaReuse::TypeSafe => Ok(()),
+        }
     }
 }
 
@@ -238,6 +258,8 @@ pub struct Policies {
     /// Of the address space.
     pub vma_lock: VmaLockKind,
     /// Of the address space.
+    pub vma_reuse: VmaReuse,
+    /// Of the address space.
     pub mmap_queue: MmapQueue,
     /// Of the faults on this engine's maps.
     pub retry_lock: RetryLock,
@@ -259,6 +281,7 @@ impl Policies {
         SpaceLocks {
             vma: self.vma_lock,
             mmap: self.mmap_queue,
+            reuse: self.vma_reuse,
         }
     }
 }
@@ -271,6 +294,7 @@ const VMA_LOCK: Names<VmaLockKind> = &[
     ("refcount", VmaLockKind::Refcount),
     ("biased", VmaLockKind::Biased),
 ];
+const VMA_REUSE: Names<VmaReuse> = &[("rcu", VmaReuse::Rcu), ("typesafe", VmaReuse::TypeSafe)];
 const MMAP_QUEUE: Names<MmapQueue> = &[
     ("phase-fair", MmapQueue::PhaseFair),
     ("linux", MmapQueue::Linux),
@@ -304,7 +328,7 @@ const FIRST_TOUCH: Names<FirstTouch> = &[("page", FirstTouch::Page), ("run", Fir
 const MAP_BY: Names<MapBy> = &[("copy", MapBy::Copy), ("move", MapBy::Move)];
 
 /// The names of all of them.
-const KNOWN: &str = "lock, mmap, retry, pin, miss, share, around, join, left, fill and map";
+const KNOWN: &str = "lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map";
 
 /// The value that is called `name`, or what there is to choose from.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
@@ -344,6 +368,7 @@ impl FromStr for Policies {
                 .ok_or_else(|| UnknownPolicy(format!("a policy is NAME=VALUE, not `{part}`")))?;
             match policy {
                 "lock" => policies.vma_lock = value(policy, VMA_LOCK, chosen)?,
+                "reuse" => policies.vma_reuse = value(policy, VMA_REUSE, chosen)?,
                 "mmap" => policies.mmap_queue = value(policy, MMAP_QUEUE, chosen)?,
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
@@ -373,6 +398,11 @@ impl fmt::Display for Policies {
                 "lock",
                 name(VMA_LOCK, self.vma_lock),
                 name(VMA_LOCK, default.vma_lock),
+            ),
+            (
+                "reuse",
+                name(VMA_REUSE, self.vma_reuse),
+                name(VMA_REUSE, default.vma_reuse),
             ),
             (
                 "mmap",
@@ -445,6 +475,7 @@ mod tests {
             "retry=mmap-lock+pin=no",
             "lock=rwsem+miss=p1",
             "lock=biased",
+            "lock=rwsem+reuse=rcu",
             "mmap=linux+retry=mmap-lock",
             "retry=held",
             "miss=both",
@@ -468,7 +499,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, mmap, retry, pin, miss, share, around, join, left, fill and map, not `sync`"
+            "policies are lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map, not `sync`"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! What came of a run.
 
 use softfault_engine::lock::WaitSnapshot;
+use softfault_engine::mm::VmaSlots;
 use std::fmt;
 
 use crate::world::Report;
@@ -144,6 +145,8 @@ pub struct Outcome {
     pub swap: Option<SwapCounts>,
     /// Of huge pages; `None` in other workloads.
     pub huge: Option<HugeCounts>,
+    /// Slots of VMAs, of all spaces and the whole run.
+    pub vma_slots: VmaSlots,
     /// The locks.
     pub locks: Vec<LockRow>,
     /// The longest single operations.

@@ -46,6 +46,7 @@ fn the_first_engine_chooses_the_locks() {
         "lock=refcount+mmap=phase-fair",
         "lock=biased+mmap=phase-fair",
         "lock=refcount+mmap=linux",
+        "lock=refcount+mmap=phase-fair+reuse=rcu",
     ];
     let Some(first) = child::scenario() else {
         for kind in kinds {

@@ -74,6 +74,7 @@ pub fn words(on: &str) -> String {
         "lock=rwsem" => "VMA locks as semaphores apart, with a flag: the baseline",
         "lock=refcount" => "VMA locks as one count",
         "lock=biased" => "VMA locks as one count, and a word a processor where many read",
+        "reuse=rcu" => "slots of VMAs are reused after a grace period: the baseline",
         "mmap=linux" => "mmap_lock with Linux's queue of readers and writers",
         "mmap=phase-fair" => "readers and writers take turns at mmap_lock",
         "retry=mmap-lock" => "after I/O a fault comes back under mmap_lock: the baseline",

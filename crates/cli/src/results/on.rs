@@ -296,9 +296,8 @@ mod tests {
         assert!(error("pread:read_ahead_kb=128").contains("no policies"));
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
         assert!(error("softfault:reads=x").contains("direct, cached or auto"));
-        assert!(
-            error("softfault:sync=x")
-                .contains("lock, mmap, retry, pin, miss, share, around, join, left, fill and map")
-        );
+        assert!(error("softfault:sync=x").contains(
+            "lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map"
+        ));
     }
 }

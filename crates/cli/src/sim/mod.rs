@@ -1,7 +1,7 @@
 //! `softfault sim`: the documents' workloads on simulated machines of N cores.
 //!
 //! `arguments` is what is typed, `plan` the runs that it means, `pool` runs them, `row` is what the JSON has
-//! of one; `rates` and `waits` print the tables, `documents` has the documents' own figures.
+//! of one; `rates`, `slots` and `waits` print the tables, `documents` has the documents' own figures.
 
 mod arguments;
 mod band;
@@ -15,6 +15,7 @@ mod presets;
 mod rates;
 mod row;
 mod run;
+mod slots;
 mod trace;
 mod waits;
 

@@ -218,7 +218,9 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
             vec!["retry=mmap-lock+pin=no", "pin=no", "default", "retry=held"]
         }
         ([], Workload::Anon) => vec!["default"],
-        ([], Workload::Hugetlb) => vec!["share=i-mmap-rwsem", "share=vma-lock"],
+        ([], Workload::Hugetlb) => {
+            vec!["share=i-mmap-rwsem", "share=document", "share=vma-lock"]
+        }
         ([], _) => vec!["retry=mmap-lock+pin=no", "retry=vma-lock+pin=no"],
         (given, _) => given.iter().map(String::as_str).collect(),
     };

@@ -105,6 +105,9 @@ fn fill(row: &mut Row, simulated: &mut Simulated, outcome: &Outcome) {
     simulated.memory_waits = outcome.memory_waits;
     simulated.read_errors = outcome.read_errors;
     simulated.evicted = outcome.evicted;
+    simulated.vma_slots = outcome.vma_slots.made.into();
+    simulated.vma_reuses = outcome.vma_slots.reuses;
+    simulated.vma_slots_waiting = outcome.vma_slots.waiting.into();
     simulated.virtual_s = report.elapsed_ns as f64 / 1e9;
     simulated.operations = report.operations;
     simulated.switches = report.switches;

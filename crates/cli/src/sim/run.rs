@@ -4,7 +4,7 @@ use super::arguments::RunArgs;
 use super::plan::{self, Planned};
 use super::pool::{self, Ran};
 use super::row;
-use super::{hot, hugetlb, rates, trace, waits};
+use super::{hot, hugetlb, rates, slots, trace, waits};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Sink};
@@ -59,7 +59,7 @@ fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> Str
     if rows.iter().any(|row| row.error.is_none()) {
         text += &match rows[0].workload == "hugetlb" {
             true => hugetlb::table(rows),
-            false => rates::table(rows) + &waits::tables(rows),
+            false => rates::table(rows) + &slots::table(rows) + &waits::tables(rows),
         };
         text += &hot::tables(planned, ran, hot_lines);
         text += &format!("\n{}\n", speed(rows));

@@ -170,7 +170,7 @@ fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
         ("softfault:pin", &["NAME=VALUE"]),
         (
             "softfault:sync=x",
-            &["lock, mmap, retry, pin, miss, share, around, join, left, fill and map"],
+            &["lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map"],
         ),
         ("kernel,softfault,kernel", &["--on has kernel twice"]),
         (

@@ -33,6 +33,7 @@ impl AddressSpace {
 
     #[inline]
     fn try_lock_vma(&self, address: usize, walk: &mut Walk) -> Option<VmaRead<'_>> {
+        let _section = self.mmap_lock.read_section();
         for _ in 0..ATTEMPTS {
             let vma = self.find_unlocked(address, walk)?;
             match try_lock_at(vma, &self.mmap_lock, address) {
@@ -46,8 +47,8 @@ impl AddressSpace {
     }
 
     /// The first half of `lock_vma`: a VMA that had `address` a moment ago. By
-    /// now its slot may be free, or a VMA of another space; only
-    /// [`try_lock_at`] tells.
+    /// now its slot may be free, or a VMA of another space (outside of a read section);
+    /// only [`try_lock_at`] tells.
     #[inline]
     pub fn find_unlocked(&self, address: usize, walk: &mut Walk) -> Option<&Vma> {
         let entry = self.tree.floor(address, walk).ok()??;

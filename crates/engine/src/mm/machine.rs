@@ -8,17 +8,39 @@
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::mmap_lock::MmapLock;
+use super::grace::GracePeriods;
+use super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::tree::{FANOUT, Node};
 use super::vma::Vma;
 use super::vma_lock::{VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::Mutex;
-use crate::policy::{SpaceLocks, VmaLockKind};
+use crate::policy::{SpaceLocks, VmaLockKind, VmaReuse};
 use crate::slab::Slab;
 
-/// Processors that share no line of visible readers.
+/// Processors that share no line of visible readers, or of read sections.
 const PROCESSORS: usize = 256;
+
+/// Slots of VMAs, up to a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VmaSlots {
+    /// Slots that were ever handed out: what the most VMAs at a time needed, and those
+    /// whose grace periods had not ended by then.
+    pub made: u32,
+    /// How many times one was handed out again.
+    pub reuses: u64,
+    /// The most that waited for their grace periods at a time.
+    pub waiting: u32,
+}
+
+impl VmaSlots {
+    /// Bytes of a VMA: three cache lines.
+    pub const VMA: usize = size_of::<Vma>();
+    /// Bytes of the lock that a VMA has apart with `lock=rwsem`.
+    pub const VMA_LOCK: usize = size_of::<VmaLock>();
+    /// Bytes of a slot's link in its slab, of either.
+    pub const LINK: usize = size_of::<u32>();
+}
 
 /// The slabs that address spaces share.
 pub struct Machine {
@@ -28,6 +50,8 @@ pub struct Machine {
     vma_locks: Arc<Slab<VmaLock>>,
     /// Readers of VMAs that are biased, once there is a space that has such.
     visible: Mutex<Option<Arc<VisibleReaders>>>,
+    /// What slots wait for, once there is a space whose VMAs do.
+    grace: Mutex<Option<Arc<GracePeriods>>>,
     /// Nodes of their trees.
     pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
     /// The number of the last space made.
@@ -48,6 +72,7 @@ impl Machine {
             vmas: Slab::new(max_vmas),
             vma_locks: Arc::new(Slab::new(max_vmas)),
             visible: Mutex::new(None),
+            grace: Mutex::new(None),
             nodes: Arc::new(Slab::new(max_nodes)),
             last_space: AtomicU64::new(0),
         })
@@ -58,7 +83,12 @@ impl Machine {
     pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, locks: SpaceLocks) -> MmapLock {
         // Relaxed: it only has to be another each time.
         let space = self.last_space.fetch_add(1, Ordering::Relaxed) + 1;
-        let mmap_lock = MmapLock::new(space, clock).with_queue(locks.mmap);
+        let mut mmap_lock = MmapLock::new(space, clock).with_queue(locks.mmap);
+        if locks.reuse == VmaReuse::Rcu {
+            let mut grace = self.grace.lock();
+            let grace = grace.get_or_insert_with(|| Arc::new(GracePeriods::new(PROCESSORS)));
+            mmap_lock = mmap_lock.with_grace_periods(Arc::clone(grace));
+        }
         match locks.vma {
             VmaLockKind::Refcount => mmap_lock,
             VmaLockKind::Rwsem => {
@@ -76,17 +106,52 @@ impl Machine {
         }
     }
 
-    /// Bytes that VMAs, their locks, tree nodes and visible readers take up, free
-    /// ones included.
+    /// A slot for a VMA of the space of `mmap`. Where slots wait for their grace periods,
+    /// whoever finds none free waits too: for lookups, which wait for nothing.
+    pub(super) fn alloc_vma(&self, mmap: &MmapWriteGuard<'_>) -> Option<u32> {
+        let grace = mmap.mmap_lock().grace();
+        loop {
+            let slot = self.vmas.alloc();
+            if slot.is_some() || !grace?.wait(|slot| self.vmas.free(slot)) {
+                return slot;
+            }
+        }
+    }
+
+    /// Takes the slot of a VMA back that lookups of the space of `mmap` may have found.
+    pub(super) fn free_vma(&self, mmap: &MmapWriteGuard<'_>, slot: u32) {
+        match mmap.mmap_lock().grace() {
+            Some(grace) => grace.retire(slot, |slot| self.vmas.free(slot)),
+            None => self.vmas.free(slot),
+        }
+    }
+
+    /// Bytes that VMAs, their locks, tree nodes, visible readers and read sections take up,
+    /// free ones included.
     pub fn bytes(&self) -> usize {
         let visible = self.visible.lock();
         let visible = visible.as_ref().map_or(0, |visible| visible.bytes());
-        self.vmas.bytes() + self.vma_locks.bytes() + self.nodes.bytes() + visible
+        let grace = self.of_grace(GracePeriods::bytes);
+        self.vmas.bytes() + self.vma_locks.bytes() + self.nodes.bytes() + visible + grace
     }
 
     /// VMAs in use, by counting. Exact while no space changes.
     pub fn vmas_in_use(&self) -> u32 {
-        self.vmas.in_use()
+        self.vmas.in_use() - self.of_grace(GracePeriods::waiting) as u32
+    }
+
+    fn of_grace(&self, of: fn(&GracePeriods) -> usize) -> usize {
+        let grace = self.grace.lock();
+        grace.as_ref().map_or(0, |grace| of(grace))
+    }
+
+    /// What the slots of its VMAs come to.
+    pub fn vma_slots(&self) -> VmaSlots {
+        VmaSlots {
+            made: self.vmas.len(),
+            reuses: self.vmas.reuses(),
+            waiting: self.of_grace(GracePeriods::most_waiting) as u32,
+        }
     }
 
     /// VMA locks that are apart from their VMAs, by counting. Exact while no

@@ -25,11 +25,12 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::stat::Counter;
 use sync::wait::WaitWord;
 
+use super::grace::{GracePeriods, ReadSection};
 use super::vma::Vma;
 use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
-use crate::policy::{MmapQueue, SpaceLocks, VmaLockKind};
+use crate::policy::{MmapQueue, SpaceLocks, VmaLockKind, VmaReuse};
 use crate::slab::Slab;
 
 /// The `mmap_lock` of one address space.
@@ -70,6 +71,8 @@ struct Shared {
     kind: VmaLockKind,
     /// Where readers of [`VmaLockKind::Biased`] show themselves. Immutable.
     visible: Option<Arc<VisibleReaders>>,
+    /// What [`VmaReuse::Rcu`] waits for. Immutable.
+    grace: Option<Arc<GracePeriods>>,
 }
 
 /// How often a fault found a VMA and could not lock it.
@@ -109,6 +112,7 @@ impl MmapLock {
                 max_readers,
                 kind: VmaLockKind::Refcount,
                 visible: None,
+                grace: None,
             },
             clock,
             vma_locks: None,
@@ -146,6 +150,12 @@ impl MmapLock {
     pub unsafe fn with_visible_readers(mut self, visible: Arc<VisibleReaders>) -> Self {
         self.shared.kind = VmaLockKind::Biased;
         self.shared.visible = Some(visible);
+        self
+    }
+
+    /// The same, of a space whose VMAs wait for their grace periods before they are reused.
+    pub fn with_grace_periods(mut self, grace: Arc<GracePeriods>) -> Self {
+        self.shared.grace = Some(grace);
         self
     }
 
@@ -202,6 +212,10 @@ impl MmapLock {
         SpaceLocks {
             vma: self.kind(),
             mmap: self.queue,
+            reuse: match self.grace() {
+                Some(_) => VmaReuse::Rcu,
+                None => VmaReuse::TypeSafe,
+            },
         }
     }
 
@@ -265,6 +279,18 @@ impl MmapLock {
     #[inline]
     pub(super) fn visible(&self) -> &Arc<VisibleReaders> {
         (self.shared.visible.as_ref()).expect("a space whose VMAs can be biased")
+    }
+
+    /// For [`VmaReuse::Rcu`].
+    pub(super) fn grace(&self) -> Option<&GracePeriods> {
+        self.shared.grace.as_deref()
+    }
+
+    /// Begins a lookup without the lock: while it lasts no VMA that it finds is reused, if
+    /// that is the policy.
+    #[inline]
+    pub(super) fn read_section(&self) -> Option<ReadSection<'_>> {
+        self.grace().map(GracePeriods::read_section)
     }
 
     pub(super) fn max_readers(&self) -> u32 {

@@ -52,7 +52,7 @@ impl AddressSpace {
         range: Range<usize>,
         attributes: Attributes,
     ) -> Result<&Vma, MmError> {
-        let index = self.machine.vmas.alloc().ok_or(MmError::NoMemory)?;
+        let index = self.machine.alloc_vma(mmap).ok_or(MmError::NoMemory)?;
         let vma = self.machine.vmas.get(index);
         let start = range.start;
         vma.init(mmap, range, attributes)
@@ -75,7 +75,7 @@ impl AddressSpace {
         vma.start_write(mmap);
         vma.detach(mmap);
         let attributes = vma.clear(mmap);
-        self.machine.vmas.free(removed);
+        self.machine.free_vma(mmap, removed);
         attributes
     }
 

@@ -18,6 +18,7 @@
 //! and `vm_lock`, one `refcnt`, `failed` and `bias`; what a kind does not use
 //! stays as in a slot that was never used.
 
+use core::fmt;
 use core::ops::Range;
 
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,7 +28,7 @@ use sync::wait::WaitWord;
 
 use super::backing::Backing;
 use super::mmap_lock::{MmapHeld, MmapWriteGuard};
-use super::vma_lock::{NoVmaLock, VmaLock};
+use super::vma_lock::{NoVmaLock, VmaLock, WRITER};
 use crate::page::{Advice, Protection};
 use crate::slab::TypeStable;
 
@@ -103,9 +104,26 @@ pub struct Vma {
 struct Attributes64(UnsafeCell<Attributes>);
 
 /// A line of its own for the lock word.
-#[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct RefcntLine(pub(super) WaitWord, AtomicU32);
+
+impl fmt::Debug for RefcntLine {
+    /// In words, as in the table at the field.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.load(Relaxed);
+        match (count & !WRITER, count & WRITER != 0) {
+            (0, false) => f.write_str("detached"),
+            (own, false) => write!(f, "attached, {} readers", own - 1),
+            (0, true) => f.write_str("being detached, no reader left"),
+            // The word does not say which: whoever has `mmap_lock` knows.
+            (own, true) => write!(
+                f,
+                "a writer waits for {} readers, or who detaches it for {own}",
+                own - 1
+            ),
+        }
+    }
+}
 
 impl RefcntLine {
     /// [`biased`](super::vma_lock::biased) alone: failed exchanges of the lock
@@ -274,5 +292,30 @@ impl Vma {
             // runs in here.
             unsafe { core::mem::replace(&mut *place, attributes) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_word_is_printed_as_a_state() {
+        let vma = Vma::new_slot(0);
+        for (count, state) in [
+            (0, "detached"),
+            (1, "attached, 0 readers"),
+            (3, "attached, 2 readers"),
+            (
+                WRITER + 3,
+                "a writer waits for 2 readers, or who detaches it for 3",
+            ),
+            (WRITER, "being detached, no reader left"),
+        ] {
+            vma.refcnt.0.store(count, Relaxed);
+            let text = format!("{vma:?}");
+            assert!(text.contains(state), "{text}");
+        }
+        vma.refcnt.0.store(0, Relaxed);
     }
 }

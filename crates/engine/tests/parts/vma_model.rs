@@ -8,7 +8,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{
     AddressSpace, Advice, Attributes, Machine, MmError, NotMapped, Protection, VmaRead,
 };
-use softfault_engine::policy::VmaLockKind;
+use softfault_engine::policy::{SpaceLocks, VmaLockKind, VmaReuse};
 use softfault_oracle::{Numbered, Still};
 use sync::Arc;
 
@@ -176,9 +176,11 @@ proptest! {
             VmaLockKind::Rwsem,
             VmaLockKind::Biased,
         ]),
+        reuse in prop::sample::select(vec![VmaReuse::TypeSafe, VmaReuse::Rcu]),
     ) {
         let machine = Machine::new(1000);
-        let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), kind).unwrap();
+        let locks = SpaceLocks { reuse, ..kind.into() };
+        let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), locks).unwrap();
         let mut model = vec![None; PAGES];
         for op in &ops {
             apply(&space, &mut model, op);

@@ -85,8 +85,8 @@ impl Stage {
         let pick = |names: &[&'static str], unit: u64| names[(seed / unit) as usize % names.len()];
         let queues = ["phase-fair", "linux"];
         let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 3), pick(&pins, 9));
-        let mmap = pick(&queues, 18);
-        let text = format!("lock={lock}+mmap={mmap}+retry={retry}+pin={pin}");
+        let (mmap, reuse) = (pick(&queues, 18), pick(&["typesafe", "rcu"], 36));
+        let text = format!("lock={lock}+reuse={reuse}+mmap={mmap}+retry={retry}+pin={pin}");
         self.policies = text.parse().expect("names of policies");
         self
     }

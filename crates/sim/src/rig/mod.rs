@@ -22,7 +22,7 @@ use crate::world;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeError, NodeOptions};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
-use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::mm::{AddressSpace, Machine, VmaSlots};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
 use softfault_engine::policy::{FirstTouch, Policies};
 use softfault_engine::swap::Swap;
@@ -172,6 +172,11 @@ impl Rig {
     /// What the kernel beneath counted, if there is one.
     pub fn kernel_waits(&self) -> Option<KernelWaits> {
         self.uffd.as_ref().map(|uffd| uffd.kernel().waits())
+    }
+
+    /// What the slots of its VMAs came to.
+    pub fn vma_slots(&self) -> VmaSlots {
+        self.machine.vma_slots()
     }
 
     /// Another space that shows what this one shows now, given up again.

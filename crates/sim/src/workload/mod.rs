@@ -28,6 +28,7 @@ use gang::{Measured, Task};
 use sizes::files;
 use softfault_engine::huge::HugeSnapshot;
 use softfault_engine::lock::WaitSnapshot;
+use softfault_engine::mm::VmaSlots;
 use softfault_engine::swap::SwapStats;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -138,7 +139,8 @@ fn measure(job: &Job, watch: &dyn Fn(Progress) -> ControlFlow<()>) -> Result<Out
         before.huge = huge;
         measured.elapsed_ns = measured.tally.ended_ns.saturating_sub(at_ns);
     }
-    let outcome = outcome(job, measured, before, Counts::of(&rig));
+    let mut outcome = outcome(job, measured, before, Counts::of(&rig));
+    outcome.vma_slots = rig.vma_slots();
     rig.finish();
     Ok(outcome)
 }
@@ -207,6 +209,7 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
             unshared: after.huge.unshared - before.huge.unshared,
             table_bytes: tally.table_bytes,
         }),
+        vma_slots: VmaSlots::default(),
         locks,
         longest: tally.longest,
         report: Report {

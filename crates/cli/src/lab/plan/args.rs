@@ -22,6 +22,7 @@ Engines:
   softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:
   lock=refcount|rwsem|biased       what the lock of a mapping is
+  reuse=typesafe|rcu               whether an unmapped mapping's slot is another's at once, or after a grace period
   mmap=phase-fair|linux            the order in which readers and writers get mmap_lock
   retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
   pin=yes|no                       whether it holds the page that it waited for

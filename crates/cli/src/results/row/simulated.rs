@@ -27,6 +27,15 @@ pub struct Simulated {
     pub read_errors: u64,
     /// Mapped pages that reclaim took.
     pub evicted: u64,
+    /// Slots of VMAs that were ever made: what the most at a time needed, and those that waited for a grace period.
+    #[serde(default)]
+    pub vma_slots: u64,
+    /// How many times one was another VMA's again.
+    #[serde(default)]
+    pub vma_reuses: u64,
+    /// The most that waited for a grace period at a time.
+    #[serde(default)]
+    pub vma_slots_waiting: u64,
     /// Virtual time of the whole run, start and end included.
     pub virtual_s: f64,
     /// Operations of the facade in the whole run.
