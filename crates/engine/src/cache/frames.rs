@@ -168,6 +168,11 @@ impl Frames {
         }
     }
 
+    /// The same of the chunks that there are, but for those that are kept for spans.
+    pub fn alloc_present(&self, pages: usize) -> Option<u32> {
+        self.inner.lock().take(pages)
+    }
+
     /// Takes the frames of block `block` of a chunk that is kept for the span that this block is of: the chunk of `beside`,
     /// which another block of the span has, or, where there is none, a chunk of its own, for which the pool grows as in
     /// [`alloc`](Self::alloc). `None` where there is no such chunk, or others have taken that part of it.

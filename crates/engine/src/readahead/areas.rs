@@ -162,6 +162,10 @@ pub(super) struct Area {
     pub(super) ahead: Pages,
     /// Pages read ahead for another reason, and not mapped yet.
     pub(super) read: Pages,
+    /// Pages of the file that were mapped before its first was, wrapping.
+    pub(super) mapped_before: u32,
+    /// It was used up.
+    pub(super) is_over: bool,
     /// It began with a touch out of the blue.
     pub(super) is_record: bool,
     /// Blocks that were found evicted.
@@ -184,6 +188,8 @@ impl Area {
         mapped: Pages::NONE,
         ahead: Pages::NONE,
         read: Pages::NONE,
+        mapped_before: 0,
+        is_over: false,
         is_record: false,
         lost: 0,
         texture: None,
@@ -201,6 +207,12 @@ impl Area {
         let of = AREA - self.mapped.without(&self.touched).count();
         let is_known = core::mem::take(&mut self.is_record) && of * 16 >= AREA;
         is_known.then(|| (self.touched.count() * 255 / of) as u8)
+    }
+
+    /// True if seven of eight pages that may be touched are mapped.
+    pub(super) fn is_used_up(&self) -> bool {
+        let expected = self.expected.count();
+        self.expected.and(&self.mapped).count() * 8 >= expected * 7
     }
 
     /// Forgets what is known.

@@ -50,6 +50,8 @@ const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 const LOOKS: [u64; 4] = [8, 24, 48, 96];
 /// Blocks of an area that were evicted, until it is taken for evicted as a whole.
 const LOST: u8 = 2;
+/// Pages that may be lent to a confined reader for each that he touched: at a quarter all of the rest may be.
+const SCATTERED: u64 = 3;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
 
@@ -66,6 +68,9 @@ pub(super) struct Density {
     confined: Confined,
     /// Pages that were mapped with another and evicted before their touch.
     early: u8,
+    /// Pages mapped so far, wrapping, and how many that were during the life of the area that was last used up.
+    mapped: u32,
+    life: u32,
     apart: Apart,
     /// How much of an area that began out of the blue was touched in the end, of 255: a moving
     /// share.
@@ -96,6 +101,8 @@ impl Density {
             pause: 0,
             confined: Confined::NONE,
             early: 0,
+            mapped: 0,
+            life: u32::MAX,
             apart: Apart::default(),
             of_area: 0,
         }
@@ -196,6 +203,11 @@ impl Density {
     /// True if memory does not keep pages that are mapped with another until they are touched.
     pub(super) fn reads_apart(&self, clock: u32) -> bool {
         self.apart.is_on(clock)
+    }
+
+    /// True if areas are used up while an eighth of memory is mapped: what is mapped early is there when it is touched.
+    pub(super) fn is_quick(&self, memory: u64) -> bool {
+        u64::from(self.life) * 8 <= memory
     }
 
     /// True if areas that begin out of the blue are touched as a whole in the end.
@@ -317,9 +329,16 @@ impl Density {
         // A folio of several pages is read where that was right so far: all of it counts.
         area.touched = area.touched.or(&lent);
         let used = lent.count();
+        if area.mapped.is_empty() {
+            (area.mapped_before, area.is_over) = (self.mapped, false);
+        }
         area.ahead = area.ahead.without(&pages);
         area.mapped = area.mapped.or(&pages);
         area.read = area.read.without(&pages);
+        if area.is_used_up() && !core::mem::replace(&mut area.is_over, true) {
+            self.life = self.mapped.wrapping_sub(area.mapped_before);
+        }
+        self.mapped = self.mapped.wrapping_add(pages.count() as u32);
         self.loans.use_up(used);
     }
 
@@ -348,7 +367,10 @@ impl Density {
             (false, false) => 4,
         };
         let (pages, credit) = match region.is_confined {
-            true => (room.sure, self.loans.credit_of(self.confined.touched)),
+            true => (
+                room.sure,
+                self.loans.credit_of(SCATTERED * self.confined.touched),
+            ),
             false if is_sure => (room.sure, self.loans.credit(share)),
             false => (room.pages, self.loans.credit(share)),
         };

@@ -332,6 +332,20 @@ impl ReadAhead {
         }
     }
 
+    /// True if what was read ahead around a touch, and is all but certain to be touched, may be mapped with it, in so many
+    /// pages of memory.
+    pub fn maps_ahead(&self, memory: u64) -> bool {
+        self.recogniser.maps_ahead(memory)
+    }
+
+    /// `pages`, a folio that was read ahead and is all but certain to be touched, are mapped with a touch of others, which comes
+    /// next or was the last.
+    pub fn mapped_with(&mut self, pages: Range<u64>) {
+        let count = pages.end - pages.start;
+        let pages = self.logical(pages.start)..self.logical(pages.end);
+        self.recogniser.mapped_with(count, pages);
+    }
+
     fn logical(&self, page: u64) -> u64 {
         self.view.map_or(page, |view| view.rank(page))
     }

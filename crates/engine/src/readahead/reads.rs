@@ -41,10 +41,26 @@ impl Reads {
         }
         Some(view.take_run(&mut cursor.rest))
     }
+
+    /// After a page that is a folio of its own: this page and those behind it, in the same block, that are folios of their own,
+    /// too.
+    #[inline(never)]
+    pub fn singles(&self, page: u64, cursor: &mut Cursor) -> Range<u64> {
+        let mut end = page + 1;
+        while !end.is_multiple_of(FOLIO) {
+            let mut further = cursor.clone();
+            if self.next(&mut further) != Some(end..end + 1) {
+                break;
+            }
+            *cursor = further;
+            end += 1;
+        }
+        page..end
+    }
 }
 
 /// How far [`Reads::next`] has got.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Cursor {
     /// What that is, `Ahead` says.
     step: u64,

@@ -70,6 +70,23 @@ impl Recogniser {
         self.accuracy.mapped(pages);
     }
 
+    /// True if pages may be mapped before they are touched.
+    pub(super) fn maps_ahead(&self, memory: u64) -> bool {
+        self.density.is_quick(memory) && !self.density.reads_apart(self.clock)
+    }
+
+    /// So many pages that were read ahead are mapped with a touch of others; in the view they are these, perhaps fewer.
+    pub(super) fn mapped_with(&mut self, count: u64, pages: Range<u64>) {
+        self.accuracy.mapped(count);
+        self.accuracy.used(count);
+        if !pages.is_empty() {
+            self.density.mapped(pages.clone(), self.clock);
+            if let Some(records) = &mut self.records {
+                records.mapped(pages);
+            }
+        }
+    }
+
     /// Takes note of a touch and says what to read.
     pub(super) fn touch(&mut self, event: &Event, advice: Advice, limits: &Limits) -> Planned {
         let (page, touch) = (event.page, event.touch);

@@ -232,7 +232,7 @@ fn cost(order: &[u64]) -> (f64, f64, f64) {
         let outstanding = model.policy.outstanding();
         let most = |pages: u32| outstanding + pages.saturating_sub(outstanding) / 2;
         model.limits.max_ahead = most(12288);
-        model.limits.max_sure = most(30720);
+        model.limits.max_sure = most(36864);
         let _: Met = model.touch(page);
     }
     let of = |count: u64| count as f64 / order.len() as f64;

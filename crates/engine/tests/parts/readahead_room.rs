@@ -20,8 +20,15 @@ fn shuffled(pages: Range<u64>, group: usize, readers: usize) -> Vec<u64> {
     (0..part).flat_map(turn).collect()
 }
 
-/// Touches that waited for a read of their own, of a file that is read in this order through a queue of so many reads.
-fn misses(budget: u64, queue: usize, order: &[u64]) -> u64 {
+/// What it took to read a file in an order.
+struct Cost {
+    /// Touches that waited for a read of their own.
+    misses: u64,
+    reads: usize,
+}
+
+/// The file is read in this order through a queue of so many reads.
+fn cost(budget: u64, queue: usize, order: &[u64]) -> Cost {
     let rig = Rig::new(budget);
     let file = order.iter().max().expect("an order") + 1;
     let store = TestStore::with_queue(pages(file as usize), queue);
@@ -31,10 +38,31 @@ fn misses(budget: u64, queue: usize, order: &[u64]) -> u64 {
         let found = rig.touch(start + page as usize * PAGE_SIZE);
         assert_eq!(found, Ok(store.byte(pages(page as usize))));
     }
-    let misses = rig.node.stats.major_faults.get();
+    let cost = Cost {
+        misses: rig.node.stats.major_faults.get(),
+        reads: store.reads().len(),
+    };
     drop(cache);
     rig.finish();
-    misses
+    cost
+}
+
+fn misses(budget: u64, queue: usize, order: &[u64]) -> u64 {
+    cost(budget, queue, order).misses
+}
+
+/// Four readers of groups of 4,096 in no order: half of each first group is read page by page, each in a folio of its own.
+#[test]
+fn neighbours_that_are_read_page_by_page_are_one_read() {
+    let order = shuffled(0..32768, 4096, 4);
+    let cost = cost(1 << 16, 128, &order);
+    let ahead = cost.reads - cost.misses as usize;
+    assert!(
+        ahead <= 5000,
+        "{ahead} reads, {} misses, of {} touches",
+        cost.misses,
+        order.len()
+    );
 }
 
 /// Sixteen readers of groups that are as large as memory together: what is all but certain to be used is read into memory

@@ -77,6 +77,8 @@ pub(crate) enum FrameUse {
     Readahead(usize),
     /// The same, and only in the row of a neighbour that has this frame, or in a new one.
     Row(usize, Option<u32>),
+    /// These, which the caller has.
+    Given(u32),
     /// No frames.
     Hole,
 }
@@ -110,7 +112,7 @@ impl Node {
 
     /// Pages that frames may take for read-ahead that is all but certain to be used.
     pub(crate) fn sure_frames(&self) -> usize {
-        (self.budget.limit() as usize / 8 * 5).max(self.readahead_frames())
+        (self.budget.limit() as usize / 4 * 3).max(self.readahead_frames())
     }
 
     /// Pages of a window, where read-ahead is as Linux has it.
@@ -140,6 +142,7 @@ impl Node {
         folio.init(cache, addr, pages);
         let frame = match frames {
             FrameUse::Hole => return Ok(folio),
+            FrameUse::Given(frame) => Some(frame),
             FrameUse::Demand => self.frames.alloc(pages, self.demand_frames(), 0),
             FrameUse::Readahead(most) => self.spare_frames(pages, most, |frames, reserve| {
                 frames.alloc(pages, most, reserve)
@@ -173,6 +176,11 @@ impl Node {
         let room = self.frames.counts().used + pages <= most / 8 * 7;
         room.then(|| alloc(&self.frames, spare_reserve(most)))
             .flatten()
+    }
+
+    /// Frames beside each other for so many pages of read-ahead, of those that the pool has: it does not grow for them.
+    pub(crate) fn frames_in_a_run(&self, pages: usize, most: usize) -> Option<u32> {
+        self.spare_frames(pages, most, |frames, _| frames.alloc_present(pages))
     }
 
     /// Pages of the budget that have to be free for the pool to grow by a chunk, for those that may have `most` pages.

@@ -54,6 +54,17 @@ pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize
     readahead.unread(page(read.end)..page(demand.end));
 }
 
+/// Takes the answers of reads that are over and that nobody has waited for.
+pub(crate) fn take_what_is_over(cache: &PageCache) {
+    cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
+}
+
+/// Pages that were read ahead are mapped with a touch of others.
+pub(crate) fn mapped_with(cache: &PageCache, pages: Range<usize>) {
+    let pages = cache.page(pages.start)..cache.page(pages.end);
+    cache.readahead.lock().mapped_with(pages);
+}
+
 /// A touch that needs no read of its own.
 pub(crate) fn touched(
     cache: &Arc<PageCache>,
@@ -73,17 +84,21 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
         return;
     }
     let _stage = Stage::Submit.span();
-    // Reads that are over and that nobody waited for give their places back.
-    cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
+    // Reads that are over give their places back.
+    take_what_is_over(cache);
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     if ahead.is_sure() {
         batch.is_sure();
     }
     let (mut cursor, mut refused) = (Cursor::default(), None);
     while let Some(pages) = ahead.next(&mut cursor) {
-        let first = pages.start;
-        if !run(&mut batch, pages) {
-            refused = Some(first);
+        let (first, single) = (pages.start, pages.end - pages.start == 1);
+        let pages = match single {
+            true => ahead.singles(first, &mut cursor),
+            false => pages,
+        };
+        if !run(&mut batch, pages, single) {
+            refused = Some(batch.stopped.map_or(first, |addr| cache.page(addr)));
             break;
         }
     }
@@ -108,7 +123,7 @@ pub fn prefetch(cache: &Arc<PageCache>, range: Range<usize>) -> usize {
     const STEP: usize = 64 * PAGE_SIZE;
     while next < end {
         let stop = (next + STEP).min(end.next_multiple_of(PAGE_SIZE));
-        if !run(&mut batch, page(next)..page(stop)) {
+        if !run(&mut batch, page(next)..page(stop), false) {
             break;
         }
         next = stop;

@@ -5,7 +5,7 @@ use super::read;
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::PageCache;
-use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, NO_FRAME, flag};
 use crate::cache::node::FrameUse;
 use crate::store::Read;
 use core::ops::Range;
@@ -13,11 +13,13 @@ use sync::Arc;
 
 /// Reads handed to the store at a time; bounds the handler's stack.
 const READS: usize = 8;
-/// Folios that a read may have.
-const READ_FOLIOS: usize = 4;
+/// Folios that a read of several blocks may have.
+const READ_BLOCKS: u8 = 4;
+/// Folios of all reads that are handed to the store at a time.
+const FOLIOS: usize = 32;
 
-/// Reads a run of pages, a folio a block. `false` when there is no more room.
-pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>) -> bool {
+/// Reads a run of pages, a folio a block, or each in a folio of its own. `false` when there is no more room.
+pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>, single: bool) -> bool {
     let cache = batch.cache;
     let end = cache.end().div_ceil(PAGE_SIZE as u64);
     let mut next = cache.address(pages.start.min(end) * PAGE_SIZE as u64);
@@ -29,7 +31,7 @@ pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>) -> bool {
             Ok(Part::Hole(hole)) => hole.end,
             Ok(Part::Data(data)) => {
                 let end = block.min(data.end);
-                if !absent(batch, next..end) {
+                if !absent(batch, next..end, single) {
                     return false;
                 }
                 end
@@ -41,7 +43,7 @@ pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>) -> bool {
 }
 
 /// Adds what is not cached of a range of one block. `false` as above.
-fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>) -> bool {
+fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>, single: bool) -> bool {
     let mut next = range.start;
     while next < range.end {
         if let Some(folio) = batch.cache.find(next) {
@@ -49,10 +51,14 @@ fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>) -> bool {
             continue;
         }
         let absent = batch.cache.absent_around(next, next..range.end);
-        if !batch.add(absent.clone()) {
+        next = absent.end;
+        let added = match single {
+            true => batch.add_singles(absent),
+            false => batch.add(absent),
+        };
+        if !added {
             return false;
         }
-        next = absent.end;
     }
     true
 }
@@ -69,7 +75,7 @@ pub(crate) struct ReadBatch<'a> {
     lengths: [u8; READS],
     count: usize,
     /// The folios of all reads, in order. The batch has a reference to each.
-    folios: [u32; READS * READ_FOLIOS],
+    folios: [u32; FOLIOS],
     folio_count: usize,
     /// Pages that frames may take in all, and that the pool comes to by eviction. Immutable
     /// once something was added.
@@ -79,6 +85,8 @@ pub(crate) struct ReadBatch<'a> {
     reads_all: bool,
     /// The address of the first folio that the store did not take: it takes no more.
     pub(super) refused: Option<usize>,
+    /// From where on there was no room for pages that were to be folios of their own.
+    pub(super) stopped: Option<usize>,
     /// Pages whose reads were started.
     pub(super) started: u32,
 }
@@ -97,12 +105,13 @@ impl<'a> ReadBatch<'a> {
             reads: [empty; READS],
             lengths: [0; READS],
             count: 0,
-            folios: [NO_FOLIO; READS * READ_FOLIOS],
+            folios: [NO_FOLIO; FOLIOS],
             folio_count: 0,
             frames: cache.node.readahead_frames(),
             share: cache.node.readahead_frames() / 2,
             reads_all: false,
             refused: None,
+            stopped: None,
             started: 0,
         }
     }
@@ -170,17 +179,70 @@ impl<'a> ReadBatch<'a> {
         while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
             folio = node.alloc_folio(cache, range.start, pages, frames);
         }
-        let Ok(folio) = folio else {
-            return false;
-        };
+        folio.is_ok_and(|folio| self.enter(folio))
+    }
+
+    /// Adds pages of a range of one block, each as a folio of its own, whose frames are beside each other as far as the pool has
+    /// such. `false` as above: `stopped` says from where on there is no room.
+    fn add_singles(&mut self, range: Range<usize>) -> bool {
+        let node = &self.cache.node;
+        let (mut next, mut most, mut present) = (range.start, BLOCK_PAGES, 0);
+        // Frames that the next pages have.
+        let (mut frame, mut left) = (NO_FRAME, 0);
+        while next < range.end {
+            while left == 0 && most > 1 {
+                let pages = ((range.end - next) / PAGE_SIZE).min(most);
+                match node.frames_in_a_run(pages, self.frames) {
+                    Some(first) => (frame, left) = (first, pages),
+                    // Longer ones are not to be had until the pool has grown.
+                    None => (most, present) = (pages / 2, node.frames.counts().present),
+                }
+            }
+            let page = next..next + PAGE_SIZE;
+            let added = match left {
+                0 => self.add(page),
+                _ => {
+                    let given = FrameUse::Given(frame);
+                    let folio = node.alloc_folio(self.cache, next, 1, given);
+                    if folio.is_ok() {
+                        (frame, left) = (frame + 1, left - 1);
+                    }
+                    folio.is_ok_and(|folio| self.enter(folio))
+                }
+            };
+            if !added {
+                self.give_back(frame, left);
+                self.stopped = Some(next);
+                return false;
+            }
+            next += PAGE_SIZE;
+            if most <= 1 && node.frames.counts().present > present {
+                most = BLOCK_PAGES;
+            }
+        }
+        true
+    }
+
+    /// Gives frames back that are in no folio.
+    fn give_back(&self, frame: u32, pages: usize) {
+        if pages > 0 {
+            self.cache.node.frames.free(frame, pages);
+            self.cache.node.budget.notify_release();
+        }
+    }
+
+    /// Adds a folio to the reads, unless others have a part of it already. `false` as above.
+    fn enter(&mut self, folio: &'a Folio) -> bool {
+        let (cache, node) = (self.cache, &self.cache.node);
+        let range = folio.range();
         let read = Read {
             cookie: u64::from(folio.id()),
             offset: cache.offset(range.start),
             buffer: node.frame_address(folio),
             bytes: range.end - range.start,
         };
-        let joins = self.last_joins(&read);
-        if !joins && self.count == READS {
+        let joins = self.folio_count < FOLIOS && self.last_joins(&read);
+        if !joins && (self.count == READS || self.folio_count == FOLIOS) {
             self.submit();
         }
         let head = match joins {
@@ -236,14 +298,16 @@ impl<'a> ReadBatch<'a> {
     }
 
     /// True if `read` goes on where the last one ends, in the file and in
-    /// memory, and both are no more than one read should be.
+    /// memory, and both are no more than one read should be: a block, or a few folios.
     fn last_joins(&self, read: &Read) -> bool {
         let Some(last) = self.reads[..self.count].last() else {
             return false;
         };
+        let end = last.offset + last.bytes as u64;
+        let is_in_block = !end.is_multiple_of(BLOCK_BYTES as u64);
         self.cache.is_in_a_row()
-            && usize::from(self.lengths[self.count - 1]) < READ_FOLIOS
-            && last.offset + last.bytes as u64 == read.offset
+            && (is_in_block || self.lengths[self.count - 1] < READ_BLOCKS)
+            && end == read.offset
             && last.buffer.wrapping_add(last.bytes) == read.buffer
     }
 

@@ -3,7 +3,8 @@
 
 use super::map::{install, release};
 use crate::PAGE_SIZE;
-use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, NO_FOLIO, flag};
+use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
+use crate::cache::reads::ahead;
 use crate::cache::{FolioRef, PageCache};
 use core::ops::Range;
 
@@ -15,34 +16,71 @@ const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED;
 /// hits (document 003, first patch); what the policy has read ahead is left for
 /// its own first use, by which the policy learns whether it was right.
 pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
+    let choose = |folio: &Folio| folio.state() & (AROUND | except) == flag::UPTODATE;
+    of_block(cache, addr, choose, |pages| {
+        let pages = (pages.end - pages.start) / PAGE_SIZE;
+        cache.node.stats.fault_around.add(pages as u64);
+    });
+}
+
+/// Maps those folios of a block that are chosen, as far as there is memory for them, and says which it has mapped.
+fn of_block(
+    cache: &PageCache,
+    addr: usize,
+    choose: impl Fn(&Folio) -> bool,
+    mut mapped: impl FnMut(Range<usize>),
+) {
     let node = &cache.node;
     let block = addr & !(BLOCK_BYTES - 1);
-    let mut neighbours = [NO_FOLIO; BLOCK_PAGES];
+    let mut chosen = [NO_FOLIO; BLOCK_PAGES];
     let mut count = 0;
     {
         let bucket = node.index.lock(addr, &node.folios);
-        let ready = bucket.iter().filter(|folio| {
-            folio.range().start & !(BLOCK_BYTES - 1) == block
-                && folio.state() & (AROUND | except) == flag::UPTODATE
-        });
+        let ready = bucket
+            .iter()
+            .filter(|folio| folio.range().start & !(BLOCK_BYTES - 1) == block && choose(folio));
         for folio in ready.take(BLOCK_PAGES) {
             bucket.get(folio);
-            neighbours[count] = folio.id();
+            chosen[count] = folio.id();
             count += 1;
         }
     }
-    for &id in &neighbours[..count] {
+    for &id in &chosen[..count] {
         let folio = FolioRef::new(node, node.folios.get(id));
         if !folio.try_lock() {
             continue;
         }
         let ready = folio.state() & (flag::UPTODATE | flag::MAPPED | flag::DEAD) == flag::UPTODATE;
-        let pages = folio.pages() as u64;
+        let pages = folio.range();
         if ready && install(cache, &folio, BLOCK_PAGES as u64, None).is_ok() {
-            node.stats.fault_around.add(pages);
+            mapped(pages);
         } else {
             release(cache, &folio);
         }
+    }
+}
+
+/// Bytes around a touch, aligned, in which what is all but certain to be touched is mapped with it.
+const SURE: usize = 8 * BLOCK_BYTES;
+
+/// Maps what was read ahead around the fault and is all but certain to be touched, and tells the policy so. A fault costs as much
+/// as copying several pages. Pages that are folios of their own are left: by their touches the policy sees whether it is right.
+pub(super) fn sure(cache: &PageCache, addr: usize) {
+    const READ_AHEAD: u32 = flag::UPTODATE | flag::READAHEAD | flag::SURE;
+    let choose =
+        |folio: &Folio| folio.state() & (AROUND | READ_AHEAD) == READ_AHEAD && folio.pages() > 1;
+    if !cache.readahead.lock().maps_ahead(cache.node.budget.limit()) {
+        return;
+    }
+    ahead::take_what_is_over(cache);
+    let window = cache.addresses();
+    let start = (addr & !(SURE - 1)).max(window.start);
+    for block in (start..(start + SURE).min(window.end)).step_by(BLOCK_BYTES) {
+        of_block(cache, block, choose, |pages| {
+            let count = (pages.end - pages.start) / PAGE_SIZE;
+            cache.node.stats.readahead_used.add(count as u64);
+            ahead::mapped_with(cache, pages);
+        });
     }
 }
 

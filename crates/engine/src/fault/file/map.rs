@@ -45,6 +45,9 @@ pub(super) fn folio(
         stats
             .readahead_used
             .add(((mapped.end - mapped.start) / PAGE_SIZE) as u64);
+        if state & flag::SURE != 0 && !flags.write {
+            around::sure(cache, addr);
+        }
         ahead::touched(cache, addr, mapped, Touch::FirstUse, advice);
     }
     Fault::Mapped

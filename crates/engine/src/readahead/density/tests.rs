@@ -116,3 +116,23 @@ fn what_was_refused_is_absent_again() {
     assert_eq!(density.loans.lent(), lent);
     assert_eq!(density.areas.ahead(), lent);
 }
+
+/// Pages may be mapped early where areas are used up soon: not before one was, and not where sixteen are used in turn that
+/// are more than an eighth of memory together.
+#[test]
+fn areas_that_are_used_up_soon_are_quick() {
+    let mut density = Density::new(1 << 22);
+    assert!(!density.is_quick(1 << 22), "nothing is known");
+    for page in 0..AREA {
+        density.mapped(page..page + 1, 1);
+    }
+    assert!(density.is_quick(8 * AREA));
+    for page in 0..AREA {
+        for area in 1..17 {
+            let page = area * AREA + page;
+            density.mapped(page..page + 1, 2);
+        }
+    }
+    assert!(!density.is_quick(16 * AREA));
+    assert!(density.is_quick(8 * 16 * AREA));
+}
