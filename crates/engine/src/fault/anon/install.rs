@@ -10,7 +10,9 @@ use crate::fault::file::map::{Refused, Touched};
 use crate::mmu::Access;
 
 /// Copies a folio into the window, protected, but for what is `touched` by a write.
-/// The caller holds the folio lock, and discards the folio afterwards.
+/// The caller holds the folio lock, and discards the folio afterwards. Its frame is large: a fault on a file has no use for it on the
+/// handler's stack.
+#[inline(never)]
 pub(in crate::fault) fn install(
     cache: &PageCache,
     view: &View,

@@ -15,6 +15,7 @@ use core::ops::Range;
 use sync::Arc;
 
 /// Maps an uptodate folio, then the neighbours that are cached.
+#[inline(never)]
 pub(super) fn folio(
     cache: &Arc<PageCache>,
     folio: FolioRef<'_>,
