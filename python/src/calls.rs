@@ -86,7 +86,7 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
 /// A buffer is of one map, or of none.
 fn not_several(start: usize, len: usize) -> PyResult<()> {
     match len > 0 && maps::touches(&(start..start + len)) {
-        true => Err(PyBufferError::new_err("the buffer is of several maps")),
+        true => Err(PyBufferError::new_err("the buffer is not within one map")),
         false => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ pub struct Engine {
     built: Mutex<Built>,
 }
 
-/// What an engine is to be.
+/// The settings of an engine.
 struct Recipe {
     swap: Option<Swap>,
     most_memory: Option<usize>,
@@ -109,7 +109,7 @@ impl Engine {
         let ways = [("none", Compression::None), ("lz4", Compression::Lz4)];
         let compression = one_of("compression", compression, &ways)?;
         if swap.is_none() && (swap_bytes.is_some() || compression.is_some()) {
-            let text = "swap_bytes and compression are of a swap, which needs a directory";
+            let text = "a swap size or a compression needs a swap directory (swap=)";
             return Err(PyTypeError::new_err(text));
         }
         let swap = swap.map(|directory| {
@@ -164,14 +164,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Closes files of which nobody has a map any more, and forgets their pages.
+    /// Closes the files that have no map any more, and drops their pages.
     fn close_idle(&self, py: Python<'_>) -> PyResult<()> {
         let engine = self.here()?;
         py.detach(|| engine.close_idle());
         Ok(())
     }
 
-    /// What happened so far in this process, as numbers by name.
+    /// The engine's counters in this process, as numbers by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let engine = self.here()?;
         let stats = py.detach(|| engine.stats());
@@ -187,7 +187,7 @@ fn one_of<T: Copy>(name: &str, value: Option<&str>, values: &[(&str, T)]) -> PyR
     found.map(|(_, value)| Some(*value)).ok_or_else(|| {
         let known: Vec<&str> = values.iter().map(|(known, _)| *known).collect();
         PyValueError::new_err(format!(
-            "{name} is {}, and was said to be {value:?}",
+            "{name} must be {}, and is {value:?}",
             known.join(" or ")
         ))
     })
@@ -266,12 +266,12 @@ pub(crate) fn of_map(py: Python<'_>, named: Option<&Bound<'_, PyAny>>) -> PyResu
         Some(named) => named.clone(),
         None => {
             let function = CURRENT.get(py);
-            let function = function.ok_or_else(|| PyRuntimeError::new_err("import softfault"))?;
+            let function = function.ok_or_else(|| PyRuntimeError::new_err("import softfault, and not softfault._native"))?;
             function.bind(py).call0()?
         }
     };
     let native = object.getattr("_native").map_err(|_| {
-        PyTypeError::new_err("engine is a softfault.Engine, or None for the current one")
+        PyTypeError::new_err("engine must be a softfault.Engine, or None for the current engine")
     })?;
     native.cast_into::<Engine>()?.get().here()
 }
@@ -282,7 +282,7 @@ pub(crate) fn parse_size(text: &str) -> PyResult<usize> {
     let size = softfault::parse_bytes(text);
     size.ok_or_else(|| {
         PyValueError::new_err(format!(
-            "{text:?} is no size: a number of bytes, with K, M, G or T behind it"
+            "{text:?} is no size: a size is a number of bytes, or a number followed by K, M, G or T"
         ))
     })
 }

@@ -53,7 +53,7 @@ pub(crate) fn new_bytes<'py>(
     let filled = fill(start)?;
     if filled != len as usize {
         // What was not filled is nobody's bytes.
-        return Err(PyBufferError::new_err("the map ends before the range does"));
+        return Err(PyBufferError::new_err("the range ends past the end of the map"));
     }
     Ok(bytes.cast_into::<PyBytes>()?)
 }

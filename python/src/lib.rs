@@ -51,7 +51,7 @@ mod _native {
         match id {
             0 => Ok(()),
             _ => Err(PyImportError::new_err(
-                "softfault does not support sub-interpreters: it is imported in the main interpreter only",
+                "softfault does not support sub-interpreters: import it in the main interpreter",
             )),
         }
     }

@@ -33,7 +33,7 @@ impl Plain {
     ) -> io::Result<Self> {
         if flags & libc::MAP_FIXED != 0 {
             let text =
-                "MAP_FIXED would replace what is mapped there: the kernel says where a map is";
+                "MAP_FIXED is not supported: it would replace other mappings";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let fd = file.map_or(-1, |fd| fd.as_raw_fd());

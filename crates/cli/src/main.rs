@@ -42,7 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// See it work: small runs of all workloads, kernel and softfault side by side, in about three minutes
+    /// Run small versions of all workloads on the kernel and on softfault, side by side, in about three minutes
     Tour(tour::TourArgs),
     /// Measure workloads on any engine, side by side
     #[command(subcommand)]
@@ -54,11 +54,11 @@ enum Command {
     Sum(sum::SumArgs),
     /// Run a program under a memory budget: softfault serves its large file mappings
     Run(Box<run::RunArgs>),
-    /// What this machine allows, what each lack costs, and the command that mends it
+    /// Check what softfault needs on this machine: the cost of each missing feature, and the command that enables it
     Doctor(doctor::DoctorArgs),
     /// Write the manual pages, one for each command
     Man(man::ManArgs),
-    /// Print what a shell needs to complete this command's arguments
+    /// Print a shell's completion script for this command
     Completions(completions::CompletionsArgs),
 }
 
@@ -66,18 +66,18 @@ enum Command {
 enum LabCommand {
     /// Run one workload
     Run(Box<lab::plan::RunArgs>),
-    /// Where a fault's time goes, by kind of fault
+    /// Measure where the time of a fault goes, by kind of fault
     Profile(lab::profile::ProfileArgs),
-    /// Make a file of known data for many runs over it
+    /// Make a file of known data, for many runs
     Make(lab::plan::MakeArgs),
-    /// Compare two result files, or two engines of one
+    /// Compare two result files, or two engines of one result file
     Compare(compare::CompareArgs),
-    /// Write a page of charts and tables over result files
+    /// Write a page of charts and tables from result files
     Report(report::ReportArgs),
 }
 
 fn main() -> ExitCode {
-    // One run of the lab, in a process of its own. No command that anybody types: neither help nor completions have it.
+    // One run of the lab, in a process of its own. Users do not type this command: help and completions leave it out.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == lab::supervise::CHILD_COMMAND)
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Err(e) => return refuse(&e),
     };
     let open_files = match &cli.command {
-        // Another program is to have the process as it was.
+        // The program that replaces us gets the process unchanged.
         Command::Run(_) => None,
         _ => prepare_process(),
     };

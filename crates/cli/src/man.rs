@@ -1,4 +1,4 @@
-//! `softfault man`: the manual pages, made from what the commands say of themselves.
+//! `softfault man`: the manual pages, made from the help texts of the commands.
 
 use crate::error::Error;
 use crate::output;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The directory for softfault.1, softfault-lab-run.1 and so on; it is made if it is not there
+    /// The directory for softfault.1, softfault-lab-run.1 and so on; it is made if it does not exist
     dir: PathBuf,
 }
 

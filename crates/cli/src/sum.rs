@@ -1,5 +1,5 @@
-//! `softfault sum`: a file's SHA-256, read through a softfault map. What cannot be mapped (a pipe, a
-//! device, a file of /proc) is read plainly, and so is the standard input.
+//! `softfault sum`: a file's SHA-256, read through a softfault map. Files that cannot be mapped (a pipe, a
+//! device, a file of /proc) and the standard input are read by read(2).
 
 use crate::error::Error;
 use crate::lab::files::{byte_bar, open_unless_directory};
@@ -18,17 +18,17 @@ const CHUNK: usize = 256 << 10;
 /// Arguments of `sum`.
 #[derive(Args, Debug)]
 pub struct SumArgs {
-    /// The file; - for the standard input
+    /// The file; `-` is the standard input
     file: PathBuf,
     /// The budget of the map
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     memory: u64,
-    /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
+    /// How files are read: direct (past the kernel's page cache), cached (through it), or auto (depends on free memory)
     #[arg(long, value_name = "HOW", default_value_t)]
     reads: Reads,
 }
 
-/// Prints the sum as sha256sum does on stdout, and what it took on stderr.
+/// Prints the sum on stdout in the form of sha256sum, and the time and memory on stderr.
 pub fn run(args: &SumArgs) -> Result<(), Error> {
     let name = args.file.display();
     let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{name}: {e}"));

@@ -19,19 +19,19 @@ use std::path::PathBuf;
 /// Arguments of `tour`.
 #[derive(Args, Debug)]
 pub struct TourArgs {
-    /// Where to make the file; it has no name and vanishes with the command
+    /// The directory for the file; the file has no name, and is gone when the command ends
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// The budget; the file is four times as large
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     memory: u64,
-    /// Length of a timed run; what has not ended after three times as long is given up
+    /// Duration of a timed run, in seconds; a run that takes three times as long is given up
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
-    /// Runs of each row; figures are their medians
+    /// Number of runs of each row; figures are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: u32,
-    /// The page to write at the end
+    /// The HTML page to write at the end
     #[arg(long, value_name = "PATH", default_value = "softfault-tour.html")]
     report: PathBuf,
     /// Write no page

@@ -48,7 +48,7 @@ impl Decline {
         (
             Self::OpenForWriting,
             "open_for_writing",
-            "somebody has the file open for writing",
+            "a process has the file open for writing",
         ),
         (Self::Fixed, "map_fixed", "MAP_FIXED"),
         (Self::Executable, "prot_exec", "PROT_EXEC"),
@@ -63,19 +63,19 @@ impl Decline {
             "private_writable",
             "private and writable, without --swap",
         ),
-        (Self::NoAccess, "no_access", "PROT_NONE, or not to be read"),
+        (Self::NoAccess, "no_access", "PROT_NONE, or not readable"),
         (
             Self::OddFlags,
             "odd_flags",
-            "flags that only the kernel can do",
+            "flags that only the kernel supports",
         ),
         (Self::NotMatched, "not_matched", "--match or --not"),
         (
             Self::NoAssurance,
             "no_assurance",
-            "others may write to the file",
+            "another user or another machine may write to the file",
         ),
-        (Self::NoFaults, "no_faults", "no engine can be had"),
+        (Self::NoFaults, "no_faults", "no engine can be made"),
         (Self::NoSwap, "no_swap", "anonymous memory, without --swap"),
         (
             Self::SwapFull,
@@ -90,7 +90,7 @@ impl Decline {
         (Self::Error, "error", "the engine could not map it"),
     ];
 
-    /// Its name, and what it says of the mapping.
+    /// The name of the reason, and its text.
     pub fn shown(self) -> (&'static str, &'static str) {
         let (_, name, why) = Self::ALL[self as usize];
         (name, why)

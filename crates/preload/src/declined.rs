@@ -80,11 +80,11 @@ fn line(why: Decline, call: &Call, ends: bool) -> String {
     format!("{who}: {what}, {mib} MiB, is not under the budget: {name}, {text}{how}{ends}\n")
 }
 
-/// How it is taken, or what is in the way.
+/// The option that takes the mapping, or the obstacle.
 fn how(why: Decline) -> Option<String> {
     Some(match why {
         Decline::OpenForWriting | Decline::NoAssurance => {
-            "--assume-immutable takes it, if you know that nobody writes to it".to_owned()
+            "--assume-immutable takes it; use it only if no process writes to the file".to_owned()
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
         Decline::NoFaults => table::lock().refused.clone()?,
@@ -94,7 +94,7 @@ fn how(why: Decline) -> Option<String> {
             let (promised, all) = table.private.swap(&engine)?;
             let mib = |bytes: u64| bytes >> 20;
             format!(
-                "{} of {} MiB are promised to other memory; --swap DIR:SIZE has more",
+                "{} of {} MiB are promised to other memory; --swap DIR:SIZE makes it larger",
                 mib(promised),
                 mib(all)
             )

@@ -135,12 +135,12 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     softfault::keep_no_spare_windows();
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
-            Some("a Go program makes system calls itself, and faults are signals here".into());
+            Some("a Go program makes system calls itself, which needs faults by messages; here they are signals".into());
         return Err(Decline::NoFaults);
     }
     if let Some(sanitizer) = program::sanitizer() {
         table.refused = Some(format!(
-            "{sanitizer} takes what softfault does to memory for the program's errors"
+            "{sanitizer} would report softfault's changes to memory as errors of the program"
         ));
         return Err(Decline::NoFaults);
     }

@@ -1,4 +1,4 @@
-//! What the arguments of mmap(2) and its siblings say.
+//! Checks of the arguments of mmap(2) and its siblings.
 
 use crate::failure::Failure;
 use core::ffi::{c_int, c_void};
@@ -16,7 +16,7 @@ pub(crate) fn whole_pages(bytes: usize) -> usize {
 pub(crate) fn bytes(addr: *const c_void, length: usize) -> Result<Range<usize>, Failure> {
     let start = addr as usize;
     let end = start.checked_add(length);
-    let end = end.ok_or_else(|| Failure::invalid("the range is longer than addresses go"))?;
+    let end = end.ok_or_else(|| Failure::invalid("the range does not fit in the address space"))?;
     Ok(start..end)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn pages(addr: *const c_void, length: usize) -> Result<Range<usize>, 
     let end = (addr as usize)
         .checked_add(length)
         .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
-    let end = end.ok_or_else(|| Failure::invalid("the range is longer than addresses go"))?;
+    let end = end.ok_or_else(|| Failure::invalid("the range does not fit in the address space"))?;
     Ok(addr as usize..end)
 }
 
@@ -47,7 +47,8 @@ pub(crate) fn mapped_pages(addr: *const c_void, length: usize) -> Result<Range<u
 pub(crate) fn pages_around(addr: *const c_void, length: usize) -> Result<Range<usize>, Failure> {
     let skip = addr as usize % PAGE_SIZE;
     let length = length.checked_add(skip);
-    let length = length.ok_or_else(|| Failure::invalid("the range is longer than addresses go"))?;
+    let length =
+        length.ok_or_else(|| Failure::invalid("the range does not fit in the address space"))?;
     pages((addr as usize - skip) as *const c_void, length)
 }
 
@@ -68,13 +69,15 @@ impl Prot {
             ));
         }
         if bits & libc::PROT_EXEC != 0 {
-            return Err(Failure::unsupported("PROT_EXEC: code is mapped by mmap(2)"));
+            return Err(Failure::unsupported(
+                "PROT_EXEC is not supported: map code by mmap(2)",
+            ));
         }
         match (bits & libc::PROT_WRITE != 0, bits & libc::PROT_READ != 0) {
             (true, _) => Ok(Self::Write),
             (false, true) => Ok(Self::Read),
             (false, false) => Err(Failure::unsupported(
-                "PROT_NONE: addresses are reserved by mmap(2)",
+                "PROT_NONE is not supported: reserve addresses by mmap(2)",
             )),
         }
     }

@@ -17,54 +17,54 @@ pub struct softfault_engine {
     pub(crate) engine: Engine,
 }
 
-/// Files are read past the kernel's page cache.
+/// Files are read past the kernel's page cache, with O_DIRECT.
 pub const SOFTFAULT_READS_DIRECT: c_int = 1;
 /// Files are read through the kernel's page cache, where they stay.
 pub const SOFTFAULT_READS_CACHED: c_int = 2;
-/// By what memory there is, file by file: the default.
+/// The engine decides for each file, by the free memory: the default.
 pub const SOFTFAULT_READS_AUTO: c_int = 3;
 
-/// Maps that write to their file are the kernel's own, in no budget: the default.
+/// The kernel serves maps that write to their file, in no budget: the default.
 pub const SOFTFAULT_COHERENCE_KERNEL: c_int = 1;
-/// They are the engine's, under its budget: others see what was written a few seconds later.
+/// The engine serves them, under its budget: other readers of the file see a write a few seconds later.
 pub const SOFTFAULT_COHERENCE_ENGINE: c_int = 2;
 
-/// Faults are served in the thread that touches, by SIGBUS: the default.
+/// Faults are served in the touching thread, by SIGBUS: the default.
 pub const SOFTFAULT_FAULTS_SIGNALS: c_int = 1;
 /// Faults are served by threads of the engine.
 pub const SOFTFAULT_FAULTS_THREADS: c_int = 2;
 
-/// A touch behind the end of a file that was truncated raises SIGBUS: the default.
+/// A touch past the end of a truncated file raises SIGBUS: the default.
 pub const SOFTFAULT_ON_TRUNCATE_ERROR: c_int = 1;
-/// It finds zeros.
+/// A touch past the end of a truncated file reads zeros.
 pub const SOFTFAULT_ON_TRUNCATE_ZEROS: c_int = 2;
 
-/// Where userfaultfd is closed, mapping fails: the default.
+/// Mapping fails if the process may not use userfaultfd: the default.
 pub const SOFTFAULT_FALLBACK_ERROR: c_int = 1;
-/// The kernel maps there, without a budget.
+/// The kernel serves the maps then, without a budget.
 pub const SOFTFAULT_FALLBACK_KERNEL: c_int = 2;
 
-/// Read-ahead goes by io_submit(2), or io_uring where that is closed: the default.
+/// Read-ahead uses io_submit(2), or io_uring if io_submit is not available: the default.
 pub const SOFTFAULT_ASYNC_READS_AUTO: c_int = 1;
-/// By io_submit(2).
+/// Read-ahead uses io_submit(2).
 pub const SOFTFAULT_ASYNC_READS_IO_SUBMIT: c_int = 2;
-/// By io_uring.
+/// Read-ahead uses io_uring.
 pub const SOFTFAULT_ASYNC_READS_IO_URING: c_int = 3;
-/// There is none: each fault reads for itself.
+/// There is no read-ahead: each fault reads its own page.
 pub const SOFTFAULT_ASYNC_READS_NEVER: c_int = 4;
 
-/// Pages go to swap as they are: the default.
+/// Pages are written to swap without compression: the default.
 pub const SOFTFAULT_COMPRESSION_NONE: c_int = 1;
-/// They are compressed.
+/// Pages are compressed by lz4 before they are written to swap.
 pub const SOFTFAULT_COMPRESSION_LZ4: c_int = 2;
 
-/// Files that the page cache has, and small ones, may be the kernel's to serve, outside of the budget: the default of
+/// The kernel may serve small files, and files in the page cache, outside of the budget: the default with
 /// SOFTFAULT_READS_AUTO.
 pub const SOFTFAULT_BY_KERNEL_YES: c_int = 1;
 /// The engine serves all files.
 pub const SOFTFAULT_BY_KERNEL_NO: c_int = 2;
 
-/// What an engine is to be. Set it to zero, then `size` and what you want: zero is the default of each.
+/// Options of an engine. Set the structure to zero, then set `size` and the options that you want: zero is the default.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -74,17 +74,17 @@ pub struct softfault_engine_options {
     /// The budget: bytes that may be resident, page tables included, at least 8 MiB. 0: a quarter of the machine's
     /// memory, or of its memory cgroup's limit.
     pub memory: u64,
-    /// What softfault_set_memory may ask for later. 0: the machine's memory.
+    /// The largest budget that softfault_set_memory may set later. 0: the machine's memory.
     pub most_memory: u64,
-    /// An engine whose budget this one's memory counts against too; or NULL.
+    /// An outer engine: this engine's memory is charged to that engine's budget too. Or NULL.
     pub within: *const softfault_engine,
-    /// A directory, in which private memory goes to a file without a name where it does not fit the budget. NULL: it
-    /// does not, and stays in memory.
+    /// A directory for swap: private memory that does not fit the budget goes to a file without a name there. NULL: no
+    /// swap, and private memory stays in memory.
     pub swap_directory: *const c_char,
-    /// Bytes of memory that may be there. 0: four times the budget.
+    /// Size of swap, in bytes of memory. 0: four times the budget.
     pub swap_size: u64,
-    /// Bytes of the largest file that is small, which the kernel maps by itself. 0: as SOFTFAULT_SMALL_MAPS says, or
-    /// 1 MiB. Negative: none is.
+    /// Size in bytes of the largest small file. The kernel maps small files by itself. 0: the value of
+    /// SOFTFAULT_SMALL_MAPS, or 1 MiB. Negative: no file is small.
     pub small_maps: i64,
     /// Policies other than the default, as text: "lock=rwsem+retry=mmap-lock" (docs/documents.md); or NULL.
     pub policies: *const c_char,
@@ -104,8 +104,8 @@ pub struct softfault_engine_options {
     pub fallback: c_int,
     /// SOFTFAULT_ASYNC_READS_...
     pub async_reads: c_int,
-    /// Not 0: maps although somebody has installed a handler of SIGBUS after the engine, which is known to pass on what
-    /// it does not know.
+    /// Not 0: allows maps although the program installed a SIGBUS handler after the engine was made. Set it only if that
+    /// handler passes on the signals that are not its own.
     pub trust_signal_handlers: c_int,
     /// 0.
     pub reserved: c_int,
@@ -118,22 +118,22 @@ unsafe impl Grows for softfault_engine_options {
 
 const _: () = assert!(size_of::<softfault_engine_options>() == softfault_engine_options::FIRST);
 
-/// Makes an engine: a budget, and what its maps are to be.
+/// Makes an engine: a budget, and options for its maps.
 ///
-/// options may be NULL for the default of all. What it leaves at zero the environment may say, for reads, coherence,
-/// faults, by_kernel and small_maps (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are the default engine's only. The
-/// strings are not used any more when this returns. The first engine of a process installs a handler of SIGBUS.
+/// options may be NULL: all defaults. The environment may set the fields reads, coherence,
+/// faults, by_kernel and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
+/// engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler.
 ///
 /// Returns the engine, for softfault_engine_free, or NULL with errno:
-///   E2BIG       options says something that this release does not know
-///   EINVAL      options->size is none that the structure has had, or a field is none of its values, or the budget is
-///               below 8 MiB, or there is no such policy, or faults or the policy of locks are others than those of the
-///               process's first engine
-///   ENOMEM      the machine, or the enclosing budget, has not that much memory
+///   E2BIG       options has a field that is set and that this release does not know
+///   EINVAL      options->size is not a size of this structure in any release, or a field has an invalid value, or the
+///               budget is below 8 MiB, or there is no such policy, or faults or the lock policies differ from those of
+///               the process's first engine
+///   ENOMEM      the machine, or the enclosing budget, does not have that much memory
 ///   EOPNOTSUPP  userfaultfd is closed to this process
-///   and what making a file in the directory of swap answers.
+///   or an error of making a file in the swap directory.
 ///
-/// Any threads may call this at the same time.
+/// Several threads may call this at the same time.
 ///
 /// # Safety
 /// `options` is null, or a structure of the size that it says, whose strings end and whose engine was not freed.
@@ -154,10 +154,10 @@ pub unsafe extern "C" fn softfault_engine_new(
     })
 }
 
-/// Lets go of an engine. It lives as long as its maps do. NULL is nothing.
+/// Releases an engine. The engine lives as long as its maps. Does nothing for NULL.
 ///
-/// Any threads may call this at the same time, for different engines; and while others call functions on maps
-/// of this one. Nobody uses the pointer any more.
+/// Several threads may call this at the same time, for different engines, and while other threads call functions on maps
+/// of this engine. The pointer must not be used afterwards.
 ///
 /// # Safety
 /// `engine` is null, or of softfault_engine_new, and was not freed.
@@ -174,14 +174,14 @@ pub unsafe extern "C" fn softfault_engine_free(engine: *mut softfault_engine) {
 
 /// Changes an engine's budget, and evicts down to it. NULL is the default engine.
 ///
-/// Without swap, private memory that was written to cannot be evicted, and stays charged.
+/// Without swap, written pages of private memory cannot be evicted, and stay charged.
 ///
 /// Returns 0, or -1 with errno:
 ///   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
-///   ENOMEM  the enclosing budget, or the machine, has not that much memory; or maps, pins and private memory hold more
-///           than so small a budget leaves to faults
+///   ENOMEM  the enclosing budget, or the machine, does not have that much memory; or the budget is too small for the
+///           present maps, pins and private memory
 ///
-/// Any threads may call this at the same time, and while others use its maps.
+/// Several threads may call this at the same time, and while other threads use the engine's maps.
 ///
 /// # Safety
 /// `engine` is null, or was not freed.
@@ -225,7 +225,9 @@ fn one_of<T: Copy>(name: &str, value: c_int, values: &[T]) -> Result<Option<T>, 
 }
 
 fn not_known(name: &str, value: c_int) -> Failure {
-    Failure::invalid(format!("options.{name} is {value}, which means nothing"))
+    Failure::invalid(format!(
+        "options.{name} is {value}, which is no value of this option"
+    ))
 }
 
 /// # Safety

@@ -19,13 +19,13 @@ pub(crate) fn keep(failure: Failure) -> c_int {
     failure.errno
 }
 
-/// Says in a line of text why the calling thread's last softfault call failed.
+/// The reason why the calling thread's last softfault call failed, as a line of text.
 ///
-/// It is the text that belongs to errno: which argument was wrong, or what to do about a limit. It is in English,
-/// ends in no newline, and is empty before the first failure.
+/// The text explains errno: the wrong argument, or the remedy for a limit. It is in English,
+/// has no newline at its end, and is empty before the first failure.
 ///
-/// Never NULL. The text is valid until the calling thread's next softfault call that fails, or its end. Any thread
-/// may call this at any time; it is about the calling thread.
+/// Never NULL. The text is valid until the calling thread's next softfault call that fails, or until the thread ends.
+/// Any thread may call this at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_error() -> *const c_char {
     let of = |last: &RefCell<CString>| last.borrow().as_ptr();

@@ -39,7 +39,7 @@ impl Failure {
 
     /// A panic.
     pub(crate) fn bug() -> Self {
-        let text = "softfault has a bug, and said on the standard error where";
+        let text = "a bug in softfault: a message on the standard error says where";
         Self::new(libc::ENOTRECOVERABLE, text)
     }
 }

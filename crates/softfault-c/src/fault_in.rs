@@ -12,18 +12,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Brings a range into memory, as reads would, and waits until it is there. An error is a value here, and no signal.
+/// Brings a range into memory, as reads would, and waits until it is there. Errors are values here, not signals.
 ///
-/// addr and length need be no multiples of anything. Nothing keeps the range: it may be evicted before the next
-/// instruction. softfault_pin keeps.
+/// addr and length may have any values. The range may be evicted again at once; softfault_pin keeps it.
 ///
 /// Returns 0, or -1 with errno:
-///   EFAULT  some of the range is behind the end of the file
-///   EINVAL  the range is longer than addresses go
-///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
-///   and the error of a read that has failed.
+///   EFAULT  some of the range is past the end of the file
+///   EINVAL  the range does not fit in the address space
+///   ENOMEM  some of the range is not mapped by softfault, or the budget has no room for a page of it
+///   or the error of a failed read.
 ///
-/// Any threads may call this at the same time, on the same range too. Signals are delivered meanwhile.
+/// Several threads may call this at the same time, also on the same range. Signals are delivered meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_int {
     answer(-1, || {
@@ -36,30 +35,30 @@ pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_in
     })
 }
 
-/// Brings many ranges into memory, in any order and overlapping as they like, with as many reads in flight as a disk
-/// likes, and waits until they are there or the deadline is over.
+/// Brings many ranges into memory, and waits until they are there or the deadline has passed. The ranges may be in any
+/// order and may overlap. Many reads are in flight at a time, enough to keep the disk busy.
 ///
-/// ranges has count of them; results, where not NULL, has room for as many, and gets of each 0, if it is in memory, or
-/// why its first page that is not cannot be had:
-///   EFAULT     behind the end of the file
-///   EINVAL     the range is longer than addresses go
-///   ENOMEM     not mapped by softfault, or the budget cannot hold it
+/// ranges has count entries; results, if not NULL, has room for count entries. A result is 0 if the range is in memory,
+/// or the error of its first page that could not be read:
+///   EFAULT     past the end of the file
+///   EINVAL     the range does not fit in the address space
+///   ENOMEM     not mapped by softfault, or the budget has no room for it
 ///   ETIMEDOUT  it was not in memory at the deadline
 ///   or the error of its read.
-/// One that cannot be had stops no other. Nothing keeps what was brought; if the ranges are larger than the budget,
-/// the first are evicted before the last have come.
+/// A range that fails does not stop the others. The pages may be evicted again; if the ranges are larger than the budget,
+/// the first are evicted before the last are read.
 ///
-/// deadline is a time of CLOCK_MONOTONIC, or NULL for none. Reads under way at the deadline are left; one that
-/// this thread does itself, through the kernel's page cache, ends first.
+/// deadline is a time of CLOCK_MONOTONIC, or NULL for none. Reads under way at the deadline are abandoned; a read that
+/// this thread does itself, through the kernel's page cache, is finished first.
 ///
-/// The ranges of all maps of an engine are read together, by one pass; engines one after the other. What the kernel
-/// serves is asked of it before, and waited for at the end.
+/// The reads of all maps of an engine are in flight together; several engines are served one after the other. Maps that
+/// the kernel serves are requested first, and waited for at the end.
 ///
-/// Returns how many ranges are not in memory: 0 if all are; or -1 with errno, and nothing was done:
+/// Returns the number of ranges that are not in memory: 0 if all are; or -1 with errno, and nothing was done:
 ///   EFAULT  ranges is NULL, and count is not 0
-///   EINVAL  count is more than fits an int, or deadline is no time
+///   EINVAL  count does not fit in an int, or deadline is not a valid time
 ///
-/// Any threads may call this at the same time, on the same ranges too, with arrays of their own. Signals are
+/// Several threads may call this at the same time, also on the same ranges, with arrays of their own. Signals are
 /// delivered meanwhile.
 ///
 /// # Safety
@@ -73,7 +72,9 @@ pub unsafe extern "C" fn softfault_fault_in_many(
 ) -> c_int {
     answer(-1, || {
         if count > c_int::MAX as usize {
-            return Err(Failure::invalid("the ranges are too many to be counted"));
+            return Err(Failure::invalid(
+                "there are too many ranges: count must fit in an int",
+            ));
         }
         if ranges.is_null() && count > 0 {
             return Err(Failure::new(libc::EFAULT, "ranges is NULL"));
@@ -174,7 +175,7 @@ impl Many {
 
 /// A time of CLOCK_MONOTONIC, which is `Instant`'s clock too.
 fn instant(time: &timespec) -> Result<Instant, Failure> {
-    let wrong = || Failure::invalid("the deadline is no time");
+    let wrong = || Failure::invalid("the deadline is not a valid time");
     let nanos = u32::try_from(time.tv_nsec)
         .ok()
         .filter(|&nanos| nanos < 1_000_000_000);

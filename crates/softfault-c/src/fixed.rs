@@ -26,7 +26,8 @@ pub(crate) fn pages(
 ) -> Result<Range<usize>, Failure> {
     let (start, bytes) = (addr as usize, whole_pages(length));
     let end = start.checked_add(bytes).filter(|&end| end <= addresses);
-    let end = end.ok_or_else(|| Failure::new(libc::ENOMEM, "the range is beyond all addresses"))?;
+    let end = end
+        .ok_or_else(|| Failure::new(libc::ENOMEM, "the range does not fit in the address space"))?;
     match start.is_multiple_of(PAGE_SIZE) {
         true => Ok(start..end),
         false => Err(Failure::invalid(
@@ -78,7 +79,7 @@ pub(crate) fn put_zeros(pages: &Range<usize>, writable: bool) -> Result<(), Fail
     match maps::renew(pages, writable)? {
         true => Ok(()),
         false => Err(Failure::unsupported(
-            "MAP_FIXED of memory is for pages of maps of private anonymous memory: the engine says where another map is",
+            "MAP_FIXED works only over pages of maps of private anonymous memory: the engine chooses the address of other maps",
         )),
     }
 }

@@ -68,7 +68,7 @@ impl Arguments {
         if self.length > ADDRESSES {
             return Err(Failure::new(
                 libc::ENOMEM,
-                "the length is beyond all addresses",
+                "the length does not fit in the address space",
             ));
         }
         if opened.is_some() && self.offset < 0 {
@@ -86,9 +86,7 @@ impl Arguments {
             libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
             libc::MAP_PRIVATE => false,
             _ => {
-                return Err(Failure::invalid(
-                    "flags has not one of MAP_SHARED and MAP_PRIVATE",
-                ));
+                return Err(Failure::invalid("flags needs MAP_SHARED or MAP_PRIVATE"));
             }
         };
         if unknown != 0 {
@@ -130,7 +128,7 @@ impl Arguments {
         let special = libc::MAP_STACK | libc::MAP_HUGETLB;
         if shared || !self.is_anonymous() || self.has(special) {
             return Err(Failure::unsupported(
-                "MAP_FIXED is for private anonymous memory: the engine says where another map is",
+                "MAP_FIXED works for private anonymous memory only: the engine chooses the address of other maps",
             ));
         }
         fixed::put_zeros(pages, prot == Prot::Write)?;
@@ -173,7 +171,7 @@ impl Arguments {
     fn anonymous(&self, engine: &Engine, prot: Prot, shared: bool) -> Result<MmapRaw, Failure> {
         if shared {
             return Err(Failure::unsupported(
-                "MAP_SHARED of anonymous memory: a memfd can be shared",
+                "MAP_SHARED|MAP_ANONYMOUS is not supported: map a memfd instead",
             ));
         }
         let mut options = self.options();
@@ -240,8 +238,7 @@ impl Opened {
     /// An error if a file that is open so cannot be mapped so.
     fn allow(&self, prot: c_int, shared: bool) -> Result<Prot, Failure> {
         if shared && prot & libc::PROT_WRITE != 0 && self.0 != libc::O_RDWR {
-            let text =
-                "a shared map that is written to needs a file that is open for reading and writing";
+            let text = "a writable shared map needs a file that is open for reading and writing";
             return Err(Failure::new(libc::EACCES, text));
         }
         if self.0 == libc::O_WRONLY {
@@ -275,12 +272,15 @@ fn unsupported(flags: c_int) -> Failure {
     let named = [
         (
             libc::MAP_GROWSDOWN,
-            "MAP_GROWSDOWN: stacks are mapped by mmap(2)",
+            "MAP_GROWSDOWN is not supported: map stacks by mmap(2)",
         ),
-        (MAP_32BIT, "MAP_32BIT: the engine says where a map is"),
+        (
+            MAP_32BIT,
+            "MAP_32BIT is not supported: the engine chooses the address",
+        ),
         (
             libc::MAP_SYNC,
-            "MAP_SYNC: persistent memory is mapped by mmap(2)",
+            "MAP_SYNC is not supported: map persistent memory by mmap(2)",
         ),
     ];
     let known = named.iter().find(|(flag, _)| flags & flag != 0);

@@ -7,28 +7,28 @@ use crate::maps::{self, NotMapped, Part};
 use core::ffi::{c_int, c_void};
 use softfault::{Advice, UncheckedAdvice};
 
-/// Says what to expect of accesses to pages, or gives them up; madvise(2).
+/// Gives advice about accesses to pages, or drops the pages; madvise(2).
 ///
-/// addr is a multiple of the page size; length is rounded up to whole pages, and may be 0. advice is madvise(2)'s:
-///   MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL: how to read ahead. Of a shared file, all of its maps in the engine;
+/// addr is a multiple of the page size; length is rounded up to whole pages, and may be 0. advice is one of madvise(2):
+///   MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL: how to read ahead. For a shared file: in all of its maps in the engine;
 ///   MADV_WILLNEED: starts to read, as far as spare memory goes;
-///   MADV_COLD, MADV_PAGEOUT: private pages go soon, or now, to swap;
-///   MADV_POPULATE_READ, MADV_POPULATE_WRITE: brings pages in; what cannot be had is the error;
-///   MADV_DONTNEED: private pages are zeros, or the file's, again; what the engine has of a shared file is read
-///     again. MADV_FREE, MADV_REMOVE: as there;
-///   MADV_DONTFORK, MADV_DOFORK: whether a child of fork has it; of a file only;
-///   MADV_MERGEABLE, MADV_UNMERGEABLE, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DODUMP: nothing where the engine serves
-///     the map. MADV_DONTDUMP, MADV_HWPOISON: of maps that the kernel serves only.
+///   MADV_COLD, MADV_PAGEOUT: private pages go to swap soon (COLD), or now (PAGEOUT);
+///   MADV_POPULATE_READ, MADV_POPULATE_WRITE: brings the pages in, or returns the error;
+///   MADV_DONTNEED: private pages are zeros again, or have the file's bytes; pages of a shared file that the engine
+///     serves are read again. MADV_FREE, MADV_REMOVE: as in madvise(2);
+///   MADV_DONTFORK, MADV_DOFORK: whether a child of fork inherits the map; for maps of files only;
+///   MADV_MERGEABLE, MADV_UNMERGEABLE, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DODUMP: no effect if the engine serves
+///     the map. MADV_DONTDUMP, MADV_HWPOISON: only for maps that the kernel serves.
 ///
 /// Returns 0, or -1 with errno:
-///   EFAULT      MADV_POPULATE_...: behind the end of the file
-///   EINVAL      addr is no multiple of the page size, advice is none of these, or MADV_DONTNEED or MADV_FREE of locked
+///   EFAULT      MADV_POPULATE_...: past the end of the file
+///   EINVAL      addr is no multiple of the page size, advice is none of these, or MADV_DONTNEED or MADV_FREE for locked
 ///               or pinned pages, or advice that this kind of map does not take
-///   ENOMEM      some of the pages are not mapped by softfault: nothing was done; or the budget cannot hold them
-///   EOPNOTSUPP  MADV_DONTFORK, MADV_DONTDUMP, MADV_HWPOISON of memory that the engine serves
-///   and, of MADV_POPULATE_..., the error of the read.
+///   ENOMEM      some of the pages are not mapped by softfault: nothing was done; or the budget has no room for them
+///   EOPNOTSUPP  MADV_DONTFORK, MADV_DONTDUMP, MADV_HWPOISON for memory that the engine serves
+///   or, for MADV_POPULATE_..., the error of the read.
 ///
-/// Any threads may call this at the same time, on the same pages too.
+/// Several threads may call this at the same time, also on the same pages.
 ///
 /// # Safety
 /// Nobody relies on bytes that the advice gives up.
@@ -71,19 +71,19 @@ impl AnyAdvice {
     fn of(advice: c_int) -> Result<Self, Failure> {
         let checked = Advice::of_number(advice).map(Self::Checked);
         let said = checked.or_else(|| UncheckedAdvice::of_number(advice).map(Self::Unchecked));
-        said.ok_or_else(|| Failure::invalid("the advice is none that is known"))
+        said.ok_or_else(|| Failure::invalid("the advice is unknown"))
     }
 }
 
-/// Starts to read a range, as far as spare memory goes, and waits for nothing.
+/// Starts to read a range, as far as spare memory goes, and does not wait.
 ///
-/// addr and length need be no multiples of anything. It is MADV_WILLNEED by bytes.
+/// addr and length may have any values. It is MADV_WILLNEED for a range of bytes.
 ///
 /// Returns 0, or -1 with errno:
-///   EINVAL  the range is longer than addresses go
+///   EINVAL  the range does not fit in the address space
 ///   ENOMEM  some of the range is not mapped by softfault: nothing was done
 ///
-/// Any threads may call this at the same time, on the same range too.
+/// Several threads may call this at the same time, also on the same range.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_prefetch(addr: *const c_void, length: usize) -> c_int {
     answer(-1, || {

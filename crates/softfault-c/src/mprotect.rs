@@ -6,22 +6,22 @@ use crate::failure::Failure;
 use crate::maps::{self, NotMapped, Part};
 use core::ffi::{c_int, c_void};
 
-/// Says whether pages may be written to; mprotect(2).
+/// Makes pages writable or read-only; mprotect(2).
 ///
-/// addr is a multiple of the page size; length is rounded up to whole pages. It may be a part of a map, or several maps
-/// that lie side by side: private ones, or shared ones that the kernel serves. A call that changes nothing
+/// addr is a multiple of the page size; length is rounded up to whole pages. The range may be a part of a map, or several
+/// adjacent maps: private ones, or shared ones that the kernel serves. A call that changes nothing
 /// succeeds for any range.
 ///
-/// prot is PROT_READ or PROT_READ|PROT_WRITE. A write to a page that may only be read raises SIGSEGV. Pins and locks stay.
+/// prot is PROT_READ or PROT_READ|PROT_WRITE. A write to a read-only page raises SIGSEGV. Pins and locks stay.
 ///
 /// Returns 0, or -1 with errno:
-///   EACCES      a map is of a shared file, and was made to be read only
+///   EACCES      a map is a shared map of a file, and was made read-only
 ///   EINVAL      addr is no multiple of the page size, or prot has unknown bits
-///   ENOMEM      some of the pages are not mapped by softfault; or there is no memory for what is to be known of more parts
-///   EOPNOTSUPP  PROT_NONE, PROT_EXEC, or a shared file that the engine writes to
-/// Nothing is changed then, but that of several maps the first may have been, where there is no memory.
+///   ENOMEM      some of the pages are not mapped by softfault; or there is no memory to record more parts
+///   EOPNOTSUPP  PROT_NONE, PROT_EXEC, or a writable shared map of a file that the engine serves
+/// After an error nothing is changed, with one exception: if memory is short, the first of several maps may have changed.
 ///
-/// Any threads may call this at the same time, on the same map too, while others call functions on it and touch it.
+/// Several threads may call this at the same time, also on the same map, and while others call functions on it and touch it.
 ///
 /// # Safety
 /// Nobody writes to pages that may not be written to any more.
@@ -38,11 +38,11 @@ pub unsafe extern "C" fn softfault_mprotect(
         let is_wrong = |part: &&Part| part.access.writable != writable;
         for wrong in parts.iter().filter(is_wrong) {
             if writable && wrong.access.shared && !wrong.made.writable {
-                let text = "the map is of a shared file, and was made to be read only";
+                let text = "the map is a read-only shared map of a file: it cannot become writable";
                 return Err(Failure::new(libc::EACCES, text));
             }
             if wrong.access.shared && wrong.map.is_managed() {
-                let text = "the engine writes to the file: its maps share one window";
+                let text = "the engine serves this writable map: its file's maps share one window, and no part of it can be protected";
                 return Err(Failure::unsupported(text));
             }
         }

@@ -10,27 +10,27 @@ use softfault::RemapOptions;
 
 /// Makes a map longer or shorter; mremap(2), without its fifth argument.
 ///
-/// What the map has stays, in memory or in swap, and is not copied; what is new is zeros, or what the file has
-/// there. A part of a private map that grows becomes a map of its own, elsewhere; what it has in memory or in swap is
-/// copied then. A read-only map of a shared file can grow to the end of the file, and stays where it is; a part of it cannot.
+/// Pages of the map stay in memory or in swap, and are not copied; new pages are zeros, or have the file's
+/// bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
+/// are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
 ///
-/// old_address and old_size are the map's, in whole pages. flags is 0, or MREMAP_MAYMOVE: the map may move where its
-/// place has no room. Locks go with it.
+/// old_address and old_size are those of the map, in whole pages. flags is 0, or MREMAP_MAYMOVE: the map may move if
+/// there is no room at its address. Locks move with it.
 ///
 /// Returns the address, or MAP_FAILED with errno:
 ///   EBUSY       pages of the map are pinned, or another call uses it
-///   EFAULT      some of the old pages are not mapped by softfault; or they are to grow, and by softfault_mprotect only some
-///               of them may be written to
-///   EINVAL      old_address is no multiple of the page size, a size is 0, flags has unknown bits, or a shared file
-///               ends before
-///   ENOMEM      it cannot grow where it is, or there is no address space, or the budget cannot hold the move
-///   EOPNOTSUPP  MREMAP_FIXED, MREMAP_DONTUNMAP, or several maps, or a part of a map of a shared file or of one that the
-///               kernel serves, are to grow
-/// The map is as it was then, but that it may have moved to an address that nobody knows if moving it back failed,
-/// which is said by ENOTRECOVERABLE.
+///   EFAULT      some of the old pages are not mapped by softfault; or the range would grow, and softfault_mprotect has
+///               made only some of its pages writable
+///   EINVAL      old_address is no multiple of the page size, a size is 0, flags has unknown bits, or the new range
+///               would end past the end of a shared file
+///   ENOMEM      the map cannot grow at its address, or there is no address space, or the budget has no room for the move
+///   EOPNOTSUPP  MREMAP_FIXED or MREMAP_DONTUNMAP; or growing several maps, a part of a shared map of a file, or a part
+///               of a map that the kernel serves
+///   ENOTRECOVERABLE  the map has moved to an unknown address, and could not be moved back
+/// After every other error the map is unchanged.
 ///
-/// Any threads may call this at the same time, of different maps. A call of another thread's on the map meanwhile
-/// makes this fail with EBUSY, or fails with ENOMEM itself.
+/// Several threads may call this at the same time, for different maps. If another thread calls a function on the map
+/// meanwhile, this call fails with EBUSY, or the other one fails with ENOMEM.
 ///
 /// # Safety
 /// Nobody uses the pages that go, nor the map by its old address if it moves.
@@ -47,7 +47,9 @@ pub unsafe extern "C" fn softfault_mremap(
             return Err(Failure::invalid("flags has unknown bits"));
         }
         if flags & libc::MREMAP_MAYMOVE != flags {
-            return Err(Failure::unsupported("the engine says where a map moves to"));
+            return Err(Failure::unsupported(
+                "MREMAP_FIXED and MREMAP_DONTUNMAP are not supported: the engine chooses the new address",
+            ));
         }
         if old_size == 0 || new_size == 0 {
             return Err(Failure::invalid("a size is 0"));
@@ -60,7 +62,7 @@ pub unsafe extern "C" fn softfault_mremap(
         }
         let is_one = parts.iter().all(|part| part.access == parts[0].access);
         if new.end > old.end && !is_one {
-            let text = "some of the old pages may be written to, and some not";
+            let text = "some of the old pages are writable, and some are read-only";
             return Err(Failure::new(libc::EFAULT, text));
         }
         drop(parts);
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn softfault_mremap(
             Ok(()) => Ok(now),
             Err(_) if now != old_address => Err(Failure::new(
                 libc::ENOTRECOVERABLE,
-                "the map has moved and could not be made as it was",
+                "the map has moved to an unknown address, and could not be moved back",
             )),
             Err(error) => Err(error.into()),
         }
@@ -101,16 +103,16 @@ pub unsafe extern "C" fn softfault_mremap(
 fn grow_part(old: &Range<usize>, new_size: usize, may_move: bool) -> Result<*mut c_void, Failure> {
     let parts = Part::of(old).map_err(|NotMapped| not_mapped())?;
     let [part] = &parts[..] else {
-        return Err(Failure::unsupported("several maps cannot grow"));
+        return Err(Failure::unsupported("several maps cannot grow in one call"));
     };
     let access = part.access;
     if access.shared || !part.map.is_managed() {
         let text =
-            "a part of a map of a shared file, or of one that the kernel serves, cannot grow";
+            "a part of a shared map of a file, or of a map that the kernel serves, cannot grow";
         return Err(Failure::unsupported(text));
     }
     if !may_move {
-        let text = "a part of a map cannot grow where it is";
+        let text = "a part of a map cannot grow at its address: allow it to move (MREMAP_MAYMOVE)";
         return Err(Failure::new(libc::ENOMEM, text));
     }
     let locked = maps::locked_unpinned(old)?;

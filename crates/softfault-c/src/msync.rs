@@ -6,26 +6,28 @@ use crate::failure::Failure;
 use crate::maps::{self, NotMapped, Part};
 use core::ffi::{c_int, c_void};
 
-/// Has what was written to a shared file reach its device; msync(2).
+/// Writes the dirty pages of a shared map to the file's device; msync(2).
 ///
-/// addr is a multiple of the page size; length is rounded up to whole pages, and may be 0. flags is MS_SYNC: it is on
-/// the device when this returns; or MS_ASYNC: that is begun; either with MS_INVALIDATE, which is nothing: maps of one
-/// engine see each other's writes. Of private maps nothing is to be done.
+/// addr is a multiple of the page size; length is rounded up to whole pages, and may be 0. flags is MS_SYNC (the data is
+/// on the device when this returns) or MS_ASYNC (starts to write). Both may have MS_INVALIDATE, which has no effect: maps
+/// of one engine see each other's writes. For private maps the call does nothing.
 ///
 /// Returns 0, or -1 with errno:
 ///   EBUSY   MS_INVALIDATE, and pages of the range are locked
 ///   EINVAL  addr is no multiple of the page size, or flags has unknown bits, or both of MS_SYNC and MS_ASYNC
-///   EIO     (or ENOSPC and others) something could not be written, now or since the last call on this map
+///   EIO     (or ENOSPC and others) a write failed, now or since the last call on this map
 ///   ENOMEM  some of the pages are not mapped by softfault: nothing was done
 ///
-/// Any threads may call this at the same time, on the same pages too. It covers what was written before it is called.
+/// Several threads may call this at the same time, also on the same pages. It covers all writes made before the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_msync(addr: *mut c_void, length: usize, flags: c_int) -> c_int {
     answer(-1, || {
         const KNOWN: c_int = libc::MS_SYNC | libc::MS_ASYNC | libc::MS_INVALIDATE;
         let both = libc::MS_SYNC | libc::MS_ASYNC;
         if flags & !KNOWN != 0 || flags & both == both {
-            return Err(Failure::invalid("flags is not one of MS_SYNC and MS_ASYNC"));
+            return Err(Failure::invalid(
+                "flags has unknown bits, or both MS_SYNC and MS_ASYNC",
+            ));
         }
         let pages = mapped_pages(addr, length)?;
         let parts = Part::of(&pages).map_err(|NotMapped| Failure::not_mapped())?;

@@ -8,22 +8,22 @@ use core::ffi::{c_int, c_void};
 
 /// Unmaps pages that softfault_mmap has mapped; munmap(2).
 ///
-/// addr is a multiple of the page size; length is rounded up to whole pages. It may be a part of a map, or
-/// several maps that lie side by side. Pins and locks of the pages end. What was written to a shared file is in the file
-/// when this returns (not on its device: softfault_msync); the rest of what the map had is given back.
+/// addr is a multiple of the page size; length is rounded up to whole pages. The range may be a part of a map, or
+/// several adjacent maps. Pins and locks of the pages end. Writes to a shared map of a file are in the file
+/// when this returns (for the device see softfault_msync). All other memory of the pages is freed.
 ///
-/// Where several maps of one file show the same pages, each call takes them out of one.
+/// If several maps of one file show the same pages, each call removes them from one map.
 ///
-/// Nobody may use the pages afterwards. As long as something else of the same file, or of the same map, is mapped, the
-/// addresses stay taken; a touch of them is then a signal or shows the file, and never other memory.
+/// The pages must not be used afterwards. While other pages of the same file, or of the same map, are mapped, the
+/// addresses stay reserved: a touch of them raises a signal or shows the file, and never other memory.
 ///
 /// Returns 0, or -1 with errno:
 ///   EINVAL  addr is no multiple of the page size, length is 0, or some of the pages are not mapped by softfault:
 ///           nothing is unmapped then
 ///
-/// Any threads may call this at the same time, while others call functions on the same map too: such a call ends
-/// as if it had come before, or fails with ENOMEM. Whoever touches the pages at the same time has a bug, as with
-/// munmap(2).
+/// Several threads may call this at the same time, also while other threads call functions on the same map: such a call
+/// ends as if it had come before, or fails with ENOMEM. A touch of the pages at the same time is a bug of the program, as
+/// with munmap(2).
 ///
 /// # Safety
 /// Nobody uses the pages any more.

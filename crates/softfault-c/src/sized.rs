@@ -24,7 +24,7 @@ pub(crate) unsafe fn read<T: Grows>(from: *const T) -> Result<T, Failure> {
     if bytes.len() > known && bytes[known..].iter().any(|&byte| byte != 0) {
         return Err(Failure::new(
             libc::E2BIG,
-            "the structure says something that this release does not know",
+            "the structure has a field that is set and that this release does not know",
         ));
     }
     // SAFETY: zeros are a value.
@@ -72,7 +72,7 @@ unsafe fn checked_size<T: Grows>(of: *const T) -> Result<usize, Failure> {
     match (T::FIRST..=MOST).contains(&size) {
         true => Ok(size),
         false => Err(Failure::invalid(
-            "the structure's size is none that it has had: set it to sizeof",
+            "the structure's size is wrong: set it to sizeof of the structure",
         )),
     }
 }

@@ -1,11 +1,11 @@
-//! What happened in an engine.
+//! Counters of an engine.
 
 use crate::boundary::answer;
 use crate::engine::{or_default, softfault_engine};
 use crate::sized::{self, Grows};
 use core::ffi::c_int;
 
-/// Numbers of an engine since it was made. Those of different fields need not belong to the same moment. The structure
+/// Counters of an engine since it was made. Different fields may be read at slightly different moments. The structure
 /// grows with releases, at its end.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +17,13 @@ pub struct softfault_stats {
     pub memory_bytes: u64,
     /// Bytes charged to the budget now.
     pub resident_bytes: u64,
-    /// The most that were charged at a time.
+    /// The largest number of bytes that were ever charged at once.
     pub peak_bytes: u64,
     /// Faults served.
     pub faults: u64,
-    /// Faults that found their page cached.
+    /// Minor faults: their page was cached.
     pub minor_faults: u64,
-    /// Faults that had to read.
+    /// Major faults: their page had to be read.
     pub major_faults: u64,
     /// Touches that could not be served, in the whole process.
     pub failed_touches: u64,
@@ -31,33 +31,33 @@ pub struct softfault_stats {
     pub memory_waits: u64,
     /// Pages read ahead.
     pub readahead_pages: u64,
-    /// Those of them that were then touched.
+    /// Pages of read-ahead that were touched later.
     pub readahead_used: u64,
-    /// Those that were dropped untouched.
+    /// Pages of read-ahead that were dropped untouched.
     pub readahead_dropped: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Bytes that were asked of the kernel's page cache.
+    /// Bytes read through the kernel's page cache.
     pub read_cached_bytes: u64,
-    /// Bytes that were read past it.
+    /// Bytes read past the page cache.
     pub read_direct_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
-    /// Bytes written to files over the engine that the files have not got yet.
+    /// Dirty bytes: written by maps that the engine serves, and not yet written back to their files.
     pub dirty_bytes: u64,
     /// Bytes written back to files.
     pub written_back_bytes: u64,
-    /// Pages that could not be written back, each time.
+    /// Failed write-backs, in pages; each attempt counts.
     pub write_errors: u64,
     /// Mapped pages evicted.
     pub evicted: u64,
-    /// Evicted pages that came back soon.
+    /// Refaults: evicted pages that were needed again soon.
     pub refaults: u64,
     /// Files mapped now.
     pub windows: u64,
-    /// Windows kept for files that nobody maps.
+    /// Windows kept for files that have no map.
     pub idle_windows: u64,
     /// Pages written to swap.
     pub swap_pages_out: u64,
@@ -71,15 +71,15 @@ pub struct softfault_stats {
     pub swap_slots_used: u64,
     /// Pages that swap has room for; 0 without swap.
     pub swap_slots_total: u64,
-    /// Small files that the kernel was let map, in the whole process.
+    /// Small files that the kernel has mapped, in the whole process.
     pub kernel_small_maps: u64,
-    /// Writable maps of files that are the kernel's own, in the whole process.
+    /// Writable maps of files that the kernel serves, in the whole process.
     pub kernel_shared_maps: u64,
     /// Their bytes.
     pub kernel_shared_bytes: u64,
-    /// Times that a file which the page cache had was given to the kernel, in the whole process.
+    /// Times that the engine let the kernel serve a file that the page cache had, in the whole process.
     pub kernel_shown: u64,
-    /// 1 if the kernel serves all maps, since userfaultfd is closed.
+    /// 1 if the kernel serves all maps, because the process may not use userfaultfd.
     pub kernel_fallback: u64,
 }
 
@@ -90,18 +90,18 @@ unsafe impl Grows for softfault_stats {
 
 const _: () = assert!(size_of::<softfault_stats>() == softfault_stats::FIRST);
 
-/// Fills stats, whose size the caller has set, with what happened in an engine; NULL is the default engine. In a child
-/// of fork: what happened there.
+/// Fills stats with the counters of an engine; the caller has set stats->size. NULL is the default engine. In a child
+/// of fork: the counters of the child.
 ///
-/// Of a structure that is larger than the library knows, the rest becomes zero; of one that is smaller, as an older
-/// header had it, what it has is filled.
+/// If the structure is larger than the library's, the rest becomes zero; if it is smaller, as in an older
+/// header, only its fields are filled.
 ///
 /// Returns 0, or -1 with errno:
 ///   EFAULT  stats is NULL
-///   EINVAL  stats->size is none that the structure has had
-///   and, of the default engine, why it cannot be made.
+///   EINVAL  stats->size is not a size of this structure in any release
+///   or, for the default engine, the error of making it.
 ///
-/// Any threads may call this at the same time, with structures of their own.
+/// Several threads may call this at the same time, with structures of their own.
 ///
 /// # Safety
 /// `engine` is null, or was not freed. `stats` is null, or has as many bytes as it says, which can be written.

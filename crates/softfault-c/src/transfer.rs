@@ -1,4 +1,4 @@
-//! Bytes in and out, with errors as values; system calls on memory that may be elsewhere.
+//! Copies in and out, with errors as values; system calls on memory that may not be resident.
 
 use crate::access::bytes;
 use crate::boundary::answer;
@@ -11,16 +11,16 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::FromRawFd;
 
-/// Copies length bytes of a map to buffer. An error is a value here, and no signal.
+/// Copies length bytes of a map to buffer. Errors are values here, not signals.
 ///
-/// Returns how many bytes were copied, which are fewer only where the file has ended or an error came after some; or -1
-/// with errno:
-///   EFAULT  behind the end of the file; or buffer is NULL, and length is not 0
-///   EINVAL  the range is longer than addresses go
-///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
-///   and the error of a read that has failed.
+/// Returns the number of bytes copied, which is smaller only if the file has ended or an error came after some bytes; or
+/// -1 with errno:
+///   EFAULT  past the end of the file; or buffer is NULL, and length is not 0
+///   EINVAL  the range does not fit in the address space
+///   ENOMEM  some of the range is not mapped by softfault, or the budget has no room for a page of it
+///   or the error of a failed read.
 ///
-/// Any threads may call this at the same time, on the same range too, with buffers of their own.
+/// Several threads may call this at the same time, also on the same range, with buffers of their own.
 ///
 /// # Safety
 /// `buffer` has `length` bytes, which can be written, nobody else uses, and are not of the range.
@@ -44,19 +44,19 @@ pub unsafe extern "C" fn softfault_read_at(
     })
 }
 
-/// Copies length bytes from buffer to a map. An error is a value here, and no signal: where a store would raise
-/// SIGBUS for a full disk, the end of the file or want of memory.
+/// Copies length bytes from buffer to a map. Errors are values here: a store would raise
+/// SIGBUS for a full disk, past the end of the file, or without memory.
 ///
-/// Returns how many bytes were copied, which are fewer only where the map has ended or an error came after some; or
+/// Returns the number of bytes copied, which is smaller only if the map has ended or an error came after some bytes; or
 /// -1 with errno:
-///   EACCES  the map may only be read
-///   EFAULT  behind the end of the file; or buffer is NULL, and length is not 0
-///   EINVAL  the range is longer than addresses go
-///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
+///   EACCES  the map is read-only
+///   EFAULT  past the end of the file; or buffer is NULL, and length is not 0
+///   EINVAL  the range does not fit in the address space
+///   ENOMEM  some of the range is not mapped by softfault, or the budget has no room for a page of it
 ///   ENOSPC  the disk has no block for a hole of the file
-///   and the error of a read that has failed.
+///   or the error of a failed read.
 ///
-/// Any threads may call this at the same time, on different ranges.
+/// Several threads may call this at the same time, on different ranges.
 ///
 /// # Safety
 /// `buffer` has `length` bytes, which can be read and are not of the range. Nobody uses the range meanwhile.
@@ -81,20 +81,20 @@ pub unsafe extern "C" fn softfault_write_at(
     })
 }
 
-/// Writes length bytes of a map to fd; write(2), of memory that need not be there.
+/// Writes length bytes of a map to fd; write(2), for memory that need not be resident.
 ///
-/// It goes on until all are written; on a socket or a pipe it blocks, unless fd is non-blocking.
+/// It goes on until all bytes are written; on a socket or a pipe it blocks, unless fd is non-blocking.
 ///
-/// Returns how many bytes were written, which are fewer only where an error came after some, or the file that is mapped
-/// has ended; or -1 with errno:
+/// Returns the number of bytes written, which is smaller only if an error came after some bytes, or the mapped file has
+/// ended; or -1 with errno:
 ///   EBADF   fd is no open file
-///   EFAULT  behind the end of the file
-///   EINVAL  the range is longer than addresses go
-///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
-///   and what write(2) answers (EAGAIN, EPIPE, ...), or the error of a read that has failed. SIGPIPE is raised as
-///   there. EINTR is never answered.
+///   EFAULT  past the end of the file
+///   EINVAL  the range does not fit in the address space
+///   ENOMEM  some of the range is not mapped by softfault, or the budget has no room for a page of it
+///   or an error of write(2) (EAGAIN, EPIPE, ...), or the error of a failed read. SIGPIPE is raised as by
+///   write(2). The call never fails with EINTR.
 ///
-/// Any threads may call this at the same time, on the same range too.
+/// Several threads may call this at the same time, also on the same range.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_write_to(fd: c_int, addr: *const c_void, length: usize) -> ssize_t {
     answer(-1, || {
@@ -107,20 +107,20 @@ pub extern "C" fn softfault_write_to(fd: c_int, addr: *const c_void, length: usi
     })
 }
 
-/// Fills length bytes of a map from fd; read(2), into memory that need not be there.
+/// Fills length bytes of a map from fd; read(2), into memory that need not be resident.
 ///
-/// It goes on until all are filled or fd has ended.
+/// It goes on until all bytes are filled or fd has ended.
 ///
-/// Returns how many bytes were read, which are fewer only at the end of fd, or where an error came after some; or -1
-/// with errno:
-///   EACCES  the map may only be read
+/// Returns the number of bytes read, which is smaller only at the end of fd, or if an error came after some bytes; or
+/// -1 with errno:
+///   EACCES  the map is read-only
 ///   EBADF   fd is no open file
-///   EFAULT  behind the end of the file that is mapped
-///   EINVAL  the range is longer than addresses go
-///   ENOMEM  some of the range is not mapped by softfault, or the budget cannot hold a page of it
-///   and what read(2) answers (EAGAIN, ...). EINTR is never answered.
+///   EFAULT  past the end of the file that is mapped
+///   EINVAL  the range does not fit in the address space
+///   ENOMEM  some of the range is not mapped by softfault, or the budget has no room for a page of it
+///   or an error of read(2) (EAGAIN, ...). The call never fails with EINTR.
 ///
-/// Any threads may call this at the same time, on different ranges.
+/// Several threads may call this at the same time, on different ranges.
 ///
 /// # Safety
 /// Nobody uses the range meanwhile.
@@ -153,7 +153,7 @@ fn checked(buffer: *const c_void, length: usize) -> Result<usize, Failure> {
 fn may_write(part: &Part) -> Result<(), Failure> {
     match part.access.writable {
         true => Ok(()),
-        false => Err(Failure::new(libc::EACCES, "the map may only be read")),
+        false => Err(Failure::new(libc::EACCES, "the map is read-only")),
     }
 }
 

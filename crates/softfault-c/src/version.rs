@@ -2,8 +2,8 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-/// The version of the binary interface, which is in the library's soname too (libsoftfault.so.0). A program that was
-/// compiled against one runs with every later release that has the same.
+/// The version of the binary interface. It is also part of the library's soname (libsoftfault.so.0). A program
+/// runs with every later release that has the same version of the interface.
 pub const SOFTFAULT_ABI_VERSION: c_int = 0;
 
 const VERSION: &CStr =

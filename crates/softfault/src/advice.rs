@@ -5,60 +5,61 @@ use libc::c_int;
 use softfault_engine::{PAGE_SIZE, mm};
 use std::io;
 
-/// What the caller expects of its accesses, or wants done for them.
+/// Advice of `madvise(2)`: the expected accesses to a range, or a request to prepare for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Nothing: the engine finds out.
+    /// No advice: the engine detects the access pattern.
     Normal,
-    /// Random: single pages, no read-ahead.
+    /// Random accesses: reads single pages, without read-ahead.
     Random,
-    /// Sequential: read far ahead from the first touch.
+    /// Sequential accesses: reads far ahead from the first touch.
     Sequential,
-    /// Start to read the range now, as far as spare memory goes.
+    /// Starts to read the range now, as far as spare memory goes.
     WillNeed,
-    /// The range is not needed soon: its pages go before others do. Of private memory;
-    /// of a file's it says nothing.
+    /// The range is not needed soon: its pages are evicted before other pages. For private memory;
+    /// no effect on maps of files.
     Cold,
-    /// The range goes now: private memory to swap, as far as there is room; what is a
-    /// file's is forgotten.
+    /// Evicts the range now: private memory goes to swap, as far as swap has room; pages of a
+    /// file are dropped.
     PageOut,
-    /// Read the range in now, with errors as values. Nothing keeps it.
+    /// Reads the range in now, and returns errors as values. The pages may be evicted again.
     PopulateRead,
-    /// The same, for writing: the first write to each page does not have to wait. Of
-    /// maps that may be written to.
+    /// As [`PopulateRead`](Self::PopulateRead), for writing: the first write to each page does not wait. For
+    /// writable maps.
     PopulateWrite,
-    /// A child of fork is not to have it. Of a file that the engine serves, all its maps; private memory
-    /// of an engine a child has, and this is an error.
+    /// A child of fork does not inherit the range. For a file that the engine serves, this applies to all its maps.
+    /// For private memory of an engine it is an error: a child always has that memory.
     DontFork,
-    /// A child is to have it again.
+    /// A child of fork inherits the range again.
     DoFork,
-    /// Pages that are the same may be one (KSM). Of maps that the kernel serves, as the next three.
+    /// The kernel may merge equal pages (KSM). This and the next three have an effect only on maps that the kernel
+    /// serves.
     Mergeable,
-    /// Not any more.
+    /// Ends [`Mergeable`](Self::Mergeable).
     Unmergeable,
-    /// Huge pages where they can be had.
+    /// The kernel uses huge pages where it can.
     HugePage,
-    /// None.
+    /// The kernel uses no huge pages.
     NoHugePage,
-    /// A core dump is not to have it. Of maps that the kernel serves; of others an error.
+    /// A core dump leaves the range out. For maps that the kernel serves; an error for others.
     DontDump,
-    /// It may.
+    /// Ends [`DontDump`](Self::DontDump).
     DoDump,
-    /// The memory is broken, for tests of programs. Of maps that the kernel serves; of others an error.
+    /// Treats the memory as broken, for tests of programs. For maps that the kernel serves; an error for others.
     HwPoison,
 }
 
-/// Advice that changes what is there: the caller says that nobody minds.
+/// Advice that may change bytes: the caller promises that nothing relies on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UncheckedAdvice {
-    /// The range is not needed: it is zeros again, or as in the file.
+    /// The range is not needed: its pages read as zeros again, or as in the file.
     DontNeed,
-    /// The range is not needed unless it is written to again: until then it may become
-    /// zeros at any time. Of anonymous memory.
+    /// The range is not needed unless it is written again: until then its pages may become
+    /// zeros at any time. For anonymous memory.
     Free,
-    /// The range is a hole of its file from now on. Of shared maps that may be written to.
+    /// Punches a hole of this range into the file. For shared writable maps.
     Remove,
 }
 
@@ -120,13 +121,13 @@ impl Advice {
         madvise(range, number.expect("each advice has a number"))
     }
 
-    /// What the engine makes of advice about a mapping as such. All that is only a hint it may pass over;
-    /// what is a promise it must not.
+    /// The engine's result for advice about a mapping as such. It may ignore advice that is a hint; advice that
+    /// promises something must be an error.
     pub(crate) fn about_mapping(self) -> io::Result<()> {
         match self {
             Self::DontFork | Self::DontDump | Self::HwPoison => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                format!("{self:?} cannot be had of memory that an engine serves"),
+                format!("{self:?} is not supported for memory that an engine serves"),
             )),
             _ => Ok(()),
         }
@@ -156,7 +157,7 @@ impl UncheckedAdvice {
 
 fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
     let start = range.start & !(PAGE_SIZE - 1);
-    // SAFETY: advice about a mapping of ours; whoever gives one that changes bytes
+    // SAFETY: advice about a mapping of ours; the caller of advice that changes bytes
     // vouches for it.
     match unsafe {
         sync::kernel_calls::madvise(start as *mut libc::c_void, range.end - start, advice)

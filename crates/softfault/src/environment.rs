@@ -1,18 +1,19 @@
-//! What the environment says to a program that does not: the settings of the default engine.
+//! Environment variables: the settings of the default engine, and defaults for all engines.
+//! "All engines" below means the engines whose builder does not set the value.
 //!
 //! | variable | value |
 //! |---|---|
-//! | `SOFTFAULT_MEMORY` | its budget: bytes, or a number with K, M, G or T behind it |
-//! | `SOFTFAULT_SWAP` | the directory of its swap, or that, a colon and a size |
-//! | `SOFTFAULT_FAULTS` | `signals`, `threads` or `messages`: how faults are served, of all engines that do not say it |
-//! | `SOFTFAULT_READS` | `direct`, `cached` or `auto`: whether files are read through the kernel's page cache, of all engines that do not say it |
-//! | `SOFTFAULT_BY_KERNEL` | `0` or `1`: whether the kernel may serve files by mappings of its own, of all engines that do not say it |
-//! | `SOFTFAULT_COHERENCE` | `kernel` or `engine`: who serves maps that write to their file, of all engines that do not say it |
-//! | `SOFTFAULT_SMALL_MAPS` | bytes of the largest file that the kernel maps by itself, of all engines that do not say it |
-//! | `SOFTFAULT_STATS` | `1`: what was served is printed at exit; empty or `0`: it is not |
+//! | `SOFTFAULT_MEMORY` | budget of the default engine: bytes, or a number followed by K, M, G or T |
+//! | `SOFTFAULT_SWAP` | swap of the default engine: a directory, optionally followed by a colon and a size |
+//! | `SOFTFAULT_FAULTS` | all engines, `signals`, `threads` or `messages`: how faults are served |
+//! | `SOFTFAULT_READS` | all engines, `direct`, `cached` or `auto`: whether files are read through the kernel's page cache |
+//! | `SOFTFAULT_BY_KERNEL` | all engines, `0` or `1`: whether the kernel may serve files by mappings of its own |
+//! | `SOFTFAULT_COHERENCE` | all engines, `kernel` or `engine`: which of them serves maps that write to their file |
+//! | `SOFTFAULT_SMALL_MAPS` | all engines: size in bytes of the largest file that the kernel maps |
+//! | `SOFTFAULT_STATS` | `1`: the counters are printed at exit; empty or `0`: they are not |
 //!
-//! A value that cannot be used fails the map, and is told once on the standard error: many programs
-//! read a file that they cannot map, and say nothing.
+//! An invalid value makes the map fail, and is reported once on the standard error: many programs
+//! read a file that they cannot map, and report nothing.
 
 use crate::error;
 use crate::generation::Done;
@@ -37,14 +38,14 @@ const COHERENCE: &str = "SOFTFAULT_COHERENCE";
 const SMALL_MAPS: &str = "SOFTFAULT_SMALL_MAPS";
 const STATS: &str = "SOFTFAULT_STATS";
 
-const SIZE: &str = "a size is a number of bytes, or one with K, M, G or T behind it";
+const SIZE: &str = "a size is a number of bytes, or a number followed by K, M, G or T";
 
-/// The default engine's budget, if there is one said.
+/// The default engine's budget, if the variable is set.
 pub(crate) fn memory() -> io::Result<Option<usize>> {
     value_of(MEMORY, memory_of)
 }
 
-/// The default engine's swap, if there is some said.
+/// The default engine's swap, if the variable is set.
 pub(crate) fn swap() -> io::Result<Option<Swap>> {
     value_of(SWAP, swap_of)
 }
@@ -60,12 +61,12 @@ fn value_of<T, E: Display>(
     Ok(Some(said))
 }
 
-/// How faults are to be served.
+/// The way in which faults are served.
 pub(crate) fn faults() -> io::Result<Faults> {
     value_of(FAULTS, faults_of).map(Option::unwrap_or_default)
 }
 
-/// Whether files are to be read through the kernel's page cache.
+/// Whether files are read through the kernel's page cache.
 pub(crate) fn reads() -> io::Result<Reads> {
     value_of(READS, reads_of).map(Option::unwrap_or_default)
 }
@@ -75,12 +76,12 @@ pub(crate) fn by_kernel() -> io::Result<Option<bool>> {
     value_of(BY_KERNEL, by_kernel_of)
 }
 
-/// Who serves maps that write to their file.
+/// Whether the kernel or the engine serves maps that write to their file.
 pub(crate) fn coherence() -> io::Result<Option<Coherence>> {
     value_of(COHERENCE, coherence_of)
 }
 
-/// Bytes of the largest file that the kernel is to map by itself.
+/// Size in bytes of the largest file that the kernel maps by itself.
 pub(crate) fn small_maps() -> io::Result<Option<usize>> {
     value_of(SMALL_MAPS, bytes_of)
 }
@@ -91,7 +92,7 @@ pub const VARIABLES: [&str; 8] = [
     MEMORY, SWAP, FAULTS, READS, BY_KERNEL, COHERENCE, SMALL_MAPS, STATS,
 ];
 
-/// `NAME=value` and why it cannot be used, if one of the variables is set so.
+/// If a variable has an invalid value: `NAME=value`, and the reason.
 #[doc(hidden)]
 pub fn check_environment() -> Result<(), String> {
     for name in VARIABLES {
@@ -119,7 +120,7 @@ fn reason<T, E: Into<String>>(value: Result<T, E>) -> Option<String> {
     value.err().map(Into::into)
 }
 
-/// `error`, of building an engine, with the settings that may have caused it; told once.
+/// The `error` of building an engine, with the settings that may have caused it; reported once.
 pub(crate) fn tell(error: io::Error) -> io::Error {
     let set: Vec<String> = [MEMORY, SWAP]
         .into_iter()
@@ -131,7 +132,7 @@ pub(crate) fn tell(error: io::Error) -> io::Error {
     told(error.kind(), format!("{error} ({})", set.join(", ")))
 }
 
-/// True if what was served is to be printed at exit.
+/// True if the counters are to be printed at exit.
 pub(crate) fn wants_stats() -> bool {
     static LOOKED: Done = Done::new();
     static WANTED: AtomicBool = AtomicBool::new(false);
@@ -143,7 +144,7 @@ pub(crate) fn wants_stats() -> bool {
         });
         WANTED.store(wanted, Relaxed);
     });
-    // Relaxed: it was looked at before.
+    // Relaxed: `once` has read the variable before.
     WANTED.load(Relaxed)
 }
 
@@ -167,7 +168,7 @@ fn faults_of(value: &OsStr) -> Result<Faults, &'static str> {
         b"signals" => Ok(Faults::Signals),
         b"threads" => Ok(Faults::Threads),
         b"messages" => Ok(Faults::Messages),
-        _ => Err("it is signals, threads or messages"),
+        _ => Err("the value must be signals, threads or messages"),
     }
 }
 
@@ -179,7 +180,7 @@ fn by_kernel_of(value: &OsStr) -> Result<bool, &'static str> {
     match value.as_bytes() {
         b"0" => Ok(false),
         b"1" => Ok(true),
-        _ => Err("it is 0 or 1"),
+        _ => Err("the value must be 0 or 1"),
     }
 }
 
@@ -187,7 +188,7 @@ fn coherence_of(value: &OsStr) -> Result<Coherence, &'static str> {
     match value.as_bytes() {
         b"kernel" => Ok(Coherence::Kernel),
         b"engine" => Ok(Coherence::Engine),
-        _ => Err("it is kernel or engine"),
+        _ => Err("the value must be kernel or engine"),
     }
 }
 
@@ -195,11 +196,11 @@ fn stats_of(value: &OsStr) -> Result<bool, &'static str> {
     match value.as_bytes() {
         b"" | b"0" => Ok(false),
         b"1" => Ok(true),
-        _ => Err("it is 0 or 1"),
+        _ => Err("the value must be 0 or 1"),
     }
 }
 
-/// Swap as it is said in a text: a directory, or that, a colon and a size.
+/// Swap as a text gives it: a directory, optionally followed by a colon and a size.
 pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
     let bytes = value.as_bytes();
     let colon = bytes.iter().rposition(|&byte| byte == b':');
@@ -208,7 +209,7 @@ pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
         None => (bytes, None),
     };
     if dir.is_empty() {
-        return Err("it names no directory".to_owned());
+        return Err("the value names no directory".to_owned());
     }
     let swap = Swap::in_dir(OsStr::from_bytes(dir));
     let Some(size) = size else {
@@ -216,7 +217,7 @@ pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
     };
     let size = core::str::from_utf8(size).ok();
     let size = size.and_then(crate::machine::parse_bytes);
-    let size = size.ok_or("what follows the last colon is no size: ".to_owned() + SIZE)?;
+    let size = size.ok_or("the text after the last colon is no size: ".to_owned() + SIZE)?;
     Ok(swap.bytes(size as u64))
 }
 
@@ -225,7 +226,7 @@ fn refused(name: &str, value: &OsStr, why: impl Display) -> io::Error {
     told(io::ErrorKind::InvalidInput, message)
 }
 
-/// `NAME=value`, in one line whatever the value is.
+/// `NAME=value`, in one line for every value.
 #[doc(hidden)]
 pub fn setting(name: &str, value: &OsStr) -> String {
     let shown = match value.to_str() {
@@ -237,7 +238,7 @@ pub fn setting(name: &str, value: &OsStr) -> String {
     format!("{name}={shown}")
 }
 
-/// An error that is on the standard error too, the first time.
+/// An error that is also printed on the standard error, the first time.
 fn told(kind: io::ErrorKind, message: String) -> io::Error {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Relaxed) {

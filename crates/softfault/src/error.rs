@@ -14,43 +14,49 @@ pub use softfault_engine::fault::FaultError as EngineFaultError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultError {
-    /// The range is past the end of the file, as it is now. A plain touch
+    /// The range is past the present end of the file. A plain touch
     /// there raises SIGBUS.
     BeyondEnd,
     /// The read failed with this errno (`errno(3)`).
     Io(i32),
-    /// The budget cannot hold it: too much is pinned, or is anonymous memory.
+    /// The budget has no room for the pages: pins or anonymous memory hold too much of it.
     NoMemory,
-    /// The pool of huge pages has none left, and none was reserved.
+    /// The pool of huge pages is empty, and the map has no reserved page left.
     PoolEmpty,
     /// The range is not within the map.
     OutOfRange,
-    /// The map may only be read.
+    /// The map is read-only.
     ReadOnly,
-    /// It was not in memory at the deadline.
+    /// The range was not in memory at the deadline.
     TimedOut,
-    /// This is a child of the process that made the map, which is of a file that is
-    /// shared; or memory that the child could not take over.
+    /// This process is a child of the process that made the map or engine. The map is a shared map of a
+    /// file, or private memory that the child could not take over.
     Forked,
 }
 
 impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BeyondEnd => f.write_str("past the end of the file: it was truncated"),
+            Self::BeyondEnd => f.write_str("the range is past the present end of the file"),
             Self::Io(errno) => write!(
                 f,
                 "reading the file failed: {}",
                 io::Error::from_raw_os_error(*errno)
             ),
-            Self::NoMemory => f.write_str("the memory budget cannot hold the pages"),
+            Self::NoMemory => f.write_str(
+                "the memory budget has no room for the pages: drop pins, locks or private memory, \
+                 give the engine swap, or raise the budget",
+            ),
             Self::PoolEmpty => f.write_str(
                 "the pool of huge pages is empty: `sysctl vm.nr_hugepages=N` makes it larger",
             ),
             Self::OutOfRange => f.write_str("the range is not within the map"),
-            Self::ReadOnly => f.write_str("the map may only be read"),
+            Self::ReadOnly => f.write_str("the map is read-only"),
             Self::TimedOut => f.write_str("the pages were not in memory at the deadline"),
-            Self::Forked => f.write_str("the map belongs to the parent process"),
+            Self::Forked => f.write_str(
+                "the map, or its engine, belongs to the parent process: \
+                 map again in the child, over an engine of the child",
+            ),
         }
     }
 }
@@ -84,25 +90,25 @@ impl From<FaultError> for io::Error {
     }
 }
 
-/// A store that failed, as an `io::Error`.
+/// The error of a store, as an `io::Error`.
 pub(crate) fn store(error: StoreError) -> io::Error {
     FaultError::from(EngineFaultError::from(error)).into()
 }
 
-/// Page tables that cannot be had, as an `io::Error`.
+/// The error of making page tables, as an `io::Error`.
 pub(crate) fn mmu(error: MmuError) -> io::Error {
     match error {
         MmuError::Closed(errno) => closed(errno),
         MmuError::System(libc::EAGAIN) => no_memory(
-            "mlockall(MCL_FUTURE) is in force and RLIMIT_MEMLOCK is used up: the kernel maps \
-             nothing more, not even a page (`ulimit -l` raises it, munlockall ends it)",
+            "the kernel refuses to map: mlockall(MCL_FUTURE) is in force and RLIMIT_MEMLOCK is \
+             used up (raise the limit with `ulimit -l`, or call munlockall)",
         ),
         MmuError::System(errno) => io::Error::from_raw_os_error(errno),
         MmuError::NoMemory | MmuError::Gone => no_memory("no address space for the map"),
     }
 }
 
-/// A map that cannot be had, as an `io::Error`.
+/// The error of making a map, as an `io::Error`.
 pub(crate) fn map(error: MapError) -> io::Error {
     match error {
         MapError::Mmu(error) => mmu(error),
@@ -110,20 +116,22 @@ pub(crate) fn map(error: MapError) -> io::Error {
             let kib = |pages: u64| pages.saturating_mul(PAGE_SIZE as u64 >> 10);
             let (needed, left, limit) = (kib(short.needed), kib(short.left), kib(short.limit));
             no_memory(&format!(
-                "the map would hold {needed} KiB of the memory budget for its page tables, and \
-                 {left} KiB of {limit} KiB are left for maps: drop maps or pins, or give the \
-                 engine more (Builder::memory, Engine::set_memory, SOFTFAULT_MEMORY)"
+                "the page tables of the map need {needed} KiB of the memory budget, and \
+                 {left} KiB of the {limit} KiB for maps are free: drop maps or pins, or raise the \
+                 budget (Builder::memory, Engine::set_memory, SOFTFAULT_MEMORY)"
             ))
         }
     }
 }
 
-/// Mappings that cannot be changed, as an `io::Error`.
+/// The error of changing mappings, as an `io::Error`.
 pub(crate) fn mm(error: MmError) -> io::Error {
     match error {
-        MmError::NoMemory => no_memory("no room for another mapping"),
-        MmError::Locked => invalid("pages of the range are locked in memory"),
-        MmError::NotAnonymous => invalid("the range is of a file: its pages cannot be freed"),
+        MmError::NoMemory => no_memory("the engine has no memory for another mapping"),
+        MmError::Locked => invalid("pages of the range are locked in memory: unlock them first"),
+        MmError::NotAnonymous => {
+            invalid("the range maps a file: only anonymous memory can be freed")
+        }
         MmError::Empty
         | MmError::Misaligned
         | MmError::Overlap
@@ -138,57 +146,58 @@ pub(crate) fn call(name: &str, errno: i32) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// The same of the call that has just failed.
+/// As [`call`], with the errno of the call that has just failed.
 pub(crate) fn of_call(name: &str) -> io::Error {
     call(name, crate::errno::errno())
 }
 
-/// What a caller asked for and cannot have.
+/// The error of an invalid argument.
 pub(crate) fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// What cannot be had of pages that are to stay.
+/// The error of a call that cannot be done on locked pages.
 pub(crate) fn locked() -> io::Error {
-    invalid("pages of the map are locked in memory")
+    invalid("pages of the map are locked in memory: unlock them first")
 }
 
-/// Something that there is not enough of.
+/// The error of a shortage.
 pub(crate) fn no_memory(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, message)
 }
 
-/// Says what to do about a kernel that refuses userfaultfd.
+/// The error of a kernel that refuses userfaultfd, and the remedies.
 pub(crate) fn closed(errno: i32) -> io::Error {
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
             "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
-             Fallback::Kernel maps plainly instead, Builder::build_soft serves calls without it"
+             Fallback::Kernel uses the kernel's mmap instead, Builder::build_soft needs no userfaultfd"
         ),
     )
 }
 
-/// A budget that is beyond the machine.
+/// The error of a budget above the machine's memory and swap.
 pub(crate) fn beyond_machine(asked: usize, machine: usize) -> io::Error {
     let mib = |bytes: usize| bytes >> 20;
     no_memory(&format!(
-        "a memory budget of {} MiB was asked for, and this machine has {} MiB of memory and swap",
+        "a memory budget of {} MiB is too large: this machine has {} MiB of memory and swap",
         mib(asked),
         mib(machine)
     ))
 }
 
-/// A budget that is above what an engine was made for.
+/// A budget above the engine's `most_memory`.
 pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
     let (asked, most) = (asked >> 20, most >> 20);
     invalid(&format!(
-        "a budget of {asked} MiB was asked for, and the engine's most_memory is {most} MiB"
+        "a budget of {asked} MiB is above the engine's most_memory, {most} MiB: \
+         build the engine with more (Builder::most_memory)"
     ))
 }
 
-/// A budget that cannot be had, as an `io::Error`.
+/// The error of making a budget, as an `io::Error`.
 pub(crate) fn budget(error: NodeError) -> io::Error {
     let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
     match error {
@@ -202,21 +211,22 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
         ),
         NodeError::NoMemory => io::Error::new(
             io::ErrorKind::OutOfMemory,
-            "the enclosing budget, or the machine, has not that much memory",
+            "the enclosing budget, or the machine, does not have that much memory",
         ),
         NodeError::Held => no_memory(
-            "maps, pins and private memory hold more than so small a budget leaves to faults",
+            "the budget is too small for the present maps, pins and private memory: \
+             drop some of them first, or ask for a larger budget",
         ),
     }
 }
 
-/// Says what no caller can be told: one line, in one write. Where the standard error is closed, nobody wants it.
+/// Prints a message that cannot be returned to a caller: one line, in one write. A closed standard error is ignored.
 pub(crate) fn say(message: &str) {
     let line = format!("softfault: {}\n", message.replace('\n', " "));
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// What the system answered: nothing, or that errno says why not.
+/// The result of a system call: success, or the errno.
 pub(crate) fn answered(answer: core::ffi::c_int) -> io::Result<()> {
     match answer {
         0 => Ok(()),
@@ -224,14 +234,14 @@ pub(crate) fn answered(answer: core::ffi::c_int) -> io::Result<()> {
     }
 }
 
-/// Less than a file has.
+/// The error of a map that is longer than the file.
 pub(crate) fn past_end() -> io::Error {
     let message = "the map would reach past the end of the file";
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// More than a slice may have.
+/// The error of a map that is longer than a slice may be.
 pub(crate) fn too_large() -> io::Error {
-    let message = "the map would be larger than an address can say";
+    let message = "the map would be larger than the address space";
     io::Error::new(io::ErrorKind::InvalidData, message)
 }

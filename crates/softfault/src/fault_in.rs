@@ -1,8 +1,8 @@
-//! Ranges that are brought in at a call: awaited, or waited for.
+//! Ranges that a call brings into memory: as a future, or blocking.
 //!
-//! A future hands its ranges to one of a few threads of the engine, which brings them in with
-//! many reads in flight, and wakes the task. In a child of fork a future that waited for the
-//! parent's asks the child's own.
+//! A future hands its ranges to one of a few threads of the engine. The thread brings them in with
+//! many reads in flight, and wakes the task. In a child of fork, a future that waited for a
+//! thread of the parent starts again with a thread of the child.
 
 use crate::engine::{Answer, Engine};
 use crate::error::FaultError;
@@ -18,46 +18,46 @@ use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// For each range, that it is there, or why not.
+/// The result for each range: success, or the error.
 type Answers = Vec<Result<(), FaultError>>;
 
-/// A map, for those who wait for its pages.
+/// A map, as the futures see it.
 pub(crate) trait Awaited: Sync + RefUnwindSafe {
-    /// Where it is, and its bytes; an error if this process has it no more.
+    /// Address and length of the map; an error if this process does not have it any more.
     fn place(&self) -> Result<(usize, usize), FaultError>;
 
     fn engine(&self) -> &Engine;
 
-    /// What keeps it served by the engine as long as somebody waits; `None` if the kernel serves it.
+    /// Keeps the map served by the engine while a caller waits; `None` if the kernel serves the map.
     fn served(&self) -> Option<KeptServed>;
 
-    /// Tells the kernel, of a map that it serves, what will be wanted.
+    /// Tells the kernel which range of a map that it serves will be needed.
     fn will_need(&self, range: Range<usize>);
 
-    /// Brings addresses of a map in that the kernel served a moment ago, whoever serves them now.
+    /// Brings in addresses of a map that the kernel served a moment ago; the kernel or the engine may serve them now.
     fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError>;
 }
 
 /// A map that the engine serves: for ever, or until this is dropped.
 pub(crate) type KeptServed = Option<Hold>;
 
-/// A range on its way into memory. Dropping it lets go of the answer; the
-/// reads that were started end by themselves.
+/// A future that brings a range into memory. If it is dropped, the result is lost; reads
+/// that have begun still run to their end.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct FaultIn<'a>(FaultInMany<'a>);
 
-/// Ranges on their way into memory: await it, or [`wait`](Self::wait). The answer has, for each
-/// range, that it is there, or why its first page that is not cannot be had. Dropping it lets go
-/// of the answer; the reads that were started end by themselves.
+/// A future that brings ranges into memory: await it, or block with [`wait`](Self::wait). The output has a result
+/// for each range: success, or the error of its first page that could not be read. If the future is dropped, the
+/// result is lost; reads that have begun still run to their end.
 #[must_use = "a future does nothing until it is polled"]
 pub struct FaultInMany<'a> {
     ranges: Vec<Range<usize>>,
     until: Option<Instant>,
     state: FaultInState,
-    /// As long as it is on the way.
+    /// Held while the ranges are being read.
     kept: KeptServed,
-    /// The map stays as long as somebody may want the answer.
+    /// Keeps the map alive until the result is taken.
     map: &'a dyn Awaited,
 }
 
@@ -87,17 +87,17 @@ impl<'a> FaultInMany<'a> {
         }
     }
 
-    /// Nothing is read or waited for after `deadline`: ranges that are in memory then are well,
-    /// the others are [`FaultError::TimedOut`]. Reads under way are left, and their waiting ends
-    /// within some 10 ms. But a read that has to be finished by the thread that waits ends first:
-    /// one through the kernel's page cache ([`Reads`](crate::Reads)), or of a file for which the
-    /// kernel has no asynchronous reads.
+    /// Sets a deadline: no read starts after it, and no wait goes on. Ranges that are in memory by then succeed;
+    /// the others fail with [`FaultError::TimedOut`]. Reads under way are abandoned, and the wait for them ends
+    /// within about 10 ms. One kind of read is finished first: a read that the waiting thread does itself,
+    /// through the kernel's page cache ([`Reads`](crate::Reads)), or of a file without asynchronous reads
+    /// in the kernel.
     pub fn until(mut self, deadline: Instant) -> Self {
         self.until = Some(deadline);
         self
     }
 
-    /// Blocks the calling thread until the answer is there. Signals are served meanwhile.
+    /// Blocks the calling thread until the result is ready. Signals are delivered meanwhile.
     pub fn wait(mut self) -> Vec<Result<(), FaultError>> {
         match self.begin() {
             Ok((many, map)) => {
@@ -108,7 +108,7 @@ impl<'a> FaultInMany<'a> {
         }
     }
 
-    /// Waits for the ranges of a map that the kernel serves, which has been told what will be wanted.
+    /// Waits for the ranges of a map that the kernel serves; the kernel already reads them.
     fn wait_for_kernel(&self, mut answers: Answers) -> Answers {
         let Ok((start, _)) = self.map.place() else {
             return answers;
@@ -124,7 +124,7 @@ impl<'a> FaultInMany<'a> {
         answers
     }
 
-    /// The ranges as they are to be brought in; or the answer, where nothing is.
+    /// The ranges to bring in; or the result, if there are none.
     fn begin(&mut self) -> Result<(Many, &'a dyn Awaited), Answers> {
         let (map, ranges) = (self.map, &self.ranges);
         let (start, len) = map
@@ -144,7 +144,7 @@ impl<'a> FaultInMany<'a> {
         Err(results)
     }
 
-    /// Hands the ranges over to a thread of the engine; or the answer, if there is one at once.
+    /// Hands the ranges to a thread of the engine; or returns the result, if it is ready at once.
     fn hand_over(&mut self) -> Result<(), Answers> {
         let (many, map) = self.begin()?;
         let inner = &map.engine().inner;
@@ -168,12 +168,12 @@ impl Future for FaultInMany<'_> {
     type Output = Vec<Result<(), FaultError>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The parent's answer is not looked at: its lock may be held for ever here.
+        // The parent's answer must not be used: in this process its lock may be held for ever.
         if let FaultInState::Waiting(_, born) = &self.state
             && born.is_parents()
         {
             self.state = FaultInState::New;
-            // The parent's lock is.
+            // Nor must the parent's hold be dropped.
             core::mem::forget(self.kept.take());
         }
         if let FaultInState::New = self.state

@@ -1,11 +1,11 @@
 //! Memory maps larger than memory, served in user space under a fixed budget.
 //!
-//! A kernel's `mmap` reads around every miss, evicts what it likes, and stalls
-//! in a memory cgroup. Here the page faults of a map are served by this
-//! library: in the thread that touches, through userfaultfd(2), with never more than
-//! a budget resident. What the kernel's page cache has is taken from there; what free memory
-//! cannot hold is read past it ([`Reads`]).
-//! It needs no privilege.
+//! The kernel's `mmap` reads around every miss, chooses by itself which pages to evict, and stalls
+//! in a memory cgroup. This library serves the page faults of its maps itself: in the thread that
+//! touches the page, through userfaultfd(2). The resident pages never exceed a budget. Pages that
+//! the kernel's page cache has are copied from there; a file that does not fit in free memory
+//! is read with direct I/O ([`Reads`]).
+//! The library needs no privilege.
 //!
 //! ```no_run
 //! # fn main() -> std::io::Result<()> {
@@ -23,122 +23,123 @@
 //! # }
 //! ```
 //!
-//! The names are memmap2's, all of them: `use softfault as memmap2;` compiles, over an engine with a
-//! default budget. Read-only, anonymous and private maps are the engine's. Maps that write to their file
-//! ([`MmapMut::map_mut`], [`MmapRaw`]) are the kernel's own, in no budget, or the engine's, under it ([`Coherence`]);
-//! `docs/contract.md` says who sees what is written, and what survives. Executable ones are the kernel's own, and counted
-//! ([`KernelStats`]).
+//! The crate has all names of memmap2: `use softfault as memmap2;` compiles, and maps over an engine with a
+//! default budget. The engine serves read-only, anonymous and private maps. Maps that write to their file
+//! ([`MmapMut::map_mut`], [`MmapRaw`]) are mappings of the kernel, in no budget, or are served by the engine, under
+//! its budget ([`Coherence`]); `docs/contract.md` says which readers see a write, and which writes survive a crash.
+//! Executable maps are mappings of the kernel, and are counted ([`KernelStats`]).
 //!
-//! Where userfaultfd is closed, or errors are wanted as values everywhere,
-//! [`soft`] is the same engine by calls, over page tables of its own.
-//! [`Builder::policies`] switches it back to what Linux did before the series
-//! of patches that it follows, for measuring.
+//! Where userfaultfd is closed, or where a program wants every error as a value,
+//! [`soft`] is the same engine, reached by calls, over page tables of its own.
+//! [`Builder::policies`] switches the engine back to Linux's behaviour before the patch series
+//! that it follows, for measurements.
 //!
-//! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget), `SOFTFAULT_SWAP` (a
-//! directory, and a size after a colon), and of all engines that do not say it `SOFTFAULT_READS` (`direct`,
-//! `cached` or `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`: [whether the kernel may serve](Builder::by_kernel) what it is
-//! faster at) and `SOFTFAULT_SMALL_MAPS` (bytes). What it cannot mean is the error of the map, and once a line on the
-//! standard error. `SOFTFAULT_STATS=1` prints at exit what all engines of the process have served, in lines
+//! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget) and `SOFTFAULT_SWAP` (a
+//! directory, and optionally a colon and a size). It also sets defaults for all engines whose builder does not set
+//! them: `SOFTFAULT_READS` (`direct`, `cached` or `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`:
+//! [whether the kernel may serve files](Builder::by_kernel) where it is faster) and `SOFTFAULT_SMALL_MAPS` (bytes).
+//! An invalid value makes `map` fail with an error, and is reported once on the standard error.
+//! `SOFTFAULT_STATS=1` prints at exit the counters of all engines of the process, in lines
 //! of `softfault-stats: name=count`.
 //!
 //! # What is different from mmap
 //!
 //! - **System calls.** `write(fd, &map[..])` on a part that is not in memory
-//!   fails with EFAULT, or comes back short: the kernel does not call our
-//!   handler. Use [`Mmap::write_to`], [`Mmap::read_at`] or [`Mmap::pin`], and of
+//!   fails with EFAULT, or writes fewer bytes: the kernel does not call our
+//!   handler. Use [`Mmap::write_to`], [`Mmap::read_at`] or [`Mmap::pin`], and for
 //!   private memory [`MmapMut::write_to`], [`MmapMut::read_from`] or
-//!   [`MmapMut::lock`]. `read(fd, &mut map[..])` fails even where the page is in
-//!   memory: any may be write-protected at any time, so that swap sees the next
-//!   write. What is locked, or kept for one of these calls, never is. All
-//!   of these calls work with [`Faults::Messages`], where the system allows that.
-//! - **Many ranges at once.** `madvise` takes one range a call; [`Mmap::fault_in_many`] takes
-//!   thousands, keeps as many reads in flight as a disk likes, has a deadline, and an answer for
-//!   each range: awaited, or waited for.
-//! - **A file that others change.** A page shows what was in the file when it
-//!   was read, until it is evicted; [`Mmap::invalidate`] forgets it. A new map
-//!   of a changed file shows the change. A file truncated by others: pages that
-//!   are in memory stay, the others raise SIGBUS, or are zeros
-//!   ([`OnTruncate`]); [`Engine::truncate`] takes them out at once. Which way a page is
-//!   read does not matter: through the page cache it is what read(2) would see, written
-//!   back or not; past it, the kernel writes back first what is dirty there.
-//! - **The kernel's page cache** may keep what was read of a file, for the next process
-//!   ([`Reads`]). It is no part of the budget, and the kernel takes it back when memory is
-//!   short; [`Reads::Direct`] leaves nothing there.
-//! - **SIGBUS is ours.** The handler is installed with the first engine, and
-//!   passes on what is not ours. A thread that blocks SIGBUS dies at its next
-//!   fault; `map` refuses to map for one, but cannot see threads that block it
-//!   later. A handler that is installed afterwards gets our faults until the
-//!   next call of `map`, `advise` or `stats`, which gets in front of it; it is
-//!   passed on to from then on. Where a program insists, again and again, `map`
-//!   refuses. A handler that restores ours and raises the signal again, as
-//!   Python's `faulthandler`, does no harm. With [`Faults::Threads`]
-//!   ([`Builder::faults`], `SOFTFAULT_FAULTS=threads`) nothing of this matters: no handler is
-//!   installed, and threads of the engine serve each fault while the touching thread sleeps,
-//!   for two switches of threads a fault. Failing touches raise SIGBUS still.
-//! - **Descriptors and a thread.** The first engine starts a thread that has a table of
-//!   descriptors of its own: what must stay open is open there, so `closefrom`, close
-//!   loops and `dup2` over our numbers lose nothing. libc does not know of it. Where it
-//!   cannot be started ([`Stats::guarded_descriptors`]), a program must not close
-//!   descriptors that it does not know. What only processes of one thread may do
-//!   (`unshare(CLONE_NEWUSER)`, `setns`) is to be done before. After `setuid` it keeps
-//!   the rights that the program had until the program maps or builds something again.
-//! - **fork.** A child of `fork()` goes on reading and writing its private
-//!   memory ([`MmapMut`], private maps of files), what is in swap included, and
-//!   sees nothing of what the parent writes later. It has an engine of its own,
+//!   [`MmapMut::lock`]. `read(fd, &mut map[..])` can fail even where the page is in
+//!   memory: the engine may write-protect any page at any time, so that swap sees the next
+//!   write. Locked pages, and pages kept for one of these calls, are never write-protected. All
+//!   system calls work with [`Faults::Messages`], where the system allows that.
+//! - **Many ranges at once.** `madvise` takes one range a call. [`Mmap::fault_in_many`] takes
+//!   thousands, keeps many reads in flight, accepts a deadline, and returns one result for
+//!   each range. The caller can await it or block on it.
+//! - **Files that change.** A page shows the file's bytes as they were when the page
+//!   was read, until it is evicted; [`Mmap::invalidate`] drops it. A new map
+//!   of a changed file shows the change. When another process truncates the file, pages that
+//!   are in memory stay; a touch of any other page past the end raises SIGBUS, or reads zeros
+//!   ([`OnTruncate`]). [`Engine::truncate`] removes these pages at once. Both ways of reading show
+//!   the same bytes: a read through the page cache shows what read(2) shows, written
+//!   back or not; before a direct read, the kernel writes back the dirty pages of the range.
+//! - **The kernel's page cache** may keep the bytes that were read of a file, for the next process
+//!   ([`Reads`]). They are not part of the budget, and the kernel reclaims them when memory is
+//!   short. [`Reads::Direct`] leaves nothing there.
+//! - **SIGBUS belongs to the library.** The first engine installs the handler, which
+//!   passes on signals that are not ours. A thread that blocks SIGBUS dies at its next
+//!   fault; `map` refuses to map in such a thread, but cannot see threads that block it
+//!   later. A handler that the program installs afterwards gets our faults until the
+//!   next call of `map`, `advise` or `stats`. That call installs our handler in front of it
+//!   again, and from then on ours passes signals on to it. If the program replaces the handler
+//!   again and again, `map` refuses. A handler that restores ours and raises the signal again, as
+//!   Python's `faulthandler` does, causes no problem. With [`Faults::Threads`]
+//!   ([`Builder::faults`], `SOFTFAULT_FAULTS=threads`) none of this applies: no handler is
+//!   installed, and threads of the engine serve each fault while the touching thread sleeps.
+//!   This costs two thread switches a fault. A touch that fails still raises SIGBUS.
+//! - **Descriptors and a thread.** The first engine starts a thread that has a descriptor
+//!   table of its own. The descriptors that must stay open are open in that table, so
+//!   `closefrom`, loops that close every descriptor, and `dup2` over our numbers lose nothing. libc does not know
+//!   this thread. Where it cannot be started ([`Stats::guarded_descriptors`]), the program must not close
+//!   descriptors that it did not open. Calls that only single-threaded processes may make
+//!   (`unshare(CLONE_NEWUSER)`, `setns`) must come before the first engine. After `setuid` the thread keeps
+//!   the program's old rights until the program maps a file or builds an engine again.
+//! - **fork.** A child of `fork()` can read and write its private
+//!   memory ([`MmapMut`], private maps of files), including pages in swap, and
+//!   does not see later writes of the parent. The child has an engine of its own,
 //!   under a budget as large as the parent's, with a swap file in the same
-//!   directory; where there can be none, nothing more goes to swap in the child.
-//!   Maps of private memory and engines that the parent made work, and so do engines that the child
-//!   builds. Pages that the parent locked or pinned are not locked or pinned in the child. The parent's slots stay in use
-//!   until the child has ended or has called `exec`.
+//!   directory. If that swap file cannot be created, the child swaps nothing out.
+//!   The parent's maps of private memory and its engines work in the child, and so do engines that the child
+//!   builds. Pages that the parent locked or pinned are not locked or pinned in the child. The parent's swap slots
+//!   stay in use until the child has ended or has called `exec`.
 //!
-//!   *Maps of files* the child goes on reading, where they are: the kernel maps
-//!   them there, in no budget, and does what their handles are asked for. New ones
-//!   the child maps over its own default engine, or one that it builds; over the
-//!   parent's engine the answer is [`FaultError::Forked`].
+//!   The child can still read *maps of files*, at the same addresses: there they are mappings of the
+//!   kernel, in no budget, and calls on their handles work on these mappings. The child makes new maps of files
+//!   over its own default engine, or over one that it builds; a new map over the
+//!   parent's engine fails with [`FaultError::Forked`].
 //!
 //!   In a child that ran no fork handlers (a bare `clone` system call) a touch of
-//!   any map is a SIGSEGV, never zeros; but what the child allocates may
-//!   come to lie there. `vfork`, `posix_spawn` and
-//!   [`Command`](std::process::Command) touch nothing and cost nothing.
+//!   any map raises SIGSEGV and never reads zeros. But memory that the child allocates may
+//!   be placed at these addresses. `vfork`, `posix_spawn` and
+//!   [`Command`](std::process::Command) touch no map and cost nothing.
 //!
-//!   Handlers of the program's own (`pthread_atfork`) must not touch maps if
+//!   The program's own fork handlers (`pthread_atfork`) must not touch maps if
 //!   they were registered before the first engine was built.
-//! - **POSIX locks** (fcntl(2)) of the program on a file that it maps are kept, though any
-//!   close of a descriptor of the file in the process would drop them. Two cases are left:
-//!   a lock that is taken at the very moment at which the last map goes, and `exec` with a
+//! - **POSIX locks** (fcntl(2)) of the program on a file that it maps are kept, although in Linux any
+//!   close of a descriptor of the file in the process drops them. Two cases are not covered:
+//!   a lock that is taken at the same moment as the last map is dropped, and `exec` with a
 //!   lock that was taken after the file's pages were first read.
-//! - **Descriptors** that the program does not know may be closed, or replaced by `dup2`:
-//!   maps show their files and nothing else, and swap is not written elsewhere.
-//! - **Private memory** ([`MmapMut`]) counts against the budget page by page as
-//!   it is written to, and goes to [`Swap`] where the engine has some. Without
-//!   swap, what was written stays until it is dropped. A touch for which nothing
-//!   can be evicted raises SIGBUS; [`MmapMut::populate`] gets the error as a
-//!   value. So does a page that cannot be read back from swap.
-//! - **A private map of a file** reads a page again that was evicted before it
-//!   was written to: what others write to the file meanwhile may be seen, and what
-//!   they cut off is gone. What was written stays, where the kernel would drop it
-//!   with the end of the file.
-//! - **Calls of the program's own on the addresses of a map.** `madvise(2)` that throws
-//!   pages away (`MADV_DONTNEED` and the like): a file is read again, private memory
-//!   that was resident is zeros, or the file's bytes; what of it was in [`Swap`] keeps
-//!   its bytes ([`MmapMut::unchecked_advise`] forgets them too). `mlock(2)` and
+//! - **Descriptors** that the program did not open may be closed, or replaced by `dup2`:
+//!   maps still show their files, and swap is written to the swap file only.
+//! - **Private memory** ([`MmapMut`]) is charged to the budget page by page as
+//!   it is written, and goes to [`Swap`] where the engine has some. Without
+//!   swap, written pages stay in memory until they are dropped. A touch for which nothing
+//!   can be evicted raises SIGBUS; [`MmapMut::populate`] returns the error as a
+//!   value. A touch of a page that cannot be read back from swap raises SIGBUS too.
+//! - **A private map of a file** reads an evicted page again if it was not yet
+//!   written: it may then show bytes that others wrote to the file meanwhile, and bytes
+//!   past a new end of the file are gone. Written pages stay, where the kernel would drop those
+//!   past the end of the file.
+//! - **System calls of the program on the addresses of a map.** After a `madvise(2)` that drops
+//!   pages (`MADV_DONTNEED` and the like), a file is read again, and private memory
+//!   that was resident reads as zeros, or as the file's bytes; pages of it that were in [`Swap`] keep
+//!   their bytes ([`MmapMut::unchecked_advise`] drops these too). `mlock(2)` and
 //!   `mlockall(2)` keep nothing in memory: the budget is a promise, and pages are
 //!   evicted all the same; [`Mmap::lock`] keeps pages. `mlock` of a page that is not
-//!   there fails. Not allowed, as for memory of any other library's: to unmap or move a
-//!   map's addresses, or to map something else there (`munmap`, `mremap`,
-//!   `MAP_FIXED`): what lies there later is thrown away when a page of the map is
-//!   evicted, and what was moved away reads as zeros. Nor to have private memory merged
+//!   in memory fails. As for the memory of any other library, the program must not unmap or move a
+//!   map's addresses, or map something else there (`munmap`, `mremap`,
+//!   `MAP_FIXED`): the engine drops the bytes that lie there later when it evicts a page of the
+//!   map, and moved pages read as zeros. Private memory must not be merged
 //!   (`MADV_MERGEABLE`, or `PR_SET_MEMORY_MERGE` after it was mapped): the kernel drops
-//!   the protection by which writes are seen.
+//!   the write protection by which the engine sees writes.
 //! - **Huge memory** ([`HugeMemory`]) is shared between processes, and a child of fork
-//!   has its maps. It is the pool's and no engine's: no budget bounds it, and nothing of
-//!   it is evicted. `docs/huge.md` has more.
-//! - **Memory of an unmapped file** stays for 30 seconds, unless the budget is needed
-//!   before; the next map of the same unchanged file finds it. Meanwhile the file is open,
-//!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file are one
+//!   has its maps. It comes from the machine's pool and belongs to no engine: no budget bounds it, and none of
+//!   it is evicted. See `docs/huge.md`.
+//! - **Cached pages of an unmapped file** stay for 30 seconds, unless the budget is needed
+//!   before; the next map of the same unchanged file finds them. Meanwhile the file is open,
+//!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file share one
 //!   window: they have the same address, and share advice.
 
-// In layers: a module imports only what stands above it here. ARCHITECTURE.md says what each of them has.
+// In layers: a module imports only from modules above it in this list. ARCHITECTURE.md describes each of them.
 
 // The ground.
 mod cgroup;
@@ -184,7 +185,7 @@ mod exit_stats;
 mod managed;
 
 mod files;
-/// What a library calls in front of a fork that calls no handlers.
+/// Calls for a library that forks without running the fork handlers.
 #[doc(hidden)]
 pub mod fork;
 
@@ -241,11 +242,11 @@ pub use uffd::Faults;
 #[doc(hidden)]
 pub use uffd::keep_no_spare_windows;
 
-/// The budget of an engine that is told none, as the limits are now.
+/// The default budget of an engine, by the memory limits at this moment.
 #[doc(hidden)]
 pub fn default_memory() -> usize {
     machine::default_budget(machine::memory_limit().0)
 }
 
-/// The least budget of an engine, in bytes.
+/// The smallest budget of an engine, in bytes.
 pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;

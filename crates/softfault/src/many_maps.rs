@@ -1,4 +1,4 @@
-//! Ranges of many maps, brought in by one call: for borders to other languages, where a call's ranges are addresses.
+//! Ranges of many maps, brought in by one call: for bindings to other languages, where a call's ranges are addresses.
 //!
 //! ```text
 //!   an engine's maps   one pass: their reads are in flight together, whatever maps they are of
@@ -18,32 +18,32 @@ use std::time::Instant;
 /// A map, and ranges of its offsets.
 pub(crate) type Asked<'a> = (&'a dyn Awaited, &'a [Range<usize>]);
 
-/// For each range of a map, that it is there, or why not.
+/// The result for each range of a map: success, or the error.
 type Answers = Vec<Result<(), FaultError>>;
 
-/// A range: the number of its map, and its place among what is asked of that.
+/// A range: the number of its map, and its index among the ranges of that map.
 type Place = (usize, usize);
 
 /// Ranges that are brought in by one pass over an engine's space.
 struct Pass<'a> {
     engine: &'a Engine,
-    /// What keeps the maps served by the engine meanwhile.
+    /// Keeps the maps served by the engine meanwhile.
     kept: Vec<KeptServed>,
     places: Vec<Place>,
-    /// Addresses, by the same order.
+    /// Addresses, in the same order.
     ranges: Vec<Range<usize>>,
 }
 
-/// What there is to do.
+/// The work of the call.
 struct Plan<'a> {
     passes: Vec<Pass<'a>>,
     by_kernel: Vec<(&'a dyn Awaited, Place, Range<usize>)>,
-    /// By maps. Of what is not within its map, or is not this process's, that it is not.
+    /// By maps. An error for a range outside its map, and for a map of the parent process.
     answers: Vec<Answers>,
 }
 
 impl<'a> Plan<'a> {
-    /// Tells the kernel, of what it serves, what will be wanted.
+    /// Tells the kernel which ranges of the maps that it serves will be needed.
     fn new(asked: &[Asked<'a>]) -> Self {
         let mut plan = Self {
             passes: Vec::new(),
@@ -101,7 +101,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Brings ranges of many maps in, and waits until they are there, or the deadline is over: as
+/// Brings ranges of many maps in, and waits until they are in memory, or until the deadline: as
 /// [`FaultInMany::wait`](crate::FaultInMany::wait) for each map.
 pub(crate) fn wait(asked: &[Asked<'_>], until: Option<Instant>) -> Vec<Answers> {
     let Plan {

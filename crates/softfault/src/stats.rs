@@ -1,4 +1,4 @@
-//! What happened in an engine.
+//! Counters of an engine.
 
 use crate::faults;
 use crate::files::Files;
@@ -9,8 +9,8 @@ use crate::{Engine, HugeStats};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::WaitSnapshot;
 
-/// Numbers of an engine since it was built. Those of different fields need not
-/// belong to the same moment.
+/// Counters of an engine since it was built. Different fields may be read at slightly different
+/// moments.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -18,127 +18,127 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes charged to the budget now.
     pub resident_bytes: u64,
-    /// The most bytes that were charged at a time.
+    /// The largest number of bytes that were ever charged at once.
     pub peak_bytes: u64,
     /// Faults served.
     pub faults: u64,
-    /// Faults that found their page cached.
+    /// Minor faults: their page was cached.
     pub minor_faults: u64,
-    /// Faults that had to read.
+    /// Major faults: their page had to be read.
     pub major_faults: u64,
     /// Touches that could not be served (in the whole process).
     pub failed_touches: u64,
     /// Times a fault dropped its lock to wait for I/O.
     pub retry_mmap_drop: u64,
-    /// Retries that found the folio gone again which had been read.
+    /// Retries after I/O that found the folio evicted again.
     pub retry_io_miss: u64,
     /// Times a fault waited for memory.
     pub memory_waits: u64,
-    /// Pages read ahead; not those that the program asked for (populate, pins, advice).
+    /// Pages of read-ahead, without those that the program asked for (populate, pins, advice).
     pub readahead_pages: u64,
-    /// Pages read ahead that were then touched.
+    /// Pages of read-ahead that were touched later.
     pub readahead_used: u64,
-    /// Pages read ahead and dropped untouched.
+    /// Pages of read-ahead that were dropped untouched.
     pub readahead_dropped: u64,
-    /// Cached neighbours mapped with a fault, in pages.
+    /// Cached neighbour pages that a fault mapped as well (fault-around).
     pub fault_around: u64,
-    /// Pages of holes mapped.
+    /// Pages mapped that are holes of their file.
     pub zero_pages: u64,
-    /// Runs of 2 MiB, read ahead, whose memory went to their map as it was: nothing was copied.
+    /// Runs of 2 MiB of read-ahead whose memory was moved into the map, without a copy.
     pub rows_moved: u64,
-    /// Such runs that could not go so, and were copied.
+    /// Such runs that could not be moved, and were copied.
     pub rows_refused: u64,
-    /// Such runs of which a part was evicted alone.
+    /// Such runs that were split, because only a part was evicted.
     pub rows_split: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
-    /// Pages of anonymous memory filled behind such a one, since touches ran on.
+    /// Pages of anonymous memory filled ahead of their first touch, because touches were sequential.
     pub filled_ahead: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Bytes that were asked of the kernel's page cache, and either were there or stayed there
-    /// for as long as [`Reads`](crate::Reads) has it.
+    /// Bytes read through the kernel's page cache: it had them already, or keeps them for as long as
+    /// [`Reads`](crate::Reads) says.
     pub read_cached_bytes: u64,
-    /// Bytes that were read past the page cache.
+    /// Bytes read past the page cache.
     pub read_direct_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
-    /// Bytes of files that maps have written to over the engine, and that the files have not got yet.
+    /// Dirty bytes: written by maps that the engine serves, and not yet written back to their files.
     pub dirty_bytes: u64,
     /// Bytes written back to files.
     pub written_back_bytes: u64,
-    /// Pages that could not be written back, each time.
+    /// Failed write-backs, in pages; each attempt counts.
     pub write_errors: u64,
     /// Mapped pages evicted.
     pub evicted: u64,
-    /// Evicted pages that came back soon.
+    /// Refaults: evicted pages that were needed again soon.
     pub refaults: u64,
     /// Batches of reclaim.
     pub reclaim_batches: u64,
     /// Files mapped now.
     pub windows: u64,
-    /// Windows kept for files that nobody maps.
+    /// Windows kept for files that have no map.
     pub idle_windows: u64,
-    /// Bytes of files that are mapped by the kernel now since they are small.
+    /// Bytes of small files that the kernel maps now.
     pub small_map_bytes: u64,
-    /// What the kernel serves by policy, of the whole process.
+    /// Mappings that the kernel serves by policy, in the whole process.
     pub kernel: KernelStats,
-    /// True if the kernel serves the maps, since userfaultfd is closed.
+    /// True if the kernel serves the maps, because the process may not use userfaultfd.
     pub kernel_fallback: bool,
-    /// True if no close of the program reaches our descriptors (in the whole process).
-    /// False where no thread could be started for them: then the program must not close
-    /// descriptors that it does not know, or bytes are lost.
+    /// True if the program cannot close the library's descriptors (in the whole process).
+    /// False if the thread that keeps them could not be started: then the program must not close
+    /// descriptors that it did not open, or data is lost.
     pub guarded_descriptors: bool,
-    /// The kernel's interface that reads ahead go through. `None` until faults are about to read a file, and where
+    /// The kernel's interface that submits read-ahead. `None` before the first fault that reads a file, and where
     /// there is no such interface.
     pub async_reads: Option<QueueKind>,
-    /// What went to swap and came back; `None` without swap.
+    /// Counters of swap; `None` without swap.
     pub swap: Option<SwapStats>,
-    /// Huge memory, of the whole process: it is no engine's.
+    /// Huge memory of the whole process: it belongs to no engine.
     pub huge: HugeStats,
     /// Waits for locks and for I/O.
     pub waits: Waits,
 }
 
-/// Numbers of an engine's swap.
+/// Counters of an engine's swap.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct SwapStats {
     /// Pages written to swap.
     pub pages_out: u64,
-    /// Pages that came back from swap and were mapped.
+    /// Pages read back from swap and mapped.
     pub pages_in: u64,
-    /// Pages dropped without a write: swap, or a file, still had them as they
-    /// were, or they were zeros.
+    /// Pages dropped without a write: swap, or a file, still had the same bytes, or all bytes
+    /// were zero.
     pub clean_drops: u64,
-    /// Writes that found their page protected: it was clean, or lay beside what was
-    /// evicted.
+    /// Write faults on write-protected pages: the page was clean, or was the neighbour of an
+    /// evicted page.
     pub write_faults: u64,
-    /// Pages that somebody wanted while they were written, and which stayed.
+    /// Pages that were touched while they were being written to swap, and therefore stayed.
     pub rescued: u64,
     /// Writes that failed; their pages stayed.
     pub write_errors: u64,
-    /// Times that there was no room for a page that was to go.
+    /// Times that swap had no room for a page to evict.
     pub full: u64,
-    /// Slots in use, a page each.
+    /// Slots in use; a slot holds a page.
     pub slots_used: u64,
-    /// Slots that there are.
+    /// Slots in total.
     pub slots_total: u64,
     /// Times a fault dropped its lock to wait for swap.
     pub retry_mmap_drop: u64,
-    /// Retries that found gone again what had been read from swap.
+    /// Retries that found the page from swap evicted again.
     pub retry_io_miss: u64,
     /// Bytes written to the swap file.
     pub bytes_written: u64,
-    /// Bytes that the swap file takes on the disk now.
+    /// Disk space of the swap file now, in bytes.
     pub bytes_on_disk: u64,
     /// True if the file is read and written past the kernel's page cache.
     pub direct: bool,
 }
 
 impl SwapStats {
-    /// Bytes written to the file for each byte of the pages that went there: less
-    /// than 1 where they are compressed. `None` before the first.
+    /// Bytes written to the swap file divided by the bytes of the pages: less
+    /// than 1 if pages are compressed. `None` before the first page.
     pub fn compression(&self) -> Option<f64> {
         let pages = (self.pages_out * PAGE_SIZE as u64) as f64;
         (self.bytes_written > 0 && pages > 0.0).then(|| self.bytes_written as f64 / pages)
@@ -168,7 +168,7 @@ impl SwapStats {
     }
 }
 
-/// What the kernel serves by mappings of its own though userfaultfd is there: since the process began. It is in no
+/// Mappings that the kernel serves by policy, although userfaultfd works: counted since the process began. They are in no
 /// budget.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
@@ -177,18 +177,18 @@ pub struct KernelStats {
     pub small_maps: u64,
     /// Their bytes.
     pub small_bytes: u64,
-    /// Times that a file which the page cache had was given to the kernel ([`Reads`](crate::Reads)).
+    /// Times that the engine let the kernel serve a file that the page cache had ([`Reads`](crate::Reads)).
     pub shown: u64,
     /// The bytes of these files.
     pub shown_bytes: u64,
-    /// Times that the engine has taken one over again.
+    /// Times that the engine took such a file back.
     pub taken_over: u64,
-    /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only ones of
-    /// their files meanwhile.
+    /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only maps of
+    /// the same files that were made while these lived.
     pub shared_maps: u64,
     /// Their bytes.
     pub shared_bytes: u64,
-    /// Executable maps that were made, stacks, and those of huge pages
+    /// Executable maps, stacks, and maps of huge pages that were made
     /// ([`MmapOptions::huge`](crate::MmapOptions::huge)).
     pub special_maps: u64,
     /// Their bytes.
@@ -211,7 +211,7 @@ impl KernelStats {
     }
 }
 
-/// Waits, by what was waited for. The locks are those of the process's address
+/// Waits, by lock and by I/O. The locks are those of the process's address
 /// space, which all its engines share.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
@@ -220,18 +220,18 @@ pub struct Waits {
     pub mmap_lock_read: WaitSnapshot,
     /// `mmap_lock` for writing.
     pub mmap_lock_write: WaitSnapshot,
-    /// A VMA's write lock, for its readers to go.
+    /// A VMA's write lock, which waits for the readers to leave.
     pub vma_lock: WaitSnapshot,
-    /// Forks of the process, by touches of private memory and by calls on it.
+    /// Waits of touches of private memory, and of calls on it, for a fork of the process.
     pub fork: WaitSnapshot,
-    /// A read by the thread that needs it.
+    /// A read that the waiting thread does itself.
     pub read: WaitSnapshot,
-    /// A folio that another thread reads, maps or evicts.
+    /// A folio that another thread is reading, mapping or evicting.
     pub folio: WaitSnapshot,
 }
 
 impl Engine {
-    /// What happened so far; in a child of fork, what happened there.
+    /// The counters of the engine so far; in a child of fork, those of the child.
     pub fn stats(&self) -> Stats {
         faults::get_in_front();
         Stats::take(self)
@@ -256,7 +256,7 @@ impl Stats {
         }
     }
 
-    /// The numbers of what maps need and of the maps.
+    /// The counters of the managed part and of the maps.
     pub(crate) fn of(managed: &Managed, files: Option<&Files>) -> Self {
         let (node, space) = (&managed.node, &managed.space);
         let counted = &node.stats;

@@ -119,7 +119,7 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
         (
             "SOFTFAULT_BY_KERNEL",
             b"no",
-            "SOFTFAULT_BY_KERNEL=no: it is 0 or 1",
+            "SOFTFAULT_BY_KERNEL=no: the value must be 0 or 1",
         ),
         (
             "SOFTFAULT_SMALL_MAPS",
@@ -129,10 +129,10 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
         (
             "SOFTFAULT_SWAP",
             b"",
-            "SOFTFAULT_SWAP=\"\": it names no directory",
+            "SOFTFAULT_SWAP=\"\": the value names no directory",
         ),
-        ("SOFTFAULT_SWAP", b":", "it names no directory"),
-        ("SOFTFAULT_SWAP", b":64M", "it names no directory"),
+        ("SOFTFAULT_SWAP", b":", "the value names no directory"),
+        ("SOFTFAULT_SWAP", b":64M", "the value names no directory"),
         ("SOFTFAULT_SWAP", b"/tmp:", "the last colon is no size"),
         ("SOFTFAULT_SWAP", b"/tmp:lots", "the last colon is no size"),
         ("SOFTFAULT_SWAP", b"/tmp:-1", "the last colon is no size"),
@@ -140,12 +140,12 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
         (
             "SOFTFAULT_SWAP",
             b"/tmp:0",
-            "has room for no page (SOFTFAULT_SWAP=/tmp:0)",
+            "less than a page (SOFTFAULT_SWAP=/tmp:0)",
         ),
         (
             "SOFTFAULT_SWAP",
             b"/tmp:16777215T",
-            "larger than a file may be",
+            "above the limit for a file",
         ),
         ("SOFTFAULT_SWAP", b"/nowhere/at/all", "No such file"),
         ("SOFTFAULT_SWAP", b"/no\nwhere\xfe", "No such file"),
@@ -208,7 +208,9 @@ fn a_setting_that_can_be_is_taken_and_nothing_is_said() {
         let output = with(TEST, "stats", &[("SOFTFAULT_STATS", OsStr::new(value))]);
         let lines = said(&output);
         assert_eq!(lines.len(), 1, "{value:?}: {lines:?}");
-        assert!(lines[0].contains("SOFTFAULT_STATS") && lines[0].ends_with("it is 0 or 1"));
+        assert!(
+            lines[0].contains("SOFTFAULT_STATS") && lines[0].ends_with("the value must be 0 or 1")
+        );
     }
     std::fs::remove_dir(dir).unwrap();
 }

@@ -501,7 +501,10 @@ fn the_environment_says_how_to_read() {
     assert!(with("cached").contains("through the page cache: true"));
     assert!(with("direct").contains("through the page cache: false"));
     assert!(with("auto").contains("through the page cache: "));
-    assert!(with("no").contains("refused: SOFTFAULT_READS=no: it is direct, cached or auto"));
+    assert!(
+        with("no")
+            .contains("refused: SOFTFAULT_READS=no: the value must be direct, cached or auto")
+    );
 }
 
 /// In a child: joins a memory cgroup, and touches a file for as long as the budget is not what a limit makes of it.

@@ -161,7 +161,8 @@ fn a_limit_on_files_is_an_error_and_no_signal() {
             .err()
             .expect("too large");
         assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
-        let wanted = "is larger than a file may be (ulimit -f)";
+        let wanted =
+            "the size is above the limit for a file: raise it with `ulimit -f`, or ask for less";
         assert!(error.to_string().ends_with(wanted), "{error}");
         // Without a size it is as large as it may be.
         let file = swap.open(64 << 20, None).unwrap();

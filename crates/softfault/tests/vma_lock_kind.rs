@@ -69,7 +69,9 @@ fn the_first_engine_chooses_the_locks() {
             assert_eq!(error.kind(), InvalidInput);
             assert_eq!(
                 error.to_string(),
-                format!("the maps of this process have the locks `{first}` already")
+                format!(
+                    "an earlier engine of this process has the locks `{first}`: all engines of a process need the same"
+                )
             );
         }
     }

@@ -1,7 +1,7 @@
 """Memory maps larger than memory, under a fixed budget.
 
 ``softfault.mmap`` has the interface of ``mmap.mmap``, and ``softfault.memmap`` that of ``numpy.memmap``. Their pages are
-read when they are touched, and never more of them are in memory than the budget:
+read when they are touched, and the pages in memory never exceed the budget:
 
 >>> import os, tempfile
 >>> import softfault
@@ -15,8 +15,8 @@ read when they are touched, and never more of them are in memory than the budget
 (1048576, 255, 5)
 >>> m.close()
 
-Where userfaultfd is closed, and off Linux, the same names are served by the system's mmap, without a budget, and one
-warning says so.
+If the process may not use userfaultfd, or the system is not Linux, the same names use the system's mmap, without a budget.
+The package warns once then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ._native_or_fallback import IS_NATIVE, mmap
 from ._engine import Engine, current_engine, set_memory, stats
 from ._pages import fault_in, readinto, take, write
 
-# The standard library's constants, whichever this system has.
+# The standard library's constants, as far as this system has them.
 for _name in dir(_standard):
     if _name.startswith(("ACCESS_", "MAP_", "PROT_", "MADV_")) or _name in ("PAGESIZE", "ALLOCATIONGRANULARITY"):
         globals()[_name] = getattr(_standard, _name)
@@ -68,7 +68,7 @@ _OF_NUMPY = ("array", "empty", "memmap", "open_memmap")
 
 
 def __getattr__(name: str):
-    # numpy is imported by those that use arrays.
+    # numpy is imported only by programs that use arrays.
     if name in _OF_NUMPY:
         from . import _arrays
 

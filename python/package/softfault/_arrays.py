@@ -22,21 +22,21 @@ _STEP = 1 << 20
 
 
 class _Methods:
-    """What arrays over maps have besides numpy's methods: they work on memory that is not there."""
+    """Methods of arrays over maps, besides numpy's: they work on memory that is not resident."""
 
     def fault_in(self, timeout=None):
-        """Brings all of it into memory: see :func:`softfault.fault_in`."""
+        """Brings the whole array into memory: see :func:`softfault.fault_in`."""
         _pages.fault_in(self, timeout)
 
     def populate(self, *, write=False, progress=None):
-        """Brings all of it into memory, as reads would or as writes would; ``progress(done, all)`` is called now and then."""
+        """Brings the whole array into memory, as reads would or as writes would; calls ``progress(done, all)`` now and then."""
         first, length = _pages._place(self)
         if length and self._mmap is not None:
             start = first - native.place_of(self._mmap)[0]
             self._mmap.populate(start, length, write=write, progress=progress)
 
     def write_to(self, file):
-        """Writes its bytes, in C order, to a file or a descriptor; answers how many."""
+        """Writes the array's bytes, in C order, to a file or a descriptor; returns the number of bytes."""
         plain = self.view(np.ndarray)
         if plain.dtype.hasobject:
             raise OSError("cannot write object arrays to a file")
@@ -45,7 +45,7 @@ class _Methods:
         return sum(_pages.write(file, part.reshape(-1).view(np.uint8)) for part in _copies(plain))
 
     def tofile(self, fid, sep="", format="%s"):
-        """As numpy's. Bytes go to the file whether they are in memory or not."""
+        """As numpy's, and works for bytes that are not in memory."""
         if sep:
             return super().tofile(fid, sep, format)
         if not hasattr(fid, "fileno"):
@@ -75,7 +75,7 @@ class _Methods:
 
 
 def _copies(plain):
-    """Its parts, one behind the other, each copied to be in order."""
+    """The array's parts, one after the other, each copied into C order."""
     row = plain[:1].nbytes
     if plain.ndim > 1 and row > _STEP:
         for part in plain:
@@ -127,7 +127,7 @@ class array(_Methods, np.ndarray):
 class memmap(_Methods, np.memmap):
     """A file's bytes as an array, under an engine's budget: ``numpy.memmap``, with the same arguments and views.
 
-    ``a[indices]`` of whole rows goes by :func:`softfault.take`. The engine is the current one, or ``engine``.
+    ``a[indices]`` for whole rows uses :func:`softfault.take`. The engine is ``engine``, or the current one.
 
     >>> import os, tempfile, numpy, softfault
     >>> path = os.path.join(tempfile.mkdtemp(), "rows")
@@ -176,7 +176,7 @@ class memmap(_Methods, np.memmap):
         return self
 
     def flush(self):
-        """Waits until what was written is on the file's device."""
+        """Writes the changes to the file, and waits until they are on its device."""
         if self._mmap is not None:
             self._mmap.flush()
 
@@ -240,18 +240,18 @@ def open_memmap(filename, mode="r+", dtype=None, shape=None, fortran_order=False
 
 
 def empty(shape, dtype=float, order="C", *, engine=None):
-    """An array of zeros that may be larger than memory: a page costs nothing until it is written to, counts against the
-    budget then, and goes to the engine's swap where the budget is short.
+    """An array of zeros that may be larger than memory. A page costs nothing until it is written. Then it counts against
+    the budget, and goes to the engine's swap when the budget is full.
 
     >>> import softfault
-    >>> a = softfault.empty((1 << 20, 64))  # 512 MiB, of which nothing is there yet
+    >>> a = softfault.empty((1 << 20, 64))  # 512 MiB, none of it in memory yet
     >>> a[5] = 1
     >>> float(a[5].sum())
     64.0
     """
     descr = np.dtype(dtype)
     if descr.hasobject:
-        raise TypeError("objects cannot be in a map")
+        raise TypeError("a map cannot hold Python objects: use a dtype without objects")
     shape, size = _shape(shape, descr, 0)
     if size == 0:
         return np.empty(shape, descr, order).view(array)

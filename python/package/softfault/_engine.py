@@ -1,4 +1,4 @@
-"""Engines: budgets, and which one a map is made under."""
+"""Engines: budgets, and the choice of a map's engine."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def _swap(swap):
 class Engine:
     """Maps under one memory budget.
 
-    ``memory`` is the budget: what its maps may have in memory, page tables included. Without it: a quarter of the
-    machine's memory, or of its memory cgroup's limit. ``swap`` is a directory, with a size behind a colon if need be, for
-    memory that does not fit (:meth:`empty`). The other arguments are those of the Rust library's ``Builder``.
+    ``memory`` is the budget: the bytes that the engine's maps may have in memory, page tables included. Default: a quarter
+    of the machine's memory, or of its memory cgroup's limit. ``swap`` is a directory, optionally followed by a colon and a
+    size, for memory that does not fit the budget (:meth:`empty`). The other arguments are those of the Rust library's
+    ``Builder``.
 
-    In a ``with`` block it is the engine of all maps that are made in it and name no other:
+    Maps that are made in a ``with`` block, and name no other engine, belong to the engine of the block:
 
     >>> import softfault
     >>> with softfault.Engine(memory="64M") as engine:
@@ -50,7 +51,7 @@ class Engine:
     >>> engine.stats()["memory_bytes"] in (0, 64 << 20)
     True
 
-    Maps go on when the block has ended. A child of fork has an engine of its own, of the same budget.
+    The maps live on after the block. A child of fork has an engine of its own, with the same budget.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Engine:
         if IS_NATIVE and not _warned and self._native.stats()["kernel_fallback"]:
             _warned = True
             warnings.warn(
-                "userfaultfd is closed here: the kernel's mmap serves softfault's maps, without a budget "
+                "this process may not use userfaultfd: the kernel's mmap serves softfault's maps, without a budget "
                 "(`softfault doctor` says how to open it)",
                 RuntimeWarning,
                 stacklevel=4,
@@ -107,7 +108,7 @@ class Engine:
         self._native.set_memory(_size(size))
 
     def stats(self) -> dict:
-        """What happened so far in this process, as numbers by name.
+        """The engine's counters in this process, as numbers by name.
 
         >>> import softfault
         >>> sorted(softfault.Engine(memory="64M").stats())[:2]  # doctest: +SKIP
@@ -116,7 +117,7 @@ class Engine:
         return self._native.stats()
 
     def close_idle(self):
-        """Closes files of which nobody has a map any more, and forgets their pages."""
+        """Closes the files that have no map any more, and drops their pages."""
         self._native.close_idle()
 
     def mmap(self, *arguments, **named):
@@ -173,10 +174,10 @@ def _variable(name, parse):
 
 
 def current_engine() -> Engine:
-    """The engine of maps that name none: that of the innermost ``with`` block, or the process's default one.
+    """The engine for maps that name none: that of the innermost ``with`` block, or the process's default engine.
 
-    The default engine is made at first use, with what :func:`set_memory` or ``SOFTFAULT_MEMORY`` and ``SOFTFAULT_SWAP``
-    say.
+    The first use makes the default engine, with the budget of :func:`set_memory` or ``SOFTFAULT_MEMORY``, and the swap of
+    ``SOFTFAULT_SWAP``.
     """
     global _default
     engine = _current.get()
@@ -203,7 +204,7 @@ def set_memory(size):
 
 
 def stats() -> dict:
-    """What happened so far in the current engine, as numbers by name."""
+    """The counters of the current engine, as numbers by name."""
     return current_engine().stats()
 
 

@@ -1,4 +1,4 @@
-"""What the native part has, over the standard library's mmap: for systems that softfault does not run on."""
+"""The interface of the native part over the standard library's mmap: for systems without softfault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STEP = 1 << 20
 
 
 class Engine:
-    """A budget that nobody keeps."""
+    """A budget without effect."""
 
     def __init__(self, *, memory=None, fallback="kernel", **_options):
         if fallback == "error":
@@ -86,7 +86,7 @@ class mmap(_standard.mmap):
         return at - start
 
     def lock(self):
-        raise OSError("pages cannot be kept in memory here")
+        raise OSError("pages cannot be kept in memory on this system")
 
     def unlock(self):
         pass
@@ -138,5 +138,5 @@ def parse_size(text):
     shift = {"K": 10, "M": 20, "G": 30, "T": 40}.get(number[-1:], 0)
     digits = number[:-1] if shift else number
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{text!r} is no size: a number of bytes, with K, M, G or T behind it")
+        raise ValueError(f"{text!r} is no size: a size is a number of bytes, or a number followed by K, M, G or T")
     return int(digits) << shift

@@ -1,8 +1,8 @@
-"""Handlers of SIGBUS that a program installs after the first map.
+"""SIGBUS handlers that a program installs after the first map.
 
-Faults are served by a handler of SIGBUS. One that is installed later would get them: Python's own only notes that a signal
-came, and so the touch would fault for ever; faulthandler's would report a bus error. So the functions that install one put
-softfault's in front of it again, which passes on what is not softfault's.
+A SIGBUS handler serves softfault's faults. A handler that is installed later would get them instead: Python's own only
+records the signal, so that the touch would fault for ever; faulthandler's would report a bus error. So the functions that
+install a handler install softfault's in front of it again. It passes on signals that are not softfault's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many ranges at once, and system calls on memory that may not be there: without the interpreter's lock."""
+"""Many ranges at once, and system calls on memory that may not be resident: without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _is_one(ranges):
 
 
 def fault_in(ranges, timeout=None):
-    """Brings buffers of maps into memory, with many reads in flight; others run meanwhile.
+    """Brings buffers of maps into memory, with many reads in flight; other Python threads run meanwhile.
 
-    ``ranges`` is an array, a view or another buffer of a map, or several. What cannot be read is an ``OSError``; what is
-    not there after ``timeout`` seconds a ``TimeoutError``. Nothing keeps what was brought: more than the budget is there
-    for a moment only.
+    ``ranges`` is an array, a view or another buffer of a map, or a list of them. A failed read raises ``OSError``; a range
+    that is not in memory after ``timeout`` seconds raises ``TimeoutError``. The pages may be evicted again: if the ranges
+    are larger than the budget, the first pages go before the last ones come.
 
     >>> import numpy, softfault
     >>> a = softfault.empty((1000, 512))
@@ -45,7 +45,8 @@ def fault_in(ranges, timeout=None):
 
 
 def take(array, indices, out=None):
-    """Rows of an array, as ``numpy.take(array, indices, axis=0)``: all of them are read at once, and others run meanwhile.
+    """Rows of an array, as ``numpy.take(array, indices, axis=0)``. All rows are read at once, and other Python threads run
+    meanwhile.
 
     >>> import numpy, softfault
     >>> a = softfault.empty((1000, 4), dtype="i4")
@@ -83,7 +84,7 @@ def take(array, indices, out=None):
 
 
 def _goes_by_rows(rows, out):
-    """True if each row is bytes one behind the other, in a map."""
+    """True if the bytes of each row are contiguous, in a map."""
     if rows.size == 0 or rows.dtype.hasobject:
         return False
     expected = rows.itemsize
@@ -97,7 +98,7 @@ def _goes_by_rows(rows, out):
 
 
 def _descriptor(file):
-    """A file's descriptor, with nothing left in a buffer of Python's."""
+    """A file's descriptor, after a flush of Python's buffer."""
     if isinstance(file, int):
         return file
     flush = getattr(file, "flush", None)
@@ -107,9 +108,9 @@ def _descriptor(file):
 
 
 def write(file, buffer):
-    """Writes a buffer to a file or a descriptor, in as many calls as it takes: memory of a map need not be there.
+    """Writes a buffer to a file or a descriptor, in as many calls as needed; memory of a map need not be resident.
 
-    ``os.write`` of such memory may be short, or fail with EFAULT. Answers how many bytes were written.
+    ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written.
     """
     return native.write_from(_descriptor(file), buffer)
 

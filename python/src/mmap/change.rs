@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 #[pymethods]
 impl Mmap {
-    /// Lets the map, and its file, have `newsize` bytes.
+    /// Changes the length of the map, and of its file, to `newsize` bytes.
     #[pyo3(signature = (newsize, /))]
     fn resize(&self, py: Python<'_>, newsize: isize) -> PyResult<()> {
         let memory = self.memory()?;
@@ -92,7 +92,7 @@ impl Mmap {
         moved.map_err(of_page)
     }
 
-    /// Waits until what was written is on the device, or fails.
+    /// Writes the changes to the file, and waits until they are on its device.
     #[pyo3(signature = (offset=0, size=None, /))]
     fn flush(&self, py: Python<'_>, offset: isize, size: Option<isize>) -> PyResult<()> {
         let memory = self.memory()?;
@@ -113,7 +113,7 @@ impl Mmap {
         flushed.map_err(raised)
     }
 
-    /// Gives advice of madvise(2) about a part, of the standard library's MADV_ numbers.
+    /// Gives advice of madvise(2) about a part; `option` is one of the standard library's MADV_ constants.
     #[pyo3(signature = (option, start=0, length=None, /))]
     fn madvise(
         &self,

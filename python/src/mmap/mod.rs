@@ -163,7 +163,7 @@ impl Mmap {
         })
     }
 
-    /// Unmaps it. Fails with BufferError while others have buffers of it.
+    /// Unmaps the map. Raises BufferError while a buffer of it is in use.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.state().exports > 0 {
             let text = "cannot close exported pointers exist";
@@ -175,7 +175,7 @@ impl Mmap {
         Ok(())
     }
 
-    /// True if it is closed.
+    /// True if the map is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.state().memory.is_none()

@@ -112,7 +112,7 @@ fn last(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<usi
 
 #[pymethods]
 impl Mmap {
-    /// The first place of some bytes, or -1.
+    /// The first offset of `sub`, or -1.
     #[pyo3(signature = (sub, start=None, end=None, /))]
     fn find(
         &self,
@@ -124,7 +124,7 @@ impl Mmap {
         self.search(py, sub, (start, end), false)
     }
 
-    /// The last place of some bytes, or -1.
+    /// The last offset of `sub`, or -1.
     #[pyo3(signature = (sub, start=None, end=None, /))]
     fn rfind(
         &self,

@@ -43,13 +43,13 @@ fn line_end(memory: &Memory, start: usize) -> Result<usize, softfault::FaultErro
 
 #[pymethods]
 impl Mmap {
-    /// Where it is read and written next.
+    /// The position of the next read or write.
     fn tell(&self) -> PyResult<usize> {
         self.memory()?;
         Ok(self.position())
     }
 
-    /// Goes to a byte: of the map, from the position on (whence 1), or from the end on (2).
+    /// Moves the position to a byte, counted from the start, from the position (whence 1), or from the end (whence 2).
     #[pyo3(signature = (pos, whence=0, /))]
     fn seek(&self, pos: isize, whence: i32) -> PyResult<()> {
         let memory = self.memory()?;
@@ -74,7 +74,7 @@ impl Mmap {
         true
     }
 
-    /// The next bytes: as many as there are, or `n`.
+    /// Reads the next `n` bytes, or all bytes up to the end.
     #[pyo3(signature = (n=None, /))]
     fn read<'py>(&self, py: Python<'py>, n: Option<isize>) -> PyResult<Bound<'py, PyBytes>> {
         let memory = self.memory()?;
@@ -86,7 +86,7 @@ impl Mmap {
         Ok(bytes)
     }
 
-    /// Fills a buffer with the next bytes; answers how many there were.
+    /// Fills a buffer with the next bytes; returns the number of bytes read.
     #[pyo3(signature = (buffer, /))]
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Lent::to_write(buffer)?;
@@ -96,7 +96,7 @@ impl Mmap {
         let len = room.min(memory.len().saturating_sub(at));
         let own = memory.start()..memory.start() + memory.len();
         if into < own.end && own.start < into + len {
-            let text = "the buffer is of the map itself";
+            let text = "the buffer is a part of the map itself: use another buffer";
             return Err(PyValueError::new_err(text));
         }
         // SAFETY: the buffer is lent to be written to, and is not of this map.
@@ -128,7 +128,7 @@ impl Mmap {
         Ok(line)
     }
 
-    /// Writes bytes, all of them; answers how many.
+    /// Writes all of the bytes; returns their number.
     #[pyo3(signature = (bytes, /))]
     fn write(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.writable()?;
@@ -157,7 +157,7 @@ impl Mmap {
         Ok(())
     }
 
-    /// Bytes of the file, which may be more than those of the map.
+    /// Size of the file, which may be longer than the map.
     fn size(&self) -> PyResult<u64> {
         let memory = self.memory()?;
         let state = self.state();

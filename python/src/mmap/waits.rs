@@ -37,14 +37,14 @@ impl Mmap {
 
 #[pymethods]
 impl Mmap {
-    /// True if an engine serves it, false if the kernel does.
+    /// True if an engine serves the map, false if the kernel does.
     #[getter]
     fn managed(&self) -> PyResult<bool> {
         Ok(self.memory()?.is_managed())
     }
 
-    /// Brings ranges of (start, stop) into memory, with many reads in flight, or fails; with a timeout in seconds, with
-    /// TimeoutError.
+    /// Brings ranges of (start, stop) into memory, with many reads in flight. A failed read raises OSError. A range that is
+    /// not in memory after `timeout` seconds raises TimeoutError.
     #[pyo3(signature = (ranges, timeout=None))]
     fn fault_in(
         &self,
@@ -64,14 +64,14 @@ impl Mmap {
         all_in(py.detach(|| memory.fault_in(&offsets, until)))
     }
 
-    /// Starts to read a part, and waits for nothing.
+    /// Starts to read a part, and does not wait.
     #[pyo3(signature = (start=0, length=None))]
     fn prefetch(&self, py: Python<'_>, start: usize, length: Option<usize>) -> PyResult<()> {
         let (memory, part) = self.with_part(start, length)?;
         py.detach(|| memory.prefetch(part)).map_err(raised)
     }
 
-    /// Brings a part into memory, as reads would, or as writes would. `progress(done, all)` is called now and then.
+    /// Brings a part into memory, as reads would, or as writes would. Calls `progress(done, all)` now and then.
     #[pyo3(signature = (start=0, length=None, *, write=false, progress=None))]
     fn populate(
         &self,
@@ -103,7 +103,7 @@ impl Mmap {
         Ok(())
     }
 
-    /// Writes a part to a descriptor; answers how many bytes.
+    /// Writes a part to a descriptor; returns the number of bytes written.
     #[pyo3(signature = (fd, start=0, length=None))]
     fn write_to(
         &self,
@@ -117,7 +117,7 @@ impl Mmap {
         count(py.detach(|| memory.write_to(part, &file)))
     }
 
-    /// Fills a part from a descriptor; answers how many bytes there were.
+    /// Fills a part from a descriptor; returns the number of bytes read.
     #[pyo3(signature = (fd, start=0, length=None))]
     fn read_from(
         &self,
@@ -132,13 +132,13 @@ impl Mmap {
         count(py.detach(|| memory.fill_from(part, &file)))
     }
 
-    /// Brings all of it into memory, where it stays until `unlock`: system calls may use it.
+    /// Brings the whole map into memory, where it stays until `unlock`: system calls may use it.
     fn lock(&self, py: Python<'_>) -> PyResult<()> {
         let memory = self.memory()?;
         py.detach(|| memory.lock(true)).map_err(raised)
     }
 
-    /// Lets it be evicted again.
+    /// Lets the pages be evicted again.
     fn unlock(&self, py: Python<'_>) -> PyResult<()> {
         let memory = self.memory()?;
         py.detach(|| memory.lock(false)).map_err(raised)

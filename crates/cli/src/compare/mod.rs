@@ -23,35 +23,35 @@ use std::path::{Path, PathBuf};
 /// Arguments of `lab compare`.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "With one file and no names, all engines and policies that it has stand side by side, each against \
-        the first; --before NAME makes NAME the first, --before NAME --after NAME compares two alone. With \
+    after_long_help = "With one file and no names, all its engines and policies are compared with the \
+        first; --before NAME makes NAME the first, and --before NAME --after NAME compares only these two. With \
         two files, each engine is compared with itself, or --before of the first file with --after of the \
         second.\n\n\
-        Rows belong together if workload, pattern, threads, length of the files and memory are the same; \
-        rows that only one side has are named. Figures are medians over the runs, except where it says \
-        Hmean (the harmonic mean of the runs' rates) or Avg (the mean), and except in the table of \
+        Two rows are compared if workload, pattern, threads, length of the files and memory are the same; \
+        rows that only one side has are named. Figures are medians over the runs, except Hmean (the harmonic \
+        mean of the runs' rates), Avg (the mean), and the table of \
         rounds, which has a line for each run.\n\n\
         *  12.34%* marks a change of a rate that is beyond the noise between runs: Welch's t-test on the \
-        times per fault, page or round, two-sided, p < 0.05. (  12.34%) is a change that is not shown to be \
-        more than noise. ?  12.34%? cannot be told: a side has a single run (lab run --repeat), or a run that \
+        times per fault, page or round, two-sided, p < 0.05. (  12.34%) is a change that may be noise. \
+        ?  12.34%? cannot be decided: a side has a single run (lab run --repeat), or a run that \
         was given up or did nothing. One mark in twenty is chance.\n\n\
-        A figure with + has a run behind it that was given up, and counts what that had done; one with ! \
-        has a run that failed and is left out."
+        A figure with + includes a run that was given up, with the work done until then; for one with ! \
+        a run failed and is left out."
 )]
 pub struct CompareArgs {
-    /// What `lab run --json` wrote, before; `-` is stdin
+    /// Result file of `lab run --json`, from before the change; `-` is stdin
     #[arg(value_name = "BEFORE.json")]
     before_file: PathBuf,
-    /// The same, after; without it, the engines and policies of the one file are compared
+    /// Result file from after the change; without it, the engines and policies of the first file are compared
     #[arg(value_name = "AFTER.json")]
     after_file: Option<PathBuf>,
-    /// The engine, with its policies, that the others are compared with
+    /// The baseline: an engine, with its policies
     #[arg(long, value_name = "ON")]
     before: Option<String>,
-    /// The engine, with its policies, to compare with it
+    /// The engine, with its policies, to compare with the baseline
     #[arg(long, value_name = "ON", requires = "before")]
     after: Option<String>,
-    /// Compare these alone
+    /// Compare only these
     #[arg(
         long,
         value_name = "LIST",

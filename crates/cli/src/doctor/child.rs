@@ -27,7 +27,10 @@ fn killed(signal: i32) -> Tried {
         libc::SIGSYS => machine::open_call("what it tries"),
         _ => "report it as a bug of softfault, with this table".to_owned(),
     };
-    Tried::missing(format!("whoever tries is killed by signal {signal}"), mend)
+    Tried::missing(
+        format!("a process that tries it is killed by signal {signal}"),
+        mend,
+    )
 }
 
 /// The answer, or the signal that killed the child (0 if none did).

@@ -1,4 +1,4 @@
-//! `softfault doctor`: what this machine allows, by trying it, what each lack costs, and how to mend it.
+//! `softfault doctor`: tries the features that softfault uses, and prints the cost of each missing one and its remedy.
 //!
 //! A file has the checks of one subject; [`CHECKS`] is their order. A check runs in a child process (`child`), needs no
 //! privilege and leaves nothing behind. Nothing is timed here: that is the lab's work.
@@ -34,11 +34,11 @@ pub use run_messages::no_messages;
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// The directory whose file system is tried; files in it have no name and vanish with the command
-    /// [default: the current directory, or else the one for temporary files]
+    /// The directory whose file system is checked; the files made there have no name, and are gone when the command ends
+    /// [default: the current directory, or else the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// An array of objects on stdout: name, state (ok, slower, missing), found, costs, mend
+    /// Print a JSON array of objects on stdout: name, state (ok, slower, missing), found, costs, mend
     #[arg(long)]
     json: bool,
 }

@@ -36,14 +36,14 @@ use std::path::{Path, PathBuf};
 /// Arguments of `lab report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// What `lab run --json` wrote; `-` is stdin. Engines that several files have measured alike are told
-    /// apart by the files' names
+    /// Result files of `lab run --json`; `-` is stdin. If several files have the same engine, the files' names
+    /// tell the engines apart
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// The page to write
+    /// The HTML page to write
     #[arg(short, long, value_name = "PATH", default_value = "report.html")]
     output: PathBuf,
-    /// Its heading
+    /// The heading of the page
     #[arg(long, value_name = "TEXT", default_value = "Page faults, measured")]
     title: String,
 }

@@ -7,7 +7,7 @@ use std::env::var_os;
 
 pub const VARIABLE: &str = "SOFTFAULT_MEMORY";
 
-/// Bytes of a budget that an engine can do with.
+/// Bytes of a budget; an error if it is too small for an engine.
 pub fn parse(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes if bytes < LEAST_MEMORY as u64 => Err(format!(
@@ -18,17 +18,17 @@ pub fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What is said of it.
+/// The value of the variable.
 pub fn said() -> Option<usize> {
     parse_bytes(var_os(VARIABLE)?.to_str()?)
 }
 
-/// An error for one with which no engine can be made.
+/// An error for a budget with which no engine can be made.
 pub fn check() -> Result<(), Error> {
     let there_is = memory_and_swap();
     match said() {
         Some(bytes) if bytes > there_is => Err(Error::input(format_args!(
-            "--memory {} is more than this machine has with its swap, {}",
+            "--memory {} is more than this machine has in memory and swap, {}",
             show(bytes as u64),
             show(there_is as u64)
         ))),
@@ -36,7 +36,7 @@ pub fn check() -> Result<(), Error> {
     }
 }
 
-/// A line for one that the kernel's reclaim, or the OOM killer, may come before.
+/// A warning for a budget so large that the kernel's reclaim, or the OOM killer, may act before softfault evicts.
 pub fn tell_too_large() {
     let Some(bytes) = said() else {
         return;
@@ -48,7 +48,7 @@ pub fn tell_too_large() {
             |file| file.display().to_string(),
         );
         eprintln!(
-            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer comes, before softfault evicts",
+            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer acts, before softfault evicts",
             show(bytes as u64),
             show(limit as u64)
         );

@@ -27,7 +27,7 @@ pub fn sections() -> Vec<Section> {
     SECTIONS.into_iter().map(section).collect()
 }
 
-/// What follows the options in the help.
+/// The text after the options in the help.
 pub fn after_help() -> String {
     let mut text = String::from("Exit status:\n");
     for (code, means) in rows("Exit status") {
@@ -37,7 +37,7 @@ pub fn after_help() -> String {
     for (name, says) in rows("Environment") {
         text += &format!("  {name:<30}  {says}\n");
     }
-    text + "\nWhat cannot be taken is the kernel's, as without softfault; --stats names each reason, which the manual page explains."
+    text + "\nThe kernel serves mappings that cannot be taken, as without softfault; --stats names each reason, and the manual page explains it."
 }
 
 /// The first and the last column of the first table below a heading.

@@ -1,7 +1,7 @@
-//! `softfault run`: a program whose large file mappings softfault serves, by a library that is loaded before its own.
+//! `softfault run`: runs a program whose large file mappings softfault serves, by a preloaded library.
 //!
-//! Nothing of this command is left when the program runs: it puts its arguments into the environment, and becomes the
-//! program. Exit status, signals and the terminal are the program's.
+//! The command puts its arguments into the environment, and replaces itself with the program (`exec`). So the exit status,
+//! the signals and the terminal are the program's.
 
 mod budget;
 mod library;
@@ -30,45 +30,46 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = manual::after_help())]
 pub struct RunArgs {
-    /// What the mappings of the program and its children may have in memory at a time; a quarter of all if nothing is said
+    /// The memory budget of the program and its children: the bytes that their mappings may have in memory at a time
+    /// [default: a quarter of the memory]
     #[arg(long, value_name = "SIZE", value_parser = budget::parse)]
     memory: Option<u64>,
-    /// What those of each process may have, instead
+    /// A memory budget for each process, instead of one for all
     #[arg(long, value_name = "SIZE", value_parser = budget::parse, conflicts_with = "memory")]
     memory_per_process: Option<u64>,
-    /// The smallest file whose mappings are taken, and the smallest anonymous memory; 16M if nothing is said
+    /// The smallest file whose mappings softfault takes, and the smallest anonymous mapping [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     min_size: Option<u64>,
-    /// Take files whose path, or last part of it, is like this, and no others; may be repeated
+    /// Take only files whose path, or whose file name, matches this pattern; may be repeated
     #[arg(long = "match", value_name = "GLOB")]
     matching: Vec<OsString>,
-    /// Take no files whose path, or last part of it, is like this; may be repeated
+    /// Take no files whose path, or whose file name, matches this pattern; may be repeated
     #[arg(long, value_name = "GLOB")]
     not: Vec<OsString>,
-    /// Take files although others might write to them meanwhile: you know that nobody does
+    /// Take files that other users could write to: you promise that no process writes to them meanwhile
     #[arg(long)]
     assume_immutable: bool,
-    /// End a process, with exit code 125 and a line that says why, when memory of a large file, or with --anonymous large
-    /// anonymous memory, cannot be taken
+    /// End a process if a mapping of a large file (with --anonymous: or large anonymous memory) cannot be taken. The exit
+    /// code is 125, and a line on the standard error gives the reason
     #[arg(long)]
     strict: bool,
     /// Take large anonymous memory too, and large blocks of malloc; needs --swap
     #[arg(long)]
     anonymous: bool,
-    /// Let private memory that the program has written go to a file in this directory where the budget is short; of four
-    /// budgets if no size is said
+    /// Swap: the directory of a file for written private memory that does not fit the budget. The default size is four
+    /// budgets
     #[arg(long, value_name = "DIR[:SIZE]")]
     swap: Option<OsString>,
     /// How faults are served
     #[arg(long, value_name = "HOW")]
     faults: Option<RunFaults>,
-    /// Past the kernel's page cache, through it, or by what memory there is: direct, cached or auto
+    /// How files are read: direct (past the kernel's page cache), cached (through it), or auto (depends on free memory)
     #[arg(long, value_name = "HOW")]
     reads: Option<Reads>,
-    /// Write at exit what each process took, declined and read, on the standard error
+    /// Write statistics of each process at exit, on the standard error: mappings taken and declined, and bytes read
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<StatsForm>,
-    /// Append it to this file instead
+    /// Append the statistics to this file instead
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
     /// The program and its arguments
@@ -78,23 +79,23 @@ pub struct RunArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum RunFaults {
-    /// By messages, where the system allows it
+    /// messages if the system allows them, or else signals
     Auto,
-    /// By threads that serve the program's faults and the kernel's
+    /// Threads serve the faults of the program, and of the kernel in system calls
     Messages,
-    /// By signals in the threads that touch; system calls are wrapped
+    /// Signals in the touching threads; system calls are wrapped
     Signals,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StatsForm {
-    /// Lines to be read
+    /// Lines of text
     Text,
     /// A line of JSON for each process
     Json,
 }
 
-/// Becomes the program.
+/// Replaces this process with the program.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
     set_variables(args)?;
     // What is in the environment already is looked at as what the options say.
@@ -204,7 +205,7 @@ fn with_hint(why: Error, args: &RunArgs) -> Error {
 const TIMES_MEMORY: u64 = 4;
 const SWAP: &str = "SOFTFAULT_SWAP";
 
-/// Puts into the environment what is said of swap, there or by an option.
+/// Puts the swap setting into the environment, from the option or from the environment.
 fn set_swap(args: &RunArgs) -> Result<(), Error> {
     match args.swap.clone().or_else(|| var_os(SWAP)) {
         Some(swap) => set(SWAP, &swap_for_program(&swap)?),
@@ -216,8 +217,8 @@ fn set_swap(args: &RunArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is said of swap, with a path that is right wherever the program goes, and with a size: a process may begin with
-/// a part of the budget.
+/// The swap setting with an absolute path, because the program may change its directory, and with a size, because a process
+/// may begin with a part of the budget.
 fn swap_for_program(said: &OsStr) -> Result<OsString, Error> {
     let wrong = |why: String| Error::input(format_args!("--swap: {why}"));
     softfault::swap_of(said).map_err(wrong)?;
@@ -239,8 +240,8 @@ fn swap_for_program(said: &OsStr) -> Result<OsString, Error> {
     Ok(swap)
 }
 
-/// AddressSanitizer's runtime ends a program in which a library was loaded before it, unless it is told not to look. It
-/// works behind ours as in front.
+/// AddressSanitizer's runtime ends a program if another library was loaded before it, unless this check is switched off. It
+/// works after our library too.
 fn asan_options() -> OsString {
     const ORDER: &str = "verify_asan_link_order";
     let mut options = var_os("ASAN_OPTIONS").unwrap_or_default();
@@ -255,7 +256,7 @@ fn asan_options() -> OsString {
     options
 }
 
-/// Patterns as the environment has them, a line each.
+/// Patterns for the environment, one a line.
 fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
     if patterns.is_empty() {
         return Ok(());
@@ -264,7 +265,7 @@ fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
         .iter()
         .any(|pattern| pattern.as_bytes().contains(&b'\n'))
     {
-        return Err(Error::input("a pattern has no line breaks"));
+        return Err(Error::input("a pattern must not have line breaks"));
     }
     set(name, &patterns.join(OsStr::new("\n")));
     Ok(())
@@ -274,7 +275,7 @@ fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
 fn become_program(program: &Program, arguments: &[OsString]) -> Result<(), Error> {
     let c_string = |text: OsString| {
         let made = CString::new(text.into_vec());
-        made.map_err(|_| Error::input("an argument has a byte that is zero"))
+        made.map_err(|_| Error::input("an argument has a zero byte"))
     };
     let path = c_string(program.path().as_os_str().to_owned())?;
     let arguments: Result<Vec<_>, _> = arguments.iter().cloned().map(c_string).collect();

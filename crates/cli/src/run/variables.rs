@@ -28,20 +28,20 @@ const OURS: [(&str, WhyNot); 11] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
             Some(_) => None,
-            None => Some("a size is a number of bytes, or one with K, M, G or T behind it"),
+            None => Some("a size is a number of bytes, or a number followed by K, M, G or T"),
         }
     }),
     (MATCH, |_| None),
     (NOT, |_| None),
     (FAULTS, |value| {
         let known = ["auto", "messages", "signals"];
-        none_of(value, &known, "it is auto, messages or signals")
+        none_of(value, &known, "the value must be auto, messages or signals")
     }),
     (ANONYMOUS, flag),
     (ASSUME_IMMUTABLE, flag),
     (STRICT, flag),
     (STATS, |value| {
-        none_of(value, &["text", "json"], "it is text or json")
+        none_of(value, &["text", "json"], "the value must be text or json")
     }),
     (STATS_FILE, absolute),
     (tree::VARIABLE, absolute),
@@ -53,20 +53,20 @@ fn none_of(value: &OsStr, known: &[&str], why: &'static str) -> Option<&'static 
 }
 
 fn flag(value: &OsStr) -> Option<&'static str> {
-    none_of(value, &["0", "1"], "it is 0 or 1")
+    none_of(value, &["0", "1"], "the value must be 0 or 1")
 }
 
-/// The program may go elsewhere.
+/// A path must be absolute: the program may change its directory.
 fn absolute(value: &OsStr) -> Option<&'static str> {
-    (!Path::new(value).is_absolute()).then_some("it is a path that begins with a slash")
+    (!Path::new(value).is_absolute()).then_some("the value must be a path that begins with a slash")
 }
 
-/// What a variable of `softfault run` says; one that is empty says nothing.
+/// The value of a variable of `softfault run`; an empty one counts as not set.
 pub fn said(name: &str) -> Option<std::ffi::OsString> {
     var_os(name).filter(|value| !value.is_empty())
 }
 
-/// An error for the first value that cannot be used.
+/// An error for the first invalid value.
 pub fn check() -> Result<(), Error> {
     check_environment().map_err(Error::input)?;
     for (name, why_not) in OURS {
@@ -88,7 +88,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     OURS.iter().map(|(name, _)| *name)
 }
 
-/// A line on the standard error for each name that begins as ours do, and is none of them.
+/// A line on the standard error for each unknown name that begins with our prefix.
 pub fn tell_unknown() {
     let names = || (VARIABLES.into_iter()).chain(OURS.iter().map(|(name, _)| *name));
     for (name, _) in vars_os() {

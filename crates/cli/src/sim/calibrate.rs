@@ -13,24 +13,24 @@ use std::path::PathBuf;
 /// Arguments of `sim calibrate`.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "It takes a minute or two, and both CPUs at times: what runs beside it shows in the figures. Distances \
-        that this machine does not have, and what it does not allow, are taken from --lacking; `source` in the \
-        result says which."
+    after_long_help = "It takes a minute or two, and both CPUs at times: other programs that run meanwhile change the figures. Values \
+        that this machine does not have or does not allow to measure are taken from --lacking; `source` in the \
+        result names them."
 )]
 pub struct CalibrateArgs {
-    /// What to call it
+    /// The name of the topology
     #[arg(long, default_value = "this-machine")]
     name: String,
-    /// Where to write it; `-` is stdout
+    /// The file to write; `-` is stdout
     #[arg(long, value_name = "PATH", default_value = "-")]
     json: PathBuf,
-    /// Directory whose disk is measured; a file of 256 MiB is made there
+    /// The directory whose disk is measured; a file of 256 MiB is made there
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// The topology that has what cannot be measured here
+    /// The topology that supplies the values that cannot be measured here
     #[arg(long, value_name = "NAME|PATH", default_value = "zen5-256")]
     lacking: String,
-    /// Fewer samples: seconds, and rougher
+    /// Take fewer samples: some seconds, with rougher figures
     #[arg(long)]
     quick: bool,
 }

@@ -27,25 +27,25 @@ use softfault_sim::Workload;
 /// What is simulated, or measured for it.
 #[derive(Subcommand, Debug)]
 pub enum SimCommand {
-    /// Document 004's page fault test: threads populate anonymous memory
+    /// Document 004, page fault test: threads populate anonymous memory
     Pft(RunArgs),
-    /// Document 000's: each thread maps a file, touches all of it and unmaps, under a budget too small
+    /// Document 000: each thread maps a file, touches all of it and unmaps, under a budget that is too small
     Thrash(RunArgs),
-    /// Document 002's start of an application: mixed files, a thread of high priority, forks
+    /// Document 002: the start of an application, with mixed files, a thread of high priority, and forks
     WarmStart(RunArgs),
     /// Threads map a little anonymous memory, touch it and unmap it
     Spf(RunArgs),
-    /// Some threads map and unmap, the others touch a file, in one space
+    /// Some threads map and unmap, while the others touch a file, in one address space
     Storm(RunArgs),
-    /// Document 002's swap side: faults on what was swapped out against maps, unmaps and forks
+    /// Document 002, swap: faults on swapped-out pages, while other threads map, unmap and fork
     SwapRetry(RunArgs),
-    /// Threads read and write anonymous memory four times the budget
+    /// Threads read and write anonymous memory, four times as large as the budget
     Anon(RunArgs),
-    /// Document 001's: spaces map one file of huge pages, touch all of it and unmap
+    /// Document 001: address spaces map one file of huge pages, touch all of it and unmap
     Hugetlb(RunArgs),
-    /// Measure this machine, and write a topology that --topology takes
+    /// Measure this machine, and write a topology for --topology
     Calibrate(calibrate::CalibrateArgs),
-    /// List the machines that have a name, with the sources of their figures
+    /// List the machines with a name, and the sources of their figures
     Presets(presets::PresetsArgs),
 }
 

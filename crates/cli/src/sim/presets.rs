@@ -9,7 +9,7 @@ use softfault_sim::topology::Topology;
 /// Arguments of `sim presets`.
 #[derive(Args, Debug)]
 pub struct PresetsArgs {
-    /// Print this one, or the file at this path, as the JSON that --topology takes
+    /// Print this machine, or the file at this path, as JSON for --topology
     #[arg(value_name = "NAME|PATH")]
     topology: Option<String>,
 }

@@ -100,7 +100,9 @@ pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
     // Its parts may differ in what they may be used for.
     let of_one = |other: &Part| Arc::ptr_eq(&other.map, &parts[0].map);
     if parts.is_empty() || !parts.iter().all(of_one) {
-        return Err(Failure::invalid("a pin is of one map"));
+        return Err(Failure::invalid(
+            "the range is not within one map: pin each map alone",
+        ));
     }
     let part = Part {
         range: range.clone(),
@@ -118,7 +120,7 @@ pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
         let window = window.ok_or_else(Failure::not_mapped)?;
         let is_it = |kept: &KeptRange| kept.why == Why::Pinned && kept.range == *range;
         let place = window.kept.iter().rposition(is_it);
-        let place = place.ok_or_else(|| Failure::invalid("the range is not pinned as such"))?;
+        let place = place.ok_or_else(|| Failure::invalid("no pin has this address and length"))?;
         window.kept.swap_remove(place)
     };
     taken.release();

@@ -113,7 +113,9 @@ impl Taken {
                 }
             });
             let mapped = mapped.ok_or_else(|| {
-                Failure::unsupported("only a whole map can be changed so, as mmap has made it")
+                Failure::unsupported(
+                    "this works only on a whole map, as softfault_mmap has made it",
+                )
             })??;
             let is_of = |kept: &mut KeptRange| kept.is_of(&mapped.map);
             let kept: Vec<_> = window.kept.extract_if(.., is_of).collect();

@@ -1,4 +1,4 @@
-//! Settings of an engine, and what is made by them.
+//! Settings of an engine, and building the engine from them.
 
 use super::{Engine, EngineInner};
 use crate::environment;
@@ -26,41 +26,41 @@ use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// What `map` does where userfaultfd is closed.
+/// The behaviour of `map` where the process may not use userfaultfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fallback {
-    /// It fails, and the error names `softfault doctor`.
+    /// `map` fails, and the error names `softfault doctor`.
     #[default]
     Error,
-    /// It maps with the kernel's mmap, without a budget; `stats` counts it.
+    /// `map` uses the kernel's mmap, without a budget; `stats` counts these maps.
     Kernel,
 }
 
-/// How reads ahead are submitted. A read that a thread waits for is always its
-/// own `pread`.
+/// The interface that submits read-ahead. A read that a thread waits for is always a
+/// `pread` of that thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AsyncReads {
-    /// `io_submit(2)`, or `io_uring` where that is closed or used up.
+    /// `io_submit(2)`, or `io_uring` where `io_submit` is not allowed or its limit is used up.
     ///
     /// io_uring completes a read in the context of the thread that submitted
-    /// it, and so interrupts that thread's `epoll_wait`, `poll` or `nanosleep`
-    /// with EINTR, which programs do not expect of having touched memory.
+    /// it. This interrupts an `epoll_wait`, `poll` or `nanosleep` of that thread
+    /// with EINTR. Programs do not expect that from a touch of memory.
     #[default]
     Auto,
-    /// `io_submit(2)`. Direct reads only: a file that has to be read through
-    /// the page cache is not read ahead.
+    /// `io_submit(2)`. For direct reads only: files that have to be read through
+    /// the page cache get no read-ahead.
     IoSubmit,
     /// io_uring.
     IoUring,
-    /// Never: each fault reads for itself.
+    /// No read-ahead: each fault reads its own page.
     Never,
 }
 
-/// Why no engine can serve faults.
+/// The reason why the engine cannot serve faults.
 enum NoFaults {
-    /// The system does not let it: the kernel may serve the maps.
+    /// The system does not allow it: the kernel may serve the maps.
     Closed(io::Error),
-    /// What was asked cannot be.
+    /// The settings are invalid.
     Wrong(io::Error),
 }
 
@@ -69,9 +69,9 @@ enum NoFaults {
 pub struct Builder {
     memory: Option<usize>,
     most_memory: Option<usize>,
-    /// Of soft engines.
+    /// For soft engines.
     huge_pages: usize,
-    /// An engine and its budget.
+    /// The outer engine and its budget.
     within: Option<(Weak<EngineInner>, Arc<Budget>)>,
     pub(crate) on_truncate: OnTruncate,
     pub(crate) fallback: Fallback,
@@ -79,17 +79,13 @@ pub struct Builder {
     pub(crate) async_reads: AsyncReads,
     policies: Policies,
     swap: Swapping,
-    /// `None` for what the environment says.
+    /// `None`: the environment decides, here and for the next four.
     faults: Option<Faults>,
-    /// The same.
     reads: Option<Reads>,
-    /// The same.
     small_maps: Option<usize>,
-    /// The same.
     by_kernel: Option<bool>,
-    /// The same.
     coherence: Option<Coherence>,
-    /// As of the node.
+    /// See [`NodeOptions`].
     on_reclaim: Option<fn()>,
 }
 
@@ -115,32 +111,32 @@ impl Builder {
         }
     }
 
-    /// Bytes that may be resident: everything that the engine keeps, page
-    /// tables included. Without it: a quarter of the machine's memory, or of
-    /// the lowest limit of its memory cgroups, and less when such a limit is lowered
-    /// ([`Reads::Auto`] sees that). More than the machine has, swap included, is
-    /// refused when the engine is built.
+    /// The budget: the bytes that may be resident. It covers everything that the engine keeps, page
+    /// tables included. Default: a quarter of the machine's memory, or of
+    /// the lowest limit of its memory cgroups. The default budget shrinks when such a limit is lowered
+    /// ([`Reads::Auto`] watches the limits). Building the engine fails if the budget exceeds the machine's
+    /// memory and swap.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// Bytes that [`Engine::set_memory`] may ask for later. Without it: the machine's
-    /// memory; and never more than that and its swap.
+    /// The largest budget that [`Engine::set_memory`] may set later. Default: the machine's
+    /// memory. It is never more than the machine's memory and swap.
     pub fn most_memory(mut self, bytes: usize) -> Self {
         self.most_memory = Some(bytes);
         self
     }
 
     /// For soft engines ([`build_soft`](Self::build_soft)): bytes of huge pages, rounded down to
-    /// 2 MiB, that [`SoftHugeFile`](crate::soft::SoftHugeFile) is made of. They are beside the
-    /// budget: memory once they are touched, and never evicted. Without it: none.
+    /// 2 MiB, for [`SoftHugeFile`](crate::soft::SoftHugeFile)s. They do not count against the
+    /// budget. They take memory once they are touched, and are never evicted. Default: none.
     pub fn huge_pages(mut self, bytes: usize) -> Self {
         self.huge_pages = bytes & !((2 << 20) - 1);
         self
     }
 
-    /// Counts this engine's memory against `parent`'s budget too.
+    /// Charges this engine's memory to `parent`'s budget too.
     pub fn within(mut self, parent: &Engine) -> Self {
         let managed = parent.inner.managed_here().ok().flatten();
         self.within = managed.map(|managed| {
@@ -150,71 +146,71 @@ impl Builder {
         self
     }
 
-    /// What a touch past the end of a truncated file gets.
+    /// The result of a touch past the end of a truncated file.
     pub fn on_truncate(mut self, on_truncate: OnTruncate) -> Self {
         self.on_truncate = on_truncate;
         self
     }
 
-    /// What to do where userfaultfd is closed.
+    /// The behaviour of `map` where the process may not use userfaultfd.
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
         self
     }
 
-    /// Maps although somebody installed a SIGBUS handler after the engine: say
-    /// this if that handler passes on what it does not know.
+    /// Allows `map` although the program installed a SIGBUS handler after the engine was built. Set this
+    /// if that handler passes on the signals that are not its own.
     pub fn trust_signal_handlers(mut self, trust: bool) -> Self {
         self.trust_handlers = trust;
         self
     }
 
-    /// How to read ahead.
+    /// The interface that submits read-ahead.
     pub fn async_reads(mut self, how: AsyncReads) -> Self {
         self.async_reads = how;
         self
     }
 
-    /// Whether files are read through the kernel's page cache. Without it: as `SOFTFAULT_READS` says,
-    /// `direct`, `cached` or `auto`, or [`Reads::Auto`].
+    /// Whether files are read through the kernel's page cache. Default: the value of `SOFTFAULT_READS`
+    /// (`direct`, `cached` or `auto`), or else [`Reads::Auto`].
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = Some(reads);
         self
     }
 
     /// Whether the kernel may serve files by mappings of its own, outside of the budget, where that is faster:
-    /// [small ones](Self::small_maps), and larger ones as long as the page cache has them and there
-    /// is memory for that. Of [`Reads::Auto`] only, and of faults by [signals](Faults::Signals). Without it: as
-    /// `SOFTFAULT_BY_KERNEL` says, `0` or `1`, or true.
+    /// [small files](Self::small_maps), and larger files as long as the page cache has them and there
+    /// is memory for that. It applies to [`Reads::Auto`] only, and to faults by [signals](Faults::Signals). Default: the
+    /// value of `SOFTFAULT_BY_KERNEL` (`0` or `1`), or else true.
     pub fn by_kernel(mut self, may: bool) -> Self {
         self.by_kernel = Some(may);
         self
     }
 
-    /// Who serves maps that write to their file. Without it: as `SOFTFAULT_COHERENCE` says, `kernel` or `engine`, or
-    /// [`Coherence::Kernel`].
+    /// Whether the kernel or the engine serves maps that write to their file. Default: the value of
+    /// `SOFTFAULT_COHERENCE` (`kernel` or `engine`), or else [`Coherence::Kernel`].
     pub fn coherence(mut self, coherence: Coherence) -> Self {
         self.coherence = Some(coherence);
         self
     }
 
-    /// Bytes of the largest file that is small: mapping, touching and dropping it is cheaper
-    /// by the kernel. At most an eighth of the budget is mapped so at a time. 0: none. Without it:
-    /// as `SOFTFAULT_SMALL_MAPS` says, or 1 MiB.
+    /// Size in bytes of the largest file that counts as small. The kernel maps small files by itself, because there
+    /// mapping, touching and dropping them is cheaper. At most an eighth of the budget is mapped so at a time. 0: the
+    /// kernel maps none. Default: the value of `SOFTFAULT_SMALL_MAPS`, or else 1 MiB.
     pub fn small_maps(mut self, bytes: usize) -> Self {
         self.small_maps = Some(bytes);
         self
     }
 
-    /// How faults reach the engine. Without it: as `SOFTFAULT_FAULTS` says, `signals` or
-    /// `threads`, or by signals.
+    /// How faults reach the engine. Default: the value of `SOFTFAULT_FAULTS` (`signals`,
+    /// `threads` or `messages`), or else [`Faults::Signals`].
     pub fn faults(mut self, how: Faults) -> Self {
         self.faults = Some(how);
         self
     }
 
-    /// Calls `tell` each time that memory is short and the engine begins to evict, in the thread that needs the
-    /// memory: in the fault handler, too. For who divides memory between engines of several processes.
+    /// Calls `tell` each time that memory is short and the engine begins to evict. The call is in the thread that needs
+    /// the memory, also in the fault handler. It lets a program divide memory between engines of several processes.
     #[doc(hidden)]
     pub fn on_reclaim(mut self, tell: fn()) -> Self {
         self.on_reclaim = Some(tell);
@@ -222,26 +218,26 @@ impl Builder {
     }
 
     /// Policies other than the default: the baselines of the documents that
-    /// this engine follows, to measure against.
+    /// this engine follows, for comparison in measurements.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
         self
     }
 
-    /// Lets anonymous memory go to swap where it does not fit the budget.
+    /// Lets the engine evict anonymous memory to swap when it does not fit the budget.
     pub fn swap(mut self, swap: Swap) -> Self {
         self.swap = Swapping::File(swap);
         self
     }
 
-    /// Swaps to a device of the caller's, whose methods are called in the fault
+    /// Swaps to a device of the caller. Its methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
     ///
     /// # Safety
-    /// The device answers a read of a slot with what was written there last, or with an
-    /// error; of the buffers that it is lent it writes to the part that it says it has
-    /// read, and to none after the read is over; each read that it starts is completed
-    /// once, by its own cookie; and it keeps the rules of the handler.
+    /// A read of a slot returns the bytes that were written there last, or an
+    /// error. The device writes to a buffer only the part that it reports as
+    /// read, and nothing after the read is complete. It completes each read that it starts
+    /// once, by the read's own cookie. It keeps the rules of the handler.
     ///
     /// ```compile_fail,E0133
     /// use std::sync::Arc;
@@ -255,9 +251,9 @@ impl Builder {
         self
     }
 
-    /// Builds the engine. Fails where the budget is too small, where the
-    /// machine has no address space, where userfaultfd is closed, or where the
-    /// process had an engine with another [`Policies::vma_lock`], another
+    /// Builds the engine. Fails if the budget is too small, if the
+    /// process has no address space left, if it may not use userfaultfd, or if an earlier engine of the
+    /// process has another [`Policies::vma_lock`], another
     /// [`Policies::mmap_queue`] or other [`Faults`]: all engines share one address space.
     pub fn build(mut self) -> io::Result<Engine> {
         let _masked = signal::masked();
@@ -291,10 +287,10 @@ impl Builder {
         Ok(Engine { inner })
     }
 
-    /// The process's part, if faults can be served here.
+    /// The part that all engines of the process share, if faults can be served here.
     fn process(&self, faults: Faults) -> Result<&'static Process, NoFaults> {
         needed::for_faults().map_err(NoFaults::Closed)?;
-        // Before there is anything that a child must not have: who forks meanwhile waits.
+        // Before there is anything that a child must not have: a concurrent fork waits.
         fork::watch();
         faults::get_or_make(self.policies.space_locks(), faults).map_err(|no| match no {
             NoProcess::Closed(_) => NoFaults::Closed(no.into()),
@@ -307,12 +303,12 @@ impl Builder {
         &self.policies
     }
 
-    /// How faults arrive, of an engine that is built.
+    /// How faults reach an engine that is built.
     pub(crate) fn resolved_faults(&self) -> Faults {
         self.faults.unwrap_or_default()
     }
 
-    /// Bytes of the largest small map, of an engine that is built; of a soft engine there are none.
+    /// Bytes of the largest small map of an engine that is built; 0 for a soft engine.
     pub(super) fn most_small(&self) -> usize {
         match self.may_be_kernels() {
             true => self.small_maps.unwrap_or(0),
@@ -320,28 +316,28 @@ impl Builder {
         }
     }
 
-    /// True if the kernel may serve files, of an engine that is built.
+    /// True if the kernel may serve files of an engine that is built.
     pub(crate) fn may_be_kernels(&self) -> bool {
         self.by_kernel.unwrap_or(false)
     }
 
-    /// Who serves maps that write to their file, of an engine that is built.
+    /// Whether the kernel or the engine serves maps that write to their file, for an engine that is built.
     pub(crate) fn resolved_coherence(&self) -> Coherence {
         self.coherence.unwrap_or_default()
     }
 
-    /// True if another engine's budget is to pay too.
+    /// True if the memory is charged to another engine's budget too.
     pub(crate) fn is_nested(&self) -> bool {
         self.within.is_some()
     }
 
-    /// That engine, if it lives.
+    /// The outer engine, if it lives.
     pub(crate) fn outer(&self) -> Option<Arc<EngineInner>> {
         self.within.as_ref()?.0.upgrade()
     }
 
-    /// The budget, and the largest that may ever be asked for. An error if that is
-    /// none.
+    /// The budget, and the largest budget that may ever be set. An error if the budget is
+    /// invalid.
     fn sizes(&self) -> io::Result<(usize, usize)> {
         let memory = self.memory_or_default();
         if memory < LEAST_BYTES {
@@ -366,8 +362,8 @@ impl Builder {
             .max(memory)
     }
 
-    /// Soft page tables for twice the budget that may ever be asked for, or
-    /// for as much of it as there is address space.
+    /// Soft page tables for twice the largest budget that may ever be set, or
+    /// for less if the address space is short.
     pub(crate) fn soft_page_tables(&self) -> io::Result<SoftMmu> {
         let (memory, most) = self.sizes()?;
         let halves = core::iter::successors(Some(most), |&most| {
@@ -379,7 +375,7 @@ impl Builder {
         tables.ok_or_else(|| error::budget(NodeError::NoMemory))
     }
 
-    /// Bytes of huge pages that a soft engine is to have.
+    /// Bytes of huge pages of a soft engine.
     pub(crate) fn huge_bytes(&self) -> usize {
         self.huge_pages
     }
@@ -402,7 +398,7 @@ impl Builder {
         self.assemble(budget, (mmu, space, clock), Rings::of, swap)
     }
 
-    /// The managed part of a child's, where the parent has had `parents`.
+    /// The managed part of an engine in a child, made after the parent's, `parents`.
     pub(crate) fn again(
         &self,
         parents: &Managed,
@@ -437,7 +433,7 @@ impl Builder {
         swap: impl FnOnce(&RingsOnDemand) -> io::Result<Option<SwapBackend>>,
     ) -> io::Result<Managed> {
         let most = self.most(budget.limit() as usize * PAGE_SIZE);
-        // Half of it at most for faults, or what read-ahead may take.
+        // At most half of it for faults, or the share that read-ahead may take.
         let quarters = self.policies.miss_accounting.frame_quarters().max(2);
         let frames = AnonymousFrames::new(most / 4 * quarters);
         let reads = match self.reads {
@@ -475,7 +471,7 @@ impl Builder {
     }
 }
 
-/// The largest file that the kernel maps by itself, if nobody says otherwise.
+/// Default size of the largest file that the kernel maps by itself.
 const SMALL_MAPS: usize = 1 << 20;
 
 /// Rings of a child, and reads in flight in each.

@@ -2,13 +2,13 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `builder` | its settings, and what is made by them |
-//! | `inner` | an engine as its maps have it |
-//! | `current` | what its maps need, which is another in each process |
-//! | `small_maps` | how much of small files the kernel may serve |
+//! | `builder` | the settings, and building an engine from them |
+//! | `inner` | the engine that its maps share |
+//! | `current` | the state that maps need; each process has its own |
+//! | `small_maps` | how many bytes of small files the kernel may serve |
 //! | `workers` | threads that wait for futures |
 //!
-//! What makes maps, and what counts, is above, and says so to [`Engine`] there.
+//! The methods of [`Engine`] that make maps, and its counters, are in the modules above this one.
 
 mod builder;
 mod current;
@@ -43,12 +43,12 @@ impl Engine {
         Builder::new()
     }
 
-    /// The engine behind [`Mmap::map`](crate::Mmap::map) and [`MmapOptions::map`](crate::MmapOptions::map): made at first
-    /// use with the default budget, or `SOFTFAULT_MEMORY` bytes of it (a number
-    /// with K, M, G or T behind it), and with swap in the directory that
-    /// `SOFTFAULT_SWAP` names, of the size that follows it after a colon. Where
-    /// these say something that cannot be, that is the error, and once a line on
-    /// the standard error. A child of fork has one of its own.
+    /// The engine behind [`Mmap::map`](crate::Mmap::map) and [`MmapOptions::map`](crate::MmapOptions::map). The first
+    /// use makes it. `SOFTFAULT_MEMORY` sets its budget (bytes, or a number
+    /// followed by K, M, G or T); without the variable it has the default budget. `SOFTFAULT_SWAP` names the
+    /// directory of its swap, optionally followed by a colon and a size. An invalid
+    /// value is an error, and is reported once on
+    /// the standard error. A child of fork has a default engine of its own.
     pub fn process_default() -> io::Result<&'static Engine> {
         #[derive(Default)]
         struct Made {
@@ -77,9 +77,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Changes the budget, and reclaims down to it. Without swap, private memory that
-    /// was written to cannot be reclaimed: where it holds more than the new budget, that
-    /// stays charged.
+    /// Changes the budget, and reclaims down to it. Without swap, written pages of private memory
+    /// cannot be reclaimed: if they hold more than the new budget, they
+    /// stay charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         faults::get_in_front();
         let _masked = signal::masked();
@@ -96,8 +96,8 @@ impl Engine {
         })
     }
 
-    /// Truncates `file` (or makes it longer) and takes what is past the end out
-    /// of every map of it in this engine.
+    /// Truncates `file` (or makes it longer), and removes the pages past the new end from
+    /// every map of it in this engine.
     pub fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
         if self.inner.is_parents() {
             return Err(FaultError::Forked.into());
@@ -106,13 +106,13 @@ impl Engine {
         self.inner.files.truncate(file, bytes)
     }
 
-    /// Closes the files of which nobody has a map any more, and forgets their pages.
+    /// Closes the files that have no map any more, and drops their pages.
     ///
-    /// The window of a file stays for a while after its last map: the next map of the
-    /// unchanged file finds its pages. Meanwhile the file is open, so that its file system
-    /// cannot be unmounted, nor its space be used again once it is removed. A file that
-    /// has lost its last name is closed with its last map, or within two seconds; any
-    /// other after 30 seconds; all by this call.
+    /// The window of a file stays for a while after its last map is dropped: the next map of the
+    /// unchanged file finds its pages. Meanwhile the file is open: its file system
+    /// cannot be unmounted, and the space of a removed file is not freed. The engine closes a file that
+    /// has lost its last name with its last map, or within two seconds, and any
+    /// other file after 30 seconds. This call closes all of them now.
     pub fn close_idle(&self) {
         let _masked = signal::masked();
         self.inner.files.close_idle();

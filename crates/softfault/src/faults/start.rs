@@ -27,20 +27,26 @@ impl From<NoProcess> for io::Error {
     fn from(no: NoProcess) -> Self {
         match no {
             NoProcess::OtherLocks(made) => {
-                let message = format!("the maps of this process have the locks `{made}` already");
+                let message = format!(
+                    "an earlier engine of this process has the locks `{made}`: all engines of a process need the same"
+                );
                 io::Error::new(io::ErrorKind::InvalidInput, message)
             }
             NoProcess::Closed(errno) => error::closed(errno),
             NoProcess::OtherFaults(made) => error::invalid(match made {
-                Faults::Signals => "the faults of this process are served by signals already",
-                Faults::Threads => "the faults of this process are served by threads already",
+                Faults::Signals => {
+                    "an earlier engine of this process has Faults::Signals: all engines of a process need the same"
+                }
+                Faults::Threads => {
+                    "an earlier engine of this process has Faults::Threads: all engines of a process need the same"
+                }
                 Faults::Messages => {
-                    "the faults of this process, and the kernel's in it, are served by threads already"
+                    "an earlier engine of this process has Faults::Messages: all engines of a process need the same"
                 }
             }),
             NoProcess::NoThread(errno) => {
                 let why = io::Error::from_raw_os_error(errno);
-                let message = format!("no thread can be started to serve faults: {why}");
+                let message = format!("cannot start a thread that serves faults: {why}");
                 io::Error::new(why.kind(), message)
             }
         }

@@ -1,11 +1,11 @@
-//! Copying from and to huge memory, that others may write to at the same time.
+//! Copying from and to huge memory, while other threads or processes may write to it.
 
 use super::map::HugeMap;
 use crate::FaultError;
 
 impl HugeMap {
-    /// Fills `buffer` from `offset` on. What others write meanwhile is seen, or not, or in part: aligned
-    /// words of 8 bytes are read whole.
+    /// Fills `buffer` with the bytes from `offset` on. A concurrent write may be seen in full, in part, or not at all: only
+    /// aligned words of 8 bytes are read as a whole.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<(), FaultError> {
         let start = self.reach(offset, buffer.len())?;
         // SAFETY: within the map, which begins and ends with whole words; all who write here do it by
@@ -14,8 +14,8 @@ impl HugeMap {
         Ok(())
     }
 
-    /// Writes `bytes` from `offset` on. Others may see a part of it first: aligned words of 8 bytes are
-    /// written whole, and what others write to the rest of a word meanwhile stays.
+    /// Writes `bytes` at `offset`. A concurrent reader may see only a part of them: only aligned words of 8 bytes are
+    /// written as a whole. If another writer changes the other bytes of a word meanwhile, its change stays.
     pub fn write_at(&self, bytes: &[u8], offset: usize) -> Result<(), FaultError> {
         if self.is_read_only() {
             return Err(FaultError::ReadOnly);
@@ -26,7 +26,7 @@ impl HugeMap {
         Ok(())
     }
 
-    /// Brings in what a copy needs; the address of its first byte.
+    /// Brings in the pages of a copy; returns the address of its first byte.
     fn reach(&self, offset: usize, len: usize) -> Result<usize, FaultError> {
         let end = offset.checked_add(len).ok_or(FaultError::OutOfRange)?;
         let addresses = self.addresses(offset..end)?;

@@ -18,27 +18,27 @@ pub struct HugeMemoryBuilder {
 }
 
 impl HugeMemoryBuilder {
-    /// The size of its pages. Without it: 2 MiB. Memory of pages of 1 GiB for which the machine has no
-    /// pool is made of smaller ones.
+    /// The page size. Default: 2 MiB. If the machine has no pool of 1 GiB pages, memory with that page size is
+    /// made of smaller pages.
     pub fn page_size(mut self, size: HugeSize) -> Self {
         self.size = size;
         self
     }
 
-    /// What /proc shows it as.
+    /// The name of the memory in /proc.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Made of this and nothing else. Without it: the best that the machine has.
+    /// Requires this backing; `create` fails if the machine does not have it. Default: the best backing of the machine.
     pub fn backing(mut self, backing: HugeBacking) -> Self {
         self.backing = Some(backing);
         self
     }
 
-    /// Makes memory of so many bytes, a multiple of a page. It is zeros, and takes none yet: what is mapped is
-    /// reserved, and what is touched is taken.
+    /// Makes memory of `bytes` bytes, a multiple of the page size. It is all zeros and has no pages yet: a map reserves
+    /// pages, and a touch takes them.
     pub fn create(self, bytes: u64) -> io::Result<HugeMemory> {
         let size = self.size;
         if bytes == 0 || !bytes.is_multiple_of(size.bytes() as u64) {
@@ -72,7 +72,7 @@ fn memfd(name: &CString, backing: HugeBacking, size: HugeSize) -> io::Result<Own
     }
 }
 
-/// Why there is no such file.
+/// The error of a file that cannot be made.
 fn refused(error: io::Error, backing: HugeBacking, size: HugeSize) -> io::Error {
     if backing != HugeBacking::Hugetlb {
         return error;

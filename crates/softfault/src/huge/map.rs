@@ -16,21 +16,21 @@ use std::io;
 
 /// A map of [`HugeMemory`], shared with all others of it, in this process and in others.
 ///
-/// It is an address and a length, as a slice would promise that nobody else writes to it:
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy, and whoever knows that nobody
-/// writes meanwhile takes a slice ([`as_slice`](Self::as_slice)).
+/// It is an address and a length. It is no slice, because a slice promises that nothing else writes to it:
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy. A caller that excludes concurrent writes can
+/// take a slice ([`as_slice`](Self::as_slice)).
 ///
-/// A touch of a page that is missing is served, from what was reserved when it was mapped. It raises SIGBUS if
-/// the memory was cut off there ([`HugeMemory::truncate`]); and if the pool is empty, which can be in maps
-/// without reservation ([`HugeMapOptions::no_reserve`]), after [`HugeMemory::punch`], and in memory that is not of
-/// a pool. [`populate`](Self::populate) gets the error as a value. A system call that is handed a part which is
-/// missing fails with EFAULT.
+/// A touch of a missing page takes one of the pages that the map reserved. The touch raises SIGBUS if
+/// the memory was truncated before that page ([`HugeMemory::truncate`]), or if the pool is empty. The pool can be empty for
+/// maps without reservation ([`HugeMapOptions::no_reserve`]), after [`HugeMemory::punch`], and for memory without
+/// a pool. [`populate`](Self::populate) returns the error as a value. A system call on a missing
+/// page fails with EFAULT.
 ///
-/// A child made by `fork()` shares it. There the kernel serves what is missing by itself, and says SIGBUS
-/// where it cannot; maps that the child makes are served as the parent's are.
+/// A child made by `fork()` shares the map. In the child the kernel serves missing pages of inherited maps, and raises
+/// SIGBUS if it cannot. Maps that the child makes are served as in the parent.
 pub struct HugeMap {
     memory: HugeMemory,
-    /// `None` where the kernel serves it.
+    /// `None` if the kernel serves the map.
     entry: Option<TouchableMap>,
     place: SharedMapping,
     /// Its own, where the memory's does not reach.
@@ -85,77 +85,77 @@ impl HugeMap {
         })
     }
 
-    /// Where it begins.
+    /// Pointer to the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.place.range().start as *const u8
     }
 
-    /// The same, to write there: not in a map for reading only, which a write ends with SIGSEGV.
+    /// Pointer to the first byte, for writes: a write to a read-only map raises SIGSEGV.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.place.range().start as *mut u8
     }
 
-    /// Its length in bytes.
+    /// Length of the map in bytes.
     pub fn len(&self) -> usize {
         self.place.range().len()
     }
 
-    /// Never: there are no empty ones.
+    /// Always false: there are no empty maps.
     pub fn is_empty(&self) -> bool {
         self.place.range().is_empty()
     }
 
-    /// All of it.
+    /// The whole map as a slice.
     ///
     /// # Safety
-    /// As long as the slice lives nobody writes to it, in no process, and it is neither truncated nor punched.
+    /// While the slice lives, no thread of any process writes to the memory, truncates it or punches it.
     pub unsafe fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped as long as this lives; the caller vouches for the rest.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 
-    /// All of it, to write to.
+    /// The whole map as a writable slice.
     ///
     /// # Safety
-    /// As long as the slice lives nobody reads it or writes to it, in no process, and it is neither truncated nor
-    /// punched; and the map is not for reading only.
+    /// While the slice lives, no other thread of any process reads or writes the memory, truncates it or
+    /// punches it. The map is not read-only.
     #[allow(clippy::mut_from_ref)] // What is shared is not borrowed.
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
         unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len()) }
     }
 
-    /// The memory that it shows.
+    /// The memory that the map shows.
     pub fn memory(&self) -> &HugeMemory {
         &self.memory
     }
 
-    /// Where it begins in the memory.
+    /// Offset of the map in the memory.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What it is made of.
+    /// The backing of the memory.
     pub fn backing(&self) -> HugeBacking {
         self.memory.backing()
     }
 
-    /// The size of its pages.
+    /// The page size.
     pub fn page_size(&self) -> HugeSize {
         self.memory.page_size()
     }
 
-    /// True if its faults are served here, false if by the kernel ([`Fallback::Kernel`]).
+    /// True if the library serves the map's faults, false if the kernel does ([`Fallback::Kernel`]).
     pub fn is_managed(&self) -> bool {
         self.entry.is_some()
     }
 
-    /// True if it may be read only.
+    /// True if the map is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What was counted since it was mapped.
+    /// The counters of the map since it was made.
     pub fn stats(&self) -> HugeMapStats {
         let counted = self.entry.as_ref().map(|entry| entry.counted().read());
         counted.unwrap_or_default()
@@ -218,7 +218,7 @@ fn place(
     Ok(place)
 }
 
-/// Why there is no mapping.
+/// The error of a mapping that cannot be made.
 fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
     let page = memory.page_size();
     match MachinePool::of(page) {

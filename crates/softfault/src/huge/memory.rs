@@ -1,4 +1,4 @@
-//! Huge memory itself: a file without a name, that processes hand to each other.
+//! Huge memory itself: a file without a name, which processes can pass to each other.
 
 use super::anchor::Anchor;
 use super::create::HugeMemoryBuilder;
@@ -17,7 +17,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Memory of huge pages that processes share.
+/// Memory of huge pages, shared between processes.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {
@@ -31,8 +31,8 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// Another process gets it by fork, or as a descriptor over a socket
-/// ([`AsFd`], [`from_fd`](Self::from_fd)). It lives as long as a descriptor or a map of it.
+/// Another process gets the memory by fork, or as a descriptor over a socket
+/// ([`AsFd`], [`from_fd`](Self::from_fd)). The memory lives as long as any descriptor or map of it.
 #[derive(Clone)]
 pub struct HugeMemory {
     inner: Arc<HugeMemfd>,
@@ -40,14 +40,14 @@ pub struct HugeMemory {
 
 /// All immutable.
 struct HugeMemfd {
-    /// The program has it too ([`AsFd`]), and may close it and take the number: it is looked
-    /// at before each use, and closed only if it is still this file's.
+    /// The program can see the descriptor ([`AsFd`]), and may close it and reuse its number. So each use checks first
+    /// that it is still of this file, and it is closed only then.
     fd: ManuallyDrop<OwnedFd>,
     /// Immutable. What it is of.
     file: Identity,
     backing: HugeBacking,
     page: HugeSize,
-    /// All of the file as it was when this was made.
+    /// A mapping of the whole file, as long as it was when this mapping was made.
     alias: Option<SharedMapping>,
     anchor: Anchor,
 }
@@ -58,7 +58,7 @@ impl HugeMemory {
         HugeMemoryBuilder::default()
     }
 
-    /// Memory that another process made. What it is made of and how large its pages are is seen.
+    /// Memory that another process made. The backing and the page size are read from the descriptor.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
         const HUGETLBFS: u64 = 0x958_458f6;
@@ -77,11 +77,12 @@ impl HugeMemory {
             TMPFS => (HugeBacking::without_pool(), Some(HugeSize::TwoMiB)),
             _ => {
                 return Err(invalid(
-                    "the file is not of memory: no memfd, hugetlbfs or tmpfs",
+                    "the descriptor is not of a memfd, or of a file on hugetlbfs or tmpfs",
                 ));
             }
         };
-        let size = size.ok_or_else(|| invalid("its huge pages are of neither 2 MiB nor 1 GiB"))?;
+        let size =
+            size.ok_or_else(|| invalid("the file's huge pages are neither 2 MiB nor 1 GiB"))?;
         Self::over(fd, backing, size)
     }
 
@@ -109,17 +110,17 @@ impl HugeMemory {
         })
     }
 
-    /// Maps all of it, for reading and writing. [`HugeMapOptions`] has more.
+    /// Maps the whole memory, readable and writable. [`HugeMapOptions`] has other ways.
     pub fn map(&self) -> io::Result<HugeMap> {
         HugeMapOptions::new().map(self)
     }
 
-    /// What it is made of.
+    /// The backing of the memory.
     pub fn backing(&self) -> HugeBacking {
         self.inner.backing
     }
 
-    /// The size of its pages: what is asked for at a time, of ordinary memory too.
+    /// The page size: the unit in which pages are requested, for ordinary memory too.
     pub fn page_size(&self) -> HugeSize {
         self.inner.page
     }
@@ -129,16 +130,16 @@ impl HugeMemory {
         Ok(self.inner.stat()?.st_size as u64)
     }
 
-    /// Bytes of it that are in memory, whoever touched them.
+    /// Bytes of the memory that are resident, touched by any process.
     pub fn resident_bytes(&self) -> io::Result<u64> {
-        /// What `st_blocks` counts.
+        /// The unit of `st_blocks`.
         const BLOCK: u64 = 512;
         Ok(self.inner.stat()?.st_blocks as u64 * BLOCK)
     }
 
-    /// Makes it shorter or longer, by whole pages, for all who have it. What is cut off goes out of all maps and back
-    /// to the pool, with what was reserved there; a touch of it raises SIGBUS, and
-    /// [`HugeMap::populate`] says [`BeyondEnd`](crate::FaultError::BeyondEnd).
+    /// Makes the memory shorter or longer, by whole pages, for all processes. Pages past the new end leave all maps, and
+    /// return to the pool together with their reservations. A touch there raises SIGBUS, and
+    /// [`HugeMap::populate`] fails with [`BeyondEnd`](crate::FaultError::BeyondEnd).
     pub fn truncate(&self, bytes: u64) -> io::Result<()> {
         self.inner.whole_pages("the length", bytes)?;
         let length = libc::off_t::try_from(bytes).map_err(|_| too_long())?;
@@ -146,9 +147,9 @@ impl HugeMemory {
         answered(unsafe { libc::ftruncate(self.fd()?, length) })
     }
 
-    /// Gives a range of pages back, for all who have it: they are zeros when they are touched again, and
-    /// missing until then. What was reserved is given back too: the next touch
-    /// takes what the pool has.
+    /// Returns a range of pages to the pool, for all processes. The pages are missing until the next touch, and are
+    /// zeros then. Their reservation is returned too: the next touch needs
+    /// a free page of the pool.
     pub fn punch(&self, range: Range<u64>) -> io::Result<()> {
         self.inner.whole_pages("the start", range.start)?;
         self.inner.whole_pages("the end", range.end)?;
@@ -166,7 +167,7 @@ impl HugeMemory {
         answered(unsafe { libc::fallocate(self.fd()?, mode, start, len) })
     }
 
-    /// A range of it that can be mapped: its start and length.
+    /// Start and length of the range to map, after checks.
     pub(super) fn part(&self, offset: u64, len: Option<usize>) -> io::Result<(u64, usize)> {
         let bytes = self.bytes()?;
         let page = self.page_size();
@@ -175,7 +176,9 @@ impl HugeMemory {
         let len = len.unwrap_or(rest);
         self.inner.whole_pages("the length", len as u64)?;
         match len {
-            0 => Err(invalid("there is nothing to map: the memory ends before")),
+            0 => Err(invalid(
+                "there is nothing to map: the offset is at or past the end of the memory",
+            )),
             len if len > rest => Err(invalid(&format!(
                 "{len} bytes from {offset} on reach past the end of the memory, at {bytes} ({} pages of {page})",
                 bytes / page.bytes() as u64
@@ -184,7 +187,7 @@ impl HugeMemory {
         }
     }
 
-    /// What keeps its page tables.
+    /// The mapping that keeps the page tables.
     pub(super) fn anchor(&self) -> &Anchor {
         &self.inner.anchor
     }
@@ -194,12 +197,12 @@ impl HugeMemory {
         self.inner.fd()
     }
 
-    /// What the descriptor is of.
+    /// The identity of the descriptor's file.
     pub(super) fn file(&self) -> Identity {
         self.inner.file
     }
 
-    /// Where this range is in the alias, which is made if the file has grown since.
+    /// Address of this range in the alias. If the file has grown, the alias is made again.
     pub(super) fn alias(
         &self,
         offset: u64,
@@ -246,7 +249,7 @@ impl HugeMemfd {
         }
     }
 
-    /// A mapping through which pages are asked for. It is for reading: one for writing would make the
+    /// The mapping that requests pages. It is read-only: a writable one would make the
     /// file longer, if it was truncated meanwhile.
     fn alias(&self, offset: u64, bytes: u64) -> io::Result<SharedMapping> {
         let alias = SharedMapping::map(&WantedMapping {
@@ -288,5 +291,5 @@ impl core::fmt::Debug for HugeMemory {
 }
 
 fn too_long() -> io::Error {
-    invalid("longer than a file can be")
+    invalid("the memory would be longer than a file can be")
 }

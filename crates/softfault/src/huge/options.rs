@@ -1,11 +1,11 @@
-//! How huge memory is mapped.
+//! Options of a map of huge memory.
 
 use super::map::HugeMap;
 use super::memory::HugeMemory;
 use crate::Fallback;
 use std::io;
 
-/// What of a [`HugeMemory`] to map, and how.
+/// Options of a map of [`HugeMemory`].
 #[derive(Debug, Clone, Default)]
 pub struct HugeMapOptions {
     pub(super) offset: u64,
@@ -17,34 +17,34 @@ pub struct HugeMapOptions {
 }
 
 impl HugeMapOptions {
-    /// All of it, for reading and writing, reserved.
+    /// Options for a map of the whole memory, readable and writable, with a reservation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where to begin, a multiple of a huge page. Of offsets that are no multiple of 1 GiB the
-    /// spans of page tables that can be shared are those of the file.
+    /// Offset of the map, a multiple of the huge page size. If it is no multiple of 1 GiB, page tables are shared
+    /// in spans that are aligned in the file.
     pub fn offset(&mut self, offset: u64) -> &mut Self {
         self.offset = offset;
         self
     }
 
-    /// How much, a multiple of a huge page. Without it: to the end.
+    /// Length of the map, a multiple of the huge page size. Default: to the end of the memory.
     pub fn len(&mut self, len: usize) -> &mut Self {
         self.len = Some(len);
         self
     }
 
-    /// Only for reading. Linux shares page tables between mappings for reading, and between those
-    /// for writing, not across.
+    /// Makes a read-only map. Linux shares page tables between read-only mappings, and between writable
+    /// mappings, but not between a read-only and a writable one.
     pub fn read_only(&mut self, read_only: bool) -> &mut Self {
         self.read_only = read_only;
         self
     }
 
-    /// Maps without reserving pages in the pool: it may be smaller than the map. A touch for which it has
-    /// no page raises SIGBUS, and [`HugeMap::populate`] gets the error as a value. Pages that another
-    /// map of the same memory has reserved are there for this one too.
+    /// Maps without a reservation: the pool may be smaller than the map. If the pool is empty, a touch
+    /// raises SIGBUS, and [`HugeMap::populate`] returns the error as a value. Pages that another
+    /// map of the same memory has reserved are available to this map too.
     pub fn no_reserve(&mut self, no_reserve: bool) -> &mut Self {
         self.no_reserve = no_reserve;
         self
@@ -56,8 +56,8 @@ impl HugeMapOptions {
         self
     }
 
-    /// What to do where userfaultfd is closed. [`Fallback::Kernel`]: the kernel serves the map, and
-    /// counts nothing.
+    /// The behaviour where the process may not use userfaultfd. With [`Fallback::Kernel`] the kernel serves the map, and
+    /// its counters stay 0.
     pub fn fallback(&mut self, fallback: Fallback) -> &mut Self {
         self.fallback = fallback;
         self

@@ -13,8 +13,8 @@ use libc::{c_int, c_void};
 const MADV_POPULATE_WRITE: c_int = 23;
 
 impl HugeMap {
-    /// Brings a range into memory and maps it. Where a page is not to be had that is an error here, and no signal;
-    /// those before it are in.
+    /// Brings a range into memory and maps it. If a page is not available, this returns an error and raises no signal;
+    /// the pages before it are in memory.
     pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let range = self.addresses(offsets(range, self.len()))?;
         if range.is_empty() {
@@ -62,7 +62,7 @@ impl HugeMap {
         }
     }
 
-    /// Asks the kernel to map what is there; the errno, or 0.
+    /// Asks the kernel to map the present pages; returns the errno, or 0.
     fn bring(&self, range: &Range<usize>) -> c_int {
         let advice = match self.is_read_only() {
             true => MADV_POPULATE_READ,
@@ -77,7 +77,7 @@ impl HugeMap {
         }
     }
 
-    /// Why the kernel has not had a page, in a map that it serves.
+    /// The error of a page that the kernel could not provide, in a map that it serves.
     fn why(&self, addr: usize) -> Result<(), FaultError> {
         let at = self.offset() + (addr - self.as_ptr() as usize) as u64;
         match self.memory().bytes() {

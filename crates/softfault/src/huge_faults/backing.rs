@@ -1,15 +1,15 @@
-//! What huge memory is made of.
+//! The backing of huge memory.
 
 use core::fmt;
 
-/// What huge memory is made of, the best first.
+/// The backing of huge memory, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeBacking {
     /// Pages of the machine's pool (hugetlb): reserved when they are mapped.
     Hugetlb,
-    /// Huge pages where the kernel finds some when they are touched, ordinary ones else.
+    /// Transparent huge pages, if the kernel finds some at a touch; ordinary pages otherwise.
     TransparentHuge,
-    /// Pages of 4 KiB. They are asked for 2 MiB at a time all the same.
+    /// Pages of 4 KiB, requested in units of 2 MiB.
     Ordinary,
 }
 

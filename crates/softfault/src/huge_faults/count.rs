@@ -1,24 +1,24 @@
-//! What is counted: of a map, and of all maps of the process.
+//! The counters of a map, and of all maps of the process.
 
 use super::backing::HugeBacking;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of a map of huge memory, in this process.
+/// Counters of a map of huge memory, in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HugeMapStats {
     /// Touches of a missing page that were served.
     pub faults: u64,
-    /// Pages that came to be in the memory meanwhile: those that this map had to ask for, and
-    /// now and then one that somebody else got at the same moment.
+    /// Pages that were added to the memory: pages that this map requested, and sometimes a page that another
+    /// map got at the same moment.
     pub pages: u64,
     /// Times that the pool had no page, or the machine no memory.
     pub pool_empty: u64,
-    /// Touches that could not be served: these, and those past the end.
+    /// Touches that could not be served, for this reason or because they were past the end.
     pub failed: u64,
 }
 
-/// Numbers of all huge memory of the process. [`Stats::huge`](crate::Stats::huge)
+/// Counters of all huge memory of the process. [`Stats::huge`](crate::Stats::huge)
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HugeStats {
@@ -28,14 +28,14 @@ pub struct HugeStats {
     pub transparent_maps: u64,
     /// Maps of ordinary pages, now.
     pub ordinary_maps: u64,
-    /// Huge pages that these maps are long, now, whether touched or not; of ordinary memory as
-    /// many as would be.
+    /// Total length of these maps now, in huge pages, touched or not; ordinary memory counts in
+    /// units of a huge page.
     pub mapped_pages: u64,
-    /// Of those, pages that were reserved in the pool when they were mapped.
+    /// Pages of these that the maps reserved in the pool.
     pub reserved_pages: u64,
     /// Touches of a missing page that were served.
     pub faults: u64,
-    /// Pages that had to be asked for, as in [`HugeMapStats::pages`].
+    /// Pages that were requested, as in [`HugeMapStats::pages`].
     pub pages: u64,
     /// Times that the pool had no page, or the machine no memory.
     pub pool_empty: u64,
@@ -95,12 +95,12 @@ pub(super) fn fault(own: &Counters) {
     add(own, |all| &all.faults);
 }
 
-/// A page came to be.
+/// A page was added to the memory.
 pub(super) fn page(own: &Counters) {
     add(own, |all| &all.pages);
 }
 
-/// There was none to be had.
+/// No page was available.
 pub(super) fn pool_empty(own: &Counters) {
     add(own, |all| &all.pool_empty);
 }
@@ -124,7 +124,7 @@ pub(crate) fn unmap(backing: HugeBacking, pages: u64, reserved: u64) {
     RESERVED.fetch_sub(reserved, Ordering::Relaxed);
 }
 
-/// In a child: what it does from now on. Its maps are those that it inherited.
+/// In a child: starts its counters anew. Its maps are those that it inherited.
 pub(super) fn fork_child() {
     ALL.clear();
 }

@@ -10,13 +10,13 @@ use softfault_engine::mm::MmError;
 use std::io;
 
 impl Mmap {
-    /// Says what to expect of all accesses.
+    /// Gives advice about all accesses to the map.
     pub fn advise(&self, advice: Advice) -> io::Result<()> {
         self.advise_range(advice, 0, self.len)
     }
 
-    /// Says what to expect of accesses to a range. Another map of the same file
-    /// in the same engine shares the advice, unless either is private.
+    /// Gives advice about accesses to a range. Another map of the same file
+    /// in the same engine shares the advice, unless one of the two is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         faults::get_in_front();
         if let MmapKind::Private(map) = &self.kind {
@@ -32,16 +32,16 @@ impl Mmap {
         }
     }
 
-    /// Gives all of it away, or up.
+    /// Gives advice that may change bytes, for the whole map.
     ///
     /// # Safety
-    /// As for memmap2: bytes may change. Nobody relies on them.
+    /// As for memmap2: bytes may change. Nothing may rely on them.
     pub unsafe fn unchecked_advise(&self, advice: UncheckedAdvice) -> io::Result<()> {
         // SAFETY: the caller vouches for it.
         unsafe { self.unchecked_advise_range(advice, 0, self.len) }
     }
 
-    /// Gives a range away, or up. A file's pages that are not needed are forgotten, as
+    /// Gives advice that may change bytes, for a range. With [`UncheckedAdvice::DontNeed`] a file's pages are dropped, as
     /// by [`invalidate`](Self::invalidate): the next touch reads them again.
     ///
     /// # Safety

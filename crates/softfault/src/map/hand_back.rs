@@ -1,5 +1,5 @@
-//! Maps whose addresses become the program's own again, and the kernel's to serve. For those who take over what a
-//! program has mapped by itself.
+//! Handing a map's addresses back to the program: the kernel serves them from then on. For callers that took over
+//! the program's own mappings.
 
 use super::{Mmap, MmapKind};
 use crate::files::KernelPart;
@@ -8,7 +8,7 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use std::io;
 
-/// What the kernel is to have in the place of a map.
+/// The kernel's mapping that replaces a map.
 #[derive(Debug, Clone)]
 #[doc(hidden)]
 pub struct KernelMapping {
@@ -21,7 +21,7 @@ pub struct KernelMapping {
 }
 
 impl Mmap {
-    /// The window that shows the file of a map that the engine serves: its maps are parts of it.
+    /// The window of the file, if the engine serves the map: all maps of the file are parts of the window.
     #[doc(hidden)]
     pub fn window(&self) -> Option<Range<usize>> {
         match self.kind() {
@@ -30,8 +30,8 @@ impl Mmap {
         }
     }
 
-    /// Whether children of fork have its window as a private mapping of the kernel's, or as a shared one, as they do
-    /// otherwise.
+    /// Whether children of fork get the window as a private mapping of the kernel. By default they get a shared
+    /// mapping.
     #[doc(hidden)]
     pub fn lend_as_private(&self, private: bool) {
         if let MmapKind::Managed(file) = self.kind() {
@@ -39,7 +39,7 @@ impl Mmap {
         }
     }
 
-    /// True if its window can be handed back.
+    /// True if the map's window can be handed back.
     #[doc(hidden)]
     pub fn can_be_handed_back(&self) -> bool {
         match self.kind() {
@@ -48,13 +48,13 @@ impl Mmap {
         }
     }
 
-    /// Hands the addresses of a window back to the program: `maps` are all the maps of it, and where `mappings` are,
-    /// sorted, the kernel maps the file from now on. The rest of the window is unmapped. Threads that read there
-    /// meanwhile see the file's bytes. After an error the maps are leaked, and what is not replaced yet is served as
-    /// it was.
+    /// Hands the addresses of a window back to the program. `maps` are all maps of the window. The kernel maps the file
+    /// at the places of `mappings`, which are sorted; the rest of the window is unmapped. Threads that read there
+    /// meanwhile see the file's bytes. After an error the maps are leaked, and the engine still serves the parts that
+    /// are not yet replaced.
     ///
     /// # Safety
-    /// The maps are all that there are of the window, and nobody asks them for anything any more.
+    /// `maps` are all maps of the window, and nothing uses them any more.
     #[doc(hidden)]
     pub unsafe fn hand_back(maps: Vec<Self>, mappings: &[KernelMapping]) -> io::Result<()> {
         let Some(first) = maps.first() else {

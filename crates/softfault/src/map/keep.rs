@@ -7,8 +7,8 @@ use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
 impl Mmap {
-    /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
-    /// half of the budget can be locked or pinned; a map of a file counts as a [`pin`](Self::pin) does.
+    /// Brings the whole map into memory, where it stays until [`unlock`](Self::unlock). Up to
+    /// half of the budget can be locked or pinned; a map of a file is charged like a [`pin`](Self::pin).
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match self.kind() {
@@ -26,7 +26,7 @@ impl Mmap {
         }
     }
 
-    /// Lets it be evicted again.
+    /// Lets the pages be evicted again.
     pub fn unlock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match self.kind() {
@@ -43,7 +43,7 @@ impl Mmap {
         }
     }
 
-    /// True if it is a file that is locked, in this process.
+    /// True if the map is of a file, and is locked in this process.
     pub(super) fn is_locked(&self) -> bool {
         matches!(self.kind(), MmapKind::Managed(_)) && self.locked().is_some()
     }
@@ -52,7 +52,7 @@ impl Mmap {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes its length. What was locked is locked anew, as far as the budget goes.
+    /// Changes the length. A locked map is locked again, as far as the budget goes.
     pub(super) fn resize(&mut self, len: usize) {
         let was_locked = self.is_locked();
         let _ = self.unlock();

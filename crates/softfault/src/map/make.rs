@@ -1,4 +1,4 @@
-//! Making maps that are only read.
+//! Making read-only maps.
 
 use super::{Mmap, MmapKind};
 use crate::advice::Advice;
@@ -63,9 +63,9 @@ impl MmapOptions {
         Ok(map)
     }
 
-    /// The kernel's own mapping, of a small file, where that is right and there are not too many: it is
-    /// cheaper to make, to read and to drop than a window is. What the kernel refuses the window may be
-    /// had for.
+    /// A mapping of the kernel for a small file, if the settings allow it and there are not too many. It is
+    /// cheaper to make, to read and to drop than a window. `None` also if the kernel refuses: a window
+    /// may still be possible.
     fn small(
         &self,
         engine: &Engine,
@@ -104,7 +104,7 @@ impl MmapOptions {
         }
     }
 
-    /// Maps over a window; or, where the file has a shared writable map, beside that.
+    /// Maps over a window, or over the file's shared writable map if it has one.
     fn of_window_or_written(
         &self,
         engine: &Engine,
@@ -130,11 +130,11 @@ impl MmapOptions {
         Ok(Mmap::of_private(MmapMut::of_kernel(engine, map)))
     }
 
-    /// Maps a file over the process's default engine, to be read and executed: the kernel's own mapping, in no
+    /// Maps a file over the process's default engine, for reading and executing. It is a mapping of the kernel, in no
     /// budget.
     ///
     /// # Safety
-    /// As for memmap2: the bytes can change when somebody writes to the file.
+    /// As for memmap2: the bytes can change when any process writes to the file.
     pub unsafe fn map_exec<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
         let engine = Engine::process_default()?;
         // SAFETY: open as long as the file that it is taken from, which the
@@ -157,8 +157,8 @@ impl MmapOptions {
         Ok(map)
     }
 
-    /// Maps over a window. The file may have changed since it was `looked` at: the length
-    /// is that of the look by which the window was made.
+    /// Maps over a window. The file may have changed since it was `looked` at: the map has
+    /// the length that the file had when the window was made.
     pub(super) fn of_window(
         &self,
         engine: &Engine,
@@ -181,7 +181,7 @@ impl MmapOptions {
         Ok(Mmap::new(engine, part.start, part.len(), kind))
     }
 
-    /// As [`map_copy`](Self::map_copy), for reading only.
+    /// As [`map_copy`](Self::map_copy), read-only.
     ///
     /// # Safety
     /// See [`map_copy_with`](Self::map_copy_with).
@@ -190,8 +190,8 @@ impl MmapOptions {
         unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
     }
 
-    /// As [`map_copy_with`](Self::map_copy_with), for reading only;
-    /// [`Mmap::make_mut`] lets it be written to.
+    /// As [`map_copy_with`](Self::map_copy_with), read-only;
+    /// [`Mmap::make_mut`] makes it writable.
     ///
     /// # Safety
     /// See [`map_copy_with`](Self::map_copy_with).
@@ -209,22 +209,22 @@ impl Engine {
     /// Maps a whole file.
     ///
     /// # Safety
-    /// As for memmap2's `Mmap::map`: the bytes can change when somebody writes
-    /// to the file or truncates it, in this process too ([`truncate`](Self::truncate)).
-    /// A page keeps what was in the file when it was read, until it is evicted and read
+    /// As for memmap2's `Mmap::map`: the bytes can change when any process writes
+    /// to the file or truncates it, this process included ([`truncate`](Self::truncate)).
+    /// A page keeps the bytes that the file had when the page was read, until it is evicted and read
     /// again.
     pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
         unsafe { MmapOptions::new().map_with(self, file) }
     }
 
-    /// Maps a store of the caller's, whose methods are called in the fault
+    /// Maps a store of the caller. Its methods are called in the fault
     /// handler: see [`Store`](softfault_engine::Store). For tests.
     ///
     /// # Safety
-    /// As for [`map`](Self::map), of the store's bytes: what it answers for a page is the
-    /// same each time, as it may be asked again while somebody looks at the page. And as
-    /// for [`Builder::swap_device`], of the buffers, the cookies and the handler.
+    /// As for [`map`](Self::map), for the store's bytes: the store returns the same bytes for a page
+    /// each time, because the engine may read the page again while the program reads it. And as
+    /// for [`Builder::swap_device`], for the buffers, the cookies and the handler.
     ///
     /// ```compile_fail,E0133
     /// use std::sync::Arc;
@@ -239,7 +239,7 @@ impl Engine {
 }
 
 impl Mmap {
-    /// A map of nothing, at an address that is aligned as any.
+    /// An empty map, at a page-aligned address.
     pub(super) fn empty(engine: &Engine) -> Self {
         Self::new(engine, PAGE_SIZE, 0, MmapKind::Empty)
     }
@@ -253,7 +253,7 @@ impl Mmap {
         unsafe { MmapOptions::new().map(file) }
     }
 
-    /// Private memory that may only be read.
+    /// Read-only private memory.
     pub(crate) fn of_private(map: MmapMut) -> Self {
         let engine = map.engine().clone();
         Self::new(&engine, map.start(), map.len(), MmapKind::Private(map))

@@ -1,4 +1,4 @@
-//! memmap2's `Mmap` over an engine, a verb a file: a shared file, or private memory, that is only read.
+//! memmap2's `Mmap` over an engine, a verb a file: a read-only map of a shared file, or of private memory.
 
 mod advise;
 mod hand_back;
@@ -33,13 +33,13 @@ use std::sync::Mutex;
 
 /// Bytes to pin at a time when copying.
 const STEP: usize = 1 << 20;
-/// Bytes to copy at a time where nothing more can be pinned: a page.
+/// Bytes to copy at a time if no more can be pinned: a page.
 const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
 
 /// A read-only map; memmap2's `Mmap`.
 ///
 /// It is a `[u8]` whose pages are read when they are touched. A system call
-/// that is handed a part of it that is not in memory fails with EFAULT: use
+/// on a part that is not in memory fails with EFAULT: use
 /// [`read_at`](Self::read_at), [`write_to`](Self::write_to) or
 /// [`pin`](Self::pin).
 pub struct Mmap {
@@ -47,7 +47,7 @@ pub struct Mmap {
     start: usize,
     len: usize,
     kind: MmapKind,
-    /// The pages of a managed map, as long as it is locked.
+    /// The pages of a managed map while it is locked.
     locked: Mutex<Option<FilePin>>,
 }
 
@@ -58,10 +58,10 @@ impl RefUnwindSafe for Mmap {}
 
 enum MmapKind {
     Managed(FileMap),
-    /// Private memory that is only read.
+    /// Read-only private memory.
     Private(MmapMut),
     Kernel(KernelMap),
-    /// In a child of fork, of a parent's map of a file: the kernel has mapped it in the window's place.
+    /// In a child of fork, a parent's map of a file: the kernel has mapped the file in the window's place.
     Inherited,
     Empty,
 }
@@ -77,19 +77,19 @@ impl Mmap {
         }
     }
 
-    /// Where it is, for those who make no reference to its bytes.
+    /// Address of the first byte, for callers that make no reference to the bytes.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
 
-    /// An error if it does not have these bytes.
+    /// An error if the map does not have these bytes.
     pub(crate) fn has(&self, offset: usize, len: usize) -> io::Result<()> {
         let end = offset.checked_add(len).ok_or(FaultError::OutOfRange)?;
         Ok(self.addresses(offset..end).map(drop)?)
     }
 
-    /// True if the engine serves this map, by the kernel's own mapping at times ([`Reads`](crate::Reads)); false
-    /// if the kernel does: it is [small](crate::Builder::small_maps), or userfaultfd is closed.
+    /// True if the engine serves this map; it may let the kernel serve it for a while ([`Reads`](crate::Reads)). False
+    /// if the kernel always serves it, because it is [small](crate::Builder::small_maps) or userfaultfd is closed.
     pub fn is_managed(&self) -> bool {
         match self.kind() {
             MmapKind::Managed(_) => true,
@@ -98,12 +98,12 @@ impl Mmap {
         }
     }
 
-    /// The engine that serves it.
+    /// The engine of the map.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Starts to read a range, as far as spare memory goes; waits for nothing.
+    /// Starts to read a range, as far as spare memory goes, and does not wait.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         match self.kind() {
@@ -115,16 +115,17 @@ impl Mmap {
     }
 
     /// Brings a range into memory and keeps it there while the result lives.
-    /// A failed read is an error here, never a signal. Up to half of the
-    /// budget can be pinned, where each pin counts for its pages, 32 more, since a folio, which is pinned
-    /// whole, may reach past either end, and one for each 2 MiB. So a budget of 16 MiB has room for one pin of
-    /// 7.8 MiB, or for 62 of a byte, of the same byte too.
+    /// A failed read is an error here, never a signal.
+    ///
+    /// Up to half of the budget can be pinned. Each pin is charged for its pages, for one more page per 2 MiB, and for
+    /// 32 more pages, because folios are pinned whole and may reach past both ends of the range. So a budget of
+    /// 16 MiB has room for one pin of 7.8 MiB, or for 62 pins of one byte, even of the same byte.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
         Pinned::new(self, self.range_of(range))
     }
 
-    /// Copies bytes out, starting at `offset`; returns how many there were.
-    /// For buffers of system calls, and where an error is wanted as a value.
+    /// Copies bytes from `offset` on into `buffer`; returns the number of bytes copied, which is smaller at the end of the map.
+    /// For buffers of system calls, and for errors as values.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
         let count = buffer.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
@@ -137,9 +138,8 @@ impl Mmap {
         Ok(count)
     }
 
-    /// Shows up to `len` bytes from `at` to `show`; returns how many. Where
-    /// others have pinned so much that the bytes cannot be pinned too, they are
-    /// fewer, and copied.
+    /// Shows up to `len` bytes from `at` to `show`; returns their number. If the bytes cannot be pinned, because
+    /// other pins hold too much, fewer bytes are shown, from a copy.
     fn with_bytes(
         &self,
         at: usize,
@@ -182,15 +182,15 @@ impl Mmap {
     }
 
     /// Brings a range into memory without blocking: a future for any executor.
-    /// What it brought may be evicted again; `pin` keeps.
+    /// The pages may be evicted again; [`pin`](Self::pin) keeps them.
     pub fn fault_in(&self, range: impl RangeBounds<usize>) -> FaultIn<'_> {
         FaultIn::new(self, self.range_of(range))
     }
 
-    /// Brings many ranges into memory, in any order and overlapping as they like, by one thread
-    /// that keeps as many reads in flight as a device likes. Await it, or
-    /// [`wait`](FaultInMany::wait) for it. Ranges that are there cost a look. One that cannot be
-    /// had is its own error, and stops no other.
+    /// Brings many ranges into memory. The ranges may be in any order and may overlap. One thread
+    /// keeps many reads in flight, enough to keep the device busy. Await the result, or block
+    /// with [`wait`](FaultInMany::wait). A range that is in memory already costs a lookup. A range that fails has
+    /// its own error, and the others go on.
     ///
     /// ```no_run
     /// # fn main() -> std::io::Result<()> {
@@ -210,13 +210,13 @@ impl Mmap {
     /// # }
     /// ```
     ///
-    /// What it brought may be evicted again, and is before the last has come if the ranges are
-    /// larger than the budget; [`pin`](Self::pin) keeps.
+    /// The pages may be evicted again; [`pin`](Self::pin) keeps them. If the ranges are larger than
+    /// the budget, the first pages are evicted before the last are read.
     pub fn fault_in_many(&self, ranges: &[Range<usize>]) -> FaultInMany<'_> {
         FaultInMany::new(self, ranges)
     }
 
-    /// What of a range is in memory, by pages.
+    /// The number of pages of a range that are in memory.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         Ok(match self.kind() {
@@ -226,10 +226,10 @@ impl Mmap {
         })
     }
 
-    /// Forgets the pages of a range: the next touch reads them from the file
-    /// again. Waits for pages that are being read; pinned pages stay as they
-    /// are until they are let go, and are forgotten then. Of a private map nothing is
-    /// forgotten: what was written is nowhere else.
+    /// Drops the pages of a range: the next touch reads them from the file
+    /// again. Waits for pages that are being read. Pinned pages stay until they are
+    /// unpinned, and are dropped then. On a private map this does nothing: the written
+    /// bytes are nowhere else.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         if let MmapKind::Managed(file) = self.kind() {
@@ -238,8 +238,8 @@ impl Mmap {
         Ok(())
     }
 
-    /// Lets the kernel serve a file's map, or the engine, for tests. False: it did already, somebody
-    /// keeps pages of it, or it cannot be.
+    /// Switches a file's map to the kernel, or back to the engine, for tests. False: it is so already, pages of it
+    /// are pinned or locked, or it is not possible.
     #[doc(hidden)]
     pub fn change_server(&self, kernel: bool) -> io::Result<bool> {
         self.addresses(0..self.len)?;
@@ -249,7 +249,7 @@ impl Mmap {
         }
     }
 
-    /// The pages that no map has but this one, and those of the same file's window.
+    /// The pages that belong only to this map, and to other maps of the same file's window.
     pub(crate) fn window_pages(&self) -> Range<usize> {
         match &self.kind {
             MmapKind::Managed(file) => file.cache().addresses().clone(),
@@ -261,7 +261,7 @@ impl Mmap {
     /// See [`MmapRaw::unmap_part`](crate::MmapRaw::unmap_part).
     ///
     /// # Safety
-    /// Nobody looks at the part any more.
+    /// Nothing uses the part any more.
     pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
         let addresses = self.addresses(part.clone())?;
         match self.kind() {
@@ -281,7 +281,7 @@ impl Mmap {
     /// Unmaps the pages of a private map that the range touches, for tests of the engine.
     ///
     /// # Safety
-    /// Nobody looks at the range any more, not even through a slice of more.
+    /// Nothing uses the range any more, not even through a slice that contains it.
     #[doc(hidden)]
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         match &mut self.kind {
@@ -291,7 +291,7 @@ impl Mmap {
         }
     }
 
-    /// What it is in this process.
+    /// The kind of the map in this process.
     fn kind(&self) -> &MmapKind {
         match &self.kind {
             MmapKind::Managed(file) if file.was_inherited() => &MmapKind::Inherited,
@@ -308,7 +308,7 @@ impl Mmap {
         }
     }
 
-    /// What an engine has that serves maps.
+    /// The managed part of the engine, which serves maps.
     fn managed(&self) -> &Managed {
         self.engine.inner.managed().expect("a managed map")
     }
@@ -321,7 +321,7 @@ impl Mmap {
         }
     }
 
-    /// True if it belongs to a parent of this process.
+    /// True if the map belongs to a parent of this process.
     pub(crate) fn is_parents(&self) -> bool {
         match self.kind() {
             MmapKind::Private(map) => map.is_lost(),
@@ -330,7 +330,7 @@ impl Mmap {
         }
     }
 
-    /// The offsets that a range means.
+    /// The offsets of a range, with its bounds resolved.
     pub(crate) fn range_of(&self, range: impl RangeBounds<usize>) -> Range<usize> {
         offsets(range, self.len)
     }

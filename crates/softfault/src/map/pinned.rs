@@ -1,4 +1,4 @@
-//! Pages that stay.
+//! Pinned pages.
 
 use super::{Mmap, MmapKind};
 use crate::error::FaultError;
@@ -7,8 +7,8 @@ use crate::managed::Managed;
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 
-/// A range of a map that is in memory and stays there: touching it never
-/// faults, and it may be handed to system calls.
+/// A pinned range of a map: it stays in memory. A touch of it never
+/// faults, and system calls may use it.
 pub struct Pinned<'a> {
     map: &'a Mmap,
     /// Offsets in the map.
@@ -16,9 +16,9 @@ pub struct Pinned<'a> {
     held: Held,
 }
 
-/// What keeps it there.
+/// The pin itself.
 pub(crate) enum Held {
-    /// Nothing: it is empty, or the kernel's own.
+    /// No pin: the range is empty, or the kernel serves it.
     Nothing,
     /// Pages of private memory are kept.
     Private,
@@ -32,7 +32,7 @@ impl<'a> Pinned<'a> {
     }
 
     /// Pins bytes of one page without counting them: for a moment, as a fault
-    /// holds its folio. What is private is brought in, and may go again.
+    /// holds its folio. Pages of private memory are brought in, and may be evicted again.
     pub(super) fn uncounted(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
         debug_assert_eq!(
@@ -55,11 +55,11 @@ impl<'a> Pinned<'a> {
     }
 }
 
-/// How pages of a file are kept.
+/// The ways to keep pages of a file.
 type Keeping = fn(&FileMap, &Managed, Range<usize>) -> Result<FilePin, FaultError>;
 
 impl Mmap {
-    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with what this answers.
+    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with the result.
     pub(crate) fn hold_part(
         &self,
         part: Range<usize>,
@@ -80,7 +80,7 @@ impl Mmap {
         })
     }
 
-    /// Lets a part go that [`hold_part`](Self::hold_part) has kept.
+    /// Releases a part that [`hold_part`](Self::hold_part) has kept.
     pub(crate) fn release_part(&self, part: Range<usize>, held: Held) {
         if self.is_parents() || matches!(self.kind(), MmapKind::Inherited) {
             // The parent's locks are.

@@ -8,7 +8,7 @@ use softfault_engine::mm::Protection;
 use std::io;
 
 impl Mmap {
-    /// Lets a private map be written to. A shared one cannot be.
+    /// Makes a private map writable. A shared map cannot become writable.
     pub fn make_mut(mut self) -> io::Result<MmapMut> {
         self.addresses(0..self.len)?;
         match core::mem::replace(&mut self.kind, MmapKind::Empty) {
@@ -19,19 +19,19 @@ impl Mmap {
             kind => {
                 // For `drop`.
                 self.kind = kind;
-                let message = "the map is of a shared file, which can only be read";
+                let message = "a shared read-only map cannot become writable: map the file again, with map_copy or map_mut";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
             }
         }
     }
 
-    /// Lets the map have `new_len` bytes, from the same first one on. A file that the
-    /// engine serves is mapped whole anyway: the map can grow up to its end, and stays
-    /// where it is.
+    /// Changes the length of the map to `new_len` bytes; its first byte stays the same. The engine
+    /// maps whole files: the map of a file that it serves can grow up to the end of the file, and keeps
+    /// its address.
     ///
     /// # Safety
-    /// As for memmap2: bytes past `new_len` are not there any more, and all of it may be
-    /// at another address.
+    /// As for memmap2: bytes past `new_len` are not mapped any more, and the map may move to
+    /// another address.
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &mut self.kind {
@@ -65,17 +65,17 @@ impl Mmap {
 }
 
 impl MmapMut {
-    /// Lets it be read only: a write through a stray pointer raises SIGSEGV.
-    /// [`Mmap::make_mut`] is the way back.
+    /// Makes the map read-only: a write through a stray pointer raises SIGSEGV.
+    /// [`Mmap::make_mut`] makes it writable again.
     pub fn make_read_only(mut self) -> io::Result<Mmap> {
         self.protect(Protection::Read)?;
         Ok(Mmap::of_private(self))
     }
 
-    /// Lets it be executed and read, and not be written to. No touch of code can be a fault of ours: what an engine has of
-    /// it ([`is_managed`](Self::is_managed)) is copied to a mapping of the kernel's own, and so is **at another
-    /// address** afterwards. Code that has to know where it is, is written to memory that was made with
-    /// [`MmapOptions::stack`](crate::MmapOptions::stack): it stays.
+    /// Makes the map executable and readable, and no longer writable. The engine cannot serve faults on code: memory
+    /// that it serves ([`is_managed`](Self::is_managed)) is copied to a mapping of the kernel, and is **at another
+    /// address** afterwards. If the code depends on its address, write it to memory made with
+    /// [`MmapOptions::stack`](crate::MmapOptions::stack): that memory keeps its address.
     pub fn make_exec(self) -> io::Result<Mmap> {
         Ok(Mmap::of_private(self.into_code()?))
     }

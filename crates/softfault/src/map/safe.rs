@@ -1,4 +1,4 @@
-//! Maps of files that nobody can change.
+//! Maps of files that no process can change.
 
 use super::Mmap;
 use crate::files::Look;
@@ -7,7 +7,7 @@ use core::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Why [`MmapOptions::map_if_safe`] has made no map; memmap2's.
+/// The error of [`MmapOptions::map_if_safe`]; memmap2's.
 #[derive(Debug)]
 pub struct MapIfSafeError {
     error: io::Error,
@@ -34,12 +34,12 @@ impl MapIfSafeError {
         false
     }
 
-    /// True if somebody might change the file, or it has fewer bytes.
+    /// True if some process might change the file, or the file has fewer bytes.
     pub fn not_safe(&self) -> bool {
         self.is_not_safe
     }
 
-    /// True if it would be safe, and mapping it failed.
+    /// True if the map would be safe, but mapping the file failed.
     pub fn map_failed(&self) -> bool {
         !self.is_not_safe
     }
@@ -60,7 +60,7 @@ impl From<MapIfSafeError> for io::Error {
 }
 
 impl MmapOptions {
-    /// Maps a file of which it is sure that nobody writes to it or makes it shorter, and so without `unsafe`: a memfd
+    /// Maps a file that no process can write to or make shorter, and therefore needs no `unsafe`. Such a file is a memfd
     /// with the seals `F_SEAL_SHRINK` and `F_SEAL_WRITE`, or a file with
     /// [fs-verity](https://docs.kernel.org/filesystems/fsverity.html).
     pub fn map_if_safe<T: MmapAsRawDesc>(&self, file: T) -> Result<Mmap, MapIfSafeError> {
@@ -81,7 +81,7 @@ impl MmapOptions {
 }
 
 impl Mmap {
-    /// Maps a whole file that nobody can change. See [`MmapOptions::map_if_safe`].
+    /// Maps a whole file that no process can change. See [`MmapOptions::map_if_safe`].
     pub fn map_if_safe<T: MmapAsRawDesc>(file: T) -> Result<Self, MapIfSafeError> {
         MmapOptions::new().map_if_safe(file)
     }

@@ -7,12 +7,12 @@ use core::ops::Range;
 use std::io;
 
 impl MmapMut {
-    /// Says what to expect of all accesses.
+    /// Gives advice about all accesses to the map.
     pub fn advise(&self, advice: Advice) -> io::Result<()> {
         self.advise_range(advice, 0, self.len)
     }
 
-    /// Says what to expect of accesses to a range, by whole pages.
+    /// Gives advice about accesses to a range, by whole pages.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         faults::get_in_front();
         let range = self.advised(offset, len)?;
@@ -24,16 +24,16 @@ impl MmapMut {
         }
     }
 
-    /// Gives all of it away, or up.
+    /// Gives advice that may change bytes, for the whole map.
     ///
     /// # Safety
-    /// As for memmap2: what was written may change. Nobody relies on it.
+    /// As for memmap2: written bytes may change. Nothing may rely on them.
     pub unsafe fn unchecked_advise(&self, advice: UncheckedAdvice) -> io::Result<()> {
         // SAFETY: the caller vouches for it.
         unsafe { self.unchecked_advise_range(advice, 0, self.len) }
     }
 
-    /// Gives a range away, or up, by whole pages.
+    /// Gives advice that may change bytes, for a range, by whole pages.
     ///
     /// # Safety
     /// See [`unchecked_advise`](Self::unchecked_advise).

@@ -6,13 +6,13 @@ use crate::kernel::{KernelAccess, MapSource};
 use std::io;
 
 impl MmapMut {
-    /// Lets it be executed and read, and not be written to. What an engine has of it is copied to a mapping of the
-    /// kernel's own before.
+    /// Makes the map executable and readable, and no longer writable. Memory that an engine serves is first copied to a
+    /// mapping of the kernel.
     pub(crate) fn into_code(mut self) -> io::Result<Self> {
         self.addresses(0..self.len)?;
         if let MmapMutKind::Writable(_) = self.kind {
             return Err(error::invalid(
-                "a file that is written to over an engine cannot be executed: flush it, and use map_exec",
+                "a map that writes to its file over an engine cannot be executed: flush it, and map the file with map_exec",
             ));
         }
         if self.is_managed() {

@@ -8,28 +8,28 @@ use core::ops::Range;
 use std::io;
 
 impl MmapMut {
-    /// Waits until what was written is on the device of the file, which has to have taken it. Of private maps
-    /// nothing: no file sees what was written.
+    /// Writes the dirty pages to the file, and waits until the file's device has stored them. Does nothing on a private
+    /// map: its writes go to no file.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_range(0, self.len)
     }
 
-    /// Starts to write it, and waits for nothing.
+    /// Starts to write the dirty pages, and does not wait.
     pub fn flush_async(&self) -> io::Result<()> {
         self.flush_async_range(0, self.len)
     }
 
-    /// As [`flush`](Self::flush), of a part; fails if the map has no such part.
+    /// As [`flush`](Self::flush), for a part; fails if the part is not within the map.
     pub fn flush_range(&self, offset: usize, len: usize) -> io::Result<()> {
         self.msync(offset, len, libc::MS_SYNC)
     }
 
-    /// As [`flush_async`](Self::flush_async), of a part; fails if the map has no such part.
+    /// As [`flush_async`](Self::flush_async), for a part; fails if the part is not within the map.
     pub fn flush_async_range(&self, offset: usize, len: usize) -> io::Result<()> {
         self.msync(offset, len, libc::MS_ASYNC)
     }
 
-    /// The addresses of a part, of a map that this process has.
+    /// The addresses of a part of a map in this process.
     pub(super) fn part(&self, offset: usize, len: usize) -> io::Result<Range<usize>> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len);
         let Some(end) = end else {

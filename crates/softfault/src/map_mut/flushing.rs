@@ -1,4 +1,4 @@
-//! A flush that is awaited.
+//! A flush as a future.
 
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
@@ -13,7 +13,7 @@ use core::task::{Context, Poll};
 use std::io;
 use std::sync::Arc;
 
-/// A flush on its way: await it. Dropping it lets go of the answer; what was begun ends by itself.
+/// A flush as a future. If it is dropped, the result is lost; a flush that has begun still runs to its end.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Flushing<'a> {
@@ -31,8 +31,8 @@ enum State {
 }
 
 impl MmapMut {
-    /// As [`flush_range`](Self::flush_range), for those who do not want to block: a thread of the engine waits for the
-    /// device. It covers what was written before it is polled first.
+    /// As [`flush_range`](Self::flush_range), without blocking: a thread of the engine waits for the
+    /// device. The flush covers all writes made before its first poll.
     pub fn flushing(&self, range: impl RangeBounds<usize>) -> Flushing<'_> {
         Flushing {
             map: self,
@@ -43,7 +43,7 @@ impl MmapMut {
 }
 
 impl Flushing<'_> {
-    /// Hands it over to a thread; or what it came to, where nothing is to be waited for.
+    /// Hands the flush to a thread, or returns the result at once if there is nothing to wait for.
     fn hand_over(&mut self) -> Result<(), io::Result<()>> {
         let map = self.map;
         let len = self.range.end.checked_sub(self.range.start);
@@ -69,7 +69,7 @@ impl Flushing<'_> {
         Ok(())
     }
 
-    /// What is answered once the thread is through.
+    /// The result, once the thread has finished.
     fn told(&self, done: io::Result<()>) -> io::Result<()> {
         match &self.map.kind {
             MmapMutKind::Writable(file) if !file.was_inherited() => file.told(),

@@ -1,5 +1,5 @@
-//! Parts of private memory that a program has mapped by itself, and takes away, or wants to be the kernel's own. For
-//! those who take over what a program has mapped.
+//! Parts of private memory that the program unmaps, or that become mappings of the kernel. For
+//! callers that took over the program's own mappings.
 
 use super::{MmapMut, MmapMutKind};
 use crate::private::Private;
@@ -16,11 +16,11 @@ impl MmapMut {
         }
     }
 
-    /// Unmaps a part, by its addresses: whole pages. The addresses stay taken until the map goes; a touch of them is a
-    /// SIGSEGV.
+    /// Unmaps a part, given by the addresses of whole pages. The addresses stay reserved until the map is dropped; a
+    /// touch of them raises SIGSEGV.
     ///
     /// # Safety
-    /// Nobody looks at the part any more.
+    /// Nothing uses the part any more.
     #[doc(hidden)]
     pub unsafe fn unmap_addresses(&self, part: &Range<usize>) -> io::Result<()> {
         let private = self.private_here()?;
@@ -28,11 +28,11 @@ impl MmapMut {
         unsafe { private.unmap_part(self.managed(), part) }
     }
 
-    /// Hands a part over to the program, by its addresses: whole pages, which the kernel serves from then on, with the
-    /// bytes that they have, also when the map goes. After an error the address up to which it was done.
+    /// Hands a part over to the program, given by the addresses of whole pages. The kernel serves these pages from then
+    /// on, with their present bytes, even after the map is dropped. An error has the address up to which it was done.
     ///
     /// # Safety
-    /// The map is not asked for the part any more.
+    /// The map is not used for the part any more.
     #[doc(hidden)]
     pub unsafe fn hand_over(&self, part: &Range<usize>) -> Result<(), (usize, io::Error)> {
         let private = self.private_here().map_err(|error| (part.start, error))?;
@@ -40,30 +40,30 @@ impl MmapMut {
         unsafe { private.hand_over(self.managed(), part) }
     }
 
-    /// Says that the program has mapped something in a part that was unmapped: that stays when the map goes.
+    /// Notes that the program has mapped something in an unmapped part: that mapping stays when the map is dropped.
     #[doc(hidden)]
     pub fn leave_hole(&self, part: &Range<usize>) -> io::Result<()> {
         Private::leave_hole(part)
     }
 
-    /// Unmaps what the program has in a part that is not the map's any more. The addresses stay taken.
+    /// Unmaps the program's mapping in a part that no longer belongs to the map. The addresses stay reserved.
     ///
     /// # Safety
-    /// The program gives it up.
+    /// The program does not use the mapping any more.
     #[doc(hidden)]
     pub unsafe fn close_hole(&self, part: &Range<usize>) -> io::Result<()> {
         // SAFETY: the caller's promise.
         unsafe { Private::close_hole(part) }
     }
 
-    /// The addresses that no other map gets as long as this one lives.
+    /// The addresses that are reserved for this map while it lives.
     #[doc(hidden)]
     pub fn room(&self) -> Option<Range<usize>> {
         let private = self.private()?;
         Some(private.anonymous().addresses())
     }
 
-    /// Lets it be read only, or be written to as well.
+    /// Makes the map writable, or read-only.
     #[doc(hidden)]
     pub fn set_writable(&mut self, writable: bool) -> io::Result<()> {
         self.protect(match writable {

@@ -1,4 +1,4 @@
-//! Bringing pages in, and keeping them: `mlock(2)`.
+//! Bringing pages in, and locking them: `mlock(2)`.
 
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
@@ -8,9 +8,9 @@ use core::ops::RangeBounds;
 use std::io;
 
 impl MmapMut {
-    /// Brings a range into memory, as writes would. Where the budget has no room, and
-    /// swap none either, that is an error here, and the pages up to there are in memory.
-    /// Without swap they stay; with it, [`lock`](Self::lock) keeps them.
+    /// Brings a range into memory, as writes would. If neither the budget nor swap has
+    /// room, it returns an error, and the pages before that point are in memory.
+    /// Without swap the pages stay in memory; with swap, [`lock`](Self::lock) keeps them there.
     pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
         match &self.kind {
@@ -21,9 +21,9 @@ impl MmapMut {
         }
     }
 
-    /// Brings all of it into memory, where it stays and may be handed to system calls,
-    /// until [`unlock`](Self::unlock). Up to half of the budget can be locked or pinned; a map that writes to its
-    /// file counts as a [`pin`](crate::Mmap::pin) does, any other for its pages.
+    /// Brings the whole map into memory, where it stays until [`unlock`](Self::unlock). System calls may use it
+    /// meanwhile. Up to half of the budget can be locked or pinned; a map that writes to its
+    /// file is charged like a [`pin`](crate::Mmap::pin), any other map for its pages.
     pub fn lock(&self) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &self.kind {
@@ -34,7 +34,7 @@ impl MmapMut {
         }
     }
 
-    /// Lets it be evicted again.
+    /// Lets the pages be evicted again.
     pub fn unlock(&self) -> io::Result<()> {
         self.addresses(0..self.len)?;
         match &self.kind {

@@ -38,7 +38,7 @@ impl MmapOptions {
         Ok(map)
     }
 
-    /// Flags of mmap(2), if only the kernel has such memory.
+    /// Flags of mmap(2), if only the kernel can provide such memory.
     fn special(&self) -> Option<i32> {
         let stack = if self.stack { libc::MAP_STACK } else { 0 };
         let huge = self.huge.map_or(0, |bits| {
@@ -47,8 +47,8 @@ impl MmapOptions {
         (stack | huge != 0).then_some(stack | huge)
     }
 
-    /// Maps a file privately over the process's default engine: it can be written to,
-    /// and the file stays as it is.
+    /// Maps a file privately over the process's default engine: the map is writable,
+    /// and the file does not change.
     ///
     /// # Safety
     /// See [`map_copy_with`](Self::map_copy_with).
@@ -57,14 +57,14 @@ impl MmapOptions {
         unsafe { self.map_copy_with(Engine::process_default()?, file) }
     }
 
-    /// Maps a file privately over `engine`: it can be written to, and the file stays as
-    /// it is. Pages that nobody has written to cost what a shared map's do, but are this
-    /// map's own, and are read again once they were evicted. The map may reach past the
-    /// end of the file: a touch there raises SIGBUS, or finds zeros
+    /// Maps a file privately over `engine`: the map is writable, and the file does not
+    /// change. Pages that are not yet written cost as much as those of a shared map, but belong to this
+    /// map only, and are read again after an eviction. The map may reach past the
+    /// end of the file: a touch there raises SIGBUS, or reads zeros
     /// ([`OnTruncate`](crate::OnTruncate)).
     ///
     /// # Safety
-    /// As for [`Engine::map`]: bytes that were not written to can change when somebody
+    /// As for [`Engine::map`]: bytes that are not yet written can change when any process
     /// writes to the file.
     pub unsafe fn map_copy_with<T: MmapAsRawDesc>(
         &self,
@@ -88,13 +88,13 @@ impl MmapOptions {
 }
 
 impl Engine {
-    /// Maps `len` bytes of anonymous memory: zeros until written, which count
-    /// against the budget then, and go to swap where there is some. See [`MmapMut`].
+    /// Maps `len` bytes of anonymous memory. Pages are zeros until they are written; a written page counts
+    /// against the budget, and goes to swap if the engine has some. See [`MmapMut`].
     pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
         MmapOptions::new().len(len).map_anon_with(self)
     }
 
-    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    /// Maps a whole file privately: the map is writable, and the file does not change.
     /// See [`MmapMut`].
     ///
     /// # Safety
@@ -112,7 +112,7 @@ impl MmapMut {
     }
 }
 
-/// A map that only the kernel can serve.
+/// A map of memory that only the kernel can provide.
 pub(super) fn special(
     of: MapSource<'_>,
     len: usize,

@@ -1,4 +1,4 @@
-//! memmap2's `MmapMut`: private memory over an engine, and files that are written to; one verb a file.
+//! memmap2's `MmapMut`: private memory over an engine, and writable maps of files; one verb a file.
 
 mod advise;
 mod exec;
@@ -31,33 +31,33 @@ use softfault_engine::cache::Residency;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Memory that can be written to; memmap2's `MmapMut`.
+/// Writable memory; memmap2's `MmapMut`.
 ///
-/// Shared with a file ([`map_mut`](Self::map_mut)), it is the kernel's own mapping, in no budget, or the engine's
-/// ([`Coherence`](crate::Coherence)). Otherwise it is private memory under the engine's budget:
-/// a `[u8]` of zeros ([`map_anon`](Self::map_anon)), or of what a file has, which
-/// stays as it is ([`MmapOptions::map_copy`](crate::MmapOptions::map_copy)). A page costs
-/// nothing until it is touched, and nothing while nobody has written to its zeros; then
-/// it counts against the budget. Where the budget is short, pages go to the engine's swap
-/// ([`Builder::swap`](crate::Builder::swap)) and come back when they are touched. Without
-/// swap those that were written to stay until the map is dropped. A touch that the budget
-/// has no room for, although everything that can be evicted has been, raises SIGBUS;
-/// [`populate`](Self::populate) asks beforehand, and gets the error as a value.
+/// A shared map of a file ([`map_mut`](Self::map_mut)) is a mapping of the kernel, in no budget, or is served by the
+/// engine ([`Coherence`](crate::Coherence)). Any other map is private memory under the engine's budget:
+/// a `[u8]` of zeros ([`map_anon`](Self::map_anon)), or of the bytes of a file, which
+/// does not change ([`MmapOptions::map_copy`](crate::MmapOptions::map_copy)). A page costs
+/// nothing until it is touched, and a page of zeros costs nothing until it is written. Then
+/// it counts against the budget. When the budget is full, pages go to the engine's swap
+/// ([`Builder::swap`](crate::Builder::swap)), and come back when they are touched. Without
+/// swap, written pages stay in memory until the map is dropped. A touch raises SIGBUS if the budget
+/// has no room for its page and nothing more can be evicted;
+/// [`populate`](Self::populate) brings pages in beforehand, and returns the error as a value.
 ///
-/// A system call that is handed a part of it fails with EFAULT where that is not in
-/// memory; one that writes to it fails also where the page has been protected, which
-/// those in memory may be at any time. Use [`read_from`](Self::read_from) and
-/// [`write_to`](Self::write_to), or [`lock`](Self::lock): what is locked is neither.
+/// A system call on a part that is not in memory fails with EFAULT. A system call that writes to the map also fails
+/// on a write-protected page, and the engine may write-protect any page in memory at any time. Use
+/// [`read_from`](Self::read_from) and
+/// [`write_to`](Self::write_to), or [`lock`](Self::lock): locked pages are in memory and not write-protected.
 ///
-/// A child made by `fork()` has a copy of it, as it was at that moment.
+/// A child made by `fork()` has a copy of the map, as it was at that moment.
 pub struct MmapMut {
     engine: Engine,
     start: usize,
     len: usize,
     kind: MmapMutKind,
-    /// Of a shared writable map: its file.
+    /// The file of a shared writable map.
     written: Option<WrittenFile>,
-    /// Byte of the file that a shared writable map begins with. Immutable.
+    /// Offset in the file of a shared writable map. Immutable.
     offset: u64,
 }
 
@@ -102,7 +102,7 @@ impl MmapMut {
         Self::new(engine, MmapMutKind::Kernel(map))
     }
 
-    /// Where it is, for those who make no reference to its bytes.
+    /// Address of the first byte, for callers that make no reference to the bytes.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -116,12 +116,12 @@ impl MmapMut {
         }
     }
 
-    /// The engine that serves it.
+    /// The engine of the map.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Bytes of it that are in memory, by whole pages.
+    /// Bytes of the map that are in memory, in whole pages.
     pub fn resident_bytes(&self) -> usize {
         match &self.kind {
             MmapMutKind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
@@ -130,7 +130,7 @@ impl MmapMut {
         }
     }
 
-    /// What an engine has that serves maps.
+    /// The managed part of the engine, which serves maps.
     fn managed(&self) -> &Managed {
         self.engine.inner.managed().expect("a managed map")
     }
@@ -151,8 +151,8 @@ impl MmapMut {
         }
     }
 
-    /// Bytes that the engine has of the file and that the file has not got yet, by whole pages. None of maps that
-    /// the kernel serves: it does not tell.
+    /// Dirty bytes that the engine has not yet written back to the file, in whole pages. 0 for maps that
+    /// the kernel serves: it does not report them.
     pub fn dirty_bytes(&self) -> u64 {
         match &self.kind {
             MmapMutKind::Writable(file) => file.dirty_bytes(),
@@ -178,7 +178,7 @@ impl MmapMut {
         FaultInMany::new(self, ranges)
     }
 
-    /// What of a range is in memory, by pages.
+    /// The number of pages of a range that are in memory.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
         Ok(self.residency_of(addresses))
@@ -201,7 +201,7 @@ impl MmapMut {
         }
     }
 
-    /// True if a parent of this process made it, and this one could not take it over.
+    /// True if a parent of this process made the map, and this process could not take it over.
     pub(crate) fn is_lost(&self) -> bool {
         match &self.kind {
             MmapMutKind::Managed(private) => private.is_lost(),
@@ -210,7 +210,7 @@ impl MmapMut {
         }
     }
 
-    /// The pages that no map has but this one, and those of the same file's window.
+    /// The pages that belong only to this map, and to other maps of the same file's window.
     pub(crate) fn window_pages(&self) -> Range<usize> {
         match &self.kind {
             MmapMutKind::Managed(private) => private.window(),
@@ -219,7 +219,7 @@ impl MmapMut {
         }
     }
 
-    /// True if system calls may write to what is kept of it.
+    /// True if system calls may write to kept pages of the map.
     pub(crate) fn is_writable(&self) -> bool {
         match &self.kind {
             MmapMutKind::Managed(private) => private.is_writable(),
@@ -232,7 +232,7 @@ impl MmapMut {
     /// See [`MmapRaw::unmap_part`](crate::MmapRaw::unmap_part).
     ///
     /// # Safety
-    /// Nobody looks at the part any more.
+    /// Nothing uses the part any more.
     pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
         let addresses = self.addresses(part)?;
         let pages = whole_pages(&addresses);
@@ -256,7 +256,7 @@ impl MmapMut {
     /// Unmaps the pages that the range touches, for tests of the engine.
     ///
     /// # Safety
-    /// Nobody looks at the range any more, not even through a slice of more.
+    /// Nothing uses the range any more, not even through a slice that contains it.
     #[doc(hidden)]
     pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
         let range = self.addresses(range)?;

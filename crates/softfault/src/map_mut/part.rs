@@ -1,4 +1,4 @@
-//! A part of a private map as a map of its own: what `mremap(2)` makes of one that grows.
+//! A part of a private map as a map of its own: `mremap(2)` that grows a part.
 
 use super::{MmapMut, MmapMutKind};
 use crate::private::Private;
@@ -13,8 +13,8 @@ use sync::bytes;
 const PIECE: usize = 64 << 10;
 
 impl MmapMut {
-    /// A map of `len` bytes that begins with those of a part of this one, which begins at a page: zeros, or what the file has
-    /// there, and a copy of what is in memory or in swap. Nobody writes to the part meanwhile.
+    /// A map of `len` bytes that begins with the bytes of a part of this map. The part starts at a page. The new map has
+    /// zeros, or the file's bytes, and a copy of the part's pages in memory or in swap. No thread may write to the part meanwhile.
     pub(crate) fn part_anew(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
         let pages = whole_pages(&self.addresses(part)?);
         let MmapMutKind::Managed(private) = &self.kind else {

@@ -21,7 +21,7 @@ impl MmapMut {
         }
     }
 
-    /// The same of the pages of a part, by its offsets.
+    /// As above, for the pages of a part, given by its offsets.
     pub(crate) fn protect_part(
         &self,
         part: Range<usize>,
@@ -41,10 +41,10 @@ impl MmapMut {
         }
     }
 
-    /// Lets the pages of a part, by its offsets, be zeros of this protection, whether they were unmapped or not.
+    /// Makes the pages of a part zeros with this protection, mapped before or not. The part is given by its offsets.
     ///
     /// # Safety
-    /// Nobody relies on what is there, and none of it is kept.
+    /// Nothing relies on the part's bytes, and none of its pages is kept.
     pub(crate) unsafe fn renew_part(
         &self,
         part: Range<usize>,

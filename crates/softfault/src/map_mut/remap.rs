@@ -7,15 +7,15 @@ use std::fs::File;
 use std::io;
 
 impl MmapMut {
-    /// Lets the map have `new_len` bytes, from the same first one on. What it has stays,
-    /// in memory or in swap, and none of it is copied; what is new is zeros, or what the
-    /// file has there. As with mremap that goes by whole pages: what was written past `new_len` in
-    /// its page is there again when the map grows, unless `new_len` is 0. An empty map grows into
-    /// one of zeros.
+    /// Changes the length of the map to `new_len` bytes; its first byte stays the same. Its pages stay
+    /// in memory or in swap, and none is copied; new pages are zeros, or have the
+    /// file's bytes. As with mremap, whole pages are mapped: if the last page has written bytes past `new_len`,
+    /// they are visible again when the map grows, unless `new_len` is 0. An empty map grows into
+    /// zeros.
     ///
     /// # Safety
-    /// As for memmap2: bytes past `new_len` are not there any more, and all of it may be
-    /// at another address.
+    /// As for memmap2: bytes past `new_len` are not mapped any more, and the map may move to
+    /// another address.
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
         let managed = self.engine.inner.managed();
@@ -35,11 +35,12 @@ impl MmapMut {
         done
     }
 
-    /// Lets a map that writes to `file`, which is its file, have `len` bytes, and the file end where the map does: the file becomes
-    /// longer by a hole, or is cut, and a touch of what another map has past its end raises SIGBUS. The map may be elsewhere afterwards.
+    /// Changes the length of the map to `len` bytes, and makes its file, `file`, end where the map ends. The file grows
+    /// by a hole, or is truncated; then a touch of another map past the new end raises SIGBUS. The map may move to another address.
     ///
     /// Other threads may use other maps of the file meanwhile: a touch past the new end fails, and nothing past it is written back.
-    /// After an error both are as they were; but if the map has no room to grow where it is, and cannot be made anew, it is empty.
+    /// After an error the map and the file are unchanged, with one exception: a map that has no room to grow at its address,
+    /// and cannot be made again elsewhere, is empty.
     pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
         self.addresses(0..self.len)?;
         if isize::try_from(len).is_err() {
@@ -92,7 +93,7 @@ impl MmapMut {
         Ok(())
     }
 
-    /// Drops what there is, and maps the file once more. After an error the map is empty.
+    /// Drops the present map, and maps the file again. After an error the map is empty.
     fn map_anew(&mut self, file: &File, len: usize) -> io::Result<()> {
         let (engine, offset) = (self.engine.clone(), self.offset);
         *self = Self::new(&engine, MmapMutKind::Empty);
@@ -105,5 +106,5 @@ impl MmapMut {
 }
 
 fn other_file() -> io::Error {
-    error::invalid("the map does not write to this file")
+    error::invalid("the map does not write to this file: pass the file that was mapped")
 }

@@ -1,8 +1,8 @@
-//! Shared maps that write to their file: the engine's (`files/writable.rs`), or the kernel's own, and so in no budget.
+//! Shared maps that write to their file. The engine serves them (`files/writable.rs`), or the kernel does, in no budget.
 //!
-//! One page of one file is in one place in an engine. So while a map of the kernel's own lives, the kernel serves the engine's
-//! other maps of its file, too (`files/written.rs`); and where the engine has a window of the file that is written to, all
-//! maps of it show that. What is written is seen by all of them at once.
+//! An engine has each page of a file only once. So while the kernel serves a writable map of a file, it also serves the engine's
+//! other maps of the file (`files/written.rs`). If the engine has a writable window of the file, all its
+//! maps of the file show this window. All of them see each write at once.
 
 use super::{MmapMut, MmapMutKind};
 use crate::engine::EngineInner;
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 impl MmapOptions {
-    /// Maps a file over the process's default engine: what is written to the map is written to the file.
+    /// Maps a file over the process's default engine: writes to the map go to the file.
     ///
     /// # Safety
     /// See [`map_mut_with`](Self::map_mut_with).
@@ -25,19 +25,20 @@ impl MmapOptions {
         unsafe { self.map_mut_with(Engine::process_default()?, file) }
     }
 
-    /// Maps a file beside what `engine` has of it: what is written to the map is written to the file.
+    /// Maps a file over `engine`, together with its other maps of the file: writes to the map go to the file.
     ///
-    /// With [`Coherence::Engine`] it is under the engine's budget, and what is written is in the file once it is
-    /// [flushed](MmapMut::flush), and a few seconds later at most; `docs/contract.md` has all of it. Otherwise, and where that
-    /// cannot be had ([`MmapMut::is_managed`] says which), it is the kernel's own mapping: in no budget (counted by [`KernelStats`](crate::KernelStats)), and whatever the program
-    /// does, and however it ends, nothing that was written is lost but by a crash of the machine.
-    /// [`flush`](MmapMut::flush) waits for the device. The engine's read-only maps of the file see what
-    /// is written at once, as long as none of their pages are pinned or locked when this is called; those of other
-    /// engines when they read the page again. The map may reach past the end of the file: a
+    /// With [`Coherence::Engine`] the map is under the engine's budget. A write is in the file after a
+    /// [flush](MmapMut::flush), or a few seconds later; `docs/contract.md` has the full contract. With [`Coherence::Kernel`],
+    /// or where the engine cannot serve the map ([`MmapMut::is_managed`] tells which), it is a mapping of the kernel, in no
+    /// budget ([`KernelStats`](crate::KernelStats) counts it). However the program ends, only a crash of the machine
+    /// can lose a write to it.
+    /// [`flush`](MmapMut::flush) waits for the device. The engine's read-only maps of the file see each
+    /// write at once, if none of their pages are pinned or locked when this is called; maps of other
+    /// engines see it when they read the page again. The map may reach past the end of the file: a
     /// touch there raises SIGBUS.
     ///
     /// # Safety
-    /// As for memmap2: whoever else writes to the file, or makes it shorter, changes the bytes.
+    /// As for memmap2: the bytes change when any other process or thread writes to the file, or makes it shorter.
     pub unsafe fn map_mut_with<T: MmapAsRawDesc>(
         &self,
         engine: &Engine,
@@ -49,7 +50,7 @@ impl MmapOptions {
         self.shared(engine, fd, KernelAccess::ReadWrite)
     }
 
-    /// The kernel's mapping of a file, which is served by the kernel as long as this lives.
+    /// The kernel's mapping of a file; the kernel serves the file while this mapping lives.
     fn shared(
         &self,
         engine: &Engine,
@@ -90,7 +91,7 @@ impl MmapOptions {
 }
 
 impl MmapOptions {
-    /// Over the engine, if that is wanted, or the file is so mapped already; and can be.
+    /// A map that the engine serves, if that is possible, and either wanted or already done for the file.
     fn over_engine(
         &self,
         engine: &Engine,
@@ -124,7 +125,7 @@ impl MmapOptions {
 }
 
 impl Engine {
-    /// Maps a whole file: what is written to the map is written to the file. See
+    /// Maps a whole file: writes to the map go to the file. See
     /// [`MmapOptions::map_mut_with`].
     ///
     /// # Safety
@@ -136,7 +137,7 @@ impl Engine {
 }
 
 impl MmapMut {
-    /// Maps a whole file over the process's default engine: what is written to the map is written to
+    /// Maps a whole file over the process's default engine: writes to the map go to
     /// the file.
     ///
     /// # Safety

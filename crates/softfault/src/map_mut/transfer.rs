@@ -1,4 +1,4 @@
-//! System calls on memory that may be elsewhere: it is kept for each of them.
+//! System calls on memory that may not be resident: its pages are kept in memory for each call.
 
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
@@ -10,9 +10,9 @@ use std::io;
 
 /// Bytes a call.
 const STEP: usize = 256 << 10;
-/// Bytes a call where no more can be kept.
+/// Bytes a call if no more can be kept.
 const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
-/// Bytes of a file that are kept for a call that writes to them: those behind may not be in memory, and need not be read then.
+/// Bytes of a file that are kept for a call that writes to them. Later bytes may not be in memory, and need not be read.
 const WRITE_STEP: usize = 64 << 10;
 
 impl MmapMut {
@@ -36,8 +36,8 @@ impl MmapMut {
         Ok((range.end - range.start) as u64)
     }
 
-    /// Fills a range from `reader` (a file, a socket); returns how many bytes there
-    /// were, which are fewer only if it has ended.
+    /// Fills a range from `reader` (a file, a socket); returns the number of bytes
+    /// read, which is smaller only if `reader` has ended.
     pub fn read_from(
         &mut self,
         range: impl RangeBounds<usize>,
@@ -48,10 +48,10 @@ impl MmapMut {
         unsafe { self.fill_from(range, reader) }
     }
 
-    /// As [`read_from`](Self::read_from), of a map of which others have pointers.
+    /// As [`read_from`](Self::read_from), for a map to which other code has pointers.
     ///
     /// # Safety
-    /// Nobody else has a reference to the range, and whoever reads or writes it meanwhile minds no race.
+    /// There is no other reference to the range. Code that reads or writes it meanwhile tolerates data races.
     pub(crate) unsafe fn fill_from(
         &self,
         range: Range<usize>,
@@ -76,9 +76,9 @@ impl MmapMut {
         Ok((at - range.start) as u64)
     }
 
-    /// As [`read_from`](Self::read_from). Of a file that the engine serves no page is read that is written over as a whole, and no fault is
-    /// taken for one that is not in memory: what `reader` has is copied to where it stays. No page is kept while `reader` is waited for.
-    /// Where a store would raise SIGBUS (into a hole of a full disk, without memory), that is an error.
+    /// As [`read_from`](Self::read_from), with fewer faults for a file that the engine serves: a page that is overwritten as a
+    /// whole is not read first, and a page that is not in memory takes no fault. No page is kept while the call waits for `reader`.
+    /// If a store would raise SIGBUS (a hole and a full disk, or no memory), this returns an error.
     pub fn write_from(
         &mut self,
         range: impl RangeBounds<usize>,
@@ -115,8 +115,8 @@ impl MmapMut {
         Ok((at - range.start) as u64)
     }
 
-    /// Copies bytes out, starting at `offset`; returns how many there were. For where an
-    /// error is wanted as a value.
+    /// Copies bytes from `offset` on into `buffer`; returns the number of bytes copied. Errors are
+    /// values, not signals.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
         let count = buffer.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
@@ -129,19 +129,19 @@ impl MmapMut {
         Ok(count)
     }
 
-    /// Copies bytes in, starting at `offset`; returns how many there was room for. Where a store would raise
-    /// SIGBUS (behind the end of the file, into a hole of a full disk, without memory), that is an error
-    /// here, and what was written up to there stays.
+    /// Copies `bytes` into the map at `offset`; returns the number of bytes that had room. If a store would raise
+    /// SIGBUS (past the end of the file, a hole and a full disk, or no memory), this returns an error,
+    /// and the bytes written before that point stay.
     pub fn write_at(&mut self, bytes: &[u8], offset: usize) -> Result<usize, FaultError> {
         // SAFETY: a slice's bytes can be read; the map is borrowed for writing.
         unsafe { self.copy_in((bytes.as_ptr(), bytes.len()), offset) }
     }
 
-    /// As [`write_at`](Self::write_at), of bytes and of a map of which others have pointers.
+    /// As [`write_at`](Self::write_at), for bytes and for a map to which other code has pointers.
     ///
     /// # Safety
-    /// The bytes can be read, and are not the map's. Nobody has a reference to those that they replace, and whoever reads
-    /// or writes these meanwhile minds no race.
+    /// The bytes are readable, and are not part of the map. There is no reference to the bytes that they replace, and code
+    /// that reads or writes those meanwhile tolerates data races.
     pub(crate) unsafe fn copy_in(
         &self,
         (bytes, len): (*const u8, usize),
@@ -170,10 +170,10 @@ impl MmapMut {
 }
 
 impl MmapMut {
-    /// Writes whole pages of a file that nobody has in memory; returns how many bytes.
+    /// Writes whole pages of a file that are not in memory; returns the number of bytes.
     ///
     /// # Safety
-    /// The bytes can be read.
+    /// The bytes are readable.
     unsafe fn write_whole(&self, bytes: *const [u8], offset: usize) -> usize {
         match &self.kind {
             MmapMutKind::Writable(file) if !self.is_lost() => {
@@ -185,7 +185,7 @@ impl MmapMut {
     }
 }
 
-/// The first offsets of a range, whose pages stay while it lives.
+/// The first offsets of a range; their pages stay in memory while this lives.
 struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
 impl<'a> KeptPart<'a> {
@@ -217,8 +217,8 @@ impl<'a> KeptPart<'a> {
 }
 
 impl MmapMut {
-    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with what this answers; if it
-    /// is to be written to, so that a system call can do that.
+    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with the result. With write
+    /// access, a system call can write to the part.
     pub(crate) fn hold_part(
         &self,
         part: Range<usize>,
@@ -234,7 +234,7 @@ impl MmapMut {
         Ok(None)
     }
 
-    /// Lets a part go that [`hold_part`](Self::hold_part) has kept.
+    /// Releases a part that [`hold_part`](Self::hold_part) has kept.
     pub(crate) fn release_part(&self, part: Range<usize>, pin: Option<FilePin>) {
         // What a child of fork has is not the parent's any more.
         let Ok(addresses) = self.addresses(part) else {

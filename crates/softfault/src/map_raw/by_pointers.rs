@@ -1,4 +1,4 @@
-//! What borders to other languages need of a map: they have addresses and no borrows, and say what a borrow would.
+//! Methods for bindings to other languages. They have addresses and no borrows, and promise what a borrow would guarantee.
 
 use super::{MmapRaw, Raw};
 use crate::fault_in::{Awaited, FaultInMany};
@@ -10,7 +10,7 @@ use std::io;
 use std::time::Instant;
 
 impl MmapRaw {
-    /// The engine beside which it was made.
+    /// The engine over which the map was made.
     pub fn engine(&self) -> &Engine {
         either!(&self.0, map => map.engine())
     }
@@ -20,7 +20,7 @@ impl MmapRaw {
         either!(&self.0, map => map.is_managed())
     }
 
-    /// The pages that no map has but this one, and those that have the same file's window.
+    /// The pages that belong only to this map, and to other maps of the same file's window.
     #[doc(hidden)]
     pub fn window(&self) -> Range<usize> {
         either!(&self.0, map => map.window_pages())
@@ -35,7 +35,8 @@ impl MmapRaw {
         either!(&self.0, map => map.fault_in_many(ranges))
     }
 
-    /// The same of many maps by one call, and each engine's by one pass of reads; an answer for each range of each map.
+    /// As [`fault_in_many`](Self::fault_in_many), for many maps in one call. The reads of all maps of an engine are in flight
+    /// together. Returns a result for each range of each map.
     #[doc(hidden)]
     pub fn fault_in_all(
         asked: &[(&Self, &[Range<usize>])],
@@ -59,11 +60,11 @@ impl MmapRaw {
         }
     }
 
-    /// Copies bytes of the map out; returns how many there were.
+    /// Copies bytes of the map out; returns the number of bytes copied.
     ///
     /// # Safety
-    /// The bytes can be written, are not the map's, and are used by nobody else meanwhile. A part of the map that others
-    /// write to meanwhile is copied as it comes.
+    /// The target bytes are writable, are not part of the map, and nothing else uses them meanwhile. If other threads
+    /// write to the map meanwhile, the copy has old or new bytes.
     pub unsafe fn copy_out(
         &self,
         offset: usize,
@@ -74,10 +75,10 @@ impl MmapRaw {
         either!(&self.0, map => map.read_at(into, offset))
     }
 
-    /// Copies bytes into the map; returns how many there was room for. An error where the map may only be read.
+    /// Copies bytes into the map; returns the number of bytes that had room. An error if the map is read-only.
     ///
     /// # Safety
-    /// The bytes can be read, and are not the map's. Nobody has a reference to those that they replace.
+    /// The bytes are readable, and are not part of the map. There is no reference to the bytes that they replace.
     pub unsafe fn copy_in(
         &self,
         offset: usize,
@@ -99,11 +100,11 @@ impl MmapRaw {
         either!(&self.0, map => map.write_to(part, writer))
     }
 
-    /// Fills a part from `reader`; see [`MmapMut::read_from`](crate::MmapMut::read_from). An error where the map may
-    /// only be read.
+    /// Fills a part from `reader`; see [`MmapMut::read_from`](crate::MmapMut::read_from). An error if the map is
+    /// read-only.
     ///
     /// # Safety
-    /// Nobody has a reference to the part.
+    /// There is no reference to the part.
     pub unsafe fn fill_from(
         &self,
         part: Range<usize>,
@@ -116,7 +117,7 @@ impl MmapRaw {
         }
     }
 
-    /// Lets a map that writes to `file` have `len` bytes, and the file end where the map does; see
+    /// Changes the length of a map that writes to `file`, and of the file; see
     /// [`MmapMut::set_len`](crate::MmapMut::set_len).
     pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
         match &mut self.0 {
@@ -125,7 +126,7 @@ impl MmapRaw {
         }
     }
 
-    /// `mprotect(2)` of a private map, or of one that the kernel serves: whether it may be written to.
+    /// `mprotect(2)` of a private map, or of one that the kernel serves: makes it writable or read-only.
     #[doc(hidden)]
     pub fn protect(&mut self, writable: bool) -> io::Result<()> {
         match &mut self.0 {
@@ -134,7 +135,7 @@ impl MmapRaw {
         }
     }
 
-    /// The same of the pages of a part, while other threads use the map. One thread at a time does this.
+    /// As [`protect`](Self::protect), for the pages of a part, while other threads use the map. Only one thread at a time may call this.
     #[doc(hidden)]
     pub fn protect_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
         match &self.0 {
@@ -143,8 +144,8 @@ impl MmapRaw {
         }
     }
 
-    /// A map of `len` bytes that begins with those of a part of this one, which begins at a page: a private map over the engine.
-    /// It may be written to. Nobody writes to the part meanwhile.
+    /// A map of `len` bytes that begins with the bytes of a part of this map. The part starts at a page, and this map is a
+    /// private map over the engine. The new map is writable. No thread may write to the part meanwhile.
     #[doc(hidden)]
     pub fn part_anew(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
         match &self.0 {
@@ -153,18 +154,18 @@ impl MmapRaw {
         }
     }
 
-    /// True if it is private memory of the engine's whose untouched pages are zeros.
+    /// True if the map is private memory of the engine, and its untouched pages are zeros.
     #[doc(hidden)]
     pub fn begins_as_zeros(&self) -> bool {
         let private = either!(&self.0, map => map.private());
         private.is_some_and(|private| private.begins_as_zeros())
     }
 
-    /// Lets the pages of a part of memory that begins as zeros be zeros again, whether
-    /// [`unmap_part`](Self::unmap_part) has taken them away or not. One thread at a time does this. After an error some may be.
+    /// Makes the pages of a part zeros again, whether [`unmap_part`](Self::unmap_part) has unmapped them or not. For memory
+    /// that begins as zeros. Only one thread at a time may call this. After an error some of the pages may be zeros.
     ///
     /// # Safety
-    /// Nobody relies on what is there, and none of it is kept.
+    /// Nothing relies on the part's bytes, and none of its pages is kept.
     #[doc(hidden)]
     pub unsafe fn renew_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
         match &self.0 {
@@ -174,11 +175,11 @@ impl MmapRaw {
         }
     }
 
-    /// Gives back the pages of a part that nobody uses any more. Its addresses stay the map's; a touch is a signal where
-    /// the memory was this map's own, and reads a file's page again where the window shows it.
+    /// Frees the pages of a part that is no longer used. Its addresses stay reserved for the map. A touch of them raises a
+    /// signal if the memory was this map's own, and reads the file's page again if the window shows it.
     ///
     /// # Safety
-    /// Nobody looks at the part any more, and none of it is kept.
+    /// Nothing uses the part any more, and none of its pages is kept.
     #[doc(hidden)]
     pub unsafe fn unmap_part(&self, part: Range<usize>) -> io::Result<()> {
         // SAFETY: the caller vouches for it.

@@ -1,4 +1,4 @@
-//! Parts of a map that stay in memory until they are let go by name: for those who have no borrow to hold.
+//! Parts of a map that stay in memory until an explicit release: for callers without a borrow to hold.
 
 use super::{MmapRaw, Raw};
 use crate::FaultError;
@@ -7,9 +7,9 @@ use crate::kernel::lock_by_kernel;
 use crate::map::Held;
 use core::ops::Range;
 
-/// A part of a map that stays; given back to [`MmapRaw::release`].
+/// A kept part of a map; [`MmapRaw::release`] ends it.
 #[derive(Debug)]
-#[must_use = "what is dropped stays in memory as long as the map"]
+#[must_use = "a part that is not released stays in memory as long as the map"]
 pub struct Kept {
     /// Offsets in the map. Immutable.
     part: Range<usize>,
@@ -34,9 +34,9 @@ impl core::fmt::Debug for KeptPages {
 }
 
 impl MmapRaw {
-    /// Brings a part in, and keeps it: system calls may read it, and write to it if the map may be written to. Pages
-    /// that the kernel serves are read in, and are locked there if they are to be `locked`; a file's that are locked
-    /// the kernel serves no more.
+    /// Brings a part in, and keeps it: system calls may read it, and may write to it if the map is writable. Pages
+    /// that the kernel serves are read in, and locked if `locked` is true. Once pages of an engine's file are locked,
+    /// the kernel does not serve the file any more.
     #[doc(hidden)]
     pub fn keep(&self, part: Range<usize>, locked: bool) -> Result<Kept, FaultError> {
         let pages = match &self.0 {
@@ -53,10 +53,10 @@ impl MmapRaw {
         Ok(Kept { part, pages })
     }
 
-    /// Lets a part go that [`keep`](Self::keep) has kept.
+    /// Releases a part that [`keep`](Self::keep) has kept.
     ///
     /// # Safety
-    /// It was kept of this map, which was not remapped since.
+    /// The part is of this map, and the map was not remapped since.
     #[doc(hidden)]
     pub unsafe fn release(&self, kept: Kept) {
         match (kept.pages, &self.0) {
@@ -64,7 +64,7 @@ impl MmapRaw {
             (KeptPages::Written(pin), Raw::Write(map)) => map.release_part(kept.part, pin),
             // A child of fork that could not take the map over has nothing locked.
             (KeptPages::ByKernel, _) => drop(self.lock_by_kernel(&kept.part, false)),
-            _ => unreachable!("a part is given back to its map"),
+            _ => unreachable!("a part is released by its own map"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! memmap2's `MmapRaw`: a map of which only pointers are given away.
+//! memmap2's `MmapRaw`: a map that gives out only pointers.
 
 /// Calls a method that both have.
 macro_rules! either {
@@ -23,10 +23,10 @@ use crate::{Advice, Engine, FaultError, UncheckedAdvice};
 use core::fmt;
 use std::io;
 
-/// A map of which only pointers are given away: for memory that others change meanwhile; memmap2's `MmapRaw`.
+/// A map that gives out only pointers, for memory that other code changes meanwhile; memmap2's `MmapRaw`.
 ///
-/// Made from a file, it is the kernel's own mapping, in no budget, and sees at once what others write. Made from an
-/// [`Mmap`] or an [`MmapMut`] it stays what that was.
+/// A map made from a file is a mapping of the kernel, in no budget, and sees writes of other processes at once. A map
+/// made from an [`Mmap`] or an [`MmapMut`] is served as before.
 pub struct MmapRaw(Raw);
 
 enum Raw {
@@ -35,7 +35,7 @@ enum Raw {
 }
 
 impl MmapOptions {
-    /// Maps a file over the process's default engine, to be written to through pointers. See
+    /// Maps a file over the process's default engine, for writes through pointers. See
     /// [`map_mut_with`](Self::map_mut_with).
     pub fn map_raw<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapRaw> {
         // SAFETY: whoever makes a reference from the map's pointer vouches for the bytes.
@@ -43,7 +43,7 @@ impl MmapOptions {
         Ok(map.into())
     }
 
-    /// Maps a file over the process's default engine, to be read through a pointer while others write to it.
+    /// Maps a file over the process's default engine, for reads through a pointer while other code writes to it.
     pub fn map_raw_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapRaw> {
         let engine = Engine::process_default()?;
         if engine.inner.is_parents() {
@@ -77,17 +77,17 @@ impl MmapOptions {
 }
 
 impl MmapRaw {
-    /// Maps a whole file over the process's default engine, to be written to through pointers.
+    /// Maps a whole file over the process's default engine, for writes through pointers.
     pub fn map_raw<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
         MmapOptions::new().map_raw(file)
     }
 
-    /// Its first byte.
+    /// Pointer to the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         either!(&self.0, map => map.start() as *const u8)
     }
 
-    /// Its first byte, to be written to if the map was made for that: a write to another raises SIGSEGV.
+    /// Pointer to the first byte, for writes if the map is writable: a write to a read-only map raises SIGSEGV.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.as_ptr().cast_mut()
     }
@@ -97,22 +97,22 @@ impl MmapRaw {
         either!(&self.0, map => map.len())
     }
 
-    /// True if it has none.
+    /// True if the map has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until what was written is on the file's device.
+    /// Writes the dirty pages to the file, and waits until the file's device has stored them.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_range(0, self.len())
     }
 
-    /// Starts to write it, and waits for nothing.
+    /// Starts to write the dirty pages, and does not wait.
     pub fn flush_async(&self) -> io::Result<()> {
         self.flush_async_range(0, self.len())
     }
 
-    /// As [`flush`](Self::flush), of a part.
+    /// As [`flush`](Self::flush), for a part.
     pub fn flush_range(&self, offset: usize, len: usize) -> io::Result<()> {
         match &self.0 {
             Raw::Read(map) => map.has(offset, len),
@@ -120,7 +120,7 @@ impl MmapRaw {
         }
     }
 
-    /// As [`flush_async`](Self::flush_async), of a part.
+    /// As [`flush_async`](Self::flush_async), for a part.
     pub fn flush_async_range(&self, offset: usize, len: usize) -> io::Result<()> {
         match &self.0 {
             Raw::Read(map) => map.has(offset, len),
@@ -128,26 +128,26 @@ impl MmapRaw {
         }
     }
 
-    /// Says what to expect of all accesses.
+    /// Gives advice about all accesses to the map.
     pub fn advise(&self, advice: Advice) -> io::Result<()> {
         either!(&self.0, map => map.advise(advice))
     }
 
-    /// Says what to expect of accesses to a range.
+    /// Gives advice about accesses to a range.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         either!(&self.0, map => map.advise_range(advice, offset, len))
     }
 
-    /// Gives all of it away, or up.
+    /// Gives advice that may change bytes, for the whole map.
     ///
     /// # Safety
-    /// As for memmap2: bytes may change. Nobody relies on them.
+    /// As for memmap2: bytes may change. Nothing may rely on them.
     pub unsafe fn unchecked_advise(&self, advice: UncheckedAdvice) -> io::Result<()> {
         // SAFETY: the caller vouches for it.
         either!(&self.0, map => unsafe { map.unchecked_advise(advice) })
     }
 
-    /// Gives a range away, or up.
+    /// Gives advice that may change bytes, for a range.
     ///
     /// # Safety
     /// See [`unchecked_advise`](Self::unchecked_advise).
@@ -161,21 +161,21 @@ impl MmapRaw {
         either!(&self.0, map => unsafe { map.unchecked_advise_range(advice, offset, len) })
     }
 
-    /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock).
+    /// Brings the whole map into memory, where it stays until [`unlock`](Self::unlock).
     pub fn lock(&self) -> io::Result<()> {
         either!(&self.0, map => map.lock())
     }
 
-    /// Lets it be evicted again.
+    /// Lets the pages be evicted again.
     pub fn unlock(&self) -> io::Result<()> {
         either!(&self.0, map => map.unlock())
     }
 
-    /// Lets the map have `new_len` bytes, from the same first one on.
+    /// Changes the length of the map to `new_len` bytes; its first byte stays the same.
     ///
     /// # Safety
-    /// As for memmap2: bytes past `new_len` are not there any more, and all of it may be
-    /// at another address.
+    /// As for memmap2: bytes past `new_len` are not mapped any more, and the map may move to
+    /// another address.
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         // SAFETY: the caller vouches for it.
         either!(&mut self.0, map => unsafe { map.remap(new_len, options) })

@@ -20,8 +20,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// Private memory: zeros, or the bytes of a file, until written. A page counts against
-/// the budget once it is written to, or read from the file, and goes to swap where there
-/// is some.
+/// the budget once it is written, or read from the file. It goes to swap if the engine
+/// has some.
 pub struct SoftMapMut {
     pub(super) engine: SoftEngine,
     /// None only while dropping.
@@ -87,13 +87,13 @@ impl SoftMapMut {
         self.len == 0
     }
 
-    /// Bytes of it that are in memory, by whole pages.
+    /// Bytes of the map that are in memory, in whole pages.
     pub fn resident_bytes(&self) -> usize {
         self.private().anonymous().resident_pages() * PAGE_SIZE
     }
 
-    /// Copies bytes out, starting at `offset`; returns how many there were.
-    /// What other threads write meanwhile may be seen in part.
+    /// Copies bytes from `offset` on; returns the number of bytes copied.
+    /// A concurrent write of another thread may be seen in part.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
         let addresses = clip(self.start(), self.len, offset, buffer.len());
         let count = addresses.len();
@@ -103,9 +103,9 @@ impl SoftMapMut {
         Ok(count)
     }
 
-    /// Copies bytes in, starting at `offset`; returns how many there was room
-    /// for. Fails where the budget has none for a page, even once everything
-    /// that can be evicted is.
+    /// Copies `bytes` into the map at `offset`; returns the number of bytes that had room.
+    /// Fails if the budget has no room for a page and nothing more can be
+    /// evicted.
     pub fn write_at(&self, bytes: &[u8], offset: usize) -> Result<usize, FaultError> {
         let addresses = clip(self.start(), self.len, offset, bytes.len());
         let count = addresses.len();
@@ -130,14 +130,14 @@ impl SoftMapMut {
         }
     }
 
-    /// Says what to expect of accesses to a range, by whole pages.
+    /// Gives advice about accesses to a range, by whole pages.
     pub fn advise(&self, advice: Advice, range: impl RangeBounds<usize>) -> io::Result<()> {
         let addresses = self.advised(range)?;
         let managed = &self.engine.inner.managed;
         self.private().advise(managed, addresses, advice)
     }
 
-    /// Gives a range away, or up, by whole pages.
+    /// Gives advice that may change bytes, for a range, by whole pages.
     pub fn unchecked_advise(
         &self,
         advice: UncheckedAdvice,
@@ -159,26 +159,26 @@ impl SoftMapMut {
         Ok(advised?)
     }
 
-    /// Brings all of it into memory, where it stays until [`unlock`](Self::unlock). Up to
+    /// Brings the whole map into memory, where it stays until [`unlock`](Self::unlock). Up to
     /// half of the budget can be locked or pinned.
     pub fn lock(&self) -> Result<(), FaultError> {
         self.engine.check()?;
         self.private().lock(&self.engine.inner.managed)
     }
 
-    /// Lets it be evicted again.
+    /// Lets the pages be evicted again.
     pub fn unlock(&self) -> Result<(), FaultError> {
         self.engine.check()?;
         self.private().unlock(&self.engine.inner.managed);
         Ok(())
     }
 
-    /// Lets it be read only from now on: a write is an error.
+    /// Makes the map read-only: a write is an error.
     pub fn make_read_only(&mut self) -> io::Result<()> {
         self.protect(Protection::Read)
     }
 
-    /// Lets it be written to again.
+    /// Makes the map writable again.
     pub fn make_mut(&mut self) -> io::Result<()> {
         self.protect(Protection::ReadWrite)
     }
@@ -189,8 +189,8 @@ impl SoftMapMut {
         private.protect(&self.engine.inner.managed, protection)
     }
 
-    /// Lets it have `new_len` bytes: what it has stays, in memory or in swap, and what is
-    /// new is zeros, or what the file has there. Forks have what they had.
+    /// Changes the length of the map to `new_len` bytes. Its pages stay in memory or in swap;
+    /// new pages are zeros, or have the file's bytes. Forks keep the map as it was.
     pub fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.engine.check()?;
         let engine = self.engine.clone();

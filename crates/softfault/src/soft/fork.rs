@@ -12,7 +12,7 @@ use std::io;
 /// All maps of an engine as they were at one moment. Anonymous memory is
 /// copied, page by page, when either side writes; files are shared.
 ///
-/// A map is named by the engine's own handle, which has to live.
+/// A map is named by the engine's handle of it, which must still live.
 pub struct SoftFork {
     engine: SoftEngine,
     /// Which of the engine's it is.
@@ -29,7 +29,7 @@ impl SoftFork {
             crate::process::monotonic(),
             inner.options.policies_ref().space_locks(),
         );
-        let space = space.map_err(|_| no_memory("no room for another space"))?;
+        let space = space.map_err(|_| no_memory("the engine has no memory for another fork"))?;
         let mut forks = engine.forks();
         let number = *forks;
         *forks += 1;
@@ -38,7 +38,7 @@ impl SoftFork {
             no_memory(match error {
                 ForkError::Budget => "the budget has no room for a copy of all anonymous memory",
                 ForkError::Mmu(_) => "the machine has no memory for page tables",
-                ForkError::Mappings => "no room for the mappings of another space",
+                ForkError::Mappings => "the engine has no memory for the mappings of another fork",
             })
         })?;
         inner.files.lend_to_fork();
@@ -69,7 +69,7 @@ impl SoftFork {
         self.read(space, (map.start(), map.len()), buffer, offset)
     }
 
-    /// Copies bytes of anonymous memory out, as they are on this side.
+    /// Copies bytes of anonymous memory out, as they are in the snapshot.
     pub fn read_at(
         &self,
         map: &SoftMapMut,
@@ -96,7 +96,7 @@ impl SoftFork {
         Ok(count)
     }
 
-    /// Copies bytes into anonymous memory, on this side.
+    /// Copies bytes into anonymous memory of the snapshot.
     pub fn write_at(
         &self,
         map: &SoftMapMut,

@@ -46,9 +46,9 @@ fn refused(why: HugeError) -> io::Error {
     }
 }
 
-/// Memory of huge pages: zeros until written, and the same for all who map it, in the engine
-/// and in its forks. Its pages are the engine's pool's ([`Builder::huge_pages`]), which no
-/// budget bounds, and nothing of it is evicted.
+/// Memory of huge pages: zeros until written. All its maps, in the engine
+/// and in its forks, show the same bytes. The pages come from the engine's pool ([`Builder::huge_pages`]). No
+/// budget bounds them, and they are never evicted.
 ///
 /// [`Builder::huge_pages`]: crate::Builder::huge_pages
 #[derive(Clone)]
@@ -58,11 +58,11 @@ pub struct SoftHugeFile {
 }
 
 impl SoftEngine {
-    /// Memory of `bytes` bytes, rounded up to huge pages of 2 MiB. Costs address space and
-    /// tables until it is touched.
+    /// Memory of `bytes` bytes, rounded up to huge pages of 2 MiB. Until it is touched, it costs only address space and
+    /// page tables.
     pub fn huge_file(&self, bytes: usize) -> io::Result<SoftHugeFile> {
         self.check()?;
-        let none = || error::invalid("the engine has no huge pages: `Builder::huge_pages`");
+        let none = || error::invalid("the engine has no huge pages: set Builder::huge_pages");
         let pool = self.inner.huge.as_ref().ok_or_else(none)?;
         let file = HugeFile::new(pool, bytes.div_ceil(HUGE) as u64).map_err(refused)?;
         Ok(SoftHugeFile {
@@ -83,26 +83,26 @@ impl SoftHugeFile {
         self.file.is_empty()
     }
 
-    /// Bytes of it that are there: by whole huge pages.
+    /// Bytes of the memory that are resident, in whole huge pages.
     pub fn resident_bytes(&self) -> usize {
         self.file.pages() as usize * HUGE
     }
 
-    /// Maps all of it. Its pages are promised to it: refused if the pool has not enough of
-    /// them, and then no touch is.
+    /// Maps the whole memory, and reserves its pages. Fails if the pool has not enough pages; otherwise no touch
+    /// can fail for lack of pages.
     pub fn map(&self) -> io::Result<SoftHugeMap> {
         SoftHugeMap::new(self)
     }
 
-    /// Gives a range back, by whole huge pages, for all who map it: it is zeros again.
+    /// Returns a range to the pool, by whole huge pages, for all maps: it reads as zeros again.
     pub fn punch(&self, range: Range<usize>) -> io::Result<()> {
         self.engine.check()?;
         let range = range.start.div_ceil(HUGE) as u64..(range.end / HUGE) as u64;
         self.file.punch(range).map_err(refused)
     }
 
-    /// Cuts off what is past `bytes`, rounded up to huge pages: touches there fail. Longer
-    /// than it was made it cannot be.
+    /// Cuts the memory off after `bytes` bytes, rounded up to huge pages: touches past that fail. The memory
+    /// can never be longer than it was made.
     pub fn truncate(&self, bytes: usize) -> io::Result<()> {
         self.engine.check()?;
         let pages = bytes.div_ceil(HUGE) as u64;
@@ -174,13 +174,13 @@ impl SoftHugeMap {
         &self.file
     }
 
-    /// Copies bytes out, starting at `offset`; returns how many there were. What others
-    /// write meanwhile may be seen in part, by words of 8 bytes.
+    /// Copies bytes from `offset` on; returns the number of bytes copied. A concurrent
+    /// write may be seen in part, by words of 8 bytes.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
         self.read_in(&self.file.engine.inner.managed.space, buffer, offset)
     }
 
-    /// Copies bytes in, starting at `offset`; returns how many there was room for.
+    /// Copies `bytes` into the map at `offset`; returns the number of bytes that had room.
     pub fn write_at(&self, bytes: &[u8], offset: usize) -> Result<usize, FaultError> {
         self.write_in(&self.file.engine.inner.managed.space, bytes, offset)
     }
@@ -224,7 +224,7 @@ impl Drop for SoftHugeMap {
 }
 
 impl SoftFork {
-    /// Copies bytes of huge memory out, which the fork shares: as they are now.
+    /// Copies bytes of huge memory out, as they are now: the fork shares this memory.
     pub fn read_huge_at(
         &self,
         map: &SoftHugeMap,
@@ -234,7 +234,7 @@ impl SoftFork {
         map.read_in(self.space(map.forks)?, buffer, offset)
     }
 
-    /// Copies bytes into huge memory, which the fork shares: all see them.
+    /// Copies bytes into huge memory. The fork shares this memory: the engine and all forks see the bytes.
     pub fn write_huge_at(
         &self,
         map: &SoftHugeMap,

@@ -57,13 +57,13 @@ impl SoftMap {
         self.len == 0
     }
 
-    /// The engine that serves it.
+    /// The engine of the map.
     pub fn engine(&self) -> &SoftEngine {
         &self.engine
     }
 
-    /// Copies bytes out, starting at `offset`; returns how many there were.
-    /// Bytes show what was in the file when their page was read.
+    /// Copies bytes from `offset` on; returns the number of bytes copied.
+    /// The bytes are those that the file had when their page was read.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
         let addresses = clip(self.start(), self.len, offset, buffer.len());
         let space = &self.engine.inner.managed.space;
@@ -74,14 +74,14 @@ impl SoftMap {
     }
 
     /// Brings a range into memory and keeps it there while the result lives.
-    /// Up to half of the budget can be pinned, and each pin counts as of [`Mmap::pin`](crate::Mmap::pin).
+    /// Up to half of the budget can be pinned, and each pin is charged as by [`Mmap::pin`](crate::Mmap::pin).
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<SoftPinned<'_>, FaultError> {
         SoftPinned::new(self, offsets(range, self.len))
     }
 
-    /// Brings many ranges into memory, in any order, with many reads in flight; blocks until
-    /// they are there, or the deadline. The answer has, for each range, that it is there, or why
-    /// not; see [`Mmap::fault_in_many`](crate::Mmap::fault_in_many).
+    /// Brings many ranges into memory, in any order, with many reads in flight. Blocks until
+    /// they are in memory, or until the deadline. Returns a result for each range: success, or the
+    /// error; see [`Mmap::fault_in_many`](crate::Mmap::fault_in_many).
     pub fn fault_in_many(
         &self,
         ranges: &[Range<usize>],
@@ -96,14 +96,14 @@ impl SoftMap {
         }
     }
 
-    /// Starts to read a range, as far as spare memory goes; waits for nothing.
+    /// Starts to read a range, as far as spare memory goes, and does not wait.
     pub fn prefetch(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(&offsets(range, self.len))?;
         self.file.prefetch(addresses);
         Ok(())
     }
 
-    /// Says what to expect of all accesses, or has something done for them.
+    /// Gives advice about all accesses to the map.
     pub fn advise(&self, advice: Advice) -> io::Result<()> {
         let addresses = self.addresses(&(0..self.len))?;
         if addresses.is_empty() {
@@ -113,7 +113,7 @@ impl SoftMap {
             .advise(&self.engine.inner.managed, addresses, advice)
     }
 
-    /// What of a range is in memory, by pages.
+    /// The number of pages of a range that are in memory.
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(&offsets(range, self.len))?;
         Ok(self.file.residency(addresses))

@@ -10,21 +10,20 @@
 //! # }
 //! ```
 //!
-//! Where a container closes userfaultfd, or where a load that may take a
-//! millisecond is not wanted, bytes are reached by [`SoftMap::read_at`] and
-//! [`SoftMapMut::write_at`]. What serves them (VMAs and their locks, page
-//! cache, read-ahead, reclaim, the budget) is what serves page faults; only
-//! the tables that say where a page is are soft: in memory, walked by this
-//! library, with a translation buffer for each thread. An error is always a
+//! This is for containers that do not allow userfaultfd, and for programs in which no memory access may block for
+//! a millisecond. Programs access the bytes by [`SoftMap::read_at`] and
+//! [`SoftMapMut::write_at`]. The same code as for page faults serves these calls: VMAs and their locks, page
+//! cache, read-ahead, reclaim, the budget. Only the page tables are soft: they are in memory, and this library
+//! walks them, with a translation buffer for each thread. An error is always a
 //! value, and no signal is involved.
 //!
-//! [`SoftHugeFile`] is memory of huge pages, shared by all maps of it with their page tables
+//! [`SoftHugeFile`] is memory of huge pages. All its maps share the pages and the page tables
 //! ([`Builder::huge_pages`]).
 //!
 //! A [`fork`](SoftEngine::fork) is a snapshot of all anonymous memory of an
 //! engine, taken at one moment, in this process.
 //!
-//! Not for signal handlers: locks are taken.
+//! Signal handlers must not call these functions: they take locks.
 
 mod anonymous;
 mod cores;
@@ -57,7 +56,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Mappings of an engine and its forks.
 const MAPPINGS: u32 = 1 << 20;
 
-/// An engine whose page tables are soft. Cheap to clone; lives as long as its
+/// An engine with soft page tables. It is cheap to clone, and lives as long as its
 /// last clone, map or fork.
 #[derive(Clone)]
 pub struct SoftEngine {
@@ -70,7 +69,7 @@ struct SoftInner {
     managed: Managed,
     /// The tables that `managed` has as a trait.
     mmu: Arc<SoftMmu>,
-    /// The pool of huge pages, where there is to be one.
+    /// The pool of huge pages, if the engine has one.
     huge: Option<Arc<HugePool>>,
     /// Where VMAs come from, for forks.
     machine: Arc<Machine>,
@@ -81,9 +80,9 @@ struct SoftInner {
 }
 
 impl Builder {
-    /// Builds an engine over soft page tables. Settings that are about signals
-    /// and userfaultfd mean nothing here; a soft engine has a budget of its
-    /// own, so [`within`](Builder::within) is refused.
+    /// Builds an engine over soft page tables. Settings for signals
+    /// and userfaultfd have no effect. A soft engine has a budget of its
+    /// own, so it fails with [`within`](Builder::within).
     pub fn build_soft(self) -> io::Result<SoftEngine> {
         crate::fork::watch();
         if ProcessGeneration::is_child() {
@@ -125,22 +124,22 @@ impl SoftEngine {
         SoftMap::new(self, file.as_fd())
     }
 
-    /// Maps `len` bytes of anonymous memory: zeros until written, which count
-    /// against the budget then, and go to swap where there is some.
+    /// Maps `len` bytes of anonymous memory. Pages are zeros until they are written; a written page counts
+    /// against the budget, and goes to swap if the engine has some.
     pub fn map_anon(&self, len: usize) -> io::Result<SoftMapMut> {
         self.check()?;
         SoftMapMut::new(self, len)
     }
 
-    /// Maps a whole file privately: it can be written to, and the file stays as it is.
+    /// Maps a whole file privately: the map is writable, and the file does not change.
     pub fn map_copy(&self, file: &File) -> io::Result<SoftMapMut> {
         self.check()?;
         SoftMapMut::of_file(self, file.as_fd())
     }
 
-    /// A snapshot of all maps as they are now: what is written to either side
-    /// afterwards is not seen by the other. Pages are copied when they are
-    /// written, but paid for at once: it fails where the budget has no room for
+    /// A snapshot of all maps as they are now: a later write on one side
+    /// is not visible on the other. Pages are copied when they are
+    /// written, but charged at once: `fork` fails if the budget has no room for
     /// a copy of every resident page of anonymous memory.
     pub fn fork(&self) -> io::Result<SoftFork> {
         self.check()?;
@@ -154,13 +153,13 @@ impl SoftEngine {
         node.set_memory(bytes).map_err(error::budget)
     }
 
-    /// Closes the files of which nobody has a map any more; see
-    /// [`Engine::close_idle`](crate::Engine::close_idle). What a fork still shows stays open.
+    /// Closes the files that have no map any more; see
+    /// [`Engine::close_idle`](crate::Engine::close_idle). Files that a fork still shows stay open.
     pub fn close_idle(&self) {
         self.inner.files.close_idle();
     }
 
-    /// What happened so far.
+    /// The counters of the engine so far.
     pub fn stats(&self) -> Stats {
         match ProcessGeneration::is_child() {
             true => Stats::default(),

@@ -1,4 +1,4 @@
-//! Pages that stay.
+//! Pinned pages.
 
 use super::SoftMap;
 use crate::FaultError;
@@ -7,8 +7,8 @@ use crate::generation::ProcessGeneration;
 use crate::range::clip;
 use core::ops::Range;
 
-/// A range of a map that is in memory and stays there: reading it waits for
-/// nothing, and cannot fail.
+/// A pinned range of a map: it stays in memory. A read of it never blocks
+/// and cannot fail.
 pub struct SoftPinned<'a> {
     map: &'a SoftMap,
     /// Offsets in the map.
@@ -29,13 +29,13 @@ impl<'a> SoftPinned<'a> {
         self.range.len()
     }
 
-    /// True if nothing is.
+    /// True if no byte is pinned.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Copies bytes out, starting at `offset` of the pinned range; returns how
-    /// many there were.
+    /// Copies bytes from `offset` of the pinned range on; returns the number of
+    /// bytes copied.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> usize {
         let start = self.map.start() + self.range.start;
         let addresses = clip(start, self.len(), offset, buffer.len());

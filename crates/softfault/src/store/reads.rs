@@ -11,17 +11,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Whether files are read through the kernel's page cache. In each case the budget bounds the engine's own
-/// memory; what stays in the page cache is the kernel's, which takes it back when memory is short.
+/// memory. Pages in the page cache belong to the kernel, which reclaims them when memory is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reads {
-    /// Past it, with `O_DIRECT`. Where a file system has no direct reads, the page cache is dropped behind
-    /// each read.
+    /// Direct reads (`O_DIRECT`), past the page cache. Where a file system has no direct reads, the engine drops
+    /// the page cache's pages after each read.
     Direct,
-    /// Through it, and what was read stays there: for the next process, and for the next map.
+    /// Reads through the page cache. The pages stay there, for the next process and for the next map.
     Cached,
-    /// By what memory there is, file by file (`docs/reads.md` has the rules): what the page cache has is
-    /// taken from there; what free memory can hold, within the limits of the memory cgroups, is left
-    /// there; what is larger goes past it.
+    /// The engine decides for each file by the free memory (`docs/reads.md` has the rules). Pages that the page cache
+    /// has are copied from there. A file that fits in free memory, within the limits of the memory cgroups, is read
+    /// through the page cache and left there. A larger file is read past it.
     #[default]
     Auto,
 }
@@ -38,7 +38,10 @@ impl FromStr for Reads {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = NAMES.iter().find(|(name, _)| *name == text);
-        found.map_or(Err("it is direct, cached or auto"), |(_, reads)| Ok(*reads))
+        found.map_or(
+            Err("the value must be direct, cached or auto"),
+            |(_, reads)| Ok(*reads),
+        )
     }
 }
 

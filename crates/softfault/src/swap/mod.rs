@@ -15,17 +15,17 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `create` | a file without a name, or one whose name goes at once; what dead processes left |
+//! | `create` | a file without a name, or one whose name is removed at once; files that dead processes left |
 //! | `clusters` | which parts of the file have space on the disk |
 //! | `trim` | the thread that gives space back |
 //! | `file` | the device: reads, writes, the engine's rings |
-//! | `plain` | slots as they are |
-//! | `packed` | slots compressed, wherever there is room |
+//! | `plain` | slots without compression |
+//! | `packed` | compressed slots, at any place with room |
 //! | `write` | many pages in one system call |
 //! | `table` | a word or a bit a slot |
-//! | `heir` | a child's: its parent's slots to read, and its own |
-//! | `lifeline` | whether a child lives that may read what was in swap at its fork |
-//! | `swapped` | which of these an engine has, and its children |
+//! | `inherited` | the swap of a child: its parent's slots, for reading, and its own |
+//! | `lifeline` | whether a child lives that may read slots of its parent |
+//! | `backend` | the kind of swap of an engine and of its children |
 
 mod backend;
 mod clusters;
@@ -53,8 +53,8 @@ use std::sync::Arc;
 /// Bytes of swap for each byte of the budget, unless told otherwise.
 const TIMES_MEMORY: u64 = 4;
 
-/// Where anonymous memory goes that does not fit the budget: a file in a
-/// directory, without a name, that is gone with the process however it ends.
+/// Swap for anonymous memory that does not fit the budget: a file without a name in a
+/// directory. The file is gone when the process ends, in whatever way it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
     dir: PathBuf,
@@ -62,20 +62,20 @@ pub struct Swap {
     compression: Compression,
 }
 
-/// Whether what goes to swap is made smaller.
+/// Compression of pages in swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Pages are written as they are.
+    /// Pages are written without compression.
     #[default]
     None,
-    /// Each page by lz4, in the thread that evicts it: less to write and to read,
+    /// Each page is compressed by lz4, in the thread that evicts it: less I/O,
     /// for some microseconds of processor time a page.
     Lz4,
 }
 
 impl Swap {
-    /// Swap in a file in `dir`: better not tmpfs, which is memory itself.
+    /// Swap in a file in the directory `dir`. Avoid tmpfs, because its files are in memory.
     pub fn in_dir(dir: impl AsRef<Path>) -> Self {
         Self {
             dir: dir.as_ref().to_owned(),
@@ -84,8 +84,8 @@ impl Swap {
         }
     }
 
-    /// Bytes of memory that may be there at most; taken from the disk 16 MiB at a
-    /// time, as they are needed. Without it: four times the engine's budget.
+    /// The size of swap, in bytes of memory. Disk space is taken 16 MiB at a
+    /// time, when it is needed. Default: four times the engine's budget.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
@@ -124,21 +124,21 @@ impl Swap {
         if self.dir.as_os_str().is_empty() {
             return wrong(
                 io::ErrorKind::InvalidInput,
-                "there is no directory of no name",
+                "the name of the directory is empty",
             );
         }
         match pages {
-            0 => wrong(io::ErrorKind::InvalidInput, "has room for no page"),
+            0 => wrong(io::ErrorKind::InvalidInput, "the size is less than a page"),
             // Else the first write would raise SIGXFSZ.
             pages if pages > most => wrong(
                 io::ErrorKind::FileTooLarge,
-                "is larger than a file may be (ulimit -f)",
+                "the size is above the limit for a file: raise it with `ulimit -f`, or ask for less",
             ),
             pages => Ok(pages * PAGE_SIZE as u64),
         }
     }
 
-    /// `error`, with where it happened.
+    /// `error`, with the name of the directory.
     fn error(&self, error: io::Error) -> io::Error {
         // In one line, whatever the name has in it.
         let dir = self.dir.display().to_string();
@@ -147,14 +147,14 @@ impl Swap {
     }
 }
 
-/// What an engine is to swap to.
+/// The swap of an engine.
 #[derive(Clone)]
 pub(crate) enum Swapping {
-    /// Nothing: anonymous memory stays.
+    /// No swap: anonymous memory stays in memory.
     None,
     /// A file of ours.
     File(Swap),
-    /// What the caller has made.
+    /// A device of the caller.
     Device(Arc<dyn SwapDevice>),
 }
 

@@ -1,35 +1,36 @@
 //! How the kernel tells of a touch of a missing page.
 
-/// How a touch of a missing page reaches the engine. One way a process: its first engine over
-/// userfaultfd chooses it, and another is refused.
+/// How a touch of a missing page reaches the engine. A process has one way: its first engine over
+/// userfaultfd chooses it, and an engine with another way is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Faults {
-    /// By SIGBUS, in the thread that touches. The fastest.
+    /// By SIGBUS, in the touching thread. The fastest way.
     #[default]
     Signals,
-    /// By threads of the engine: the thread that touches sleeps in the kernel meanwhile. No
-    /// SIGBUS handler, mask or default of the program's matters, and no handler is installed.
+    /// By threads of the engine: the touching thread sleeps in the kernel meanwhile. The program's
+    /// SIGBUS handlers, signal masks and defaults do not matter, and no handler is installed.
     ///
     /// For programs that install SIGBUS handlers again and again, block SIGBUS in threads that
-    /// touch maps, or touch them on alternate stacks too small for a handler of ours. One touch at a time
-    /// costs switches of threads that a signal does not; where many threads touch, a few threads of the engine serve them all. Up to
-    /// 256 reads past the page cache are under way at a time, and 64 other waits.
+    /// touch maps, or touch maps on alternate stacks that are too small for our handler. A touch costs two
+    /// thread switches, which a signal does not need; if many threads touch, a few threads of the engine serve them all. Up to
+    /// 256 direct reads are in flight at a time, and 64 other waits.
     ///
-    /// A touch that fails is a SIGBUS still: sent by us (`si_code` is `SI_QUEUE`), with the address
-    /// in `si_addr` (before Linux 5.18 the page's). It ends the process where the thread blocks or ignores SIGBUS, as
-    /// the kernel's does. The thread's mask is read in `/proc`; where that is not mounted, a failing
+    /// A touch that fails still raises SIGBUS. The library sends it (`si_code` is `SI_QUEUE`), with the address
+    /// in `si_addr` (before Linux 5.18 the address of the page). It ends the process if the thread blocks or ignores SIGBUS, as
+    /// the kernel's SIGBUS does. The library reads the thread's mask from `/proc`; if that is not mounted, a failing
     /// touch of a thread that blocks SIGBUS is repeated for ever.
     ///
-    /// The threads live as long as the process: one whose first thread ends by `pthread_exit` has to
-    /// call `exit` when it is done, since libc waits for ours too. [`HugeMemory`](crate::HugeMemory)
-    /// goes on using SIGBUS.
+    /// The threads live as long as the process. If the first thread of a program ends by `pthread_exit`, the program has to
+    /// call `exit` at its end, because libc waits for our threads too. [`HugeMemory`](crate::HugeMemory)
+    /// uses SIGBUS in this mode too.
     Threads,
-    /// As [`Threads`](Self::Threads), and what the kernel touches for a system call is served too: `write(2)` from a page
-    /// that is not in memory waits for it, as in a mapping of the kernel's own, and every other call does.
+    /// As [`Threads`](Self::Threads), and faults of the kernel in system calls are served too: `write(2)` from a page
+    /// that is not in memory waits for the page, as in a mapping of the kernel. Every other system call does so too.
     ///
-    /// The system has to allow it: `/dev/userfaultfd` may be opened, `vm.unprivileged_userfaultfd` is 1, or the process
-    /// has CAP_SYS_PTRACE. `/proc/self/mem` has to be there and may be opened. A call whose page cannot be had fails with EFAULT (Linux 6.6); until the page is evicted or unmapped,
-    /// a touch of it raises SIGBUS. `/proc/self/mem` and debuggers get EIO from pages that are not in memory.
+    /// The system has to allow it: the process may open `/dev/userfaultfd`, `vm.unprivileged_userfaultfd` is 1, or the process
+    /// has CAP_SYS_PTRACE. The process must also be able to open `/proc/self/mem`. A system call whose page cannot be read
+    /// fails with EFAULT (Linux 6.6); until that page is evicted or unmapped, a touch of it raises SIGBUS. Reads of
+    /// `/proc/self/mem`, and debuggers, get EIO for pages that are not in memory.
     Messages,
 }
 

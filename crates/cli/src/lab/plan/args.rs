@@ -1,4 +1,4 @@
-//! The arguments of `lab run` and `lab make`, as they are typed.
+//! The arguments of `lab run` and `lab make`.
 
 use super::workload::{Files, Workload};
 use crate::results::on::{On, parse_read_ahead};
@@ -6,48 +6,48 @@ use crate::size;
 use clap::Args;
 use std::path::PathBuf;
 
-/// What is worth saying after the list of arguments.
+/// The text after the list of arguments.
 const AFTER: &str = "\
 Engines:
   kernel              the kernel's mmap
-  kernel-random       the same with MADV_RANDOM
-  kernel-sequential   the same with MADV_SEQUENTIAL
-  kernel-parked       hugetlb: kernel with a second mapping in each process, which keeps the page tables when the
-                      first is unmapped, as softfault has one
-  pread               O_DIRECT reads by as many threads: what the device can give
-  pread-cached        thrash: the same through a cache of the budget's size in the process
-  direct              anon, write: O_DIRECT reads and writes of a page each, by as many threads, and no memory (a file
-                      is written over by a MiB)
+  kernel-random       the kernel's mmap with MADV_RANDOM
+  kernel-sequential   the kernel's mmap with MADV_SEQUENTIAL
+  kernel-parked       hugetlb: the kernel's mmap, with a second mapping in each process that keeps the page tables
+                      when the first is unmapped, as in softfault
+  pread               O_DIRECT reads by the same number of threads: the limit of the device
+  pread-cached        thrash: pread through a cache in the process, as large as the budget
+  direct              anon, write: O_DIRECT reads and writes of one page, by the same number of threads, without memory
+                      (a file is overwritten by the MiB)
   softfault           this project's engine
-  softfault:POLICIES  the same with other policies than the default, as in softfault:retry=mmap-lock+pin=no
+  softfault:POLICIES  softfault with policies other than the default, as in softfault:retry=mmap-lock+pin=no
 Policies, the default first:
-  lock=refcount|rwsem|biased       what the lock of a mapping is
-  reuse=typesafe|rcu               whether an unmapped mapping's slot is another's at once, or after a grace period
+  lock=refcount|rwsem|biased       the kind of the VMA lock
+  reuse=typesafe|rcu               whether the slot of an unmapped VMA is reused at once, or after a grace period
   mmap=phase-fair|linux            the order in which readers and writers get mmap_lock
-  retry=vma-lock|mmap-lock|held    under which lock a fault comes back from I/O
-  pin=yes|no                       whether it holds the page that it waited for
-  miss=adaptive|baseline|p1|p2|both  what read-ahead takes for a hit
-  share=vma-lock|document|i-mmap-rwsem  hugetlb on soft: what keeps a shared page table from going under a fault
-  around=yes|no                    hugetlb on soft: whether a fault maps its page's neighbours that the file has
-  join=leaf|fault-mutex            hugetlb on soft: what a fault takes that finds its page in others' page table
-  left=kept|freed                  hugetlb on soft: what becomes of a page table when its last mapping goes
-  fill=run|page                    whether the pages behind a first touch of anonymous memory are filled with it
-  map=copy|move                    whether what is read in order is copied to the map, or its memory goes there
+  retry=vma-lock|mmap-lock|held    the lock under which a fault retries after I/O
+  pin=yes|no                       whether the fault pins the page during its I/O wait
+  miss=adaptive|baseline|p1|p2|both  the accesses that read-ahead counts as hits
+  share=vma-lock|document|i-mmap-rwsem  hugetlb on soft: the lock that keeps a shared page table during a fault
+  around=yes|no                    hugetlb on soft: whether a fault also maps the page's neighbours that the file has
+  join=leaf|fault-mutex            hugetlb on soft: the lock of a fault that finds its page in a shared page table
+  left=kept|freed                  hugetlb on soft: whether a page table is kept or freed after its last mapping
+  fill=run|page                    whether a first touch of anonymous memory also fills the pages after it
+  map=copy|move                    whether pages read in order are copied to the map, or their memory is moved there
 Read-ahead:
-  kernel:read_ahead_kb=N  kernel with its file's device set to N KiB, kernel-random and kernel-sequential likewise;
-  --read-ahead-kb 128,8192 names kernel and kernel-sequential so, once for each
+  kernel:read_ahead_kb=N  kernel with the read-ahead of its file's device set to N KiB; kernel-random and
+  kernel-sequential take it too. --read-ahead-kb 128,8192 runs kernel and kernel-sequential once with each value
 Swap:
-  anon, swap-retry and snapshot touch anonymous memory four times the budget. softfault has a swap file in --dir;
-  kernel gets one there, and a memory cgroup of the size of the budget, where it is root. Pages are populated
-  first, which is not counted; every read is checked, and all pages once more at the end.";
+  anon, swap-retry and snapshot touch anonymous memory four times as large as the budget. softfault has a swap file in
+  --dir; as root, kernel also gets a swap file there, and a memory cgroup as large as the budget. Pages are populated
+  first, which is not counted. Every read is checked, and all pages are checked again at the end.";
 
 /// Arguments of `lab run`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub struct RunArgs {
-    /// What to run
+    /// The workload
     pub workload: Workload,
-    /// Engines to run it on (see below); ratios are against the first
+    /// Engines to run the workload on (see below); ratios are relative to the first
     #[arg(
         long,
         value_name = "LIST",
@@ -55,8 +55,8 @@ pub struct RunArgs {
         default_value = "kernel,softfault"
     )]
     pub on: Vec<On>,
-    /// Run kernel and kernel-sequential once at each of these read-aheads (KiB) of the device that the file lies
-    /// on, which takes root; it is restored after each row. kernel-random reads nothing ahead at any
+    /// Read-ahead settings (KiB) of the file's device: run kernel and kernel-sequential once at each of them. This needs
+    /// root; the setting is restored after each row. kernel-random does no read-ahead at any setting
     #[arg(
         long,
         value_name = "LIST",
@@ -64,22 +64,22 @@ pub struct RunArgs {
         value_parser = parse_read_ahead
     )]
     pub read_ahead_kb: Vec<u32>,
-    /// A file to read; what is read is checked if `lab make` made it
+    /// The file to read; its data is checked if `lab make` made the file
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
-    /// Length of the file to make, or of what is mapped [default: 4G; thrash: 16M for each thread;
+    /// Length of the file to make, or of the mapped memory [default: 4G; thrash: 16M for each thread;
     /// warm-start, write, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
-    /// hugetlb: as much as the pool has, up to 1G]
+    /// hugetlb: the free part of the pool, up to 1G]
     #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
-    /// Where to make files; they have no name and vanish with the command
+    /// The directory for files that the command makes; they have no name, and are gone when it ends
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// The budget: softfault's own, and the kernel's cgroup limit
+    /// The memory budget: softfault's budget, and the cgroup limit of the kernel's runs
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
-    /// Threads; of several numbers each is a row [default: sparse, many and scan 1, random and write 32, thrash 500,
-    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; of hugetlb processes [default: 2]
+    /// Number of threads; each number of a list is a row [default: sparse, many and scan 1, random and write 32, thrash 500,
+    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; for hugetlb, of processes [default: 2]
     #[arg(
         long,
         visible_alias = "processes",
@@ -87,18 +87,18 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub threads: Vec<usize>,
-    /// How long timed workloads run, snapshot before it forks [default: 10, thrash 20, pft, spf, hugetlb and snapshot 5;
-    /// warm-start and swap-retry end when their work is done]
+    /// Duration of timed workloads, in seconds; for snapshot, the time before the fork [default: 10, thrash 20, pft, spf,
+    /// hugetlb and snapshot 5; warm-start and swap-retry end when their work is done]
     #[arg(long, value_name = "N")]
     pub seconds: Option<f64>,
-    /// Part of the file's pages that sparse touches [default: 1]
+    /// Share of the file's pages that sparse touches, in percent [default: 1]
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
-    /// sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
+    /// Access patterns. sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
     /// many: cold, present [default: both]; write: sequential, append, random, zipf [default: all
     /// but append]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
-    /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: what the file is like at the start: empty,
-    /// emptied (before each round), populated, and scan, which reads a populated one [default: empty,populated]
+    /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: the state of the file at the start: empty,
+    /// emptied (before each round), populated, and scan, which reads a populated file [default: empty,populated]
     #[arg(
         long,
         visible_alias = "start",
@@ -106,32 +106,32 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub pattern: Vec<String>,
-    /// What thrash's files hold [default: data]
+    /// Contents of thrash's files [default: data]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub files: Vec<Files>,
-    /// write: a flush each so many pages, besides the one at the end
+    /// write: flush after each so many pages, besides the flush at the end
     #[arg(long, value_name = "PAGES")]
     pub flush_every: Option<u64>,
-    /// How uneven zipf is, above 0 and below 1 [default: 0.99]
+    /// Skew of zipf, above 0 and below 1 [default: 0.99]
     #[arg(long, value_name = "N")]
     pub theta: Option<f64>,
-    /// Part of the accesses that write [default: anon 50, swap-retry 10, snapshot 100]
+    /// Share of the accesses that write, in percent [default: anon 50, swap-retry 10, snapshot 100]
     #[arg(long, value_name = "PERCENT")]
     pub writes: Option<u64>,
-    /// Runs of each row
+    /// Number of runs of each row
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: u32,
     /// Seed of the data and of random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120; for what
-    /// is populated first a second more for each 8M]
+    /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120; workloads that
+    /// populate memory first get one more second for each 8M]
     #[arg(long, value_name = "SECONDS")]
     pub give_up: Option<f64>,
-    /// Write all single runs as a JSON array; `-` is stdout (the table then goes to stderr)
+    /// Write all single runs as a JSON array to this file; `-` is stdout (the table then goes to stderr)
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
-    /// Leave the rest of the system's caches alone: drop only the file's own pages before a run
+    /// Before a run, drop only the file's own pages from the page cache, and keep the system's other caches
     #[arg(long)]
     pub keep_system_caches: bool,
 }
@@ -139,12 +139,12 @@ pub struct RunArgs {
 /// Arguments of `lab make`.
 #[derive(Args, Debug)]
 pub struct MakeArgs {
-    /// The file to make; it must not be there yet
+    /// The file to make; it must not exist yet
     pub path: PathBuf,
-    /// Its length
+    /// Length of the file
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size::parse)]
     pub file_size: u64,
-    /// Seed of its data
+    /// Seed of the file's data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }

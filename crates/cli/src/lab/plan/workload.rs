@@ -1,49 +1,50 @@
-//! The workloads: their names, what they are about, and what they take by default.
+//! The workloads: their names, their properties, and their defaults.
 
 use crate::lab::huge_pool;
 use clap::ValueEnum;
 
-/// What threads do.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
     /// Touch 1 % of a file's pages once, in one of several orders.
     Sparse,
-    /// Touch uniformly random pages for a time.
+    /// Touch uniformly random pages for a given time.
     Random,
-    /// Bring 4,096 scattered pages of a file in by one call, cold or present: of the kernel's maps by MADV_WILLNEED
-    /// and MADV_POPULATE_READ of each; pread reads them by 32 threads.
+    /// Bring in 4,096 scattered pages of a file by one call, cold or present. The kernel's maps use MADV_WILLNEED
+    /// and MADV_POPULATE_READ for each page; pread uses 32 threads.
     Many,
-    /// Touch pages of a file once each, in one of the orders that programs have: shuffled, backwards, with gaps.
+    /// Touch each page of a file once, in an order that programs use: shuffled, backwards, with gaps.
     Orders,
     /// Read the whole file: cold, warm (second pass) and remapped.
     Scan,
-    /// Write to a file through a map: over all of it, in order; to one of 1 MiB that becomes a MiB longer each
-    /// time the threads have come to its end (append); or to a word of random pages for a time. The last flush is inside the time, and the file is
-    /// checked afterwards.
+    /// Write to a file through a map. Either overwrite the whole file in order, or append to a file of 1 MiB that grows by a MiB
+    /// each time the threads reach its end, or write a word to random pages for a given time. The last flush counts in the
+    /// time, and the file is checked afterwards.
     Write,
-    /// Each thread maps its own file, touches every page and unmaps, for a time.
+    /// Each thread maps its own file, touches every page and unmaps, for a given time.
     Thrash,
-    /// An application's start: background threads map, touch and unmap many files of mixed size, beside
-    /// one of high priority and one that forks.
+    /// The start of an application: background threads map, touch and unmap many files of mixed size, while
+    /// a thread of high priority does the same and another thread forks.
     WarmStart,
-    /// Page fault test: threads populate anonymous memory, one mapping each or one for all, for a time.
+    /// Page fault test: threads populate anonymous memory, one mapping each or one for all, for a given time.
     Pft,
-    /// Threads map a little anonymous memory, touch some of it and unmap, for a time.
+    /// Threads map a little anonymous memory, touch some of it and unmap, for a given time.
     Spf,
-    /// One thread maps and unmaps a small file all the time, the others touch random pages of a large one.
+    /// One thread maps and unmaps a small file all the time; the others touch random pages of a large file.
     Storm,
-    /// Threads read and write random pages of anonymous memory that is larger than the budget, for a time.
+    /// Threads read and write random pages of anonymous memory larger than the budget, for a given time.
     Anon,
-    /// Document 002's swap side: background threads touch such memory, beside one that maps and unmaps and one
-    /// that forks.
+    /// The swap part of document 002: background threads touch anonymous memory larger than the budget, while one thread
+    /// maps and unmaps and one thread forks.
     SwapRetry,
-    /// Threads write such memory, the process forks, and the child reads all of it as it was at that moment.
+    /// Threads write anonymous memory larger than the budget, the process forks, and the child reads all of it as it was
+    /// at the fork.
     Snapshot,
-    /// Document 001: processes map one file of huge pages, fault in all of it and unmap, for a time.
+    /// Document 001: processes map one file of huge pages, fault in all of it and unmap, for a given time.
     Hugetlb,
 }
 
-/// What a workload takes where the caller does not say.
+/// The defaults of a workload.
 pub struct Defaults {
     /// Each a row.
     pub threads: &'static [usize],
@@ -152,11 +153,11 @@ impl Workload {
     }
 }
 
-/// What the files of a thrash are made of.
+/// Contents of thrash's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Files {
     /// Random data on the disk.
     Data,
-    /// Nothing: no reading, only faults.
+    /// Holes: no reads, only faults.
     Holes,
 }
