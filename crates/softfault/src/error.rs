@@ -1,4 +1,4 @@
-//! What can go wrong, as values.
+//! Errors of the library, as values.
 
 use core::fmt;
 use softfault_engine::PAGE_SIZE;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Fields may come to be more, at the end of a line; those that are here keep their names. A child of fork
-//! prints a block of its own if it served a fault. What ends without `exit` (a signal, `_exit`) prints none.
+//! prints a block of its own if it served a fault. A process that ends without `exit` (a signal, `_exit`) prints none.
 //!
 //! An engine's numbers are added up when it goes, and asked for at exit where it lives still. Nothing here
 //! waits for a lock: a thread that exits may hold any.
@@ -28,7 +28,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Node;
 use std::sync::{Arc, Weak};
 
-/// What is counted, in the order in which it is printed.
+/// The counters, in the order in which they are printed.
 #[derive(Clone, Copy)]
 enum Count {
     Engines,
@@ -71,7 +71,7 @@ static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that was the first to want it printed; its children inherit the handler.
 static FIRST: AtomicU32 = AtomicU32::new(0);
-/// What is counted of the process as a whole, by name.
+/// The counters of the process as a whole, by name.
 const OF_PROCESS: [&str; 15] = [
     "failed",
     "huge_faults",
@@ -114,7 +114,7 @@ pub(crate) fn made_writable(bytes: usize) {
     WRITABLE[1].fetch_add(bytes as u64, Relaxed);
 }
 
-/// In a child of fork: what was counted so far is the parent's.
+/// In a child of fork: the counts so far are the parent's.
 pub(crate) fn forked() {
     for (parents, count) in PARENTS.iter().zip(of_process()) {
         parents.store(count, Relaxed);

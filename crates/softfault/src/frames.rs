@@ -39,7 +39,7 @@ impl FrameMemory for AnonymousFrames {
             // pages refuse the first.
             unsafe { sync::kernel_calls::madvise(addr, TABLE_SPAN, advice) };
         }
-        // SAFETY: all of what was just reserved.
+        // SAFETY: all of the range that was just reserved.
         if unsafe { sync::pages::open(at, TABLE_SPAN) } {
             return Some(at);
         }
@@ -70,7 +70,7 @@ fn aligned() -> Option<NonNull<u8>> {
     NonNull::new(core::ptr::with_exposed_provenance_mut(start))
 }
 
-/// Gives back what was mapped here and is not used.
+/// Gives back mapped memory that is not used.
 fn unmap(start: usize, bytes: usize) {
     if bytes > 0 {
         // SAFETY: of a mapping made here; the pool says that nobody uses it.

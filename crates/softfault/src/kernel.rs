@@ -52,7 +52,7 @@ impl KernelCount {
     }
 }
 
-/// What is mapped.
+/// The source of the mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MapSource<'a> {
     /// Zeros, with these flags besides.

@@ -1,4 +1,4 @@
-//! What maps need of their engine.
+//! The part of an engine that its maps need.
 
 use crate::exit_stats;
 use crate::store::{ReadPolicy, RingsOnDemand};
@@ -8,7 +8,7 @@ use softfault_engine::cache::Node;
 use softfault_engine::mm::AddressSpace;
 use std::sync::Arc;
 
-/// What maps need of their engine. An engine over userfaultfd has one in each process
+/// The part of an engine that its maps need. An engine over userfaultfd has one in each process
 /// (`engine/current.rs`).
 pub(crate) struct Managed {
     /// Who pays.

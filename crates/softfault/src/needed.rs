@@ -23,7 +23,7 @@ type Trial = (&'static str, c_int, fn() -> libc::c_long);
 const FAULTS: &[Trial] = &[
     ("rt_sigprocmask", libc::EINVAL, || {
         let (set, nothing) = (0u64, null::<libc::c_void>());
-        // SAFETY: the set is valid; what is to be done with it is not.
+        // SAFETY: the set is valid; the requested change of it is not.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NONE, &raw const set, nothing, SET) }
     }),
     ("rt_sigaction", libc::EINVAL, || {
@@ -50,7 +50,7 @@ const FAULTS: &[Trial] = &[
     }),
 ];
 
-/// What writes to swap.
+/// The calls that write to swap.
 const SWAP: &[Trial] = &[("pwritev", libc::EBADF, || {
     // SAFETY: nothing is written.
     unsafe { libc::pwritev(NONE, null(), 0, 0) as libc::c_long }

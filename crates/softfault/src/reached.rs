@@ -1,4 +1,4 @@
-//! How accesses reach a map's memory, and so how whoever waits for a page waits.
+//! How accesses reach a map's memory, and therefore how a thread waits for a page.
 
 use crate::error::FaultError;
 use crate::signal::{self, Masked};

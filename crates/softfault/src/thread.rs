@@ -69,7 +69,7 @@ extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(start.cast::<Start<Work>>()) };
     // SAFETY: a string that lives as long as the process; longer than 15 bytes, it is cut.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
-    // The hook has said what is wrong. The program goes on without this thread.
+    // The hook has printed the reason. The program goes on without this thread.
     let _ = catch_unwind(AssertUnwindSafe(start.work));
     ptr::null_mut()
 }
@@ -91,7 +91,7 @@ fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
 /// Where that function is; 0: there is none. Looked up once: that takes the loader's lock, which a thread may have that
 /// waits for one of ours.
 fn look_up_least_stack() -> usize {
-    /// `UNKNOWN`, or what was found. Relaxed: whoever looks finds the same.
+    /// `UNKNOWN`, or the result. Relaxed: every thread finds the same.
     static FOUND: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
     match FOUND.load(Relaxed) {

@@ -116,7 +116,7 @@ impl WritableFile {
         }
         let pin = self.file.pin(managed, addresses.clone())?;
         if write {
-            // What is pinned is not protected by write-back any more; what was before is opened.
+            // Pinned pages are not protected by write-back any more; pages protected before are opened.
             let written = self.file.populate(managed, addresses.clone(), true);
             let opened = written.and_then(|()| self.file.open_to_writes(addresses.clone()));
             if let Err(error) = opened {

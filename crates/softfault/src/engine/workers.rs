@@ -69,7 +69,7 @@ struct Outstanding<T> {
     waker: Option<Waker>,
 }
 
-/// What is to be done; it gives its answer last.
+/// The work; giving its answer is its last step.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads of an engine and what they have to do.

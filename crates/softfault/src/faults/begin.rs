@@ -193,7 +193,7 @@ impl<'a> Batch<'a> {
         self.count += 1;
     }
 
-    /// Begins what was added. What the store does not take is left to other threads.
+    /// Begins the added reads. Reads that the store refuses are left to other threads.
     pub(super) fn submit(&mut self) {
         let places = &self.places[..core::mem::take(&mut self.count)];
         let Some(store) = self.store.as_ref().filter(|_| !places.is_empty()) else {

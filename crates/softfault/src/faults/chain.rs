@@ -21,7 +21,7 @@ use libc::c_int;
 /// Forms of the handler.
 pub(super) const FORMS: usize = 16;
 
-/// What is done about a signal.
+/// The action for a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Action {
     pub(super) handler: usize,
@@ -152,7 +152,7 @@ pub(super) fn enter(info: usize, frame: usize, form: usize) -> Option<usize> {
         return Some(form);
     };
     // Relaxed, all of it: the thread's own. A handler that left by a jump left its note:
-    // whoever has the same siginfo, and a frame that is no deeper, is another signal.
+    // the same siginfo in a frame that is no deeper is another signal.
     if known.is_none() || frame >= passed.frame.load(Relaxed) {
         passed.frame.store(frame, Relaxed);
         passed.forms.store(0, Relaxed);

@@ -38,7 +38,7 @@ pub(crate) enum Installed {
     Replaced,
 }
 
-/// True once an engine said that a handler in front of ours passes on what is ours.
+/// True once an engine said that a handler in front of ours passes our signals on.
 static TRUSTED: AtomicBool = AtomicBool::new(false);
 
 /// The handler, in all its forms. One place: a function may have several addresses.
@@ -117,12 +117,12 @@ pub fn get_in_front() {
     }
 }
 
-/// Handlers that are installed after ours pass on what is ours: they stay in front.
+/// Handlers that are installed after ours pass our signals on: they stay in front.
 fn trust_handlers() {
     TRUSTED.store(true, Relaxed);
 }
 
-/// A fault in this thread must reach our handler. `trust`: other handlers pass on what is not theirs.
+/// A fault in this thread must reach our handler. `trust`: other handlers pass on the signals that are not theirs.
 pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
     if masked.sigbus_was_blocked() {
         return Err(io::Error::other(
@@ -155,7 +155,7 @@ fn is_ours(action: &Action) -> bool {
     HANDLERS.iter().any(|&ours| ours as usize == action.handler)
 }
 
-/// What is in force.
+/// The handler in force.
 fn ask() -> Action {
     let mut now = MaybeUninit::<sigaction>::zeroed();
     // SAFETY: only asks; a sigaction of zeros is valid, and the call fills it.
@@ -165,7 +165,7 @@ fn ask() -> Action {
     })
 }
 
-/// Puts a form in force, and returns what was.
+/// Puts a form in force, and returns the handler that was in force.
 fn put(form: usize) -> Action {
     let mut before = MaybeUninit::<sigaction>::zeroed();
     // SAFETY: a sigaction of zeros is valid; the handler has the signature

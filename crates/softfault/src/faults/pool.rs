@@ -66,7 +66,7 @@ struct PoolState {
     /// Idle threads that were called and have not come yet.
     called: usize,
     reading: bool,
-    /// How whoever reads next begins.
+    /// How the next reader begins.
     turn: Turn,
     /// A thread more would have had something to do.
     short: bool,

@@ -62,7 +62,7 @@ pub(super) struct Held {
 /// All of them.
 pub(super) struct UnderWay {
     taken: Bits,
-    /// Each is used by whoever has taken the place, or got it by its number.
+    /// The fields of a place are used only by the thread that has taken it, or got it by its number.
     places: Box<[Mutex<Option<Held>>]>,
 }
 
@@ -83,7 +83,7 @@ impl UnderWay {
         Ok(place)
     }
 
-    /// Looks at what has a place.
+    /// Reads all places in use.
     pub(super) fn with<R>(&self, place: u16, look: impl FnOnce(&mut Held) -> R) -> R {
         let mut held = self.places[usize::from(place)].lock();
         look(held.as_mut().expect("it has a place"))
@@ -127,7 +127,7 @@ impl Bits {
     }
 }
 
-/// Places in a row, for whoever has its lock: each at most once.
+/// Places in a row, for the holder of its lock: each at most once.
 pub(super) struct Places {
     row: [u16; PLACES],
     first: usize,

@@ -50,7 +50,7 @@ impl FileMap {
         managed: &Managed,
         addresses: Range<usize>,
     ) -> Result<FilePin, FaultError> {
-        // What cannot be taken over stays as it is.
+        // Pages that cannot be taken over stay as they are.
         let _ = self.change_server(false);
         self.pin(managed, addresses)
     }

@@ -33,7 +33,7 @@ impl Files {
     /// The windows that a child is to have.
     pub(crate) fn for_child(&self) -> Vec<FileWindow> {
         if self.born.is_parents() {
-            // What was the kernel's in a child, its own children have by themselves.
+            // These windows are mappings of the kernel here: a child of this child inherits them by itself.
             return Vec::new();
         }
         // The child reads it from there.
@@ -50,7 +50,7 @@ impl Files {
             };
             let map_aside = |file| map_aside(file, addresses.len(), sharing).ok();
             let aside = match &entry.writes {
-                // What is lent is open for reading only.
+                // The lent descriptor is open for reading only.
                 Some(writes) => writes.in_table().and_then(map_aside),
                 None if store.lend() => None,
                 None => store.in_table().and_then(map_aside),

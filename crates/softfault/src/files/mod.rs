@@ -294,7 +294,7 @@ pub(crate) struct OpenedWindow {
     pub(crate) cache: Arc<PageCache>,
     pub(crate) served: Arc<Served>,
     pub(crate) bytes: u64,
-    /// Where what is written to it goes, if it may be.
+    /// The file to which writes go, if the map is writable.
     pub(crate) writes: Option<Arc<FileWrites>>,
 }
 

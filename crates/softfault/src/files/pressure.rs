@@ -53,7 +53,7 @@ impl Files {
             && policy.has_room()
             && file.is_in_the_page_cache()
         {
-            // What is refused is served as before.
+            // A file that the kernel refuses is served as before.
             let _ = served.show(cache, true);
         }
     }
@@ -163,7 +163,7 @@ impl Looks<'_> {
         let Some(file) = served.file() else {
             return false;
         };
-        // What is refused is tried again at the next look.
+        // A refused file is tried again at the next look.
         match served.by() {
             Server::Kernel if short => {
                 let _ = served.take_over(cache);

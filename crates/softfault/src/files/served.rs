@@ -256,7 +256,7 @@ impl Served {
     }
 }
 
-/// Somebody who wants a window served as it is.
+/// A caller that needs the window to be served in the same way meanwhile.
 pub(crate) struct Hold {
     /// Who serves it meanwhile.
     by: Server,

@@ -27,7 +27,7 @@ pub(super) struct FileWindow {
     pub(super) users: usize,
     /// What it keeps open. `None`: a store of the caller's.
     pub(super) file: Option<Arc<FileStore>>,
-    /// Where what is written to it goes, if it may be.
+    /// The file to which writes go, if the window is writable.
     pub(super) writes: Option<Arc<FileWrites>>,
     /// The file had a name when the window was made.
     had_name: bool,
@@ -215,7 +215,7 @@ impl WindowTable {
     pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<FileWindow>) -> usize {
         let these: Vec<_> = self.idle.range(..=since).map(|(&since, _)| since).collect();
         these.iter().for_each(|&since| self.forget(since, gone));
-        // What cannot be written stays, and nobody waits for that.
+        // Windows whose pages cannot be written stay, and the caller does not wait for them.
         let is_dirty = |since: u64, file: &FileKey| {
             let mut entries = self.files.get(file).into_iter().flatten();
             entries.any(|entry| entry.idle_since == since && entry.is_dirty())
@@ -232,7 +232,7 @@ impl WindowTable {
         Some(file)
     }
 
-    /// Takes the window of a cache out, whoever maps it.
+    /// Takes the window of a cache out, mapped or not.
     pub(super) fn take_out(&mut self, cache: &Arc<PageCache>) -> Option<FileWindow> {
         let file = self.windows.remove(&address(cache))?;
         let entries = self.files.get_mut(&file)?;

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long what was written may be in memory only.
+/// How long a write may be in memory only.
 const OLDEST: Duration = Duration::from_secs(5);
 /// The least address space of a window beyond its file, which may grow.
 const LEAST_ROOM: u64 = 64 << 20;
@@ -52,7 +52,7 @@ struct AtExit(Mutex<Vec<Weak<SharedTable>>>);
 
 static AT_EXIT: PerProcess<AtExit> = PerProcess::new();
 
-/// Writes back what is dirty of some addresses of a window.
+/// Writes back the dirty pages of some addresses of a window.
 pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
     run(cache, cache.write_back_of(addresses));
 }
@@ -77,7 +77,7 @@ fn write_back_all(table: &SharedTable) {
     write_back_each(table, |cache| cache.write_back_of(cache.addresses()));
 }
 
-/// The same of what was dirty already the last time.
+/// As above, for pages that were dirty already the last time.
 fn write_back_aged(table: &SharedTable) {
     write_back_each(table, PageCache::write_back_of_aged);
 }
@@ -215,7 +215,7 @@ impl Files {
         }
     }
 
-    /// Starts to write back what is dirty.
+    /// Starts to write back the dirty pages.
     pub(crate) fn write_back_soon(&self) {
         self.write_behind.state.now.store(true, Relaxed);
         self.write_behind.ring();
@@ -254,7 +254,7 @@ struct WritableStore {
 
 impl WritableStore {
     fn open(managed: &Managed, fd: BorrowedFd<'_>, reach: u64) -> io::Result<Self> {
-        // What is read stays with us: the kernel's copy would be thrown away with each page that is written back.
+        // Pages that are read stay with us: the kernel's copy would be thrown away with each page that is written back.
         let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
         let store = FileStore::open_by(fd, Some(&managed.rings), &policy)?;
         let identity = store.opened_as()?;
@@ -271,14 +271,14 @@ impl WritableStore {
     }
 }
 
-/// True where memory or numbers for open files have run out: the kernel's mapping would not be what was asked for.
+/// True if memory or descriptors have run out: then a mapping of the kernel would not be the one that was asked for.
 fn is_shortage(error: &io::Error) -> bool {
     let no = error.raw_os_error();
     error.kind() == io::ErrorKind::OutOfMemory || matches!(no, Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {
-    // What is dirty at one look and still at the next is written back.
+    // Pages that are dirty at two looks in a row are written back.
     const PERIOD: Duration = Duration::from_nanos(OLDEST.as_nanos() as u64 / 2);
     let mut last = Instant::now();
     while !state.over.load(Relaxed) {

@@ -37,7 +37,7 @@ impl Files {
             table.windows_of(key)
         };
         let holds = windows.into_iter().filter_map(|(cache, served)| {
-            // What is refused stays as it is.
+            // A window that cannot be handed over stays as it is.
             let _ = served.show(&cache, false);
             let mut hold = served.hold();
             (hold.is_kernels()).then(|| {

@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// Pages that a child's engine may take beyond its parent's, for a moment.
 const MORE: u64 = 1024;
 
-/// Makes the child's own of everything, and lets go of what was held.
+/// Makes the child's own state, and releases the held locks.
 pub(super) fn begin(mut held: ForkLocks) {
     crate::exit_stats::forked();
     if let Some(lifeline) = held.lifeline.take() {
         lifeline.keep();
     }
     if let Some(space) = &held.space {
-        // First of all: what is put in the place of a window stays there.
+        // This must be first: it places mappings where the windows were.
         let starts = held.memory().map(|memory| memory.get().addresses().start);
         let lent: BTreeSet<_> = starts.collect();
         let is_lent = |start| lent.contains(&start);
@@ -53,7 +53,7 @@ pub(super) fn begin(mut held: ForkLocks) {
     held.end_in_child();
 }
 
-/// Takes the memory over. What cannot be is lost: a touch is a SIGSEGV.
+/// Takes the memory over. Memory that cannot be taken over is lost: a touch raises SIGSEGV.
 fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<LentMemory>]) {
     let locks = space.process.space().mmap_lock().locks();
     let process = match memory.is_empty() {
@@ -72,7 +72,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
         // What it has is lost if that fails.
         let _ = engine.begin_in_child(process);
     }
-    // What was there fits, although a limit may have been lowered below it.
+    // The parent's pages fit, although a limit may have been lowered below them.
     let budgets: Vec<_> = (engines.iter())
         .filter_map(|engine| Some((&engine.managed()?.node.budget, engine.parents()?)))
         .map(|(budget, parents)| (budget, budget.limit(), parents.node.budget.charged()))

@@ -1,4 +1,4 @@
-//! What is locked while the process forks.
+//! The locks that are held while the process forks.
 
 use super::AcrossFork;
 use super::memory::LentMemory;

@@ -12,7 +12,7 @@ pub(crate) struct Memory {
     lent: bool,
 }
 
-/// What has to be changed in a child.
+/// The state of lent memory that changes in a child.
 pub(super) struct LentMemory {
     /// A [`Box`]'s. In a child it is that of the memory which was taken over, and the
     /// parent's stays where it is.

@@ -48,7 +48,7 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
     /// Windows of files that its maps show.
     fn file_windows(&self) -> Vec<FileWindow>;
 
-    /// In a child: what was, is the parent's.
+    /// In a child: leaves the present state to the parent.
     fn leave(&self) -> Option<&'static Managed>;
 
     /// In a child: what the last process had that had any.

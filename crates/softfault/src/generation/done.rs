@@ -1,4 +1,4 @@
-//! What is done once, in a process and in all its children.
+//! Work that is done once, in a process and in all its children.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

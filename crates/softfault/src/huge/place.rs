@@ -21,7 +21,7 @@ pub(super) struct SharedMapping {
     range: Range<usize>,
 }
 
-/// What is to be mapped.
+/// The mapping to make.
 pub(super) struct WantedMapping {
     pub(super) fd: c_int,
     pub(super) offset: u64,
@@ -79,7 +79,7 @@ impl SharedMapping {
 impl WantedMapping {
     fn at(&self, start: usize, fixed: c_int) -> io::Result<SharedMapping> {
         let flags = libc::MAP_SHARED | self.flags | fixed;
-        // SAFETY: at an address of the kernel's choice, or in place of what was mapped for it.
+        // SAFETY: at an address of the kernel's choice, or in place of the range that was mapped for it.
         let addr = unsafe {
             sync::kernel_calls::mmap(
                 start as *mut c_void,

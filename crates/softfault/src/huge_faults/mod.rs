@@ -6,7 +6,7 @@
 //! | `table` | which map an address is in, for a handler |
 //! | `fill` | the kernel is asked for a page |
 //! | `serve` | a touch that raised SIGBUS |
-//! | `count` | what was served |
+//! | `count` | the counters |
 //!
 //! [`huge`](crate::huge) says how all of this comes together.
 

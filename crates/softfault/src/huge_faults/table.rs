@@ -32,7 +32,7 @@ struct Block {
 /// A map's.
 pub(super) struct MapSlot {
     state: AtomicU32,
-    /// Written by whoever has taken the slot; read while it is live.
+    /// Written by the owner of the slot; read while it is live.
     window: UnsafeCell<HugeWindow>,
     pub(super) counted: Counters,
 }

@@ -77,7 +77,7 @@ impl Mmap {
         let _masked = signal::masked();
         let mut caches = Vec::new();
         for mut map in maps {
-            // What is locked or pinned is not kept any more.
+            // Locked or pinned pages are not kept any more.
             let _ = map.unlock();
             match core::mem::replace(&mut map.kind, MmapKind::Empty) {
                 MmapKind::Managed(file) => caches.push(file.into_cache()),

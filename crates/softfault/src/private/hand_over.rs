@@ -81,7 +81,7 @@ impl Private {
         done.map_err(|(at, why)| (at, io_error(why)))
     }
 
-    /// Says that what was a hole is the program's by now: it has mapped something there.
+    /// Notes that a hole belongs to the program now: it has mapped something there.
     pub(crate) fn leave_hole(part: &Range<usize>) -> io::Result<()> {
         // SAFETY: nothing is replaced.
         let given = unsafe { (process()?.mmu()).give_place(part, GivenTo::Program, || Ok(())) };

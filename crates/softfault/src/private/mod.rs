@@ -69,7 +69,7 @@ pub(crate) struct Private {
 /// Pages that stay: a child of fork inherits none.
 #[derive(Default)]
 struct KeptPages {
-    /// By their numbers in the window: one range for each who wants it.
+    /// By their numbers in the window: one range for each holder.
     held: Mutex<Vec<Range<usize>>>,
     /// True if all of the map is one of them, for `mlock`.
     locked: AtomicBool,

@@ -59,7 +59,7 @@ impl Private {
         changed
     }
 
-    /// What is mapped of some addresses, and what it may be used for. Signals are masked, if need be.
+    /// The mappings of some addresses, and their protection. Signals are masked, if need be.
     pub(super) fn protections(
         &self,
         managed: &Managed,

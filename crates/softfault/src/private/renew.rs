@@ -19,7 +19,7 @@ impl Private {
     /// this. After an error some may be zeros already.
     ///
     /// # Safety
-    /// Nobody relies on what is there, and none of it is kept.
+    /// Nothing relies on the bytes, and none of the pages is kept.
     pub(crate) unsafe fn renew(
         &self,
         managed: &Managed,

@@ -1,4 +1,4 @@
-//! Reading around single pages, while what is read may stay in the page cache.
+//! Reading around single pages, while the pages may stay in the page cache.
 //!
 //! A page in no order costs a wait for the device, and its neighbours cost little more. Whether that
 //! pays is a question of how many of them are wanted later: an index that is searched lies about in clusters, a
@@ -34,7 +34,7 @@ const WORTH: u32 = 4;
 const FIRST_PAUSE: u32 = 2 * TRIAL;
 const LONGEST_PAUSE: u32 = 128 * TRIAL;
 
-/// What is known of one file. Relaxed: any mixture is a guess.
+/// The state of one file. Relaxed: any mixture is a guess.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     /// Waits for the device, and reads that found their bytes, since the last judgement.
@@ -59,7 +59,7 @@ impl Around {
         self.finds.fetch_add(1, Relaxed);
     }
 
-    /// A page was not there, and has to be waited for. What is to be read around it, if anything.
+    /// A page was not in the page cache, and has to be waited for. Returns the range to read around it, if any.
     pub(super) fn missed(&self, offset: u64) -> Option<Range<u64>> {
         let one_less = |pause: u32| pause.checked_sub(1);
         if let Ok(left) = self.pause.fetch_update(Relaxed, Relaxed, one_less) {

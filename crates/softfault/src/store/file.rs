@@ -40,9 +40,9 @@ pub struct FileStore {
     dense: u64,
     /// Protected by its own sequence.
     last_data: LastData,
-    /// Long scans, while what is read stays in the page cache.
+    /// Long scans, while the pages read stay in the page cache.
     streams: Streams,
-    /// Single pages, while what is read stays in the page cache.
+    /// Single pages, while the pages read stay in the page cache.
     around: Around,
     /// No page tells of another one, somebody said: what is touched is read, and nothing else. Relaxed: nothing
     /// depends on who sees it when.
@@ -73,7 +73,7 @@ impl FileStore {
         Ok(store)
     }
 
-    /// As [`open`](Self::open), but through the page cache, where what was read stays.
+    /// As [`open`](Self::open), but through the page cache, where the pages read stay.
     pub fn open_cached(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
         Self::open_alone(fd, rings, Reads::Cached)
     }

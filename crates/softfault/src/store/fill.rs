@@ -12,7 +12,7 @@ use super::way::How;
 use core::mem::MaybeUninit;
 use softfault_engine::PAGE_SIZE;
 
-/// What is asked of the device at a time.
+/// Bytes requested from the device at a time.
 const PIECE: u64 = 512 << 10;
 /// One of so many bytes is there when it begins.
 const THERE: u64 = 4;

@@ -119,7 +119,7 @@ impl Statx {
         ]
     }
 
-    /// What was told.
+    /// The result that the kernel has put there.
     pub(super) fn read(&self) -> Result<(libc::stat, Option<Alignment>), i32> {
         // SAFETY: all zeros are a valid `statx`, and so is what the kernel has put there.
         read(unsafe { self.0.assume_init_ref() })

@@ -88,7 +88,7 @@ impl Counts {
     fn are_in_vain_since(self, before: Self) -> bool {
         let waits = self.waits - before.waits;
         let read = self.read - before.read;
-        // What was mapped before may have gone meanwhile.
+        // Pages mapped before may have gone meanwhile.
         let mapped = (self.mapped - before.mapped).max(0);
         let scattered = waits > MOST_WAITS && mapped < waits * PAGES;
         scattered || read > AHEAD + READ * mapped * PAGE_SIZE as i64

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(unsafe { libc::dup2(by.fd(), number.fd()) }, number.fd());
         assert!(second.is_still(by));
         assert!(!ours.is_still(number), "that of another map of ours");
-        // SAFETY: what was just put there.
+        // SAFETY: the value that was just put there.
         unsafe { libc::close(number.fd()) };
     }
 
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(position, 13, "the program's own position");
     }
 
-    /// Who maps thousands of small files waits for little else.
+    /// A program that maps thousands of small files waits for little else.
     #[test]
     fn opening_a_file_is_one_request() {
         // On a disk, whose file systems tell what direct reads want.

@@ -280,7 +280,7 @@ pub(super) fn open_path(
         }
         opened => opened?,
     };
-    // What is mounted on /proc may be anything.
+    // Anything may be mounted on /proc.
     match file.is_file(expected) {
         true => Ok(file),
         false => Err(libc::ESTALE),

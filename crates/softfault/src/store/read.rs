@@ -137,7 +137,7 @@ impl Descriptor {
     }
 
     /// The same of what the page cache has, all of it or nothing (EAGAIN): waits for no device, and lets
-    /// the kernel begin to read what is not there.
+    /// the kernel begin to read the missing pages.
     ///
     /// # Safety
     /// As of [`read`](Self::read).

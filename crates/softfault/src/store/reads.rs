@@ -82,7 +82,7 @@ impl ReadPolicy {
             Reads::Direct | Reads::Cached => None,
         };
         let reads = match (reads, &room) {
-            // What cannot be asked is not filled.
+            // A file whose state cannot be asked is not filled.
             (Reads::Auto, None) => Reads::Direct,
             (reads, _) => reads,
         };

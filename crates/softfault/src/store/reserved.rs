@@ -57,7 +57,7 @@ impl Reserved {
         };
     }
 
-    /// True if the page at `offset` is there. Of what cannot be written, it is.
+    /// True if the page at `offset` has its blocks. True also for a page that cannot be written.
     pub(super) fn has(&self, offset: u64) -> bool {
         let chunk = offset / CHUNK;
         let Some((word, bit)) = self.bit(chunk) else {
@@ -83,7 +83,7 @@ impl Reserved {
             return Ok(());
         }
         if offset >= end {
-            // Others have cut the file: what is stored there goes nowhere, and nobody waits for its blocks.
+            // Another process has cut the file: bytes stored there go nowhere, and need no blocks.
             if self.short.load(Relaxed) / CHUNK == offset / CHUNK {
                 self.short.store(0, Relaxed);
             }
@@ -106,7 +106,7 @@ impl Reserved {
         }
         let before = self.short.load(Relaxed);
         if !before.is_multiple_of(CHUNK) {
-            // The file did not end there any more: what is behind was not asked for.
+            // The file did not end there any more: the part past it was not requested.
             self.set(before / CHUNK, false);
             self.short.store(0, Relaxed);
         }
@@ -125,7 +125,7 @@ impl Reserved {
         (part.start / CHUNK..part.end.div_ceil(CHUNK)).for_each(|chunk| self.set(chunk, false));
     }
 
-    /// The file, of `before` bytes, ends at byte `end` now: what is behind is gone.
+    /// The file had `before` bytes, and ends at byte `end` now: the part past that is gone.
     pub(super) fn cut(&self, end: u64, before: u64) {
         let mut last = self.last.lock();
         *last = 0..0;
@@ -154,7 +154,7 @@ mod tests {
 
     const PAGE: u64 = PAGE_SIZE as u64;
 
-    /// What was asked for, of a file of `end` bytes.
+    /// The requested part of a file of `end` bytes.
     fn ask(reserved: &Reserved, offset: u64, end: u64) -> Option<Range<u64>> {
         let mut asked = None;
         let all = |part| {

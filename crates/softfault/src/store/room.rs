@@ -28,7 +28,7 @@ use std::sync::Arc;
 const STEP: u64 = 16 << 20;
 /// How long an answer holds for a file that is opened.
 const FRESH_MS: u64 = 250;
-/// What stays free of any limit.
+/// Memory that stays free of any limit.
 const RESERVE: u64 = 32;
 /// What one engine may evict of the available memory.
 const EVICTED: u64 = 8;

@@ -80,7 +80,7 @@ mod tests {
 
     const STEP: u64 = 64 << 10;
 
-    /// Reads `bytes` from an offset on in order; what was switched.
+    /// Reads `bytes` from an offset on in order; returns the switch that was made.
     fn scan(streams: &Streams, from: u64, bytes: u64) -> Vec<bool> {
         let steps = (0..bytes).step_by(STEP as usize);
         steps

@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub(crate) enum How {
     /// Past the page cache.
     Past,
-    /// Through it, and what was read stays there.
+    /// Through it, and the pages read stay there.
     Keep,
     /// What it has is taken from there; what it has not goes again.
     Take,
@@ -287,7 +287,7 @@ impl Descriptor {
         }
     }
 
-    /// True if what is read may stay in the page cache because there is room for it.
+    /// True if pages read may stay in the page cache because there is room for them.
     pub(super) fn fits(&self) -> bool {
         self.way.turns.is_some()
     }
@@ -462,7 +462,7 @@ mod tests {
         };
         turning.say(40 << 20);
         assert_eq!(turning.after(39, false), How::Keep);
-        // What was there takes no room.
+        // Pages that were there take no room.
         assert_eq!(turning.after(100, true), How::Keep);
         assert_eq!(turning.after(1, false), How::Take);
         assert!(!turning.is_direct());

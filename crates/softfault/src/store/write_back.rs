@@ -32,7 +32,7 @@ pub(crate) struct FileWrites {
     device: bool,
     /// What of it has its blocks; `None`: all of it, as on a device.
     reserved: Option<Reserved>,
-    /// Immutable. For what is written past the page cache.
+    /// Immutable. For writes past the page cache.
     queues: &'static WriteQueues,
 }
 
@@ -90,7 +90,7 @@ impl FileWrites {
         })
     }
 
-    /// The file, in the table, for who maps it.
+    /// The file, in the table, for the caller that maps it.
     pub(crate) fn in_table(&self) -> Option<&table::Guarded> {
         self.buffered.guarded()
     }
@@ -129,7 +129,7 @@ impl FileWrites {
     }
 
     /// Writes what the page at the end that was known has behind it, if others have made the file `size` bytes long since. The
-    /// page had zeros there: what is not 0 was stored by the program, what is 0 is left to the others.
+    /// page had zeros there: bytes that are not 0 were stored by the program, bytes that are 0 are left to the others.
     ///
     /// # Safety
     /// The page is readable.
@@ -206,7 +206,7 @@ unsafe fn each_run(pages: &mut [PageWrite], write: impl Fn(Run) -> Result<(), i3
     }
 }
 
-/// Writes once more, page by page, what was not written: the others of its run may have been the reason.
+/// Writes the failed pages once more, page by page: the other pages of their run may have been the reason.
 ///
 /// # Safety
 /// The pages are readable.

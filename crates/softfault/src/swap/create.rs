@@ -25,7 +25,7 @@ const SUFFIX: &[u8] = b".swap";
 pub(super) struct Created {
     pub(super) file: Descriptor,
     pub(super) mode: Mode,
-    /// What reads and writes should begin and end at multiples of.
+    /// The alignment for reads and writes.
     pub(super) align: usize,
 }
 

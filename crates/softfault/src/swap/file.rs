@@ -30,7 +30,7 @@ pub struct SwapFile {
     bounces: Option<Box<Bounces>>,
 }
 
-/// What is on the disk. A child process reads its parent's.
+/// The disk. A child process reads its parent's.
 struct Disk {
     /// Immutable. What it is read and written through.
     file: Arc<Descriptor>,
@@ -167,7 +167,7 @@ impl SwapFile {
     ) -> Result<(), i32> {
         let (mut slot, mut buffer) = (slots.start, buffer);
         while slot < slots.end {
-            // What was never written has no bytes.
+            // Slots that were never written have no bytes.
             let plan = packed.plan(slot..slots.end).ok_or(libc::EIO)?;
             let bytes = plan.pages() * PAGE_SIZE;
             if plan.is_plain() {
@@ -228,7 +228,7 @@ impl Disk {
         if self.is_buffered() {
             self.file.drop_behind(range.start, bytes);
         }
-        // What does not come was written once: these are not zeros.
+        // Missing bytes were written once: these are not zeros.
         if arrived? == bytes {
             Ok(())
         } else {
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// Somebody cut the file: what comes back short are not zeros.
+    /// Another process cut the file: missing bytes are not zeros.
     #[test]
     fn a_short_read_is_an_error() {
         for compression in [Compression::None, Compression::Lz4] {

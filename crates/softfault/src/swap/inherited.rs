@@ -98,7 +98,7 @@ impl Store for InheritedSwap {
                 let Ok((device, offset, left)) = self.at(read.offset) else {
                     break;
                 };
-                // Both in one read: whoever needs it reads it.
+                // Both in one read: the thread that needs the page reads it.
                 let other = whose.is_some_and(|whose| !core::ptr::addr_eq(whose, device));
                 if read.bytes as u64 > left || other {
                     break;

@@ -1,4 +1,4 @@
-//! Whether a child lives that may read what was in swap at its fork.
+//! Whether a child lives that may read slots that were in use at its fork.
 //!
 //! A mapping of a file tells, which only children have: it goes with their memory, however
 //! they end, and when they exec, and no close of a descriptor reaches it. A grandchild has
@@ -18,7 +18,7 @@ const FILES: usize = 16;
 struct Children {
     /// Files that children may have mapped.
     files: [Option<Working>; FILES],
-    /// True once there was no file for a child: what is in swap is kept for ever.
+    /// True once there was no file for a child: the slots in use then are kept for ever.
     unknown: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct WriteVectors([iovec; PIECES]);
 // SAFETY: addresses of pages, which belong to no thread.
 unsafe impl Send for WriteVectors {}
 
-/// What writes are written down in: too large for a handler's stack.
+/// Records of writes: too large for a handler's stack.
 pub(super) struct Sheets([Mutex<Box<WriteVectors>>; 2]);
 
 impl Sheets {
@@ -110,7 +110,7 @@ pub(super) unsafe fn write_all(
     Ok(())
 }
 
-/// What is left of the pieces after so many bytes.
+/// The rest of the pieces after so many bytes.
 fn advance(mut pieces: &mut [iovec], mut written: usize) -> &mut [iovec] {
     while let Some(first) = pieces.first()
         && first.iov_len <= written

@@ -63,7 +63,7 @@ impl Credentials {
             groups
         };
         let [users, groups] = [self.users, self.groups].map(|three| three.map(|id| id as usize));
-        // What is refused, it may not have, or has.
+        // A refused call does no harm: the thread must not have that right, or has it already.
         let _ = run(
             libc::SYS_setgroups,
             [supplementary.len(), at(&supplementary[..]), 0],

@@ -31,7 +31,7 @@ const REQUESTED: u32 = 1;
 
 /// One server. Zeros are one that there is not.
 struct Server {
-    /// Who may ask it.
+    /// Held by the caller that may ask the server.
     taken: Mutex<()>,
     /// [`IDLE`] or [`REQUESTED`].
     state: AtomicU32,
@@ -392,7 +392,7 @@ fn stack() -> Result<usize, i32> {
     let bytes = PAGE_SIZE + STACK;
     let start = map(bytes, libc::PROT_NONE)?;
     let writable = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    // SAFETY: a part of what was just mapped.
+    // SAFETY: a part of the range that was just mapped.
     let allowed = unsafe {
         let args = [start + PAGE_SIZE, STACK, writable, 0, 0, 0];
         raw::call(libc::SYS_mprotect, &args)
@@ -411,6 +411,6 @@ fn map(bytes: usize, protection: i32) -> Result<usize, i32> {
 
 fn advise(start: usize, bytes: usize, advice: i32) -> Result<(), i32> {
     let args = [start, bytes, advice as usize, 0, 0, 0];
-    // SAFETY: advice about what was just mapped.
+    // SAFETY: advice about the range that was just mapped.
     raw::answered(unsafe { raw::call(libc::SYS_madvise, &args) }).map(drop)
 }

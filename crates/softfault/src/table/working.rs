@@ -51,7 +51,7 @@ impl Working {
             let own = unsafe { own(number, args) };
             return match own.and_then(Self::of_number) {
                 Ok(working) if working.guarded.is_some() => Ok(working),
-                // What was made for nothing is closed.
+                // A descriptor made for nothing is closed.
                 _ => Self::of(Some(guarded), NONE),
             };
         }
@@ -74,7 +74,7 @@ impl Working {
         }
     }
 
-    /// What has a number already.
+    /// A file that has a number already.
     pub(crate) fn adopt(fd: OwnedFd) -> Result<Self, i32> {
         Self::of_number(fd.into_raw_fd())
     }

@@ -196,7 +196,7 @@ enum Allowed {
     UserMode,
     /// All, for a process with CAP_SYS_PTRACE, or with `vm.unprivileged_userfaultfd`.
     ByCall,
-    /// All, for whoever may open the device.
+    /// All, for processes that may open the device.
     ByDevice,
 }
 
@@ -308,7 +308,7 @@ fn progress(answer: Result<usize, c_int>, done: i64) -> Progress {
             bytes: done.max(0) as usize,
             stopped: None,
         },
-        // Stopped half-way: the count is what was done before.
+        // Stopped half-way: the count is the part that was done before.
         (Err(_), done) if done > 0 => Progress {
             bytes: done as usize,
             stopped: Some(libc::EAGAIN),
@@ -363,7 +363,7 @@ pub fn zero(fd: &Working, target: usize, bytes: usize) -> Progress {
     progress(answer, zero.zeroed)
 }
 
-/// What UFFDIO_MOVE makes of what is missing in the source.
+/// The effect of UFFDIO_MOVE on pages that are missing in the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Holes {
     /// It stays missing in the target.
@@ -399,7 +399,7 @@ pub unsafe fn move_pages(
     progress(answer, moving.moved)
 }
 
-/// UFFDIO_WRITEPROTECT of what is present in a range: a write ends in a fault.
+/// UFFDIO_WRITEPROTECT of the present pages of a range: a write ends in a fault.
 pub fn protect(fd: &Working, range: &Range<usize>) -> Result<(), c_int> {
     write_protect(fd, range, UFFDIO_WRITEPROTECT_MODE_WP)
 }

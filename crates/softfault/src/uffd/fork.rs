@@ -30,7 +30,7 @@ impl UffdMmu {
         }
     }
 
-    /// Lets children inherit what is served of a window, or not any more.
+    /// Lets children inherit the served parts of a window, or not any more.
     pub fn lend(&self, window: &Range<usize>, lent: bool) {
         self.pins.share();
         let advice = match lent {

@@ -35,13 +35,13 @@ pub enum GivenTo {
 pub struct GivenParts(BTreeMap<usize, (usize, GivenTo)>);
 
 impl GivenParts {
-    /// Enters a part, whatever was known of its addresses.
+    /// Enters a part, over any earlier entry of its addresses.
     fn enter(&mut self, part: &Range<usize>, to: GivenTo) {
         self.forget(part);
         self.0.insert(part.start, (part.end, to));
     }
 
-    /// Forgets what is known of some addresses.
+    /// Forgets the entries of some addresses.
     fn forget(&mut self, range: &Range<usize>) {
         let over: Vec<_> = self.over(range).collect();
         for (part, to) in over {
@@ -93,7 +93,7 @@ impl GivenParts {
         self.0.is_empty()
     }
 
-    /// What is known of a window of another's.
+    /// Takes over the entries that `others` has for a window.
     pub(super) fn take_over(&mut self, others: &Self, window: &Range<usize>) {
         for (part, to) in others.over(window) {
             self.enter(&part, to);
@@ -116,7 +116,7 @@ impl Given {
 }
 
 impl UffdMmu {
-    /// Gives a part of a window to the program, as it is: what is missing in it is zeros from now on, and nothing is
+    /// Gives a part of a window to the program, as it is: its missing pages are zeros from now on, and nothing is
     /// protected.
     ///
     /// # Safety
@@ -143,10 +143,10 @@ impl UffdMmu {
         })
     }
 
-    /// Gives a part of a window away; `replace` puts in its place what is there from now on.
+    /// Gives a part of a window away; `replace` puts the new mapping in its place.
     ///
     /// # Safety
-    /// As of [`give`](Self::give). What is replaced is not wanted any more.
+    /// As of [`give`](Self::give). The replaced pages are not needed any more.
     pub unsafe fn give_place(
         &self,
         part: &Range<usize>,

@@ -124,7 +124,7 @@ impl UffdMmu {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             let to = range.start as *mut c_void;
             let from = place as *mut c_void;
-            // SAFETY: from what was just made to the place of a mapping of ours.
+            // SAFETY: from the mapping that was just made to the place of a mapping of ours.
             let moved =
                 unsafe { sync::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
             if moved == libc::MAP_FAILED {

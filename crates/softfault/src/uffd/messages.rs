@@ -1,4 +1,4 @@
-//! Threads that sleep in a fault: the messages that say so, and what ends their sleep.
+//! Threads that sleep in a fault: the messages that report it, and the calls that end their sleep.
 
 use super::abi::{self, Message};
 use super::mmu::UffdMmu;

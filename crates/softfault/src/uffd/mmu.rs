@@ -196,7 +196,7 @@ impl UffdMmu {
     ) -> Result<Reservation, MmuError> {
         let (fd, mut token) = match moves {
             0 => self.pick(protection)?,
-            // As what is written to.
+            // As for a writable window.
             _ => self.pick(Protection::ReadWrite)?,
         };
         if moves != 0 {

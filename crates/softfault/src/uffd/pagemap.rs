@@ -111,7 +111,7 @@ fn open() -> Option<Working> {
     answers.then_some(file)
 }
 
-/// What is said of the page at `addr`.
+/// The state of the page at `addr`.
 fn scan(file: &Working, addr: usize) -> Option<u64> {
     let mut region = Region::default();
     let mut scan = Scan {

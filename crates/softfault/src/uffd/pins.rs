@@ -38,7 +38,7 @@ impl Pins {
 }
 
 impl UffdMmu {
-    /// Makes what is needed to look. Not in a fault.
+    /// Makes the means to look. Not in a fault.
     pub fn prepare_pins(&self) {
         if self.faults() == super::Faults::Messages && self.offers().moves {
             self.pins.aside.get_or_init(|| {

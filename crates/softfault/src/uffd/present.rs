@@ -138,7 +138,7 @@ impl Looks {
         }
     }
 
-    /// In a child: what was inherited means the parent.
+    /// In a child: inherited state is about the parent.
     pub(super) fn fork_child(&self) {
         if let Some(memory) = &self.memory {
             memory.fork_child();
@@ -201,7 +201,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_in
 unsafe fn gather(from: &[libc::iovec], to: *mut u8) -> Result<usize, c_int> {
     let into = iovec(to.cast(), from.iter().map(|part| part.iov_len).sum());
     let count = from.len() as libc::c_ulong;
-    // SAFETY: writes to the caller's bytes alone; what cannot be read is an error.
+    // SAFETY: writes to the caller's bytes alone; unreadable memory is an error.
     let done = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, from.as_ptr(), count, 0) };
     usize::try_from(done).map_err(|_| errno())
 }

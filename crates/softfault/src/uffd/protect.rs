@@ -98,7 +98,7 @@ impl UffdMmu {
     }
 }
 
-/// Protects page by page what is still a window of ours.
+/// Protects, page by page, the pages that are still in a window of ours.
 fn protect_pages(fd: &Working, range: &Range<usize>) {
     for page in range.clone().step_by(PAGE_SIZE) {
         match abi::protect(fd, &(page..page + PAGE_SIZE)) {

@@ -88,7 +88,7 @@ impl UffdMmu {
         // It was split under our hands, and a page of it was in use.
         let rest = finish(TABLE_SPAN - done, |at, bytes| {
             let source = (from + done + at) as *const u8;
-            // SAFETY: what has not moved is readable.
+            // SAFETY: pages that have not moved are readable.
             unsafe { abi::copy(fd, to + done + at, source, bytes, true) }
         });
         match rest.and_then(|()| self.protect_row(window, to..to + TABLE_SPAN)) {

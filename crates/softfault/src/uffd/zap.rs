@@ -15,7 +15,7 @@ use softfault_engine::lock::Mutex;
 /// The most ranges that one call takes.
 const RANGES: usize = 1024;
 
-/// As `MADV_DONTNEED`, of what is locked in memory too (Linux 5.18).
+/// As `MADV_DONTNEED`, for memory that is locked too (Linux 5.18).
 const DONTNEED_LOCKED: c_int = 24;
 
 struct ZapVectors([iovec; RANGES]);
@@ -85,7 +85,7 @@ impl Zap {
             match errno() {
                 libc::EAGAIN | libc::EINTR => {}
                 libc::EINVAL if !unlocked => {
-                    // An older system throws away what is not locked.
+                    // An older system throws away pages that are not locked.
                     // SAFETY: as above; no byte changes.
                     unsafe { sync::kernel_calls::munlock(start, bytes) };
                     unlocked = true;

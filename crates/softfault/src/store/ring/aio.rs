@@ -243,7 +243,7 @@ impl Aio {
     pub(super) fn close(&mut self) {
         let entries = self.submitting.lock().entries.len();
         if !idle::keep(self.context, entries) {
-            // SAFETY: no memory involved; waits for what is in flight.
+            // SAFETY: no memory involved; waits for the reads in flight.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         }
     }

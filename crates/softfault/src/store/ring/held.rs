@@ -15,7 +15,7 @@ pub(super) struct HeldQueue {
 
 #[derive(Debug, Default)]
 struct HeldState {
-    /// What was submitted and not answered.
+    /// Reads that were submitted and not answered.
     entries: VecDeque<RingEntry>,
     answers: VecDeque<Done>,
     /// Submissions take no more than this, together.

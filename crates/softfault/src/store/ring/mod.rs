@@ -119,7 +119,7 @@ pub enum QueueKind {
 /// Why there are no rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What was asked for.
+    /// A requested read.
     pub kind: QueueKind,
     /// The errno of its set-up. EPERM or ENOSYS: closed by the administrator
     /// or the container; EAGAIN: the system's share is used up.
@@ -158,7 +158,7 @@ pub struct Rings {
 pub(crate) struct Ring {
     /// Submitting is protected by the queue's own lock, collecting by leading.
     queue: Queue,
-    /// The reads in flight, who waits for them, and whether somebody leads.
+    /// The reads in flight, their waiters, and whether a thread leads.
     table: Mutex<ReadTable>,
     /// One for each slot: what its waiters sleep on. Changed under `table`.
     words: Box<[WaitWord]>,
@@ -229,7 +229,7 @@ impl Rings {
         (!self.forgotten.load(Ordering::Relaxed)).then(|| &self.rings[index])
     }
 
-    /// Delivers what is over, in all rings, without waiting.
+    /// Delivers the completed reads of all rings, without waiting.
     pub(crate) fn poll(&self, complete: &dyn Complete) {
         for ring in (0..self.rings.len()).filter_map(|index| self.get(index)) {
             ring.reap(NO_COOKIE, complete, 0);

@@ -32,7 +32,7 @@ impl Ring {
         }
     }
 
-    /// Finishes what is there of the parked reads.
+    /// Finishes the parked reads whose bytes are there.
     #[inline(never)]
     pub(super) fn finish_what_is_there(&self, complete: &dyn Complete) {
         let (mut next, mut not_there) = (0, 0);

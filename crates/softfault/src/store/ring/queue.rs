@@ -52,7 +52,7 @@ pub(super) struct RingEntry {
 }
 
 impl RingEntry {
-    /// What is left of a read of which `done` bytes have arrived.
+    /// The rest of a read of which `done` bytes have arrived.
     pub(super) fn new(slot: u16, request: &Request, done: usize) -> Self {
         Self {
             slot,

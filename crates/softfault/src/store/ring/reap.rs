@@ -196,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// Gives the lock up for good: if nobody leads, one who waits is woken to.
+    /// Releases the lock for good: if no thread leads, a waiter is woken to lead.
     fn leave(&self, table: MutexGuard<'_, ReadTable>) {
         self.call_a_leader(&table);
     }

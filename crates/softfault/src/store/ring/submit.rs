@@ -59,7 +59,7 @@ impl Ring {
         slots: &[u16],
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
-        // Of what is read through the page cache, all that is not there would be refused.
+        // Of a read through the page cache, every missing page would be refused.
         if first.how.drops_behind() {
             return 0;
         }

@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) how: How,
     /// Fewer bytes than asked for are an error.
     pub(crate) whole: bool,
-    /// What is still to be done with what arrived.
+    /// The work that is left for the bytes that arrived.
     pub(crate) then: Option<Then>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct ReadTable {
     /// Slots that carry a read. The lowest are taken first, so that looking a
     /// cookie up walks few cache lines.
     used: Bits,
-    /// Slots with waiters who may lead.
+    /// Slots with waiters that may lead.
     waited: Bits,
     /// Slots whose reads the kernel has begun by itself, into the page cache: whoever needs one reads it
     /// from there.
@@ -252,7 +252,7 @@ impl ReadTable {
         entry.waiters > 0
     }
 
-    /// Takes a parked read to finish it: nobody else will. Whoever waits for it cannot lead until then.
+    /// Takes a parked read to finish it: no other thread will. Its waiters cannot lead until then.
     /// False: it is not parked.
     pub(super) fn unpark(&mut self, slot: u16) -> bool {
         let at = usize::from(slot);

@@ -50,7 +50,7 @@ fn start<const N: usize>(ring: &Ring, cookies: [u64; N]) -> [RingEntry; N] {
     std::array::from_fn(|_| held(ring).next().expect("submitted"))
 }
 
-/// What was delivered, in order.
+/// The deliveries, in order.
 #[derive(Default)]
 struct Inbox(Mutex<Vec<(u64, Result<usize, StoreError>)>>);
 
@@ -355,7 +355,7 @@ fn what_the_page_cache_has_not_is_read_by_whoever_needs_it() {
         held(&ring).answer(second, NOT_THERE);
         delivered(sleeper);
         assert!(!leader.is_finished());
-        // Of the leader: it reads itself, and whoever waits is called to lead.
+        // The leader reads itself, and a waiter is called to lead.
         let next = waiter(scope, &ring, &inbox, 3);
         held(&ring).answer(first, NOT_THERE);
         delivered(leader);
@@ -379,7 +379,7 @@ fn a_poll_finishes_what_has_come_meanwhile() {
     let entries: [_; 40] =
         start_cached(&ring, &file, &mut pages, std::array::from_fn(|i| i as u64));
     (entries.iter()).for_each(|&entry| held(&ring).answer(entry, NOT_THERE));
-    // What was just written is there.
+    // The bytes that were just written are there.
     assert_eq!(ring.reap(u64::MAX, &inbox, 0), Reap::NotInFlight);
     assert_eq!(inbox.cookies(), (0..40).collect::<Vec<u64>>());
     assert!(pages.iter().all(|&byte| byte == 7));

@@ -1,4 +1,4 @@
-//! What is still to be done with the bytes of a read, before its completion.
+//! The work that is left for the bytes of a read, before its completion.
 
 use core::ptr::NonNull;
 use softfault_engine::store::StoreError;
@@ -34,7 +34,7 @@ impl Then {
     }
 
     /// # Safety
-    /// Who was named is still there.
+    /// The named waiter is still there.
     pub(super) unsafe fn finish(
         self,
         result: Result<usize, StoreError>,

@@ -28,7 +28,7 @@ pub(super) struct Uring {
     /// The ring's descriptor, which the program may close: whoever enters asks for a number,
     /// or enters in the table of our own. What is read is found in the table of who enters.
     descriptor: ManuallyDrop<Working>,
-    /// True once the kernel would not take what was pushed.
+    /// True once the kernel would not take the pushed entries.
     submitting: Mutex<bool>,
 }
 

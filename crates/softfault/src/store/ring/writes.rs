@@ -6,7 +6,7 @@ use crate::table::Guarded;
 
 /// Runs of one call at most.
 pub(crate) const MOST_RUNS: usize = 256;
-/// Between two looks at what is over.
+/// Between two looks for completions.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Bytes in a row, in memory and in the file.

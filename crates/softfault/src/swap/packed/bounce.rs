@@ -90,7 +90,7 @@ impl Bounces {
         self.buffer(EACH + ahead.0)
     }
 
-    /// What is to be done when the read is over.
+    /// The work to do when the read is over.
     pub(in super::super) fn then(&self, ahead: Ahead) -> Then {
         Then::new(self, ahead.0)
     }
@@ -102,9 +102,9 @@ impl Bounces {
         }
     }
 
-    /// Makes the pages of what was read.
+    /// Makes the pages from the bytes read.
     fn unpack(&self, ahead: Ahead) -> Result<usize, i32> {
-        // SAFETY: who has the buffer is who asks.
+        // SAFETY: the caller has the buffer.
         let plan = unsafe { *self.plans[ahead.0 as usize].get() };
         let (plan, target) = plan.expect("it was taken for one");
         let bytes = plan.pages() * PAGE_SIZE;

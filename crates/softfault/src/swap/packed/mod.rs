@@ -99,7 +99,7 @@ impl Packed {
     }
 
     /// Writes pages to slots from `slot` on; answers how many bytes that took.
-    /// `settle` is called for what was written, before anybody may read it.
+    /// `settle` is called for the written pages, before any thread may read them.
     ///
     /// # Safety
     /// Each page is readable, and nobody writes to it meanwhile.
@@ -120,7 +120,7 @@ impl Packed {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
                 let mut written = self.write_run(file, clusters, run, &mut press, settle);
                 if let Err(libc::ENOSPC) = written {
-                    // The disk is full; what is ours may have a gap.
+                    // The disk is full; a gap in our part may have room.
                     let has_space = |cluster| clusters.has_space(cluster * CLUSTER);
                     let run = (self.space.lock()).take_where(first, all, &has_space);
                     let run = run.ok_or(libc::ENOSPC)?;
@@ -154,7 +154,7 @@ impl Packed {
     ) -> Result<(u64, Fit), i32> {
         let fit = press.fit(run.end - run.start, self.align);
         let used = run.start..run.start + fit.grains;
-        // What is behind the last page up to the alignment is written, but nobody's.
+        // The bytes after the last page up to the alignment are written, but belong to no page.
         self.space.lock().put(used.end..run.end);
         let mut result = Ok(());
         for part in parts(used.clone(), GRAINS) {
@@ -184,7 +184,7 @@ impl Packed {
     /// Nobody will ask for these slots until they are written again.
     pub(super) fn discard(&self, clusters: &Clusters, slots: Range<u64>) {
         for slot in slots {
-            // AcqRel: Acquire pairs with the Release of whoever wrote it.
+            // AcqRel: Acquire pairs with the Release of the writer.
             let before = self.places[slot as usize].swap(0, AcqRel);
             if let Some(place) = PackedPlace::from_word(before) {
                 self.free(clusters, place.grains());

@@ -68,13 +68,13 @@ impl Plan {
         self.start..self.end
     }
 
-    /// True if what is fetched is the pages as they are.
+    /// True if the fetched bytes are the pages without compression.
     pub(in super::super) fn is_plain(&self) -> bool {
         let pages = self.lengths().all(|bytes| bytes == PAGE_SIZE);
         pages && self.start == self.first && self.end == self.packed_end()
     }
 
-    /// Makes the pages of what was fetched.
+    /// Makes the pages from the fetched bytes.
     pub(in super::super) fn unpack(&self, fetched: &[u8], pages: &mut [u8]) -> Result<(), i32> {
         let mut at = (self.first - self.start) as usize;
         let mut pages = pages.chunks_exact_mut(PAGE_SIZE);

@@ -157,7 +157,7 @@ impl Press {
     /// Forgets pages that were written.
     pub(super) fn advance(&mut self, fit: &Fit) {
         self.next += fit.pages;
-        // What is left begins where memory does: writes are aligned.
+        // The rest begins where memory does: writes are aligned.
         let (from, to) = (fit.grains as usize * GRAIN, self.filled);
         self.memory().copy_within(from..to, 0);
         self.filled -= from;

@@ -58,7 +58,7 @@ impl PackedSpace {
         let least = least.next_multiple_of(self.align);
         let enough = all.min(ENOUGH);
         let hand = self.hand.min(end);
-        // What is free at the end of what is in use counts, and what is behind it.
+        // Free space at the end of the used part counts, and the space after it.
         let behind = end.saturating_sub(GRAINS)..(end + GRAINS).min(self.allowed);
         // Past the hand, for a gap that begins before it.
         let before = 0..(hand + enough).min(end);
@@ -184,7 +184,7 @@ fn length(gap: &Range<u64>) -> u64 {
 mod tests {
     use super::*;
 
-    /// Random takings and givings back; what is taken is nobody else's.
+    /// Random takings and givings back; no part is taken twice.
     fn play(slots: u64, align: usize, seed: u64) {
         let mut space = PackedSpace::new(slots, align).unwrap();
         let mut state = seed;

@@ -78,7 +78,7 @@ fn a_child_adopts_what_it_inherits() {
         token.store(own.token as usize, Ordering::Relaxed);
         check!(read(&own, 0) == of(1) && read(&own, 1) == of(2) && read(&own, 2) == 0);
         check!(faults.take() == (0, 0));
-        // What is missing is missing, and not the kernel's zeros.
+        // Missing pages are missing, and not the kernel's zeros.
         check!(read(&own, 3) == 0 && faults.take() == (1, 0));
         // Protection is not inherited.
         write(&own, 1, 3);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const PAGES: usize = 512;
 
-/// What is in a page of the file, at every byte.
+/// The value of every byte of a page of the file.
 fn byte(at: usize) -> u8 {
     (at % 251) as u8 + 1
 }

@@ -1,4 +1,4 @@
-//! What is protected is not written to.
+//! Protected pages are not written to.
 
 use super::served::serve;
 use super::{copy, of, page, read, real, reserve, without, write};
@@ -48,7 +48,7 @@ fn a_write_to_a_protected_page_is_a_fault() {
             20 + at as u8
         );
     }
-    // What was missing was not marked in any way.
+    // Missing pages were not marked in any way.
     copy(&mmu, &window, 2, 5, Access::Writable).unwrap();
     write(&window, 2, 9);
     assert_eq!(faults.take(), (0, 0));
@@ -129,12 +129,12 @@ struct Counters {
     mmu: UffdMmu,
     window: Reservation,
     words: [AtomicU32; PAGES],
-    /// A page of bytes each, of what is out. Under the page's lock.
+    /// The bytes of each page that is out. Under the page's lock.
     saved: [UnsafeCell<[u8; PAGE_SIZE]>; PAGES],
     made_writable: AtomicU32,
 }
 
-// SAFETY: what is saved is used under locks.
+// SAFETY: the saved bytes are used under locks.
 unsafe impl Sync for Counters {}
 
 impl Counters {
@@ -227,7 +227,7 @@ fn no_write_is_lost_to_an_eviction() {
                     for (at, wrote) in wrote.iter_mut().enumerate() {
                         let counter = counters.counter(at, writer);
                         for _ in 0..WRITES {
-                            // By what is there: what is lost stays lost.
+                            // By the present bytes: lost bytes stay lost.
                             let before = counter.load(Ordering::Relaxed);
                             counter.store(before + 1, Ordering::Relaxed);
                             *wrote += 1;

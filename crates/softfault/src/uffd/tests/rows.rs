@@ -39,7 +39,7 @@ fn a_row_is_moved_protected_and_split() {
     mmu.release(window);
 }
 
-/// What is no huge page is left where it is.
+/// Memory without huge pages is left where it is.
 #[test]
 fn small_pages_are_not_moved() {
     let mmu = real();

@@ -63,7 +63,7 @@ fn a_write_between_mapping_and_protecting_is_noticed() {
 fn a_writer_never_changes_what_is_called_nothing() {
     let mmu = real();
     let window = reserve(&mmu, 1);
-    // Who touches too early touches again.
+    // A thread that touches too early touches again.
     let faults = serve(&window, |_, _| std::thread::yield_now());
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
