@@ -1,4 +1,4 @@
-//! What can go wrong, by who has to act: it decides the exit code.
+//! Errors, by the person who has to act: this decides the exit code.
 
 use std::fmt;
 

@@ -136,7 +136,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     } else {
         let text = error.to_string();
-        // What is wrong, and the first of what may have been meant; the usage is in the help.
+        // The mistake, and the first suggestion; the usage is in the help.
         let mut parts = text.split("\n\n");
         let wrong = in_a_line(parts.next().unwrap_or(&text));
         let tip = parts.find_map(|part| part.trim_start().strip_prefix("tip: ")?.lines().next());

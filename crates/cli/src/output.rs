@@ -1,4 +1,4 @@
-//! Where what was found goes: stdout, or a file.
+//! The output of results: stdout, or a file.
 
 use crate::error::Error;
 use std::fs::File;

@@ -42,7 +42,7 @@ pub struct TourArgs {
 /// In KiB, what the kernel's rows are shown at: Linux's default, and what some clouds' disks come with.
 const READ_AHEADS: [u32; 2] = [128, 8192];
 
-/// One stop: what is run, and what to look at.
+/// One stop: the run, and the figure to look at.
 struct Stop {
     workload: Workload,
     say: &'static str,
@@ -244,7 +244,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
         },
         repeat: args.repeat,
         seed: 1,
-        // What is populated first takes its time on any engine.
+        // Populating takes its time on any engine.
         give_up: (!stop.workload.swaps()).then_some(args.seconds * 3.0),
         json: None,
         keep_system_caches: false,

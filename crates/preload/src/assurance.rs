@@ -13,7 +13,7 @@ pub enum Assurance {
     Verity,
     /// A memfd that is sealed against writes and shrinking.
     Sealed,
-    /// A read lease, if it can be had: whoever is about to write waits until the mapping is handed back.
+    /// A read lease, if it is available: a writer waits until the mapping is handed back.
     Lease,
     /// The user says so.
     Assumed,

@@ -40,7 +40,7 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
     }
 }
 
-/// `munmap(2)`: whole mappings are the engine's to drop, and what is between them the kernel's.
+/// `munmap(2)`: the engine drops whole mappings, and the kernel unmaps the ranges between them.
 pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
     if !table.private.is_over(range) {
         return unmap_shared(table, range);
@@ -56,7 +56,7 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
     answer
 }
 
-/// The same, of what is no private memory.
+/// The same, for memory that is not private.
 fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
     let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
     loop {
@@ -178,7 +178,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
         }
     };
     if !covers(table, range) {
-        // The kernel has an errno for what is between.
+        // The kernel has an errno for the ranges between.
         let gaps =
             parts(table, range).map(|(map, part)| map.advise_range(ours, part.start, part.len()));
         let _ = gaps.count();

@@ -1,4 +1,4 @@
-//! What was taken and what was declined, by reason.
+//! The mappings taken and declined, by reason.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -158,7 +158,7 @@ pub fn all_declined() -> impl Iterator<Item = (&'static str, &'static str, (u64,
     all.filter(|&(_, _, (count, _))| count > 0)
 }
 
-/// In a child of fork: what was counted so far is the parent's.
+/// In a child of fork: the counts so far are the parent's.
 pub fn forked() {
     DECLINED.iter().for_each(Mappings::clear);
     TAKEN.clear();

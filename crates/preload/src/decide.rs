@@ -55,7 +55,7 @@ const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_DENYWRITE
     | libc::MAP_EXECUTABLE;
 
-/// What is to be taken, or why not. `Ok(None)`: the kernel has an error for it.
+/// The memory to take, or the reason to decline. `Ok(None)`: the kernel has an error for the call.
 pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     if call.bytes == 0 {
         return Ok(None);
@@ -136,7 +136,7 @@ fn sharing(call: &Call) -> Result<(c_int, bool), Decline> {
 /// To be read and written.
 const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// What is wrong with a mapping that may be executed, or has these flags besides its type and those that are harmless.
+/// The reason to decline a mapping that is executable, or has flags besides its type and the harmless ones.
 fn check_flags(call: &Call, other: c_int) -> Result<(), Decline> {
     if other & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
         return Err(Decline::Fixed);

@@ -49,7 +49,7 @@ fn is_told(why: Decline) -> bool {
     )
 }
 
-/// True of all but what is no memory of a large file's: small ones, devices, reserved addresses, and what the user has left out.
+/// False for memory that is not a large file's: small mappings, devices, reserved addresses, and mappings that the user has left out.
 fn breaks_strict(why: Decline) -> bool {
     !matches!(
         why,

@@ -1,4 +1,4 @@
-//! The program forks: the table is still meanwhile, and in the child the kernel has what was taken.
+//! The program forks: the table does not change meanwhile, and in the child the kernel serves the taken mappings.
 //!
 //! ```text
 //!              pthread_atfork(3) calls, in fork(3):        _Fork(3), clone(2) without CLONE_VM:

@@ -66,7 +66,7 @@ unsafe fn set_mask(mask: *const libc::sigset_t, before: *mut libc::sigset_t) {
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
-        // SAFETY: what was in force before.
+        // SAFETY: the mask that was in force before.
         unsafe { set_mask(&self.mask, core::ptr::null_mut()) };
         crate::call::set_errno(self.errno);
     }

@@ -65,7 +65,7 @@ impl Leases {
         }
     }
 
-    /// Gives the lease on a file up, whoever has mapped it.
+    /// Gives the lease on a file up, for all its mappings.
     pub fn give_up(&mut self, file: FileKey) {
         self.held.remove(&file);
     }

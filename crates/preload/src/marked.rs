@@ -58,7 +58,7 @@ pub fn may_be_taken(start: usize, bytes: usize) -> bool {
         return false;
     }
     let (first, last) = (start / WORD, (end - 1) / WORD);
-    // Relaxed: whoever was told the addresses was told after the bits were set.
+    // Relaxed: a thread learns of the addresses only after the bits were set.
     let set = |at: usize| words[at].load(Ordering::Relaxed) & mask(at, start, end) != 0;
     (first..=last).any(set)
 }

@@ -9,7 +9,7 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 
 /// The mode. Messages wherever they are allowed: they alone are right for every system call.
 pub fn get() -> Mode {
-    // Relaxed: whoever finds it out finds the same.
+    // Relaxed: every thread finds the same.
     match MODE.load(Relaxed) {
         0 => {
             let mode = options::get().faults.unwrap_or_else(allowed);
@@ -53,6 +53,6 @@ fn open(path: &CStr, flags: c_int) -> c_long {
 
 /// True if this is a descriptor, which was just made and nobody knows.
 fn opens(fd: c_long) -> bool {
-    // SAFETY: closes what was just made.
+    // SAFETY: closes the descriptor that was just made.
     fd >= 0 && unsafe { libc::syscall(libc::SYS_close, fd) } == 0
 }

@@ -10,7 +10,7 @@
 //! | `SOFTFAULT_RUN_ANONYMOUS` | `1`: large anonymous memory is taken |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
 //! | `SOFTFAULT_RUN_STRICT` | `1`: a process of which a mapping is declined that would have been taken ends |
-//! | `SOFTFAULT_RUN_STATS` | `text` or `json`: what was done, at exit |
+//! | `SOFTFAULT_RUN_STATS` | `text` or `json`: write statistics at exit |
 //! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
 
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -41,7 +41,7 @@ pub struct Options {
     pub tree: Option<CString>,
     /// How faults arrive, if it is said.
     pub faults: Option<Mode>,
-    /// What is written at exit.
+    /// The statistics at exit.
     pub stats: Option<StatsForm>,
     /// Where to; without, to the standard error.
     pub stats_file: Option<CString>,
@@ -56,7 +56,7 @@ pub enum Mode {
     Signals,
 }
 
-/// The form of what is written at exit.
+/// The form of the statistics at exit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StatsForm {
     /// Lines to be read.

@@ -166,7 +166,7 @@ fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) 
         let done = unsafe { mapping.map.unchecked_advise_range(advice, offset, len) };
         done.map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL))
     };
-    // What cannot be had is no error of a hint.
+    // A hint that cannot be followed is no error.
     let hint = |advice| {
         let _ = mapping.map.advise_range(advice, offset, len);
         Ok(())
@@ -231,7 +231,7 @@ pub fn move_to(
             false => Err(libc::ENOMEM),
         });
     }
-    // What is larger may have to move, and then all of the mapping moves.
+    // A larger block may have to move, and then all of the mapping moves.
     if mapping.cut || !mapping.live.is(old) {
         return None;
     }
@@ -263,7 +263,7 @@ fn grow(
     let room = mapping.map.room().filter(|_| grown.is_ok());
     if let Some(room) = room {
         crate::marked::mark(&before, false);
-        // What is behind is taken with it.
+        // The memory behind it is taken with it.
         mapping.room = room.clone();
         let live = room.start..room.start + new;
         let behind = live.end..room.end;

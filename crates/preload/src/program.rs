@@ -1,4 +1,4 @@
-//! What is known of the program.
+//! Properties of the program.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -10,7 +10,7 @@ const GO: (u32, &[u8]) = (4, b"Go\0\0");
 /// True if the program makes system calls by itself, and not by the C library: Go's runtime does.
 pub fn makes_calls_itself() -> bool {
     let mut found = false;
-    // SAFETY: the function is called with the structures of what is loaded, the program first.
+    // SAFETY: the function is called with the structures of the loaded objects, the program first.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }

@@ -1,4 +1,4 @@
-//! What was done, at exit: lines to be read, or one of JSON.
+//! The statistics at exit: lines of text, or a line of JSON.
 
 use crate::options::{self, Options, StatsForm};
 use crate::tree::TreeStats;

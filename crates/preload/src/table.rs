@@ -1,4 +1,4 @@
-//! What was taken, by address.
+//! The taken mappings, by address.
 
 use crate::leases::{FileKey, Leases};
 use crate::private::PrivateMappings;

@@ -1,4 +1,4 @@
-//! Which rows belong together: what is compared side by side, and what was done on all of it.
+//! The rows that belong together: the cases that are compared, and the work that was done on all of them.
 
 use crate::results::group::{Group, group, threads};
 use crate::results::names;
@@ -15,13 +15,13 @@ pub struct Line<'a> {
     pub groups: Vec<Option<Group<'a>>>,
 }
 
-/// What is compared: the first case is what the others are measured against. All fields immutable.
+/// The cases to compare: the first case is the baseline of the others. All fields immutable.
 pub struct Cases<'a> {
     /// What the cases are called; two or more.
     pub names: Vec<String>,
-    /// What was done.
+    /// The work that was done.
     pub lines: Vec<Line<'a>>,
-    /// What was not compared, and why.
+    /// The rows that were not compared, and the reasons.
     pub lonely: Vec<String>,
 }
 

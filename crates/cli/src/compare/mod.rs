@@ -153,7 +153,7 @@ fn some(cases: Cases) -> Result<Cases, Error> {
     }
 }
 
-/// All tables, and what is not in them.
+/// All tables, and the rows that are not in them.
 fn text(cases: &Cases, no_waits: bool) -> String {
     let mut text = match &cases.names[..] {
         [before, after] => format!("before: {before}\nafter:  {after}\n"),

@@ -66,7 +66,7 @@ fn alike<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<Vec<&'l Line<'a>>> {
     sets
 }
 
-/// The rates that any of the lines has; what is not about faults is told by its speed.
+/// The rates that any of the lines has; a workload without faults has its speed.
 fn rates(lines: &[&Line]) -> Vec<(String, Rate)> {
     let groups = || lines.iter().flat_map(|line| line.groups.iter().flatten());
     let any = |rate: Rate| groups().any(|group| !group.values(rate).is_empty());
@@ -110,7 +110,7 @@ fn change(line: &Line, at: usize, before: &[f64], after: &[f64]) -> String {
         true => format!("{:7.2}%", 100.0 * (mean / first - 1.0)),
         false => format!("{:>8}", "N/A"),
     };
-    // What was given up might have gone on otherwise than it began.
+    // A run that was given up might have gone on at another speed than it began.
     let sides = [&line.groups[0], &line.groups[at]];
     let ended = sides
         .into_iter()

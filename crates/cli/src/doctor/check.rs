@@ -51,7 +51,7 @@ impl State {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Tried {
     pub state: State,
-    /// What was seen, in a clause.
+    /// The observation, in a clause.
     pub found: String,
     /// What it costs, where that is not what the check says.
     pub costs: Option<String>,
@@ -99,7 +99,7 @@ impl Tried {
 pub struct Finding {
     pub name: &'static str,
     pub state: State,
-    /// What was seen, in a clause.
+    /// The observation, in a clause.
     pub found: String,
     /// What the lack costs; `None` where nothing lacks.
     pub costs: Option<String>,

@@ -7,7 +7,7 @@ use crate::table::Table;
 /// Columns of the widest terminal that the table uses.
 const COLUMNS: u16 = 100;
 
-/// A row for each finding; what a lack costs and what mends it stand below what was found.
+/// A row for each finding; the cost of a missing feature and its remedy stand below the observation.
 pub fn table(findings: &[Finding]) -> String {
     let mut table = Table::ruled(&["", "", "found"], 0..0).at_most(COLUMNS);
     for finding in findings {

@@ -24,7 +24,7 @@ pub fn no_messages() -> Option<(String, String)> {
     messages().err()
 }
 
-/// What allows messages; or why there are none, and what would.
+/// The permission that allows messages; or the reason why there are none, and the remedy.
 fn messages() -> Result<&'static str, (String, String)> {
     let found = match (by_call(), by_device()) {
         (Ok(_), _) if is_for_all() => "userfaultfd(2) is for all: vm.unprivileged_userfaultfd = 1",

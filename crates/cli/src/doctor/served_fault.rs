@@ -51,7 +51,7 @@ fn serve(place: &Place) -> io::Result<String> {
     ))
 }
 
-/// The library's error, without the advice to call what is running.
+/// The library's error, without the advice to call the command that is running.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::Unsupported => "userfaultfd is closed (see there)".to_owned(),

@@ -186,7 +186,7 @@ impl Counters {
     /// Child: what went wrong; the first to tell is kept.
     pub fn fail(&self, blame: Blame, text: &str) {
         let header = self.header();
-        // Relaxed: decides only who writes; the text is published by `blame`.
+        // Relaxed: decides only which thread writes; the text is published by `blame`.
         if header.error_taken.swap(1, Ordering::Relaxed) != 0 {
             return;
         }

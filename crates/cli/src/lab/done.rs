@@ -24,7 +24,7 @@ pub struct Done {
     pub populate_ns: u64,
     /// User and system time of the populations, in nanoseconds.
     pub populate_cpu_ns: u64,
-    /// Nanoseconds of the longest wait of each kind; 0 for what was not timed.
+    /// Nanoseconds of the longest wait of each kind; 0 for a wait that was not timed.
     pub longest_ns: [u64; WAITED],
     /// How many of each kind waited how long.
     pub waits: WaitRanges,

@@ -257,7 +257,7 @@ fn write_data(
     Ok(())
 }
 
-/// Writes to the disk what is unwritten on `file`'s file system: one wait for many small files.
+/// Writes the dirty data of `file`'s file system to the disk: one wait for many small files.
 fn sync_all_files(file: &File) -> io::Result<()> {
     // SAFETY: syncfs on a descriptor that `file` owns, with no pointer.
     match unsafe { libc::syncfs(file.as_raw_fd()) } {

@@ -22,7 +22,7 @@ pub struct Circumstances {
     pub limited: bool,
     /// Whether the files' contents are known.
     pub checked: bool,
-    /// What was not as it should be.
+    /// Problems of the run.
     pub notes: Vec<String>,
 }
 

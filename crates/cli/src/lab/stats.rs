@@ -80,7 +80,7 @@ impl EngineStats {
         unsafe { std::mem::transmute(words) }
     }
 
-    /// What was counted from `before` to `self`; the longest waits are those since the engine was built.
+    /// The counts from `before` to `self`; the longest waits are those since the engine was built.
     pub fn since(mut self, before: &Self) -> Self {
         let maxima = self.locks.map(|lock| lock.max_ns);
         let mut words = self.to_words();

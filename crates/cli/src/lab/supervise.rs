@@ -22,9 +22,9 @@ pub const CHILD_COMMAND: &str = "lab-child";
 pub struct Outcome {
     /// Wall clock of the measured part, until its last thread ended or was given up.
     pub elapsed_ns: u64,
-    /// What was done.
+    /// The work that was done.
     pub done: Done,
-    /// What was used meanwhile; `None` where the child died and took the figures with it.
+    /// The resources used meanwhile; `None` if the child died and took the figures with it.
     pub usage: Option<Usage>,
     /// The group's peak; of a run given up, before its limit was raised.
     pub peak_bytes: Option<u64>,

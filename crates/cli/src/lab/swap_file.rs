@@ -44,7 +44,7 @@ impl Drop for SwapFile {
     }
 }
 
-/// Switches a file off, which reads back what is left in it, and removes it.
+/// Switches a swap file off, which reads its pages back, and removes it.
 fn off(file: &Path) {
     // Best effort: it was perhaps never on.
     // SAFETY: the path is a live C string.

@@ -53,7 +53,7 @@ impl Usage {
         Some(usage)
     }
 
-    /// What was used from `before` to `self`; a peak is the whole life's.
+    /// The resources used from `before` to `self`; a peak is the whole life's.
     pub fn since(self, before: Self) -> Self {
         let grown = |of: fn(&Self) -> Option<u64>| {
             let both = of(&self).zip(of(&before));

@@ -1,6 +1,6 @@
 //! The workloads in words.
 
-/// What each workload asks of memory, for a reader who does not know it.
+/// The memory accesses of each workload, for a reader who does not know it.
 const ABOUT: &[(&str, &str)] = &[
     (
         "sparse",

@@ -106,7 +106,7 @@ fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Optio
     (percent != 1.0).then_some(percent)
 }
 
-/// How long timed runs were to last: none is shorter than what was asked for.
+/// The duration of timed runs: none is shorter than requested.
 fn lasted<'a>(workload: &str, rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
     let timed = ["random", "thrash", "pft", "spf", "storm", "anon"].contains(&workload);
     let ended = rows

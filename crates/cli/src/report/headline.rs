@@ -66,7 +66,7 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     }
 }
 
-/// The engine the page is about: softfault as it is, or its last policy, or what was measured last.
+/// The engine the page is about: softfault as it is, or its last policy, or the engine that was measured last.
 fn ours(engines: &Engines) -> &str {
     let plain = engines.names().find(|name| *name == "softfault");
     let policy = engines

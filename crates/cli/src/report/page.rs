@@ -52,7 +52,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
     page.into_string()
 }
 
-/// What the engines are, for a reader who does not know the lab.
+/// The engines, explained for a reader who does not know the lab.
 fn legend(engines: &Engines) -> Markup {
     html! {
         ul.legend {
@@ -63,7 +63,7 @@ fn legend(engines: &Engines) -> Markup {
     }
 }
 
-/// What was not as it should be, each once, and failures.
+/// Problems of runs, each once, and failures.
 fn notes(rows: &[Row]) -> Markup {
     let mut lines: Vec<String> = Vec::new();
     for row in rows {

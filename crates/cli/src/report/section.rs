@@ -139,7 +139,7 @@ fn capital(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// What sections are told apart by: length of what is touched, by each thread if it is its own.
+/// The lengths that tell sections apart: of the memory touched, for each thread if it is the thread's own.
 fn bytes_of(group: &Group) -> u64 {
     group.key.thread_bytes().unwrap_or(group.key.file_bytes)
 }

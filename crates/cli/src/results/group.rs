@@ -6,7 +6,7 @@ use super::stats::median;
 use crate::size;
 use std::collections::BTreeSet;
 
-/// What two rows must share to be compared: all that says what was done, and not on what.
+/// The properties that two rows must share to be compared: the work, without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     /// The workload's name.
@@ -24,7 +24,7 @@ pub struct Key<'a> {
 /// The runs of one key on one engine. All fields immutable.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// What was done.
+    /// The work that was done.
     pub key: Key<'a>,
     /// On what.
     pub on: &'a str,
@@ -66,7 +66,7 @@ impl<'a> Key<'a> {
         (self.workload, self.pattern) == ("thrash", "holes")
     }
 
-    /// Whether what is touched is anonymous memory that swap has to hold.
+    /// Whether the touched memory is anonymous memory that swap has to hold.
     pub fn swaps(&self) -> bool {
         row::swaps(self.workload)
     }

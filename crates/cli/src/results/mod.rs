@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
-/// The rows of a result file; `-` is stdin. The errors name the file and what is wrong with it.
+/// The rows of a result file; `-` is stdin. The errors name the file and the mistake in it.
 pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
     let wrong = |why: &dyn std::fmt::Display| {
         Error::input(format_args!("cannot read {}: {why}", path.display()))

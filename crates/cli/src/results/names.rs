@@ -51,7 +51,7 @@ pub fn variants(names: &[&str]) -> Vec<(usize, &'static str)> {
         .collect()
 }
 
-/// What `on` is, for a reader who does not know the lab; empty if there is nothing to say.
+/// A description of `on`, for a reader who does not know the lab; empty if there is none.
 pub fn words(on: &str) -> String {
     // Where files were told apart by name, the engine is what stands before it.
     let on = on.split(" (").next().unwrap_or(on);

@@ -69,7 +69,7 @@ impl On {
         self.read_ahead().is_some()
     }
 
-    /// What its file's device is set to for the row; `None` of what is not the kernel's.
+    /// The read-ahead setting of the file's device for the row; `None` for engines other than the kernel.
     fn read_ahead(self) -> Option<ReadAheadKb> {
         match self {
             Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),

@@ -18,7 +18,7 @@ pub fn harmonic_mean(rates: &[f64]) -> Option<f64> {
     (!rates.is_empty()).then(|| rates.len() as f64 / times)
 }
 
-/// What can be said of a difference.
+/// The verdict about a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Chance alone would rarely bring it about.

@@ -5,7 +5,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/run.md");
 /// A section of the manual page.
 pub struct Section {
     pub title: &'static str,
-    /// A name, and what is said of it.
+    /// A name, and its description.
     pub rows: Vec<(String, String)>,
 }
 

@@ -98,7 +98,7 @@ enum StatsForm {
 /// Replaces this process with the program.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
     set_variables(args)?;
-    // What is in the environment already is looked at as what the options say.
+    // Variables of the environment are checked like the options.
     variables::check()?;
     set_swap(args)?;
     budget::check()?;

@@ -49,7 +49,7 @@ impl Program {
         &self.0
     }
 
-    /// An error that says why, if its loader ignores what is to be preloaded.
+    /// An error with the reason, if the program's loader ignores preloaded libraries.
     pub fn can_be_preloaded(&self) -> Result<(), Error> {
         let mut path = self.0.clone();
         for _ in 0..MOST_INTERPRETERS {
@@ -58,7 +58,7 @@ impl Program {
             if gains_rights(&path) {
                 return refuse("a setuid or setgid program: its loader ignores LD_PRELOAD");
             }
-            // What cannot be read can be executed all the same.
+            // A file that cannot be read can be executed all the same.
             let Ok(head) = Head::read(&path) else {
                 return Ok(());
             };

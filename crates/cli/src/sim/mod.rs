@@ -24,7 +24,7 @@ use arguments::RunArgs;
 use clap::Subcommand;
 use softfault_sim::Workload;
 
-/// What is simulated, or measured for it.
+/// The simulations, and the measurements for them.
 #[derive(Subcommand, Debug)]
 pub enum SimCommand {
     /// Document 004, page fault test: threads populate anonymous memory
@@ -50,7 +50,7 @@ pub enum SimCommand {
 }
 
 impl SimCommand {
-    /// What is simulated and how, of the commands that simulate.
+    /// The workload and its arguments, for commands that simulate.
     fn simulated(&self) -> Option<(Workload, &RunArgs)> {
         Some(match self {
             Self::Pft(args) => (Workload::Pft, args),

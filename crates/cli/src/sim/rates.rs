@@ -66,7 +66,7 @@ pub fn table(rows: &[Row]) -> String {
     text + if first.workload == "pft" { "\n" } else { "" }
 }
 
-/// What was simulated, over which machines.
+/// The workload, and the machines.
 pub fn title(rows: &[Row]) -> String {
     let first = &rows[0];
     let of = simulated(first);

@@ -9,7 +9,7 @@ use crate::compare::{rounds, waits};
 use crate::results::row::{RANGES, Row};
 use crate::table::{Table, figure};
 
-/// Rounds and retries of thrash; locks and waits of what has waited.
+/// Rounds and retries of thrash; locks and waits of workloads that waited.
 pub fn tables(rows: &[Row]) -> String {
     let names = distinct(rows, |row| row.on.clone());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

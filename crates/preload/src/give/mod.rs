@@ -9,7 +9,7 @@ use crate::marked;
 use crate::table::Table;
 use core::ops::Range;
 
-/// Lets a mapping go of which nothing is served any more. What is the program's own of it stays.
+/// Drops a mapping of which nothing is served any more. The parts that belong to the program stay.
 fn end_if_dead(table: &mut Table, start: usize) {
     if let Some(mapping) = table.private.remove_dead(start) {
         let leased = mapping.leased;
@@ -34,7 +34,7 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> bool {
     done
 }
 
-/// Hands what is served of a range over to the program; false if it cannot be: what was not is as it was.
+/// Hands the served parts of a range over to the program; false if it cannot be: the other parts stay as they were.
 pub fn hand_over(table: &mut Table, range: &Range<usize>) -> bool {
     let mut done = true;
     for start in table.private.over(range) {
@@ -56,7 +56,7 @@ pub fn hand_over_file(table: &mut Table, file: FileKey) -> bool {
     done
 }
 
-/// The program maps something else there: what is there goes, and the place is the program's. False if that cannot be.
+/// The program maps something else there: the old pages go, and the place is the program's. False if that cannot be.
 pub fn before_fixed(table: &mut Table, range: &Range<usize>) -> bool {
     let mut done = true;
     for start in table.private.over(range) {

@@ -8,7 +8,7 @@ use crate::{call, inside, marked, table};
 /// Of the thread that does it.
 const STACK: usize = 256 << 10;
 
-/// Hands over what is under the calling thread. In a thread that is inside and has nothing locked.
+/// Hands over the memory under the calling thread's stack. In a thread that is inside and has nothing locked.
 pub fn leave_stack() {
     let here = 0_u8;
     let places = [&raw const here as usize, call::errno_place()];

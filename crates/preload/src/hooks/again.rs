@@ -73,7 +73,7 @@ impl Reads {
     /// # Safety
     /// The program hands the memory to the kernel to be read.
     unsafe fn any(self, act: &mut dyn FnMut(Range<usize>) -> bool) -> bool {
-        // SAFETY: the caller's promise, here and below: what is looked at is what the call reads.
+        // SAFETY: the caller's promise, here and below: the bytes looked at are those that the call reads.
         unsafe {
             match self {
                 Self::Bytes(start, bytes) => bytes > 0 && act(range(start, bytes)),
@@ -82,7 +82,7 @@ impl Reads {
                 }
                 Self::Text(text) => {
                     let start = text as usize;
-                    // What begins elsewhere is elsewhere.
+                    // A range that begins elsewhere is elsewhere.
                     if !marked::may_be_taken(start, 1) {
                         return false;
                     }
@@ -130,7 +130,7 @@ fn may_be_missing(reads: &[Reads]) -> bool {
     reads.iter().any(|read| unsafe { read.any(&mut is_taken) })
 }
 
-/// Touches all pages of what may have been taken, of each part only the first bytes.
+/// Touches all pages that may have been taken, of each part only the first bytes.
 #[cold]
 fn touch(reads: &[Reads], most: usize) {
     let mut touch = |part: Range<usize>| {
@@ -240,7 +240,7 @@ pub fn with_bytes(
     }
 }
 
-/// Vectors of a call at a time, where what is left of many is written.
+/// Vectors of a call at a time, to write the rest of many.
 const FEW: usize = 16;
 
 /// A call that writes what vectors name: made until it is done, as [`with_bytes`]. `rest` gets how many bytes are done,

@@ -76,7 +76,7 @@ unsafe fn reallocate(block: *mut c_void, bytes: usize) -> Option<*mut c_void> {
     {
         return Some(resized);
     }
-    // SAFETY: the caller's promise: what is copied is of both blocks, and the old one is the caller's to free.
+    // SAFETY: the caller's promise: the copied bytes are in both blocks, and the caller may free the old one.
     unsafe {
         let fresh = match aligned(PAGE, bytes) {
             Some(fresh) => fresh,
@@ -127,7 +127,7 @@ hooks! {
         free(block)
     };
 
-    /// calloc(3): what is taken is zeros.
+    /// calloc(3): taken memory is zeros.
     fn calloc(count: size_t, bytes: size_t) -> *mut c_void = |next| {
         let all = count.checked_mul(bytes);
         if all.is_some_and(is_large) && let Some(block) = all.and_then(|all| blocks::allocate(all, PAGE)) {

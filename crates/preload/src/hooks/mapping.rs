@@ -162,7 +162,7 @@ unsafe fn map_over(addr: *mut c_void, call: &Call) -> *mut c_void {
     }
 }
 
-/// Private memory makes way for what is mapped over it: with which flags, or an errno.
+/// Private memory makes way for a mapping over it: with which flags, or an errno.
 fn give_place(
     table: &mut Table,
     range: &Range<usize>,
@@ -191,7 +191,7 @@ fn give_place(
     }
 }
 
-/// The kernel is about to change mappings there: what is there is its own before.
+/// The kernel is about to change mappings there: the memory becomes the kernel's first.
 #[cold]
 fn give_way(addr: *mut c_void, bytes: usize) -> bool {
     match (inside::enter(), change::pages(addr, bytes)) {
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int
     on_range(addr, bytes, ours, by_kernel(libc::SYS_madvise, args))
 }
 
-/// posix_madvise(3): the error is its answer, and what is not needed stays.
+/// posix_madvise(3): the error is its answer, and pages that are not needed stay.
 ///
 /// # Safety
 /// As of the C library's.
@@ -415,7 +415,7 @@ pub unsafe extern "C" fn posix_madvise(addr: *mut c_void, bytes: size_t, advice:
     answer
 }
 
-/// mlock(2): what is to stay in memory is the kernel's.
+/// mlock(2): the kernel gets memory that has to stay.
 ///
 /// # Safety
 /// As of the C library's.

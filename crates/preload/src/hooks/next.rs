@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// The next function of a name, looked up once.
 pub struct Next<F> {
     name: &'static CStr,
-    /// What takes its place as long as it cannot be looked up.
+    /// The replacement as long as the function cannot be looked up.
     early: early::EarlyCall,
     /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
     /// Relaxed: of one thread.

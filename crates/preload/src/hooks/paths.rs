@@ -10,7 +10,7 @@ use libc::{
 };
 
 const TIMES: usize = 2 * size_of::<timespec>();
-/// Bytes of a handle of a file, at most, with what is in front of it.
+/// Bytes of a handle of a file, at most, with its header.
 const HANDLE: usize = 8 + 128;
 
 reading! {

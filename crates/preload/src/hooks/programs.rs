@@ -43,7 +43,7 @@ hooks! {
         again_by_error(&reads, || next(child, path, actions, attributes, arguments, environment))
     };
 
-    /// system(3), which says nothing of what was missing.
+    /// system(3), which does not report missing memory.
     fn system(command: *const c_char) -> c_int = |next| {
         with_text(command, |command| next(command))
     };

@@ -104,7 +104,7 @@ impl Aside {
     #[cold]
     fn give(self, bytes: usize) {
         let errno = call::errno();
-        // SAFETY: the program lets the kernel write to so many bytes; what was mapped is unmapped once.
+        // SAFETY: the program lets the kernel write to so many bytes; the new mapping is unmapped once.
         unsafe {
             (self.to).copy_from_nonoverlapping(self.place, bytes.min(self.bytes));
             call::any(libc::SYS_munmap, [self.place as usize, self.bytes, 0, 0]);
@@ -241,7 +241,7 @@ pub unsafe fn vectors_into(
     }
 }
 
-/// A call that receives a message: its bytes, its sender and what comes with it.
+/// A call that receives a message: its bytes, its sender and its control data.
 ///
 /// # Safety
 /// As of recvmsg(2).
@@ -249,7 +249,7 @@ unsafe fn message_into(
     message: *mut msghdr,
     mut call: impl FnMut(*mut msghdr) -> ssize_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise; what is null has no bytes.
+    // SAFETY: the caller's promise; null has no bytes.
     unsafe {
         if !mode::is_signals() || !marked::is_any() || message.is_null() {
             return call(message);

@@ -1,4 +1,4 @@
-//! What is to be done at the end of a thread: thread-local values of this library's.
+//! The work at the end of a thread: thread-local values of this library.
 //!
 //! The C library notes that under the loader's lock. A thread that loads a library has it locked while the library's
 //! initialisers run, and they may map memory that is taken: a thread of ours, which they wait for, would wait for them. So
@@ -57,7 +57,7 @@ fn key() -> Option<libc::pthread_key_t> {
     }
 }
 
-/// At the end of a thread. What is noted meanwhile, the C library hands to another call.
+/// At the end of a thread. Values noted meanwhile the C library hands to another call.
 unsafe extern "C" fn end(notes: *mut c_void) {
     let mut notes = notes.cast::<Note>();
     while !notes.is_null() {

@@ -13,7 +13,7 @@ use libc::{
     pthread_mutexattr_t, pthread_rwlock_t, sem_t, size_t, stack_t, timespec,
 };
 
-/// Hands over what is at an address, if it was taken.
+/// Hands over the memory at an address, if it was taken.
 #[inline]
 fn hand_over(start: *const c_void, bytes: usize) {
     if mode::is_signals() && marked::may_be_taken(start as usize, bytes) {
@@ -26,7 +26,7 @@ fn hand_over_pages(start: usize, bytes: usize) {
     let skip = start % crate::decide::PAGE;
     let pages = change::pages((start - skip) as *const c_void, bytes.saturating_add(skip));
     if let (Some(_inside), Some(pages)) = (inside::enter(), pages) {
-        // What cannot be is as it was: the wait may fail.
+        // Memory that cannot be handed over stays as it was: the wait may fail.
         give::hand_over(&mut table::lock(), &pages);
     }
 }

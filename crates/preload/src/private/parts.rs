@@ -31,7 +31,7 @@ impl PrivateMappings {
         true
     }
 
-    /// Hands what is live of a range in a mapping over; false if it cannot be: what was not is as it was.
+    /// Hands the live parts of a range in a mapping over; false if it cannot be: the other parts stay as they were.
     pub fn hand_over_part(&mut self, start: usize, range: &Range<usize>) -> bool {
         let Some(mapping) = self.mappings.get_mut(&start) else {
             return true;
@@ -69,7 +69,7 @@ impl PrivateMappings {
         true
     }
 
-    /// Takes a mapping out of which nothing is served any more. What is the program's own of it stays.
+    /// Takes a mapping out of which nothing is served any more. The parts that belong to the program stay.
     pub fn remove_dead(&mut self, start: usize) -> Option<PrivateMapping> {
         let mapping = self.mappings.get(&start)?;
         match mapping.live.is_empty() {

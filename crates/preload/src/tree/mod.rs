@@ -117,7 +117,7 @@ pub fn forked() {
     SEAT.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// What is known of the tree, for `--stats`.
+/// The tree's figures, for `--stats`.
 pub struct TreeStats {
     /// Bytes that this process may have now.
     pub share: u64,
@@ -138,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// What is known of it, once the others know what this process's engine has had.
+    /// The tree's figures, once the others know what this process's engine has had.
     pub fn stats(&self, engine: &Engine) -> TreeStats {
         self.seat.tell_peak(engine.stats().peak_bytes);
         self.seat.stats()

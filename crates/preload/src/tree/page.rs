@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// What the name of a page begins with; its user, the first process, and a number follow.
 const PREFIX: &str = "softfault-run-";
 
-/// What is shared. Zeros, but for what [`Page::make`] sets.
+/// The shared state. Zeros, except for the fields that [`Page::make`] sets.
 #[repr(C)]
 pub struct Page {
     /// Immutable.
@@ -146,7 +146,7 @@ impl Page {
         }
         let own = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
         let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-        // SAFETY: paths that end in zero; what was opened is closed.
+        // SAFETY: paths that end in zero; the opened descriptor is closed.
         let linked = unsafe {
             let linked = libc::linkat(here, own.as_ptr(), here, path.as_ptr(), follow);
             libc::close(fd);
@@ -160,11 +160,11 @@ impl Page {
         let bytes = size_of::<Self>();
         // SAFETY: new memory.
         let mapped = unsafe { call::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
-        // SAFETY: words that may have any value, mapped for ever; what is not ours is not used.
+        // SAFETY: words that may have any value, mapped for ever; words that are not ours are not used.
         (mapped != libc::MAP_FAILED).then(|| unsafe { &*mapped.cast() })
     }
 
-    /// Locks it; `None` if whoever has it locked does not go on.
+    /// Locks it; `None` if the holder of the lock does not go on.
     pub fn lock(&'static self) -> Option<LockedPage> {
         let locked = self.lock.lock(WAIT)?;
         let locked = LockedPage {

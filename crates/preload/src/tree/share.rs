@@ -95,7 +95,7 @@ impl Seat {
         }
     }
 
-    /// What is known of the tree, by all that was told.
+    /// The tree's figures, by all reports so far.
     pub fn stats(&self) -> TreeStats {
         drop(self.page.lock());
         let (memory, peak, processes) = self.page.numbers();
@@ -120,7 +120,7 @@ impl Seat {
 /// What the thread does, as long as the process lives.
 fn live(page: &'static Page, give: &Sender<Option<&'static Seat>>) {
     let Some((number, first, _owned)) = begin(page) else {
-        // Whoever asks for it has nothing else to do.
+        // The asking thread has nothing else to do.
         let _ = give.send(None);
         return;
     };
@@ -212,7 +212,7 @@ struct Activity {
     idle: u32,
 }
 
-/// What comes of a look.
+/// The result of a look.
 struct Found {
     /// What the engine may have, if that is another.
     now: Option<u64>,
@@ -251,7 +251,7 @@ impl Divider {
             }
             let (tight, alone, has_all) = match found {
                 Some(found) => (found.is_tight, found.is_alone, found.has_all),
-                // Whoever has the page locked does not go on.
+                // The holder of the page's lock does not go on.
                 None => (true, false, false),
             };
             // A process that has all of the budget has nothing to gain.
@@ -278,7 +278,7 @@ impl Divider {
         self.short_at.is_some_and(|at| at.elapsed() < STAYS_SHORT)
     }
 
-    /// Tells what it has and wants, takes what is free, and sees what it has to give.
+    /// Reports its use and its demand, takes free memory, and computes the part that it has to give.
     fn look(&mut self) -> Option<Found> {
         let stats = self.engine.stats();
         let member = self.seat.member();
@@ -350,20 +350,20 @@ impl Divider {
             return;
         }
         self.seat.is_giving.store(true, Relaxed);
-        // What is pinned, and private without swap, stays: then less is given.
+        // Pinned pages, and private pages without swap, stay: then less is given.
         let halfway = bytes + (before - bytes) / 2;
         let given = [bytes, halfway & !(PAGE_BYTES - 1)]
             .into_iter()
             .find(|&bytes| self.engine.set_memory(bytes as usize).is_ok());
         self.seat.is_giving.store(false, Relaxed);
         self.give(given.unwrap_or(before));
-        // What was evicted for the others says nothing of this one.
+        // Pages evicted for the others say nothing of this one.
         member.bell.fetch_and(!SHORT, Relaxed);
     }
 
     /// The share is less from now on.
     fn give(&self, bytes: u64) {
-        // Where the page is somebody's who does not go on, the next look gives it.
+        // If a process that does not go on has the page locked, the next look gives it.
         let Some(locked) = self.seat.page.lock() else {
             return;
         };

@@ -49,7 +49,7 @@ impl Engine for Cached {
     }
 }
 
-/// A file, and where what was read of it is kept. Immutable.
+/// A file, and the place of its cached bytes. Immutable.
 struct CachedFile {
     cache: Arc<Cache>,
     number: (u64, u64),
@@ -119,7 +119,7 @@ struct Slot {
     block: Vec<Block>,
     /// Touched since the hand came by.
     used: bool,
-    /// Whoever reads has the block.
+    /// The reading thread has the block.
     reading: bool,
 }
 

@@ -151,7 +151,7 @@ impl Drop for Parking {
 }
 
 impl Plain {
-    /// Begins to share the page tables of whoever has some, span by span; a page that is missing is not asked for.
+    /// Begins to share existing page tables of other mappings, span by span; a missing page is not requested.
     fn share_tables(&self) {
         for at in (0..).step_by(SPAN).take_while(|at| at + SPAN <= self.1) {
             let mut found = 0u8;
@@ -192,7 +192,7 @@ struct Loads<M, F> {
 impl<M: Reached, F> Loads<M, F> {
     fn at(&self, at: u64) -> NonNull<u64> {
         let mapped = self.mapped.as_ref().expect("mapped before it is touched");
-        // SAFETY: callers stay within what is mapped, at multiples of a word.
+        // SAFETY: callers stay within the mapping, at multiples of a word.
         unsafe { mapped.start().add(at as usize).cast() }
     }
 }

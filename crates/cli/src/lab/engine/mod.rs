@@ -122,7 +122,7 @@ pub trait WritableMapping: Send + Sync {
     /// Its first byte.
     fn start(&self) -> NonNull<u8>;
 
-    /// Returns when what was written is on the device.
+    /// Returns when the written data is on the device.
     fn flush(&self) -> io::Result<()>;
 
     /// Makes the file, which it has all of, and the map longer. Its first byte may be elsewhere afterwards.
@@ -192,7 +192,7 @@ pub trait HugeSpace {
     /// Maps all of it for reading and writing.
     fn map(&mut self) -> Result<(), String>;
 
-    /// Writes a word at a byte of what is mapped, and returns what was there.
+    /// Writes a word at a byte of the mapping, and returns the old word.
     fn swap(&mut self, at: u64, word: u64) -> Result<u64, String>;
 
     /// The sum of all words of a huge page.

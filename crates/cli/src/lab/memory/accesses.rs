@@ -23,7 +23,7 @@ pub struct Access {
     pub page: u64,
     /// Whether it writes.
     pub writes: bool,
-    /// Chance for whoever needs more of it.
+    /// Random numbers for callers that need more of them.
     pub word: u64,
 }
 

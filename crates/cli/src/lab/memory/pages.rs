@@ -1,4 +1,4 @@
-//! Memory whose pages hold `words`: every read is checked against what was written.
+//! Memory whose pages hold `words`: every read is checked against the words written.
 
 use super::super::block::Block;
 use super::super::engine::Anonymous;
@@ -124,7 +124,7 @@ impl<'a> Pages<'a> {
         let image = match self.memory.by_pages() {
             true => [newest; WORDS as usize],
             false if newest <= seen.begun => self.words.image(page, newest),
-            // Not to be computed of what may be any number.
+            // Not computed from a value that may be any number.
             false => [seen.begun; WORDS as usize],
         };
         for (place, &version) in (0..).zip(&image) {

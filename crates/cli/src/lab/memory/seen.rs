@@ -37,7 +37,7 @@ impl Range {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU32>(), count) }
     }
 
-    /// Notes what was written before the fork.
+    /// Notes the writes before the fork.
     pub fn note_done(&self, pages: &Pages) {
         for page in 0..self.pages {
             // Relaxed: the fork orders it before all that the child does.
@@ -45,7 +45,7 @@ impl Range {
         }
     }
 
-    /// Notes what may have been written before the fork returned.
+    /// Notes the writes that may have come before the fork returned.
     pub fn note_begun(&self, pages: &Pages) {
         for page in 0..self.pages {
             self.words()[2 + 2 * page as usize].store(pages.seen(page).begun, Ordering::Relaxed);

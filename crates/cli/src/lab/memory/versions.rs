@@ -11,7 +11,7 @@ const WRITING: u32 = 1 << 31;
 /// The words of all pages.
 pub struct Versions(Vec<AtomicU32>);
 
-/// What may be read: `done` has been written, `begun` perhaps.
+/// The versions that a read may see: `done` has been written, `begun` perhaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The newest version that was written whole.
@@ -50,11 +50,11 @@ impl Versions {
                 Err(_) => std::thread::yield_now(),
             }
         };
-        // Release, with the Acquire fence in `after`: who reads what is written sees the mark.
+        // Release, with the Acquire fence in `after`: a reader of the new bytes sees the mark.
         fence(Ordering::Release);
         let written = write(version + 1);
         let left = version + u32::from(written.is_ok());
-        // Release, with the Acquire in `before` and above: who sees the version sees what was written.
+        // Release, with the Acquire in `before` and above: a reader of the version sees the bytes written.
         word.store(left, Ordering::Release);
         written
     }

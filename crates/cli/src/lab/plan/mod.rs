@@ -270,7 +270,7 @@ fn in_memory(args: &RunArgs, bytes: u64, threads: &[usize]) -> Result<u64, Error
     }
 }
 
-/// Made files are of whole pages: what is asked for is rounded up.
+/// Made files consist of whole pages: their length is rounded up.
 pub fn whole_pages(bytes: u64) -> Result<u64, Error> {
     match bytes.checked_next_multiple_of(PAGE) {
         Some(bytes) if bytes <= FILE_MAX => Ok(bytes),

@@ -5,28 +5,28 @@ use softfault::Faults;
 use softfault::stage::Touched;
 use softfault_engine::stage::Stage;
 
-/// What a touch finds, and what becomes of it.
+/// The state of the touched page, and the fault that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Nothing: the page is there. No fault, so this is what reading the clock twice costs
+    /// The page is present. There is no fault: this is the cost of reading the clock twice
     Present,
-    /// A page of a file that is in no memory: read past the page cache
+    /// A page of a file that is not in memory: a direct read
     Cold,
     /// A page of a file that the kernel has in its page cache
     PageCache,
-    /// As cold, of a page that was there and was evicted, with all of the budget in use: with its share of reclaim
+    /// As cold, for a page that was evicted, with the whole budget in use: includes its share of reclaim
     Evicted,
-    /// Pages of a file that read-ahead has brought, or is bringing, and that are not mapped yet
+    /// Pages of a file that read-ahead has read, or is reading, and that are not mapped yet
     ReadAhead,
     /// A read of anonymous memory that was never written
     ZeroRead,
     /// The first write to a page of anonymous memory
     ZeroWrite,
-    /// A page of anonymous memory that is in swap, with its share of reclaim
+    /// A page of anonymous memory in swap: includes its share of reclaim
     SwapIn,
-    /// A write to a page of a file, or of a private mapping of it, that is there and write-protected
+    /// A write to a present, write-protected page of a file or of a private mapping of a file
     Protected,
-    /// The first write to a page of a private mapping of a file: read, and the program's own from then on
+    /// The first write to a page of a private mapping of a file: the page is read, and is private from then on
     PrivateCopy,
 }
 
@@ -68,10 +68,10 @@ impl Kind {
     }
 }
 
-/// How the kernel tells of a fault.
+/// How the kernel reports a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ToldBy {
-    /// By SIGBUS, in the thread that touches
+    /// By SIGBUS, in the touching thread
     Signals,
     /// By messages to threads of the engine
     Messages,

@@ -23,15 +23,15 @@ use kind::{Kind, ToldBy};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What is worth saying after the list of arguments.
+/// The text after the list of arguments.
 const AFTER: &str = "\
-One thread touches pages, each in a way that makes a fault of its kind, and the time from before the touch to after
-it is divided: at fixed points of a fault's way the clock is read, and what passed since the last such point is one
-stage's. So the stages of a column sum to its whole. Two touches in a row are recorded so, then two with the clock read
-before and after alone: the two medians say what the recording costs. A touch that did not go the way of its kind
-(it found the page, or read where it was to find) is counted apart, and in no figure.
+One thread touches pages, each in a way that makes a fault of the chosen kind. The time from before the touch to after
+it is divided into stages: the clock is read at fixed points of the fault, and the time since the previous point belongs
+to one stage. So the stages of a column sum to its total. Two touches in a row are recorded in this way, then two with
+the clock read only before and after: the difference of the two medians is the cost of the recording. A touch that was
+not of the chosen kind (it found the page, or read where it should have found it) is counted separately, and is in no figure.
 
-The time is that of the wall: in the stages that wait (read, folio wait) the processor is free for others.";
+Times are wall-clock times: in the stages that wait (read, folio wait) the processor is free for other threads.";
 
 /// Arguments of `lab profile`.
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ pub struct ProfileArgs {
     /// Kinds of fault, a column each [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     kind: Vec<Kind>,
-    /// How the kernel tells of them: a table each
+    /// How the kernel reports the faults: a table each
     #[arg(
         long,
         value_name = "LIST",
@@ -48,16 +48,16 @@ pub struct ProfileArgs {
         default_value = "signals,messages"
     )]
     faults: Vec<ToldBy>,
-    /// Touches of each kind that are recorded; as many are not
+    /// Number of recorded touches of each kind; the same number is not recorded
     #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(2..=1 << 20))]
     touches: u64,
-    /// Where to make files, and swap; they have no name and vanish with the command
+    /// The directory for files and swap that the command makes; they have no name, and are gone when it ends
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Seed of the data and of the orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the columns as JSON (- is stdout)
+    /// Write the columns as JSON to this file; `-` is stdout
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }

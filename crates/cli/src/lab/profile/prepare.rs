@@ -10,11 +10,11 @@ use softfault::{Advice, Coherence, Engine, Mmap, MmapMut, Reads, Swap};
 use std::fs::File;
 use std::path::Path;
 
-/// Pages of what is touched for each touch: they lie apart.
+/// Pages of memory for each touch: touched pages lie apart.
 const APART: u64 = 4;
 /// The least of it, so that a budget of a quarter is one.
 const LEAST: u64 = 64 << 20;
-/// Of the budget, besides what is mapped.
+/// Bytes of the budget besides the mapping.
 const ROOM: u64 = 64 << 20;
 
 /// Where, and how much.

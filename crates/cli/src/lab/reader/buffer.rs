@@ -1,4 +1,4 @@
-//! What is read into where loads do not reach the bytes.
+//! The target of reads, for engines whose bytes loads do not reach.
 
 use crate::lab::block::Block;
 use crate::lab::engine::Mapping;

@@ -61,7 +61,7 @@ impl Source {
         self.map.is_some()
     }
 
-    /// Brings pages into memory by one call of what is mapped; `false` if nothing is.
+    /// Brings pages into memory by one call of the map; `false` if there is no map.
     pub fn bring_in(&self, pages: &[u64]) -> Result<bool, String> {
         let Some(map) = &self.map else {
             return Ok(false);
@@ -79,7 +79,7 @@ impl Source {
         self.bytes.div_ceil(PAGE)
     }
 
-    /// A reader of what is mapped, or, if nothing is, by reads into `buffer`.
+    /// A reader of the map, or, without a map, by reads into `buffer`.
     pub fn reader<'a>(&'a self, buffer: &'a mut Buffer) -> Reader<'a> {
         Reader {
             source: self,

@@ -1,4 +1,4 @@
-//! The table of what is done in rounds: how evenly the threads had their turns.
+//! The table of workloads with rounds: how evenly the threads had their turns.
 
 use super::pattern;
 use crate::results::group::Group;

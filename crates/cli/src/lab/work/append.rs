@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// The file, which is as long as what was asked for, and what the threads write to.
+/// The growing file, and the target of the writes of all threads.
 struct Growing<'a> {
     file: File,
     /// Written by a thread that makes it longer; the others have it for reading while they write to their parts.

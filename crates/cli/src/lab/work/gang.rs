@@ -169,7 +169,7 @@ pub fn measure(
         for _ in bench.counters.slots() {
             hear.recv().map_err(|e| format!("a thread is lost: {e}"))?;
         }
-        // What was prepared before is not part of the run.
+        // The preparation is not part of the run.
         let _ = before.set(bench.stats().unwrap_or_default());
         bench.counters.start(Usage::own());
         let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));

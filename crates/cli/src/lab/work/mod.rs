@@ -43,7 +43,7 @@ pub struct Bench<'a> {
     pub job: &'a Job,
     /// Where to count.
     pub counters: &'a Counters,
-    /// What maps; `None` for pread.
+    /// The engine that maps; `None` for pread.
     pub engine: Option<&'a dyn Engine>,
 }
 
@@ -93,7 +93,7 @@ impl Bench<'_> {
         Ok(all)
     }
 
-    /// Checks all of what was populated, for as long as the run was to last: it is not a part of it.
+    /// Checks all populated pages, for at most the duration of the run: the check is not a part of the run.
     fn swept(&self, pages: &Pages) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs_f64(self.job.seconds);
         for page in 0..pages.count() {

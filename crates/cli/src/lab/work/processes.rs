@@ -46,7 +46,7 @@ impl Peer for Process<'_> {
 
     fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String> {
         let page = self.page;
-        // Acquire and Release: what was done before a meeting is seen after it.
+        // Acquire and Release: work done before a meeting is seen after it.
         let number = page.complete.load(Ordering::Acquire);
         if page.here.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
             let on = last()?;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Pages of what is mapped and unmapped.
+/// Pages of the mapping that is mapped and unmapped.
 const MAPPED: u64 = 4;
 /// Between two of its mappings.
 const PAUSE: Duration = Duration::from_millis(1);

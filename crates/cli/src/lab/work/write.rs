@@ -228,7 +228,7 @@ fn sum(file: &File, pages: u64, threads: u64) -> Result<u64, String> {
     Ok(sum)
 }
 
-/// Fails where the file has not what was written over it.
+/// Fails if the file does not have the bytes that were written.
 pub(super) fn check(file: &File, pages: u64, salt: u64) -> Result<(), String> {
     each_page(file, pages, |page, words| {
         match (0..)

@@ -25,7 +25,7 @@ pub struct MeasuredHuge {
     pub wait_total_us: f64,
     /// The longest.
     pub wait_max_us: f64,
-    /// Faults that the engine itself served: what was missing in the file.
+    /// Faults that the engine itself served: pages missing in the file.
     pub served: u64,
     /// Faults by the kernel's count. A page that another process has mapped in a page table which both have is none.
     pub minor_faults: u64,

@@ -127,7 +127,7 @@ pub struct Row {
     pub locks: Option<BTreeMap<String, Lock>>,
     /// Timed operations by how long they took, in each of `RANGES`, by their names.
     pub wait_ranges: Option<BTreeMap<String, [u64; RANGES.len()]>>,
-    /// What was not as it should be on this machine, in words.
+    /// Problems of this machine during the run, in words.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Of huge memory: document 001's figures.

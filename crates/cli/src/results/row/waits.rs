@@ -32,7 +32,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// From what was counted, in nanoseconds.
+    /// From counts, in nanoseconds.
     pub fn of(count: u64, total_ns: u64, max_ns: u64, ranges: [u64; RANGES.len()]) -> Self {
         let total_us = total_ns as f64 / 1e3;
         Self {
@@ -162,7 +162,7 @@ pub const LONGEST_WAITS: [(&str, LongestWait); WAITED] = [
 ];
 
 impl LongestWaits {
-    /// From nanoseconds in the order of `Waited`, 0 being what was never timed; `None` if nothing was.
+    /// From nanoseconds in the order of `Waited`, 0 for a wait that was never timed; `None` if none was.
     pub fn of(ns: [u64; WAITED]) -> Option<Self> {
         let us = |what: Waited| Some(ns[what as usize] as f64 / 1e3).filter(|us| *us > 0.0);
         ns.iter().any(|ns| *ns > 0).then(|| Self {
