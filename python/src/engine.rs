@@ -266,7 +266,9 @@ pub(crate) fn of_map(py: Python<'_>, named: Option<&Bound<'_, PyAny>>) -> PyResu
         Some(named) => named.clone(),
         None => {
             let function = CURRENT.get(py);
-            let function = function.ok_or_else(|| PyRuntimeError::new_err("import softfault, and not softfault._native"))?;
+            let function = function.ok_or_else(|| {
+                PyRuntimeError::new_err("import softfault, and not softfault._native")
+            })?;
             function.bind(py).call0()?
         }
     };

@@ -52,8 +52,10 @@ pub(crate) fn new_bytes<'py>(
     let start = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
     let filled = fill(start)?;
     if filled != len as usize {
-        // What was not filled is nobody's bytes.
-        return Err(PyBufferError::new_err("the range ends past the end of the map"));
+        // Bytes that were not filled must not be returned.
+        return Err(PyBufferError::new_err(
+            "the range ends past the end of the map",
+        ));
     }
     Ok(bytes.cast_into::<PyBytes>()?)
 }

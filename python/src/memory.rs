@@ -140,7 +140,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What was written is on the device.
+    /// Writes the changes to the file, and waits until they are on the device.
     pub(crate) fn flush(&self, part: Range<usize>) -> io::Result<()> {
         match self {
             Self::Served(map) => map.flush_range(part.start, part.len()),

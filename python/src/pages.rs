@@ -18,7 +18,8 @@ pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
         return Ok(None);
     };
     let wait = Duration::try_from_secs_f64(seconds.max(0.0));
-    let wait = wait.map_err(|_| PyValueError::new_err("the timeout is not a valid number of seconds"))?;
+    let wait =
+        wait.map_err(|_| PyValueError::new_err("the timeout is not a valid number of seconds"))?;
     let until = Instant::now().checked_add(wait);
     until
         .map(Some)
@@ -90,7 +91,9 @@ pub(crate) fn take_rows(
     let (out_at, out_len) = out.place();
     let wanted = indices_len / 8;
     if wanted.checked_mul(row) != Some(out_len) {
-        return Err(PyValueError::new_err("out does not have the size of the rows"));
+        return Err(PyValueError::new_err(
+            "out does not have the size of the rows",
+        ));
     }
     if row == 0 || wanted == 0 {
         return Ok(());
@@ -100,7 +103,8 @@ pub(crate) fn take_rows(
     }
     let (first, last) = ends(start, stride, row, count)?;
     let found = maps::find(first..last);
-    let (memory, all) = found.ok_or_else(|| PyValueError::new_err("the rows are not in a map of softfault"))?;
+    let (memory, all) =
+        found.ok_or_else(|| PyValueError::new_err("the rows are not in a map of softfault"))?;
     if maps::find(out_at..out_at + out_len).is_some_and(|(map, _)| Arc::ptr_eq(&map, &memory)) {
         return Err(PyValueError::new_err(
             "out is in the map from which rows are taken: use another array",

@@ -32,8 +32,7 @@ impl Plain {
         offset: i64,
     ) -> io::Result<Self> {
         if flags & libc::MAP_FIXED != 0 {
-            let text =
-                "MAP_FIXED is not supported: it would replace other mappings";
+            let text = "MAP_FIXED is not supported: it would replace other mappings";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let fd = file.map_or(-1, |fd| fd.as_raw_fd());
@@ -63,7 +62,7 @@ impl Plain {
 
     /// msync(2) with MS_SYNC.
     pub(crate) fn flush(&self, part: &Range<usize>) -> io::Result<()> {
-        // SAFETY: within the mapping; writes only what was stored.
+        // SAFETY: within the mapping; writes only bytes that were stored.
         answered(unsafe { libc::msync(self.at(part), part.len(), libc::MS_SYNC) })
     }
 

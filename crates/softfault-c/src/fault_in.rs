@@ -119,7 +119,7 @@ struct Many {
     failed: Vec<(usize, c_int)>,
 }
 
-/// What is wanted of a map.
+/// The requested ranges of a map.
 struct Wanted {
     map: Arc<MmapRaw>,
     /// Offsets in it.

@@ -44,7 +44,7 @@ pub(crate) fn replaces(pages: &Range<usize>, flags: c_int) -> Result<(), Failure
     if maps::has_any(pages) {
         return Err(taken());
     }
-    // What was unmapped of a map of ours is nobody's, although its addresses are taken.
+    // An unmapped part of a map of ours is free, although its addresses are taken.
     match maps::are_of_zeros(pages) {
         true => Ok(()),
         false => asked_of_kernel(pages),
@@ -65,7 +65,7 @@ fn asked_of_kernel(pages: &Range<usize>) -> Result<(), Failure> {
             _ => error.into(),
         });
     }
-    // SAFETY: what was just mapped, of which nobody knows.
+    // SAFETY: the pages were just mapped, and no other code knows them.
     unsafe { libc::munmap(put, pages.len()) };
     // A kernel from before 4.17 takes the address for a hint.
     match put == start {

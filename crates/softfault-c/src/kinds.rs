@@ -1,4 +1,4 @@
-//! What is mapped for the arguments of mmap(2).
+//! The kind of map for the arguments of mmap(2).
 
 use crate::access::{PAGE_SIZE, Prot};
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ const KNOWN: c_int = libc::MAP_TYPE
     | libc::MAP_HUGETLB
     | libc::MAP_HUGE_MASK << libc::MAP_HUGE_SHIFT;
 
-/// Flags that Linux ignores, or that only forbid what is not done here.
+/// Flags that Linux ignores, or that only forbid an action that does not happen here.
 const IGNORED: c_int =
     libc::MAP_NORESERVE | libc::MAP_NONBLOCK | libc::MAP_DENYWRITE | libc::MAP_EXECUTABLE;
 

@@ -6,7 +6,7 @@
 //! | `failure` | errors as errno and a line of text |
 //! | `sized` | structures that grow: the caller says how large it knows them |
 //! | `maps` | which map has an address; it knows nothing of C |
-//! | `access`, `kinds` | mmap(2)'s arguments, and what is mapped for them |
+//! | `access`, `kinds` | mmap(2)'s arguments, and the maps for them |
 //! | `fixed` | mmap(2) at the address that is asked for |
 //!
 //! Of the others each has a verb, or the few that belong together. The words of a function's comment are the header's.

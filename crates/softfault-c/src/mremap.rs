@@ -76,7 +76,7 @@ pub unsafe extern "C" fn softfault_mremap(
         }
         let mut taken = Taken::of(&old)?;
         if taken.access_changed {
-            // What is new is to be as the rest.
+            // New pages get the protection of the rest.
             let known = taken.map.protect(taken.access.writable);
             if let Err(error) = known {
                 taken.enter(None);

@@ -193,7 +193,7 @@ fn lent(fd: c_int) -> Result<ManuallyDrop<File>, Failure> {
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
 }
 
-/// What was done before an error counts, as with write(2).
+/// The bytes done before an error count, as with write(2).
 fn some<T>(count: usize, done: io::Result<T>) -> Result<usize, Failure> {
     match done {
         Err(error) if count == 0 => Err(error.into()),
@@ -201,7 +201,7 @@ fn some<T>(count: usize, done: io::Result<T>) -> Result<usize, Failure> {
     }
 }
 
-/// Counts what goes through.
+/// Counts the bytes that go through.
 struct Counted<'a, T>(&'a mut T, usize);
 
 impl<T: Write> Write for Counted<'_, T> {

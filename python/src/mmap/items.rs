@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySlice};
 use std::sync::Arc;
 
-/// What is asked for.
+/// The requested item.
 enum Item {
     One(isize),
     Slice {

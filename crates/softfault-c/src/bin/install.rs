@@ -16,7 +16,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What is exported, with versions.
+/// The exported symbols, with versions.
 const MAP: &str = include_str!("../../libsoftfault.map");
 const HEADER: &str = include_str!("../../include/softfault.h");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -167,7 +167,7 @@ fn link_shared(archive: &Path, place: &Path) -> io::Result<Vec<u8>> {
         // As build.rs has it: its handlers and threads outlive a dlclose.
         command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,relro"]);
         command.args(["-Wl,--gc-sections", "-Wl,-O1", "-Wl,--as-needed"]);
-        // What is missing is an error here, and not in the programs.
+        // A missing symbol is an error here, and not in the programs.
         command.args(["-Wl,-z,defs", "-Wl,--whole-archive"]);
         command.arg(archive).arg("-Wl,--no-whole-archive");
         command.args(PRIVATE.split(' '));

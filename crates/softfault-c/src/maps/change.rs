@@ -110,7 +110,7 @@ fn renew_part(pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
     kept::unmapped(kept, core::slice::from_ref(pages));
     let (start, len) = (map.as_ptr() as usize, map.len());
     let offsets = pages.start - start..(pages.end - start).min(len);
-    // SAFETY: the caller gives up what is there, and nothing of it is kept.
+    // SAFETY: the caller gives the pages up, and none of them is kept.
     unsafe { map.renew_part(offsets, writable) }?;
     let mut maps = change();
     if let Some(window) = maps.window_mut(pages.start) {

@@ -58,7 +58,7 @@ impl KeptRange {
         unsafe { self.map.release(self.kept) };
     }
 
-    /// Enters what is kept into the table; if its pages were unmapped meanwhile, lets it go.
+    /// Enters the kept range into the table; if its pages were unmapped meanwhile, releases it.
     fn enter(self) -> Result<(), NotMapped> {
         let mut maps = change();
         let window = maps.window_mut(self.range.start);
@@ -151,7 +151,7 @@ pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
         made.into_iter().for_each(KeptRange::release);
         return Err(error.into());
     }
-    // All of them, also if one was unmapped meanwhile: what is dropped stays as long as its map.
+    // All of them, also if one was unmapped meanwhile: a range that is not released stays as long as its map.
     let entered = made.into_iter().map(KeptRange::enter);
     let entered = entered.fold(Ok(()), Result::and);
     entered.map_err(|NotMapped| Failure::not_mapped())
@@ -216,7 +216,7 @@ pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
     let taken = change().take_kept(pages, Why::Locked);
     let mut unlocked = Ok(());
     for kept in taken {
-        // What stays is kept before the whole is let go.
+        // The remaining parts are kept before the whole is released.
         let rest = without(core::slice::from_ref(&kept.range), pages);
         let rest: Result<Vec<_>, _> = rest.into_iter().map(|rest| kept.again(rest)).collect();
         match rest {
@@ -235,7 +235,7 @@ pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
     unlocked
 }
 
-/// Lets go what is kept of pages that are mapped no more; what is locked beside them stays so, as far as it can.
+/// Releases the kept ranges of pages that are mapped no more; locked pages beside them stay locked, as far as possible.
 pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     for kept in kept {
         let mut rest = match kept.why {

@@ -84,7 +84,7 @@ impl Maps {
     }
 }
 
-/// What is left of ranges that touch each other nowhere without `cut`.
+/// The rest of ranges that touch each other nowhere, without `cut`.
 fn without(ranges: &[Range<usize>], cut: &Range<usize>) -> Vec<Range<usize>> {
     let parts = ranges.iter().flat_map(|range| {
         let below = range.start..range.end.min(cut.start).max(range.start);

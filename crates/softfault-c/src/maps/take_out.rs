@@ -47,7 +47,7 @@ pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
     Ok(())
 }
 
-/// What was taken out of a window.
+/// The maps taken out of a window.
 struct Cut {
     shown: Arc<MmapRaw>,
     /// Maps that go.
@@ -74,7 +74,7 @@ impl Cut {
                 if gone.is_empty() {
                     continue;
                 }
-                // What cannot be given back now goes with the rest.
+                // Pages that cannot be given back now go with the rest.
                 // SAFETY: no map has these pages any more, and nothing of them is kept.
                 let _ = unsafe { self.shown.unmap_part(gone.start - start..gone.end - start) };
             }

@@ -309,12 +309,12 @@ impl Window {
         touched
     }
 
-    /// True if some of what is kept is of a map.
+    /// True if some of the kept ranges are of a map.
     pub(super) fn keeps(&self, map: &Arc<MmapRaw>, is_it: impl Fn(&KeptRange) -> bool) -> bool {
         self.kept.iter().any(|kept| kept.is_of(map) && is_it(kept))
     }
 
-    /// Takes out what is kept of any of some pages.
+    /// Takes out the kept ranges that have any of some pages.
     pub(super) fn take_kept_of(&mut self, pages: &[Range<usize>]) -> Vec<KeptRange> {
         let is_of = |kept: &mut KeptRange| {
             let mut pages = pages.iter();
@@ -332,7 +332,7 @@ mod tests {
     /// Pages, of a window that nothing else is in.
     const PAGE: usize = crate::access::PAGE_SIZE;
 
-    /// A map of some pages of a window: of memory, for what is looked at are the numbers.
+    /// A map of some pages of a window: of memory, because the test looks at numbers only.
     fn enter(window: &mut Window, first: usize, count: usize) -> u64 {
         let map = MmapOptions::new()
             .len(count * PAGE)
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(window.uncovered(&pages(30, 2)), [pages(30, 2)]);
         assert!(window.uncovered(&pages(2, 7)).is_empty());
         assert!(window.at(10 * PAGE).is_none());
-        // What was made for these pages goes, though another was mapped later.
+        // The entry made for these pages goes, though another was mapped later.
         let d = enter(&mut window, 0, 9);
         let gone = window.cut(&pages(4, 5));
         assert_eq!(gone.len(), 1);
@@ -411,7 +411,7 @@ mod tests {
         window.set_writable(&pages(5, 5), true);
         let expected = [(0, 5, false), (5, 10, true), (10, 20, false)];
         assert_eq!(writable(&window), expected);
-        // What is the same becomes one, however it came to be so.
+        // Equal neighbours become one.
         window.set_writable(&pages(8, 4), true);
         window.set_writable(&pages(5, 7), true);
         let expected = [(0, 5, false), (5, 12, true), (12, 20, false)];
