@@ -59,7 +59,7 @@ fn neighbours_that_are_read_page_by_page_are_one_read() {
     let ahead = cost.reads - cost.misses as usize;
     assert!(
         ahead <= 5000,
-        "{ahead} reads, {} misses, of {} touches",
+        "{ahead} reads ahead, {} misses, of {} touches",
         cost.misses,
         order.len()
     );
