@@ -92,7 +92,7 @@ impl GracePeriods {
         Self::with_batch(processors, BATCH)
     }
 
-    /// The same with other batches than [`BATCH`]. For models.
+    /// The same with other batches than `BATCH`. For models.
     pub fn with_batch(processors: usize, batch: usize) -> Self {
         assert!(processors > 0 && batch > 0);
         Self {
