@@ -43,7 +43,7 @@ pub struct NodeStats {
     pub zero_pages: Counter,
     /// Pages of anonymous memory filled with zeros at their first touch.
     pub anonymous_faults: PerCpuCounter,
-    /// Pages of anonymous memory filled behind such a one, since touches ran on.
+    /// Pages of anonymous memory filled with such a one, since touches ran on or small mappings before were written to there.
     pub filled_ahead: PerCpuCounter,
     /// Bytes read from stores.
     pub bytes_read: Counter,

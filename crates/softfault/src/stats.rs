@@ -52,7 +52,8 @@ pub struct Stats {
     pub rows_split: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
-    /// Pages of anonymous memory filled ahead of their first touch, because touches were sequential.
+    /// Pages of anonymous memory filled ahead of their first touch: touches were sequential, or programs wrote to these pages of
+    /// earlier mappings of the same size.
     pub filled_ahead: u64,
     /// Bytes read from files.
     pub bytes_read: u64,

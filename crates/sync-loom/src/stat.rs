@@ -18,6 +18,14 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Sets these bits, of a number that nobody adds to.
+    pub fn set(&self, bits: u64) {
+        // Most set nothing: read first, and leave the line shared.
+        if self.0.load(Relaxed) & bits != bits {
+            self.0.fetch_or(bits, Relaxed);
+        }
+    }
+
     /// Raises the counter to `n` if it is below.
     pub fn raise(&self, n: u64) {
         self.0.fetch_max(n, Relaxed);

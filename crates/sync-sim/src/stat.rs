@@ -21,6 +21,16 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Sets these bits, of a number that nobody adds to.
+    #[inline]
+    #[track_caller]
+    pub fn set(&self, bits: u64) {
+        // Most set nothing: read first, and leave the line shared.
+        if self.0.load(Relaxed) & bits != bits {
+            self.0.fetch_or(bits, Relaxed);
+        }
+    }
+
     /// Raises the counter to `n` if it is below.
     #[inline]
     #[track_caller]

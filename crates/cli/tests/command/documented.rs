@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Options whose values are sizes, times and places: a small run has its own. Read-ahead is the machine's, takes root,
 /// and has tests of its own (`read_ahead`).
-const OF_A_SIZE: [&str; 13] = [
+const OF_A_SIZE: [&str; 14] = [
     "--file-size",
     "--size",
     "--memory",
@@ -30,6 +30,7 @@ const OF_A_SIZE: [&str; 13] = [
     "--json",
     "--read-ahead-kb",
     "--threads",
+    "--touches",
 ];
 
 /// What is run for a command, or why it is not.
@@ -61,6 +62,9 @@ fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
         format!(
             "--memory {memory} --file-size {file_size} --threads 2 --seconds 1 --repeat 1 --give-up 20 --dir {dir}"
         )
+    } else if is("lab", "profile") {
+        let dir = dir.to_str().expect("a name that can be typed");
+        format!("--touches 50 --dir {dir}")
     } else if is("sim", "presets") || is("sim", "calibrate") || is("doctor", "") {
         String::new()
     } else if is("sim", "") {

@@ -50,6 +50,7 @@ use sync::atomic::{AtomicU64, Ordering};
 mod adopt;
 mod advise;
 mod fork;
+pub(crate) mod habits;
 mod inspect;
 mod keep;
 mod move_to;
@@ -60,6 +61,8 @@ pub mod state;
 mod swap_cache;
 mod view;
 
+use habits::FirstWrites;
+pub(crate) use habits::Habits;
 use keep::Keeps;
 use pages::Pages;
 pub use state::PageState;
@@ -113,6 +116,8 @@ pub struct Anonymous {
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
     keeps: Keeps,
+    /// Of small memory, what was written to first.
+    pub(crate) first_writes: FirstWrites,
 }
 
 impl Anonymous {
@@ -198,6 +203,7 @@ impl Anonymous {
             swap_cache,
             space: AtomicU64::new(NO_SPACE),
             keeps: Keeps::default(),
+            first_writes: FirstWrites::default(),
         });
         if anon.evicts() {
             anon.node.private.windows.register(&anon);
@@ -297,6 +303,9 @@ impl Drop for Anonymous {
         if self.evicts() {
             // Reclaim does not come here any more.
             self.node.private.windows.deregister(self);
+        }
+        if let Some(written) = self.first_writes.known() {
+            self.node.habits.look(self.pages.count(), written);
         }
         // What is still there was never mapped (a fork that failed), or its
         // space was not emptied by the verbs.

@@ -7,6 +7,7 @@ use super::believed::Believed;
 use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use super::pins::Pins;
+use crate::anon::Habits;
 use crate::budget::Budget;
 use crate::page::PAGE_SIZE;
 use crate::policy::Policies;
@@ -88,6 +89,8 @@ pub struct Node {
     pub(crate) arenas: Arenas,
     /// What goes next of private memory.
     pub(crate) private: PrivateMemory,
+    /// What small private mappings are written to.
+    pub(crate) habits: Habits,
     /// Which of the two goes first.
     pub(crate) balance: Balance,
     /// What its faults took for mapped a moment ago.
@@ -145,6 +148,7 @@ impl Node {
             lru,
             arenas: Arenas::default(),
             private,
+            habits: Habits::default(),
             balance: Balance::default(),
             believed: Believed::default(),
             stats: NodeStats::default(),

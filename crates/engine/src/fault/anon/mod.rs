@@ -10,6 +10,7 @@
 //! ```
 
 use super::{Fault, FaultFlags, Wait, file, mmu_error};
+use crate::anon::habits::LARGEST;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, NotShown};
 use crate::budget::FLOOR;
@@ -22,7 +23,7 @@ use crate::page::Advice;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::fmt;
 use core::ops::Range;
-use run::Run;
+use run::{Run, Shown};
 use sync::Arc;
 
 mod advise;
@@ -49,8 +50,13 @@ impl VmOps for AnonVmOps {
 
     fn fault(&self, fault: &VmFault<'_, '_>) -> Fault {
         let addr = self.address(fault.attributes.pgoff, fault.distance());
-        let room = (fault.vma.vma().end() - fault.addr.in_space() - 1) >> PAGE_SHIFT;
-        self::fault(&self.0, addr, room, fault.attributes.advice, fault.flags)
+        let vma = fault.vma.vma();
+        let is_first = fault.attributes.pgoff == 0;
+        let shown = Shown {
+            behind: (vma.end() - fault.addr.in_space() - 1) >> PAGE_SHIFT,
+            is_whole: is_first && vma.end() - vma.start() == self.0.addresses().len(),
+        };
+        self::fault(&self.0, addr, shown, fault.attributes.advice, fault.flags)
     }
 
     fn is_present(&self, pgoff: u64, distance: usize, write: bool) -> bool {
@@ -137,11 +143,11 @@ impl fmt::Debug for AnonVmOps {
     }
 }
 
-/// Serves a fault at `addr` of the window. The VMA has `room` pages behind it.
+/// Serves a fault at `addr` of the window, around which the VMA shows so much.
 fn fault(
     anon: &Arc<Anonymous>,
     addr: usize,
-    room: usize,
+    shown: Shown,
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
@@ -174,7 +180,7 @@ fn fault(
     match anon.pages.try_lock(page, state) {
         None => Fault::Again,
         Some(lock) if state.is_resident() => write(anon, addr, lock),
-        Some(lock) if flags.write => fill(anon, addr, lock, Run::behind(anon, page, room, advice)),
+        Some(lock) if flags.write => fill(anon, addr, lock, Run::with(anon, page, shown, advice)),
         Some(lock) => show_zeros(anon, addr, lock),
     }
 }
@@ -212,7 +218,7 @@ fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     Fault::Mapped
 }
 
-/// A write to a page that is absent and locked: memory for it, and for those of the run behind it.
+/// A write to a page that is absent and locked: memory for it, and for those of its run.
 fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run<'_>) -> Fault {
     let node = &anon.node;
     if anon.origin().is_some() {
@@ -227,19 +233,49 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run
         // Memory is short, or the table is zapped: the page that was touched is enough.
         run.give_up();
     }
-    let pages = 1 + run.pages();
-    let window = anon.window.reservation();
-    if let Err(error) = node.mmu.fill(window, addr, pages * PAGE_SIZE) {
-        return unfilled(anon, addr, pages, error);
+    let (number, pages) = (anon.page(addr), run.pages());
+    if let Err(error) = fill_range(anon, run.around(number)) {
+        give_back(anon, pages, run.around(number));
+        return unfilled(anon, addr, 1, error);
     }
     page.set(page.state().to_dirty());
     node.stats.anonymous_faults.add(1);
-    if pages > 1 {
-        node.stats.filled_ahead.add(pages as u64 - 1);
-        node.private.charged(pages as u64 - 1);
-        run.filled();
+    if anon.pages.count() <= LARGEST {
+        anon.first_writes.note(number);
+    }
+    run.filled(run.around(number));
+    while let Some(range) = run.next() {
+        if fill_range(anon, range.clone()).is_err() {
+            // They are filled when they are touched, or the touch is told.
+            give_back(anon, run.pages(), range);
+            break;
+        }
+        run.filled(range);
+    }
+    let ahead = (pages - run.pages()) as u64;
+    if ahead > 0 {
+        node.stats.filled_ahead.add(ahead);
+        node.private.charged(ahead);
     }
     Fault::Mapped
+}
+
+/// Memory for pages that are neighbours, locked and paid for.
+fn fill_range(anon: &Anonymous, pages: Range<usize>) -> Result<(), MmuError> {
+    let addr = anon.window.address(pages.start as u64, 0);
+    let window = anon.window.reservation();
+    anon.node.mmu.fill(window, addr, pages.len() * PAGE_SIZE)
+}
+
+/// So many pages of a run get no memory, beside the one that was touched; some of `range` may have it already.
+fn give_back(anon: &Anonymous, pages: usize, range: Range<usize>) {
+    let (node, window) = (&anon.node, &anon.window);
+    let addr = window.address(range.start as u64, 0);
+    let bytes = range.len() * PAGE_SIZE;
+    node.mmu.zap(core::slice::from_ref(&(addr..addr + bytes)));
+    let table = window.leave(addr, pages);
+    debug_assert!(table.is_none(), "the page that was touched is counted");
+    node.budget.uncharge(pages as u64);
 }
 
 /// A read of a page that is absent and locked: zeros that cost no memory, if there are any.
