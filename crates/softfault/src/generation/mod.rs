@@ -1,5 +1,5 @@
 //! Which process made something: this one, or one that it was forked from; and what each process
-//! begins anew ([`Own`]).
+//! begins anew ([`PerProcess`]).
 
 mod done;
 mod per_process;

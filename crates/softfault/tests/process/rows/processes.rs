@@ -308,7 +308,7 @@ pub const ROWS: &[Row] = &[
         does: "`abort` with maps, and a core file",
         kinds: &[Kind::File, Kind::Copy, Kind::Anon, Kind::Soft],
         verdict: Verdict::Right,
-        then: "the core has what was in memory; what was not reads as zeros there; it is not much larger than the budget",
+        then: "the core has the pages of writable maps that were in memory; the others read as zeros there; it is not much larger than the budget",
         play: |kind| {
             let scene = Scene::new(kind);
             let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern");
