@@ -212,6 +212,9 @@ mod tests {
         assert_eq!(swap.bytes_for(1 << 20).unwrap(), 4 << 20);
         assert_eq!(swap.clone().bytes(8191).bytes_for(1 << 20).unwrap(), 4096);
         let none = swap.bytes(4095).bytes_for(1 << 20).unwrap_err();
-        assert_eq!(none.to_string(), "swap in /swap: has room for no page");
+        assert_eq!(
+            none.to_string(),
+            "swap in /swap: the size is less than a page"
+        );
     }
 }
