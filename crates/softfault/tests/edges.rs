@@ -325,12 +325,15 @@ fn sizes_are_had_or_refused() {
     // What no file can have.
     assert!(engine.truncate(&file, u64::MAX).is_err());
     for (swap, word) in [
-        (Swap::in_dir(""), "no name"),
+        (Swap::in_dir(""), "name of the directory is empty"),
         (Swap::in_dir("/nowhere"), "No such file"),
         (Swap::in_dir("/tmp\0"), "swap in"),
-        (Swap::in_dir("/tmp").bytes(0), "no page"),
-        (Swap::in_dir("/tmp").bytes(4095), "no page"),
-        (Swap::in_dir("/tmp").bytes(u64::MAX), "larger than a file"),
+        (Swap::in_dir("/tmp").bytes(0), "less than a page"),
+        (Swap::in_dir("/tmp").bytes(4095), "less than a page"),
+        (
+            Swap::in_dir("/tmp").bytes(u64::MAX),
+            "above the limit for a file",
+        ),
     ] {
         let builder = Engine::builder()
             .by_kernel(false)
