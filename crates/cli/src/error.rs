@@ -1,4 +1,4 @@
-//! Errors, by the person who has to act: this decides the exit code.
+//! Errors by their cause, which decides the exit code.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::mm::{AddressSpace, GracePeriods, Machine};
 use softfault_engine_loom::policy::{SpaceLocks, VmaReuse};
 
-/// Two slots, of which one is found by who looks.
+/// Two slots. A lookup finds one of them.
 struct World {
     grace: GracePeriods,
     /// The slot that is found. Relaxed everywhere: what orders it is the grace periods.
@@ -137,7 +137,7 @@ fn two_grace_periods_against_a_reader_that_comes_twice() {
     });
 }
 
-/// Whoever is short of slots waits for the readers' end, and gets one.
+/// An insertion without a free slot waits until the readers have ended, and gets one.
 #[test]
 fn who_is_short_of_slots_waits() {
     let waited = Arc::new(AtomicUsize::new(0));

@@ -25,7 +25,8 @@ pub struct NodeStats {
     pub memory_waits: Counter,
     /// Pages read ahead; not those that the program asked for (populate, pins, advice).
     pub readahead_pages: Counter,
-    /// Pages of folios read ahead that were then touched.
+    /// Pages of folios read ahead that were then touched, or were mapped with a touch near them (`fault/file/around.rs`, `sure`):
+    /// whether such a page was touched itself is not known.
     pub readahead_used: Counter,
     /// Pages read ahead and dropped untouched.
     pub readahead_dropped: Counter,

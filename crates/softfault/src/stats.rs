@@ -36,7 +36,8 @@ pub struct Stats {
     pub memory_waits: u64,
     /// Pages of read-ahead, without those that the program asked for (populate, pins, advice).
     pub readahead_pages: u64,
-    /// Pages of read-ahead that were touched later.
+    /// Pages of read-ahead that were mapped later: by a touch of their folio, which is up to 16 pages, or with a touch near them. A
+    /// page that is mapped so and never touched is among them.
     pub readahead_used: u64,
     /// Pages of read-ahead that were dropped untouched.
     pub readahead_dropped: u64,

@@ -79,7 +79,7 @@ fn leaf(
     match tables.leaf(span) {
         Some(leaf) => leaf,
         None => {
-            // As Linux, which finds by the list of mappings who has the leaf.
+            // As Linux does: it finds the owners of a leaf by the list of mappings, under this lock.
             let document = file.pool.sync == ShareSync::Document && class.is_some();
             let _i_mmap = document.then(|| waits.read(&file.i_mmap.lock));
             file.share(tables, span, class, waits)

@@ -49,8 +49,8 @@ impl HugeFile {
     /// class have, or a new one. With a class, the VMA shows the whole span.
     ///
     /// The caller keeps out whoever may unshare this mapping: the share lock, or `i_mmap`
-    /// in the baseline. `i_mmap` is not needed beside (`Document` has it): Linux finds who has a leaf by it,
-    /// and here the span knows. Whoever takes pages out of all mappings holds it for
+    /// in the baseline. `i_mmap` is not needed here as well (`Document` takes it): Linux finds the owners of a leaf
+    /// by `i_mmap`, and here the span has them. Whoever takes pages out of all mappings holds it for
     /// writing, so that nobody leaves a leaf meanwhile; who comes to one only makes it
     /// found more often (`rmap`).
     pub(super) fn share(

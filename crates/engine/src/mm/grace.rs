@@ -1,4 +1,4 @@
-//! Grace periods: when whoever may have found a VMA before it was unmapped has looked away.
+//! Grace periods: the time until every lookup has ended that may have found a VMA before it was unmapped.
 //!
 //! [`Rcu`](crate::policy::VmaReuse::Rcu) alone, Linux's way before document 004. A lookup
 //! without a lock is a read section, from before it walks the tree until it has its
@@ -7,7 +7,7 @@
 //! ever meets another VMA in the slot that it found.
 //!
 //! ```text
-//!   who takes a VMA out, under mmap_lock            reader
+//!   unmap, under mmap_lock                          reader
 //!   g1  out of the tree                             s1  epoch                 (Acquire)
 //!   g2  epoch += 1                    (Release)     s2  word[epoch % 2] += 1  (Acquire)
 //!   g3  each word[old epoch % 2] is 0 (AcqRel)      s3  the same epoch? if not: s5, and again
@@ -36,18 +36,18 @@ use sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::lock::Mutex;
 
-/// Slots that are taken out before anybody looks whether their readers have gone: a look
-/// is at a word of each processor.
+/// Slots that wait before the readers' words are looked at: there is a word for each
+/// processor.
 const BATCH: usize = 64;
 
 /// The grace periods of a machine's VMAs: 64 bytes a processor.
 pub struct GracePeriods {
     head: Head,
-    /// The words; that of a processor is written by whoever begins a lookup there.
+    /// The words; that of a processor is written by the lookups that begin there.
     lines: Box<[Line]>,
     /// Immutable.
     batch: usize,
-    /// Held by who takes a VMA out, and by who is short of slots.
+    /// Held to take a VMA out, and to wait for a slot.
     retired: Mutex<Retired>,
 }
 

@@ -14,7 +14,7 @@ const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED;
 /// Maps the cached neighbours in the fault's block, except what is marked with
 /// `except`. They prove nothing about the access pattern and are not counted as
 /// hits (document 003, first patch); what the policy has read ahead is left for
-/// its own first use, by which the policy learns whether it was right.
+/// its own first use, by which the policy learns whether it was right; [`sure`] has the exception.
 pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
     let choose = |folio: &Folio| folio.state() & (AROUND | except) == flag::UPTODATE;
     of_block(cache, addr, choose, |pages| {
