@@ -33,7 +33,7 @@ pub const ROWS: &[Row] = &[
         does: "`madvise` NORMAL, RANDOM, SEQUENTIAL, WILLNEED, COLD, PAGEOUT, (NO)HUGEPAGE, (UN)MERGEABLE, DONTDUMP, DODUMP",
         kinds: &[Kind::File, Kind::Copy, Kind::Anon, Kind::Huge],
         verdict: Verdict::Right,
-        then: "softfault does not hear of it: its own `advise` does",
+        then: "softfault does not see the call: use its own `advise`",
         play: |kind| {
             let mut scene = Scene::new(kind);
             for advice in HARMLESS {
@@ -97,7 +97,7 @@ pub const ROWS: &[Row] = &[
         does: "`madvise` DONTNEED, FREE of private memory",
         kinds: &[Kind::Copy, Kind::Anon],
         verdict: Verdict::Error,
-        then: "what was there, zeros as the kernel has them, or SIGBUS; what is written from then on stays (`unchecked_advise` tells softfault)",
+        then: "the old bytes, zeros as from the kernel, or SIGBUS; later writes stay (`unchecked_advise` tells softfault)",
         play: |kind| {
             let mut scene = Scene::new(kind);
             for advice in [libc::MADV_DONTNEED, libc::MADV_FREE] {

@@ -29,7 +29,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "rlimit-as",
-        does: "RLIMIT_AS, RLIMIT_DATA of 0 after all of the maps was touched",
+        does: "RLIMIT_AS, RLIMIT_DATA of 0 after all pages of the maps were touched",
         kinds: Kind::ALL,
         verdict: Verdict::Right,
         then: "new maps are an error",

@@ -26,7 +26,7 @@ pub const ROWS: &[Row] = &[
         does: "`mlock` of a whole map",
         kinds: Kind::SERVED,
         verdict: Verdict::Right,
-        then: "ENOMEM, since the kernel cannot bring missing pages in; what is locked is evicted when the budget needs it",
+        then: "ENOMEM, since the kernel cannot bring missing pages in; locked pages are evicted when the budget needs it",
         play: |kind| {
             let scene = Scene::new(kind);
             let _ = mlock(&scene.addresses());

@@ -40,7 +40,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "mprotect-all-none",
-        does: "`mprotect(PROT_NONE)` of a map of which much is in memory, and back later",
+        does: "`mprotect(PROT_NONE)` of a map with many pages in memory, and back later",
         kinds: Kind::SERVED,
         verdict: Verdict::Right,
         then: "",
@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
         does: "`munmap` of a part of a map",
         kinds: Kind::SERVED,
         verdict: Verdict::Error,
-        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays. What is mapped there later is thrown away, as with `mmap(MAP_FIXED)`",
+        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays. A later mapping there is thrown away, as with `mmap(MAP_FIXED)`",
         play: |kind| {
             let scene = Scene::new(kind);
             scene.check_all();
@@ -91,7 +91,7 @@ pub const ROWS: &[Row] = &[
         does: "`mmap(MAP_FIXED)` over a part of a map",
         kinds: Kind::SERVED,
         verdict: Verdict::Documented,
-        then: "the program's memory is there until softfault evicts what it believes to be there, or another map gets the addresses: drop the map first",
+        then: "the program's memory is there until softfault evicts pages at these addresses, or another map gets the addresses: drop the map first",
         play: |kind| {
             let scene = Scene::new(kind);
             REMOVED.for_each(|page| scene.check(page));
@@ -106,7 +106,7 @@ pub const ROWS: &[Row] = &[
         does: "`mremap` of a part of a map to another place",
         kinds: Kind::SERVED,
         verdict: Verdict::Documented,
-        then: "what was in memory is at the new place, what was not reads as zeros there: the kernel takes the registration away and tells nobody; SIGSEGV at the old place. What is mapped there later is thrown away, as above",
+        then: "pages that were in memory are at the new place, the others read as zeros there: the kernel takes the registration away without a report; SIGSEGV at the old place. A later mapping there is thrown away, as above",
         play: |kind| {
             let scene = Scene::new(kind);
             REMOVED.for_each(|page| scene.check(page));
@@ -186,7 +186,7 @@ pub const ROWS: &[Row] = &[
         does: "`mseal` of a map (Linux 6.10)",
         kinds: Kind::SERVED,
         verdict: Verdict::Error,
-        then: "what is in memory of a map that may only be read can never be evicted; it stays right",
+        then: "pages in memory of a read-only map can never be evicted; they stay right",
         play: |kind| {
             let scene = Scene::new(kind);
             let range = part(&scene, 100..300);

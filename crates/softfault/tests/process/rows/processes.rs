@@ -92,7 +92,7 @@ pub const ROWS: &[Row] = &[
         does: "`madvise(MADV_WIPEONFORK)` on anonymous memory, then `fork`",
         kinds: &[Kind::Anon],
         verdict: Verdict::Error,
-        then: "zeros or an error in the child, as was asked; the parent is right",
+        then: "zeros or an error in the child, as the advice asks; the parent is right",
         play: |kind| {
             let scene = Scene::new(kind);
             madvise(&part(&scene, 0..200), libc::MADV_WIPEONFORK).expect("WIPEONFORK");
@@ -165,7 +165,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "nobody",
-        does: "`setgroups`, `setgid`, `setuid`: another user, who can be traced by nobody",
+        does: "`setgroups`, `setgid`, `setuid`: another user; no process can trace it",
         kinds: Kind::ALL,
         verdict: Verdict::Right,
         then: "",

@@ -10,10 +10,10 @@ const HUNDRED: usize = 100 * PAGE;
 pub const ROWS: &[Row] = &[
     Row {
         name: "write-cold",
-        does: "`write`, `vmsplice` from memory that is not there",
+        does: "`write`, `vmsplice` from memory whose pages are missing",
         kinds: Kind::SERVED,
         verdict: Verdict::Refused,
-        then: "EFAULT, or short; what was written is right (`write_to`, `pin`, `lock` bring it in)",
+        then: "EFAULT, or short; the written bytes are right (`write_to`, `pin`, `lock` bring pages in)",
         play: |kind| {
             let scene = Scene::new(kind);
             let start = part(&scene, 0..100).start;
@@ -158,7 +158,7 @@ pub const ROWS: &[Row] = &[
         does: "O_DIRECT writes, by `pwrite` and `io_submit`, from the map to a file",
         kinds: Kind::SERVED,
         verdict: Verdict::Refused,
-        then: "EFAULT or short where pages are missing; what was written is right",
+        then: "EFAULT or short where pages are missing; the written bytes are right",
         play: |kind| {
             let scene = Scene::new(kind);
             let target = direct_file();
@@ -191,10 +191,10 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "futex-cold",
-        does: "a futex in memory that is not there",
+        does: "a futex in a missing page",
         kinds: Kind::SERVED,
         verdict: Verdict::Refused,
-        then: "EFAULT where the page is missing: locks of glibc and of pthreads end the process then; `lock` what has some",
+        then: "EFAULT where the page is missing: locks of glibc and of pthreads end the process then; `lock` memory that contains them",
         play: |kind| {
             let scene = Scene::new(kind);
             let start = scene.addresses().start;

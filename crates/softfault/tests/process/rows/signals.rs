@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 pub const ROWS: &[Row] = &[
     Row {
         name: "sigbus-blocked",
-        does: "SIGBUS blocked in a thread that touches what is missing",
+        does: "SIGBUS blocked in a thread that touches a missing page",
         kinds: Kind::SERVED,
         verdict: Verdict::Dies(libc::SIGBUS),
-        then: "the kernel ends the process: it cannot tell anybody (`map` refuses in such a thread)",
+        then: "the kernel ends the process: it cannot deliver the signal (`map` refuses in such a thread)",
         play: |kind| {
             let scene = Scene::new(kind);
             block(&[libc::SIGBUS]);
