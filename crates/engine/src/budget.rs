@@ -3,20 +3,20 @@
 //! tables beneath.
 //!
 //! A charge is taken before the memory is, and given back after it is gone.
-//! Budgets nest: a charge counts against every ancestor. So what stops a charge
-//! may come back anywhere in the family, and who waits for memory waits at the
-//! outermost budget, which everything that comes back comes to.
+//! Budgets nest: a charge counts against every ancestor. So the memory that a
+//! charge lacks may come back anywhere in the family. A thread that waits for memory waits
+//! at the outermost budget, which every release reaches.
 //!
 //! Processors keep a few charged pages in stock, so that not every fault of all of
 //! them writes the same line; but only while an eighth of the budget is free and
 //! nobody waits. A charge that does not fit takes all stocks back first, so
 //! whether it fits at last has nothing to do with them.
 //!
-//! **What stays leaves a floor.** Pages of files can be evicted at any time. All other
-//! charges stay until somebody lets go who may never do so: tables of maps, words and
+//! **Charges that stay leave a floor.** Pages of files can be evicted at any time. All other
+//! charges stay until their owner releases them, who may never do so: tables of maps, words and
 //! pages of private memory. These are charged with a reserve of [`FLOOR`] pages, so that
-//! all of them together never take the last [`FLOOR`] pages of any budget: what is there
-//! then is free, or a page of a file. Pins are admitted by count, with the same floor.
+//! all of them together never take the last [`FLOOR`] pages of any budget: these pages
+//! are free, or pages of files. Pins are admitted by count, with the same floor.
 //! That is why no fault on a file waits for ever. What maps hold without a touch
 //! ([`Budget::hold`]) leaves more, an eighth.
 
@@ -45,7 +45,7 @@ pub enum Need {
 pub(crate) const SLICE_NS: u64 = 10_000_000;
 
 /// Pages that charges which reclaim cannot take back leave to those that it can: several
-/// times what a fault takes.
+/// times the need of a fault.
 pub const FLOOR: u64 = 64;
 
 /// A thread that is about to wait for memory.
@@ -61,14 +61,14 @@ impl Subscription<'_> {
     pub fn wait(self, timeout_ns: u64) -> bool {
         let released = &self.root.released;
         released.wait(self.seen, Some(timeout_ns));
-        // Relaxed: whoever looks for the memory looks at the budget.
+        // Relaxed: the search for the memory looks at the budget.
         released.load(Ordering::Relaxed) != self.seen
     }
 }
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        // Relaxed: who still sees it wakes nobody, at the cost of a call.
+        // Relaxed: a thread that still sees it makes a wake-up call for nothing.
         self.root.hot.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -80,10 +80,10 @@ pub struct Budget {
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
-    /// Pages that maps and nodes hold, touched or not: a part of what is charged, or is
-    /// about to be.
+    /// Pages that maps and nodes hold, touched or not: a part of the charged pages, or of
+    /// those that are about to be charged.
     held: AtomicU64,
-    /// Raised by one when pages come back and somebody waits for that. Used in
+    /// Raised by one when pages come back and a thread waits for that. Used in
     /// an outermost budget only, as `waiters` is.
     released: WaitWord,
     /// Immutable.
@@ -93,20 +93,20 @@ pub struct Budget {
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
-/// What charges change, apart from what they only read.
+/// The fields that charges change, on other cache lines than those that they only read.
 #[derive(Default)]
 #[repr(align(64))]
 struct Hot {
-    /// Pages charged now, with what is in stock; above `limit` only after the
+    /// Pages charged now, those in stock included; above `limit` only after the
     /// limit was lowered.
     charged: AtomicU64,
-    /// The most that was ever charged, with what was in stock. A statistic.
+    /// The most pages ever charged, those in stock included. A statistic.
     peak: AtomicU64,
     /// Subscriptions alive in the family.
     waiters: AtomicU64,
 }
 
-/// One of those who share a budget.
+/// One of the sharers of a budget.
 pub trait Member: Send + Sync {
     /// Pages that it could give back, about.
     fn held(&self) -> usize;
@@ -183,7 +183,7 @@ impl Budget {
         }
     }
 
-    /// Takes back what [`hold`](Self::hold) counted. Uncharges nothing.
+    /// Takes back the count of [`hold`](Self::hold). Uncharges nothing.
     pub fn let_go(&self, pages: u64) {
         let before = self.held.fetch_sub(pages, Ordering::Relaxed);
         assert!(before >= pages, "budget: more let go than held");
@@ -246,8 +246,8 @@ impl Budget {
         }
         self.raise_peak(before + charge);
         self.stocks.put(charge - pages);
-        // Whoever came to wait meanwhile saw the batch charged, and in no
-        // stock; and whoever lowered the limit did not take it back. AcqRel
+        // A thread that came to wait meanwhile saw the batch charged, and in no
+        // stock; and a thread that lowered the limit did not take it back. AcqRel
         // pairs with the fetch_add in `subscribe`: either that thread sees
         // the stock, or we see that it waits. For the limit, see `put`.
         let somebody_waits = self.root().hot.waiters.fetch_add(0, Ordering::AcqRel) > 0;
@@ -314,7 +314,7 @@ impl Budget {
     }
 
     fn uncharge_here(&self, pages: u64) {
-        // Relaxed: `notify_release`, which follows, shows it to who waits.
+        // Relaxed: `notify_release`, which follows, shows it to waiters.
         let before = self.hot.charged.fetch_sub(pages, Ordering::Relaxed);
         assert!(
             before >= pages,
@@ -322,11 +322,11 @@ impl Budget {
         );
     }
 
-    /// Wakes those who wait for memory: pages or frames came back.
+    /// Wakes the threads that wait for memory: pages or frames came back.
     pub fn notify_release(&self) {
         let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
-        // sees what came back, or we see that it waits.
+        // sees the pages that came back, or we see that it waits.
         if root.hot.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
             root.wake_all();
         }
@@ -399,7 +399,7 @@ impl Budget {
         let mut made = 0;
         // One that holds most may have pinned it all: then the next.
         let mut below = usize::MAX;
-        // Whoever had the lock before may have made room for all who waited.
+        // The lock's last holder may have made room for all waiters.
         let is_short = || self.limit().saturating_sub(self.charged()) < pages as u64;
         while made < pages && is_short() {
             let largest = members
@@ -424,8 +424,8 @@ impl Budget {
     /// Changes the limit. Lowering it evicts nothing by itself: the owner
     /// reclaims until [`excess`](Self::excess) is zero.
     pub fn set_limit(&self, pages: u64) {
-        // Relaxed: `wake_all` shows it to who waits, and `empty_all` to who puts
-        // something in stock.
+        // Relaxed: `wake_all` shows it to waiters, and `empty_all` to threads that put
+        // pages in stock.
         self.limit.store(pages, Ordering::Relaxed);
         self.give_back(self.stocks.empty_all());
         self.root().wake_all();
@@ -446,7 +446,7 @@ impl Budget {
         is_free && (self.parent.as_ref()).is_none_or(|parent| parent.has_free(pages))
     }
 
-    /// The most pages that were ever charged at a time, with what was in stock.
+    /// The most pages that were ever charged at a time, those in stock included.
     pub fn peak(&self) -> u64 {
         self.hot.peak.load(Ordering::Relaxed)
     }

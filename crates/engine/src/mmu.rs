@@ -123,14 +123,14 @@ pub trait Mmu: Send + Sync {
         Moved::Never
     }
 
-    /// What was moved in to `span` becomes pages of their own, that go one by one. `false` if that cannot be just now. The caller
+    /// Splits the huge page that was moved in to `span` into pages that go one by one. `false` if that cannot be just now. The caller
     /// has the page at `addr` of it locked, and is about to zap it: it may be gone already.
     fn split(&self, _span: &Range<usize>, _addr: usize) -> bool {
         true
     }
 
-    /// A program writes to a window that is only read: it is to be refused by what refuses it where page tables are the system's.
-    /// True if the next touch will be.
+    /// A program writes to a read-only window. Where page tables are the system's, the system is to refuse the write.
+    /// True if the next touch will be refused.
     fn refuse_writes(&self, _window: &Reservation) -> bool {
         false
     }
@@ -173,7 +173,7 @@ pub trait Mmu: Send + Sync {
     /// answer is [`Zeroed::Nothing`].
     fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError>;
 
-    /// False where pages cannot be protected: what was written to can then not be
+    /// False where pages cannot be protected: dirty pages can then not be
     /// taken out without losing writes, pages cannot be mapped
     /// [`Access::ReadOnly`] into a window that may be written to, and nobody calls
     /// [`protect`](Self::protect).
@@ -181,8 +181,8 @@ pub trait Mmu: Send + Sync {
         true
     }
 
-    /// Takes the leave to write away from what is present in the ranges; they lie
-    /// in reservations for writing that are still held. When it returns nobody writes there any
+    /// Write-protects the present pages of the ranges; the ranges lie
+    /// in reservations for writing that are still held. When it returns no thread writes there any
     /// more: a write ends in a fault, until [`make_writable`](Self::make_writable).
     fn protect(&self, ranges: &[Range<usize>]);
 
@@ -199,9 +199,9 @@ pub trait Mmu: Send + Sync {
         0
     }
 
-    /// True if a system call that reads a page which is not there waits until that is served, where others are an error. Whoever has a page
-    /// locked then hands it to no store and no swap, since the program can have thrown it away: they get what
-    /// [`copy_out`](Self::copy_out) has copied, which [`can_copy_out`](Self::can_copy_out) does not refuse.
+    /// True if a system call that reads a missing page waits until its fault is served; otherwise such a call fails. Then no holder
+    /// of a page's lock hands the page to a store or to swap, since the program can have thrown it away: they get the copy that
+    /// [`copy_out`](Self::copy_out) makes, which [`can_copy_out`](Self::can_copy_out) does not refuse.
     fn calls_wait(&self) -> bool {
         false
     }
@@ -262,9 +262,9 @@ pub trait Mmu: Send + Sync {
         Ok(true)
     }
 
-    /// Moves what is present in `bytes` at `from` to the same distances from `to`,
-    /// where nothing is. Nobody maps, zaps or uses pages of either meanwhile. Writes
-    /// to what was moved may end in a fault, and do where they did before. After an
+    /// Moves the present pages of `bytes` at `from` to the same distances from `to`,
+    /// where nothing is. No thread maps, zaps or uses pages of either meanwhile. Writes
+    /// to moved pages may end in a fault, and do where they did before. After an
     /// error each page is in one of both places: those before some page have moved,
     /// the others have not.
     fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError>;
@@ -288,9 +288,9 @@ pub trait Mmu: Send + Sync {
     /// writable. A page that is missing, or writable already, is left alone.
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError>;
 
-    /// Takes the leave to write to a part of a window away from the processor, whatever its
+    /// Takes the right to write to a part of a window away from the processor, whatever its
     /// pages are, or gives it back; the window was reserved for writing. All other verbs go on
-    /// as before. Never less than reading: what goes to swap is read where it is.
+    /// as before. Reading stays allowed: pages that go to swap are read where they are.
     /// Where the processor goes by VMAs, there is nothing to do.
     fn restrict(
         &self,
@@ -301,8 +301,8 @@ pub trait Mmu: Send + Sync {
         Ok(())
     }
 
-    /// Returns when nobody uses any more what was buffered of what a space
-    /// shows: a VMA was taken away, moved, or allows less. Where accesses are
+    /// Returns when no thread uses buffered translations of the space's old
+    /// VMAs any more: a VMA was taken away, moved, or allows less. Where accesses are
     /// the processor's own, there is nothing to do: it knows windows only.
     fn flush_tlbs(&self) {}
 

@@ -1,5 +1,5 @@
-//! The words that all layers use: what a page is, what may be done with it, how a touch of
-//! it can fail, and who may interrupt a thread that waits for one.
+//! The types that all layers use: a page's address and access, the errors of a touch of
+//! it, and the interruption of a thread that waits for one.
 //!
 //! Nothing here names another module of the engine.
 
@@ -50,7 +50,7 @@ pub enum Order {
     StaleFirst,
     /// Whatever came first goes first, mapped or not, as on Linux's one list
     /// of inactive pages. For the baselines of read-ahead, whose hits depend
-    /// on what is left of older windows.
+    /// on the rest of older windows.
     Arrival,
 }
 
@@ -59,13 +59,13 @@ pub enum Order {
 pub struct FaultFlags {
     /// The touch was a write.
     pub write: bool,
-    /// The fault has waited for I/O: what it finds now is its own work, no hit.
+    /// The fault has waited for I/O: a page that it finds now is its own work, and no hit.
     pub tried: bool,
     /// The last wait was for a read, which did its work: the folio should be
     /// there.
     pub read: bool,
-    /// Pages from this one on that the caller will have, of one block: what has to be read is
-    /// those, and the policy of read-ahead is not asked. 0: not known, it is a touch.
+    /// The number of pages from this one on that the caller asks for, of one block: only these
+    /// are read, and the policy of read-ahead is not asked. 0: a touch, the number is unknown.
     pub asked: u8,
 }
 
@@ -111,7 +111,7 @@ pub trait Interrupt {
     fn pending(&self) -> bool;
 }
 
-/// For those whom nothing interrupts.
+/// For waits that nothing interrupts.
 #[derive(Debug, Clone, Copy)]
 pub struct NeverInterrupted;
 

@@ -1,10 +1,10 @@
-//! Policies: what each document changed, as a value, with its baseline.
+//! Policies: the change of each document, as a value, with its baseline.
 //!
-//! A policy changes what its document changed, so that before and after run in one
+//! A policy changes the same as its document, so that before and after run in one
 //! binary. `miss` changes more: its values but `adaptive` also let frames take three quarters of the
 //! budget, evict in the order of arrival and remember all that is evicted, as Linux's page cache
 //! does; without, they would lose by our reclaim. The defaults are the best that we have measured. As
-//! text, which is what command lines and results have, policies are `name=value` joined by `+`; what is
+//! text, for command lines and results, policies are `name=value` joined by `+`; a policy that is
 //! not named has its default.
 //!
 //! | policy | name | values | document |
@@ -36,7 +36,7 @@ pub enum VmaLockKind {
     #[default]
     Refcount,
     /// The count, and a bias for reading where it is contended: readers of such a
-    /// VMA write a word of their own processor, and whoever write-locks it looks
+    /// VMA write a word of their own processor, and its write lock looks
     /// at all of these. Ours, after BRAVO (Dice and Kogan, USENIX ATC 2019).
     Biased,
 }
@@ -99,13 +99,13 @@ impl fmt::Display for SpaceLocks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RetryLock {
     /// The first wait drops the VMA lock; the retry takes `mmap_lock` and does
-    /// not drop it again, whatever it waits for: Linux before document 002.
+    /// not drop it again in any wait: Linux before document 002.
     MmapLock,
     /// The VMA lock again, and dropped again for each wait (document 002).
     #[default]
     VmaLock,
-    /// The VMA lock is kept over the wait: what reviewers of document 002
-    /// proposed instead. Whoever unmaps or forks waits for the I/O.
+    /// The VMA lock is kept over the wait: the proposal of reviewers of
+    /// document 002. Unmap and fork wait for the I/O.
     Held,
 }
 
@@ -132,7 +132,7 @@ pub enum MissAccounting {
     IgnoreTried,
     /// Both patches.
     Both,
-    /// Runs and strides are followed, and what was read in vain is measured:
+    /// Runs and strides are followed, and reads in vain are measured:
     /// ours.
     #[default]
     Adaptive,
@@ -168,7 +168,7 @@ pub enum HugeAround {
 pub enum HugeJoin {
     /// The page's fault mutex, as every fault does: Linux.
     FaultMutex,
-    /// Nothing but what it takes to share that page table.
+    /// Only the locks that sharing the page table needs.
     #[default]
     Leaf,
 }
@@ -226,8 +226,8 @@ pub enum MapBy {
 }
 
 impl MissAccounting {
-    /// How many quarters of the budget frames may take, so that what was read
-    /// ahead stays. Linux has it in its page cache until memory is full, and
+    /// How many quarters of the budget frames may take, so that prefetched
+    /// pages stay. Linux has it in its page cache until memory is full, and
     /// the baselines come by their hits that way.
     pub const fn frame_quarters(self) -> usize {
         match self {
@@ -330,7 +330,7 @@ const MAP_BY: Names<MapBy> = &[("copy", MapBy::Copy), ("move", MapBy::Move)];
 /// The names of all of them.
 const KNOWN: &str = "lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map";
 
-/// The value that is called `name`, or what there is to choose from.
+/// The value that is called `name`, or an error with the valid names.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
     let found = names.iter().find(|(known, _)| *known == name);
     found.map(|&(_, value)| value).ok_or_else(|| {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_said_in_a_line() {
+    fn an_unknown_policy_is_an_error_of_one_line() {
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
         assert_eq!(error("pin=maybe"), "`pin` is one of no, yes, not `maybe`");
         assert_eq!(error("pin"), "a policy is NAME=VALUE, not `pin`");

@@ -1,7 +1,7 @@
 //! The type-stable slab: slots that readers may look at after they were freed.
 //!
 //! A slot is made once and is then a `T` until the slab itself goes: it is
-//! never dropped, moved, or given back to the system. So whoever holds a
+//! never dropped, moved, or given back to the system. So a holder of a
 //! reference to one may still read its atomics after it was freed, and even
 //! after it was handed out again for something else; that it is no longer the
 //! thing that was looked for is for the reader to find out (`mm::lock_vma`).
@@ -65,7 +65,7 @@ pub struct Slab<T: TypeStable> {
     chunks: [AtomicPtr<T>; CHUNKS],
     /// Slots that were made: those below.
     made: AtomicU32,
-    /// Held by whoever makes some.
+    /// Held while slots are made.
     making: Mutex<()>,
     /// Slots handed out at least once: those below.
     fresh: AtomicU32,
@@ -79,7 +79,7 @@ pub struct Slab<T: TypeStable> {
     reuses: Counter,
 }
 
-/// The head of a stack of free slots, apart from what every reader looks at.
+/// The head of a stack of free slots, on another cache line than the fields that every reader loads.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Stack {
@@ -109,7 +109,7 @@ impl<T: TypeStable> Slab<T> {
         }
     }
 
-    /// Hands out a slot: its index. It holds whatever its last user left in it.
+    /// Hands out a slot: its index. It holds the state that its last user left in it.
     /// None when `max` are in use, or the system has no memory.
     pub fn alloc(&self) -> Option<u32> {
         let own = sync::cpu() % self.free.len();
@@ -117,13 +117,13 @@ impl<T: TypeStable> Slab<T> {
         let index = stacks
             .find_map(|stack| self.pop(stack))
             .or_else(|| self.first_use())?;
-        // The slot is ours alone; whoever pushes it again does so later.
+        // The slot is ours alone; it is pushed again only later.
         self.link(index).store(IN_USE, Relaxed);
         Some(index)
     }
 
     /// Takes a slot back. Readers that still hold a reference to it may go on
-    /// reading; what the next `alloc` writes to it must be prepared for them.
+    /// reading; the next user of the slot must be prepared for them.
     pub fn free(&self, index: u32) {
         let link = self.link(index);
         let stack = &self.free[sync::cpu() % self.free.len()];
@@ -242,7 +242,7 @@ impl<T: TypeStable> Slab<T> {
                 self.make(index)?;
             }
             // Release pairs with the Acquire in `try_get`: the slot was made,
-            // whoever made it.
+            // by this thread or another.
             match self
                 .fresh
                 .compare_exchange_weak(index, index + 1, Release, Relaxed)
@@ -288,7 +288,7 @@ impl<T: TypeStable> Slab<T> {
         }
         let bytes = chunk_bytes::<T>(self.slots_in(chunk));
         let base: NonNull<T> = pages::map(bytes)?.cast();
-        // Relaxed: whoever looks for a slot in it has seen `fresh` pass the slot.
+        // Relaxed: a thread that looks for a slot in it has seen `fresh` pass the slot.
         self.chunks[chunk].store(base.as_ptr(), Relaxed);
         self.bytes.add(bytes as u64);
         Some(base)
@@ -297,7 +297,7 @@ impl<T: TypeStable> Slab<T> {
     /// The link of a slot that was handed out at least once.
     fn link(&self, index: u32) -> &AtomicU32 {
         let (chunk, offset) = place(index);
-        // Relaxed: as in `try_get`. Whoever has the index has it from somebody who saw `fresh` pass it, or `made`.
+        // Relaxed: as in `try_get`. The index comes from a thread that saw `fresh` pass it, or `made`.
         let base = NonNull::new(self.chunks[chunk].load(Relaxed));
         let base = base.expect("a slot that was handed out");
         let slots = self.slots_in(chunk);

@@ -1,7 +1,7 @@
 //! The stages of a fault's way, by which `softfault lab profile` tells where its time goes.
 //!
-//! The clock and the record are `sync`'s; here are the stages and what begins one. Whoever begins one inside
-//! another interrupts that: what a copy takes is no time of the fault's that asks for it.
+//! The clock and the record are `sync`'s; here are the stages and their beginnings. A stage that begins inside
+//! another interrupts that: the time of a copy is not counted for the fault that asks for it.
 
 /// What a touch is at. The time that belongs to no other stage is [`Serve`](Self::Serve)'s, once the engine has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,21 +19,21 @@ pub enum Stage {
     VmaLock,
     /// The look-up in the index.
     LookUp,
-    /// Read-ahead decides what to read.
+    /// Read-ahead chooses the pages to read.
     ReadAhead,
     /// The look whether the file has data there.
     Extent,
     /// A folio, its frames, and its place in the index.
     Frames,
-    /// Reads are handed to the system that nobody waits for here.
+    /// Reads that no thread waits for here are handed to the system.
     Submit,
     /// The read that this touch waits for.
     Read,
-    /// The wait for somebody else's read, or work, on the folio.
+    /// The wait for another thread's read, or work, on the folio.
     FolioWait,
-    /// Room is made: what goes is chosen, counted and forgotten.
+    /// Room is made: pages are chosen, counted out and forgotten.
     Reclaim,
-    /// Page tables lose what was evicted.
+    /// Evicted pages leave the page tables.
     Zap,
     /// What was evicted is written to swap, or to its file.
     WriteOut,

@@ -14,7 +14,7 @@ pub enum StoreError {
     Short,
 }
 
-/// The cookie of no read: [`Store::reap`] then delivers what is there, of this
+/// The cookie of no read: [`Store::reap`] then delivers completed reads, of this
 /// store and of all that share its queues.
 pub const NO_COOKIE: u64 = u64::MAX;
 
@@ -87,7 +87,7 @@ pub trait Store: Send + Sync {
     /// Starts reads and returns how many of them, from the front, were started
     /// (none where the store has no asynchronous way, or its queue is full).
     /// Their completions are delivered by [`reap`](Self::reap), by any thread;
-    /// those nobody waits for stay, with their frames, until somebody reaps.
+    /// those without a waiter stay, with their frames, until a thread reaps.
     ///
     /// # Safety
     /// As for [`read`](Self::read), until each completion.
@@ -98,7 +98,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Starts reads whose completions [`reap`](Self::reap) does not deliver: they go to whoever serves faults here for others, and has
+    /// Starts reads whose completions [`reap`](Self::reap) does not deliver: they go to the thread that serves faults for others, and has
     /// given the cookies their meaning. Returns how many, from the front, were started; none where there is no such thread.
     ///
     /// # Safety
@@ -110,12 +110,12 @@ pub trait Store: Send + Sync {
     /// Delivers completions of this store's (and its neighbours') reads while
     /// it waits, at most for `timeout_ns`, for the read with this `cookie` to be
     /// delivered, by this thread or by another that is reaping already.
-    /// `timeout_ns` 0 only delivers what is there, and so does a cookie that
+    /// `timeout_ns` 0 only delivers completed reads, and so does a cookie that
     /// is not in flight.
     ///
     /// `complete` must not call `reap`. A caller that is told `NotInFlight`
     /// while its folio is still being read sleeps on the folio's own word; so
-    /// whoever reads it changes the word and wakes after `submit` has returned.
+    /// the reader of the folio changes the word and wakes after `submit` has returned.
     fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap;
 
     /// The process is about to fork, and its child will read from this.
@@ -143,20 +143,20 @@ unsafe impl Send for PageWrite {}
 /// A store that pages go back to. As for all of [`Store`], nothing here may use the heap
 /// or a lazily made thread-local.
 pub trait WriteBack: Send + Sync {
-    /// Writes pages, and returns when the store has them: whoever reads them from it finds
-    /// what was written, but a crash may still lose it ([`sync`](Self::sync)). They are sorted by
-    /// offset. The store never becomes longer. `end` is how long it is, as far as is known: what lies behind goes nowhere. If
-    /// others have made it longer, what is not 0 behind `end` in its page was stored since, and is written.
+    /// Writes pages, and returns when the store has them: reads of the store find
+    /// the written bytes, but a crash may still lose them ([`sync`](Self::sync)). They are sorted by
+    /// offset. The store never becomes longer. `end` is its length, as far as is known: bytes behind it are not written. If
+    /// others have made it longer, bytes other than 0 behind `end` in its page were stored since, and are written.
     ///
     /// # Safety
-    /// The pages are readable. If somebody writes to one meanwhile, the store may have any mixture
+    /// The pages are readable. If a thread writes to one meanwhile, the store may have any mixture
     /// of before and after.
     unsafe fn write(&self, pages: &mut [PageWrite], end: u64);
 
     /// What was written survives a crash from now on, and so does the length.
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// True if a page can be written for certain, whatever else fills the device.
+    /// True if a page can be written for certain, even if other data fills the device.
     fn is_reserved(&self, offset: u64) -> bool;
 
     /// Sees to that.

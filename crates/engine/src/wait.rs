@@ -1,8 +1,8 @@
-//! How an attempt at a fault ends, and what it waits for: a value, and the waiting.
+//! The results of an attempt at a fault, the waits as values, and the waiting.
 //!
 //! A wait takes no lock of the address space. It holds the page cache and a
-//! reference to the folio it is for: what is read, or what was read and finds
-//! no memory to be mapped with. Whoever waited keeps it until the retry has
+//! reference to the folio it is for: one that is read, or one that was read and finds
+//! no memory to be mapped with. The waiter keeps it until the retry has
 //! looked (`retry`), so that reclaim cannot take the folio in between.
 
 use crate::anon::{Anonymous, FAULT_PAGES};
@@ -85,7 +85,7 @@ pub enum Waited {
 }
 
 impl Wait {
-    /// The folio is locked by the caller, who is to read it.
+    /// The folio is locked by the caller, which is to read it.
     pub(crate) fn read(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         Self::new(cache, Reason::Read).keeping(folio)
     }
@@ -104,7 +104,7 @@ impl Wait {
         Self::new(cache, Reason::Ahead(window))
     }
 
-    /// The folio is locked by somebody else.
+    /// The folio is locked by another thread.
     pub(crate) fn folio(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         let reason = match folio.is(flag::UPTODATE) {
             true => Reason::Busy,
@@ -173,14 +173,14 @@ impl Wait {
         }
     }
 
-    /// Lets `folio`, which nobody has to be waited for, stay meanwhile.
+    /// Keeps `folio`, which needs no wait, in the cache meanwhile.
     pub(crate) fn keeping(mut self, folio: FolioRef<'_>) -> Self {
         debug_assert_eq!(self.folio, NO_FOLIO);
         self.folio = folio.leak().id();
         self
     }
 
-    /// For a wait for memory: lets go of what `keeping` kept, which reclaim
+    /// For a wait for memory: drops the folio of `keeping`, which reclaim
     /// could not take.
     pub(crate) fn let_go(&mut self) {
         if let Reason::Memory(need) = self.reason
@@ -225,21 +225,21 @@ impl Wait {
         }
     }
 
-    /// True if what is waited for is memory.
+    /// True if this is a wait for memory.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self.reason, Reason::Memory(_))
     }
 
     /// True if this is for memory that will not come, after `short_ns` in which only
-    /// memory was waited for, and `standstill` waits in a row in which none came back to
-    /// anybody. That no folio is there for a moment proves nothing: whoever has yet to
+    /// memory was waited for, and `standstill` trailing waits in which no thread freed
+    /// memory. A moment without any folio proves nothing: a thread that has yet to
     /// take one has paid for it.
     ///
-    /// *Private memory*, and what was written to a file and cannot be written back, may fill the budget with what cannot be evicted: without swap,
+    /// *Private memory*, and dirty pages of a file that cannot be written back, may fill the budget with pages that cannot be evicted: without swap,
     /// or where it is full or fails. So a fault on it ends, and does not hang, also where
     /// others go on.
     ///
-    /// *A page of a file* finds room at last: what cannot be evicted leaves
+    /// *A page of a file* finds room at last: pages that cannot be evicted leave
     /// [`FLOOR`]. It may wait for reads under way, which take as long as the device does.
     /// Where there are none, the system itself has no memory.
     pub(crate) fn is_hopeless(&self, standstill: u32, short_ns: u64) -> bool {
@@ -276,7 +276,7 @@ impl Wait {
         !takes_io && node.make_room(need)
     }
 
-    /// True if what is waited for is I/O.
+    /// True if this is a wait for I/O.
     pub fn is_io(&self) -> bool {
         matches!(
             self.reason,
@@ -328,7 +328,7 @@ impl Wait {
             Reason::Memory(need) => {
                 node.stats.memory_waits.add(1);
                 let subscription = node.budget.subscribe();
-                // Reads that are over and that nobody waited for: reclaim can
+                // Completed reads without a waiter: reclaim can
                 // take them once they are delivered.
                 if let Owner::File(cache) = &self.owner {
                     cache.store.reap(NO_COOKIE, &Completion(node), 0);

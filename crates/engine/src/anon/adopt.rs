@@ -1,4 +1,4 @@
-//! Taking over what a process inherited at its fork.
+//! Taking over the memory that a process inherited at its fork.
 
 use super::pages::Pages;
 use super::view::Origin;
@@ -18,12 +18,12 @@ impl Anonymous {
     /// In a forked process: the memory that `parent` was, on `node`, which is the child's
     /// own, in the window that the child has inherited. Its words were copied by the
     /// fork and are the child's from now on, and `parent` is not to be used any more,
-    /// nor dropped. What is resident is charged, and what is clean is protected, which
-    /// the child does not inherit. No page stays ([`fault::lock`](crate::fault::lock)).
+    /// nor dropped. Resident pages are charged, and clean pages are write-protected, since the
+    /// child does not inherit the protection. No page stays ([`fault::lock`](crate::fault::lock)).
     ///
-    /// No page is locked: who forks keeps faults and reclaim out
+    /// No page is locked: the forking thread keeps faults and reclaim out
     /// ([`AddressSpace::freeze`], [`Node::stop_eviction`]). The budget has room for
-    /// what the parent's had.
+    /// as much as the parent's had.
     ///
     /// [`AddressSpace::freeze`]: crate::mm::AddressSpace::freeze
     pub fn adopt(
@@ -66,7 +66,7 @@ impl Anonymous {
     }
 
     /// Counts the residents of a page table in, and protects those that are clean, as far
-    /// as none of a next table may join them: what is left of that is in `clean`.
+    /// as none of a next table may join them: the rest of them is in `clean`.
     fn adopt_span(
         &self,
         span: Range<usize>,

@@ -11,8 +11,8 @@ impl Anonymous {
         self.count_pages(range.clone(), |state| state.stays()) > 0
     }
 
-    /// Protects what is resident in `range` and gives its slots up: it counts as zeros
-    /// until it is written to. What is in swap is forgotten.
+    /// Protects the resident pages in `range` and gives their slots up: they count as zeros
+    /// until they are written to. Pages in swap are forgotten.
     pub(crate) fn free(&self, range: Range<usize>) {
         let node = &self.node;
         if !node.mmu.can_protect() {
@@ -21,7 +21,7 @@ impl Anonymous {
             return;
         }
         for span in self.window.spans(range) {
-            // As reclaim has pages locked: who forks waits for it.
+            // As in reclaim, a batch is held while pages are locked: a fork waits for it.
             let _batch = node.private.batches.take();
             let pages = self.page_range(&span);
             // Locked pages next to each other: one call protects them.

@@ -44,7 +44,7 @@ impl Anonymous {
         Ok(child)
     }
 
-    /// Copies what `parent` has in a span of its window. After an error nothing of it is
+    /// Copies the pages that `parent` has in a span of its window. After an error none of them is
     /// here.
     fn copy_span(&self, parent: &Self, span: &Range<usize>) -> Result<(), Refused> {
         // No fault pays for words meanwhile: those that are in use stay the same.

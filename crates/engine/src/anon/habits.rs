@@ -3,7 +3,7 @@
 //! A program that maps a little memory, writes to some of it and unmaps it does so again, as a rule to the same pages. So the
 //! first write to a small mapping fills the pages that mappings of its size before it were written to.
 //!
-//! A mapping that was filled so does not tell what it was written to. So some are left alone, and looked at:
+//! A mapping that was filled so does not show which pages were written to. So some are left alone, and looked at:
 //!
 //! ```text
 //!   looked at ──┬─ the same pages: it agrees, and so do those that were filled since the last look; of the next
@@ -11,7 +11,7 @@
 //!               └─ others: none agrees any more
 //! ```
 //!
-//! So what may have been filled for nothing, when a program changes its ways, is an eighth of what was written to before.
+//! So when a program changes its ways, the pages filled for nothing are at most an eighth of those written to before.
 
 use crate::lock::Mutex;
 use sync::stat::Counter;
@@ -67,7 +67,7 @@ impl Habit {
     }
 }
 
-/// What is known of a node's small mappings. A guess: nobody waits for its locks.
+/// The habits of a node's small mappings. They are a guess: its locks are only tried.
 #[derive(Debug)]
 pub(crate) struct Habits {
     sizes: [Mutex<Habit>; SIZES],
@@ -103,7 +103,7 @@ impl Habits {
     }
 }
 
-/// Of one mapping: what its first writes were.
+/// The first writes to one mapping.
 #[derive(Debug, Default)]
 pub(crate) struct FirstWrites {
     /// Pages whose first write was a fault, a bit each.
@@ -118,7 +118,7 @@ impl FirstWrites {
         self.written.set(1 << page);
     }
 
-    /// A fault fills pages by what other mappings were written to.
+    /// A fault fills the pages that other mappings were written to.
     pub(crate) fn fills(&self) {
         self.filled.set(1);
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_vain_is_an_eighth_at_most() {
+    fn at_most_an_eighth_is_filled_in_vain() {
         for before in 1..700 {
             let mut habit = Habit::default();
             map(&mut habit, before, 0x1111);

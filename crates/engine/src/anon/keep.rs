@@ -1,10 +1,10 @@
-//! Pages that stay, and may be handed to system calls: nobody protects them.
+//! Pages that stay, and may be handed to system calls: reclaim never write-protects them.
 //!
 //! Reclaim protects its victims in ranges that go over a few pages which are none
 //! ([`reclaim::anonymous`](crate::reclaim)). A write of the processor's to such a page
 //! is a fault more; one of the kernel's, on behalf of a system call, fails. So it
-//! leaves such pages out where some may stay, and whoever lets the first page of a
-//! window stay waits for those who may not have known.
+//! leaves such pages out where some may stay. The thread that marks the first page of a
+//! window as staying waits for batches that may have begun before.
 
 use super::Anonymous;
 use super::pages::SLICE_NS;
@@ -15,7 +15,7 @@ use sync::atomic::{AtomicU32, Ordering};
 
 /// Reclaim goes round pages of this window.
 const KEEP_REQUESTED: u32 = 1;
-/// And everybody who might not have known is done.
+/// And all batches that might have begun before are done.
 const KEEP_VISIBLE: u32 = 2;
 
 /// Whether pages of a window may stay.
@@ -24,8 +24,8 @@ pub(super) struct Keeps(AtomicU32);
 
 impl Keeps {
     fn is_requested(&self) -> bool {
-        // Relaxed: who has set it takes all batches afterwards, and who holds one
-        // that was taken then sees it.
+        // Relaxed: the thread that sets it takes all batches afterwards, and a holder of a
+        // batch that was taken after that sees it.
         self.0.load(Ordering::Relaxed) != 0
     }
 
@@ -81,7 +81,7 @@ impl Anonymous {
 
     /// Makes a written page, which may have been protected by the way, writable.
     pub(crate) fn make_writable(&self, page: usize) -> Result<(), MmuError> {
-        // As reclaim has pages locked: who forks waits for it.
+        // As in reclaim, a batch is held while pages are locked: a fork waits for it.
         let _batch = self.node.private.batches.take();
         self.make_writable_alone(page)
     }

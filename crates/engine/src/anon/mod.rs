@@ -2,10 +2,10 @@
 //! space.
 //!
 //! ```text
-//!   Anonymous ── node    who pays
-//!      │      ── window  where the pages are, and the page tables under them
-//!      │      ── pages   what each page is (`pages`, `state`)
-//!      │      ── swap_cache  what is being read back, or was read ahead
+//!   Anonymous ── node    its budget pays
+//!      │      ── window  the addresses of the pages, and the page tables under them
+//!      │      ── pages   the state of each page (`pages`, `state`)
+//!      │      ── swap_cache  folios that are being read back, or were read ahead
 //!      └──────── keeps   whether pages of it may stay (`keep`)
 //! ```
 //!
@@ -22,10 +22,10 @@
 //!                                       └────────────────────────────────┘
 //! ```
 //!
-//! What is clean is protected: a write to it ends in a fault, which gives its slot up.
-//! So what was not written since it was read is dropped without a write.
+//! Clean pages are write-protected: a write to one ends in a fault, which gives its slot up.
+//! So a page that was not written to since it was read is dropped without a write.
 //!
-//! Who excludes whom, for one page:
+//! Mutual exclusion, for one page:
 //!
 //! | | fault | reclaim | unmap | fork |
 //! |---|---|---|---|---|
@@ -71,7 +71,7 @@ pub use view::Origin;
 pub(crate) use view::{NotRead, View};
 
 /// Pages that must be free for a fault: the page, the page of words that it is in,
-/// what comes with a page table, and what private memory leaves.
+/// the pages of a page table, and the floor that private memory leaves free.
 pub(crate) const FAULT_PAGES: usize = 2 + (TABLE_PAGES + FLOOR) as usize;
 
 /// Why pages were not shown in another window as well, or instead.
@@ -116,7 +116,7 @@ pub struct Anonymous {
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
     keeps: Keeps,
-    /// Of small memory, what was written to first.
+    /// Of small memory, the first writes.
     pub(crate) first_writes: FirstWrites,
 }
 
@@ -129,7 +129,7 @@ impl Anonymous {
 
     /// `bytes` of a file's, rounded up to whole pages, that nobody else sees when
     /// they are written to. A touch past the end of a file that has become shorter
-    /// gets what `on_truncate` says.
+    /// ends as `on_truncate` says.
     pub fn of_file(
         node: Arc<Node>,
         bytes: usize,
@@ -239,7 +239,7 @@ impl Anonymous {
     }
 
     /// True if `anon` is the only reference, and nobody waits for one of its pages.
-    /// Whoever ends a mapping waits for this, so that the last reference is not
+    /// The end of a mapping waits for this, so that the last reference is not
     /// dropped in a fault handler.
     pub fn is_unused(anon: &Arc<Self>) -> bool {
         let cache = anon.swap_cache.as_ref();
@@ -270,11 +270,11 @@ impl Anonymous {
         }
     }
 
-    /// Takes what was read of a page, or is being read, out of the cache. The caller
+    /// Removes a page's folio, read or being read, from the cache. The caller
     /// has locked the page, which keeps others from reading it.
     pub(crate) fn forget_read(&self, page: usize) {
-        // That there is no folio at all is seen by a read-modify-write, there: who has
-        // put one in later sees that the page is locked.
+        // The check for no folio at all is a read-modify-write, there: a thread that puts
+        // one in later sees that the page is locked.
         if let Some(cache) = &self.swap_cache {
             let addr = self.window.address(page as u64, 0);
             cache.forget(addr..addr + PAGE_SIZE);

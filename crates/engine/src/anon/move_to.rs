@@ -1,15 +1,15 @@
-//! Moving pages, their words and their slots to a longer window: what `mremap(2)` does
+//! Moving pages, their words and their slots to a longer window, for `mremap(2)`
 //! where there is no room to grow.
 //!
 //! ```text
 //!   1  counted in   the new window pays for words and page tables      may fail
-//!   2  locked       all pages; what is being read back is forgotten
+//!   2  locked       all pages; reads under way are forgotten
 //!   3  moved        in the page tables, a span at a time               may fail: moved back
 //!   4  handed over  words and slots; the old window is counted out
 //! ```
 //!
 //! No fault is in progress: the VMAs are write-locked. Nothing is evicted from 1 to 4,
-//! so what was counted stays true. Pages stay charged throughout.
+//! so the counts stay true. Pages stay charged throughout.
 
 use super::{Anonymous, NotShown, PageState};
 use crate::budget::{FLOOR, Need};
@@ -24,7 +24,7 @@ use sync::Arc;
 const TRIES: usize = 1000;
 
 impl Anonymous {
-    /// An empty window of so many bytes, for what is here to move to.
+    /// An empty window of so many bytes, to move these pages to.
     pub fn longer(&self, bytes: usize) -> Result<Arc<Self>, MapError> {
         self.empty(bytes)
     }
@@ -95,12 +95,12 @@ impl Move<'_> {
         counted.filter(|&(_, residents)| residents > 0)
     }
 
-    /// Where the new window shows what the old one shows at `addr`.
+    /// The address in the new window of the page that the old one shows at `addr`.
     fn place(&self, addr: usize) -> usize {
         self.to.addresses().start + (addr - self.from.addresses().start)
     }
 
-    /// Pays for what comes with the pages in the new window; or says how many pages are wanted.
+    /// Pays for words and page tables of the new window; the error is the number of pages that are wanted.
     fn count_in(&self) -> Result<(), usize> {
         let Self { from, to } = *self;
         let budget = &from.node.budget;
@@ -125,7 +125,7 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Takes back what was counted into the new window of the spans below `end`.
+    /// Takes back the counts in the new window of the spans below `end`.
     fn count_out(&self, end: usize) {
         let node = &self.from.node;
         for (span, residents) in self.resident_spans(end) {
@@ -134,7 +134,7 @@ impl Move<'_> {
         }
     }
 
-    /// Moves what is resident. After an error all of it is where it was.
+    /// Moves the resident pages. After an error all of them are where they were.
     fn move_tables(&self) -> Result<(), MmuError> {
         let Self { from, to } = *self;
         let (here, there) = (from.window.reservation(), to.window.reservation());

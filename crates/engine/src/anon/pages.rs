@@ -2,7 +2,7 @@
 //!
 //! | state | the page is |
 //! |---|---|
-//! | absent | zeros, or what the file has that is mapped privately |
+//! | absent | zeros, or the bytes of the file that is mapped privately |
 //! | resident | in the window, written since it came, and paid for |
 //! | resident, clean | in the window, protected, and the same as in its slot, in the file, or zeros |
 //! | resident, clean, zero | zeros that cost no memory |
@@ -11,7 +11,7 @@
 //! `LOCKED` beside it: being filled, evicted, or changed otherwise, by one
 //! thread, which alone may change the words until it unlocks; all others may
 //! but add `WAITED`. The lock is taken by trying, and never waited for with a
-//! VMA lock held (who unmaps and who forks hold it for writing: they wait for
+//! VMA lock held (unmap and fork hold it for writing: they wait for
 //! reclaim, which waits for no such lock).
 //!
 //! Words lie in pages of their own, each paid for when the first of its words is
@@ -115,7 +115,7 @@ impl Pages {
     /// page for them.
     pub fn pay_for(&self, page: usize, budget: &Budget) -> bool {
         let paid = &self.entry(page).0.word;
-        // Relaxed: says only who pays.
+        // Relaxed: says only which page pays.
         if paid.load(Ordering::Relaxed) == 0 {
             if !budget.try_charge(1, FLOOR) {
                 return false;
@@ -135,8 +135,8 @@ impl Pages {
         if !self.pay_for(page, budget) {
             return Found::NoMemory;
         }
-        // Acquire pairs with the Release in `unlock`: what was done to the page
-        // is seen by who finds it done.
+        // Acquire pairs with the Release in `unlock`: a thread that finds the page
+        // done sees all that was done to it.
         let word = self.entry(page).1.word.load(Ordering::Acquire);
         match word & LOCKED {
             0 => Found::State(PageState::from_bits(word & !WAITED)),
@@ -201,7 +201,7 @@ impl Pages {
     pub fn claim(&self, page: usize, state: PageState) -> bool {
         let (paid, entry) = self.entry(page);
         let word = &entry.word;
-        // Else nobody would see what it becomes.
+        // Otherwise the new state would be lost.
         debug_assert!(paid.word.load(Ordering::Relaxed) != 0, "words not paid for");
         let bits = state.bits();
         // Acquire pairs with the Release in `unlock`. As a rule nobody has waited.
@@ -266,7 +266,7 @@ impl Pages {
     }
 
     /// The slot that has the page's bytes. The caller has locked the page, or
-    /// keeps out whoever could change it.
+    /// keeps all out that could change it.
     pub fn slot(&self, page: usize) -> Option<u32> {
         // Relaxed, here and below: handed over by the page lock.
         let slot = self.entry(page).1.slot.load(Ordering::Relaxed);
@@ -292,7 +292,7 @@ impl Pages {
     /// Waits while the page is locked, at most `timeout_ns`.
     pub fn wait_unlocked(&self, page: usize, timeout_ns: u64) {
         let word = &self.entry(page).1.word;
-        // Relaxed: who was woken looks again.
+        // Relaxed: a woken thread looks again.
         let now = word.load(Ordering::Relaxed);
         if now & LOCKED == 0 {
             return;
@@ -316,7 +316,7 @@ impl Pages {
 }
 
 impl PageLock<'_> {
-    /// What the page is to be when it is unlocked; at first, what it was.
+    /// The state that the page gets at the unlock; at first, its state before.
     pub fn state(&self) -> PageState {
         self.state
     }

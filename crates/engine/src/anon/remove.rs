@@ -17,7 +17,7 @@ impl Anonymous {
     /// it. `None` if there are no residents: there is nothing to zap.
     pub(super) fn count_out(&self, range: Range<usize>) -> Option<ZapPiece> {
         if let Some(cache) = &self.swap_cache {
-            // Most of what is being read goes here at once.
+            // Most reads under way are dropped here at once.
             cache.forget(range.clone());
         }
         let mut out: Option<ZapPiece> = None;
@@ -46,7 +46,7 @@ impl Anonymous {
         out
     }
 
-    /// The same for pages of one page table: what to zap, and how many were charged.
+    /// The same for pages of one page table: the range to zap, and the number of charged pages.
     fn count_span_out(&self, span: Range<usize>) -> Option<(Range<usize>, u64)> {
         let (mut residents, mut charged) = (0, 0);
         for page in self.page_range(&span) {

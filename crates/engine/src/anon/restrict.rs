@@ -1,4 +1,4 @@
-//! `mprotect(2)` for the processor's own accesses; what faults may do, VMAs say.
+//! `mprotect(2)` for the processor's own accesses. For faults the VMAs have the protection.
 
 use super::Anonymous;
 use crate::mmu::MmuError;

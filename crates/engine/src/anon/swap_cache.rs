@@ -46,7 +46,7 @@ impl SwapCache {
         Arc::strong_count(&self.cache) == 1
     }
 
-    /// Takes what was read of a range of addresses, or is being read, out.
+    /// Removes the folios of a range of addresses, read or being read.
     pub(super) fn forget(&self, range: Range<usize>) {
         self.cache.invalidate(range);
     }

@@ -1,8 +1,8 @@
 //! Where the pages of private memory are, as a store for its page cache: in
 //! slots of swap, or in the file that they were mapped from.
 //!
-//! What is asked for a page is answered by its words at that moment. Whoever reads
-//! has put a locked folio of the page into the index before; whoever gives a slot
+//! A page's words at that moment answer each query. A thread that reads a page
+//! has put a locked folio of the page into the index before; a thread that gives a slot
 //! up that a folio might be read from locks the page, takes the folio out, and only
 //! then changes the words. So a slot that is read is not given to another before
 //! the read is over; and where the words have changed before the read began, it ends

@@ -30,7 +30,7 @@ impl Stocks {
 
     /// Under a budget of `limit`, how much of it must be free for a charge in
     /// advance, and how much such a charge is: all processors' together are not
-    /// more than that, and leave the floor to what can be evicted.
+    /// more than that, and leave the floor to pages that can be evicted.
     pub(super) fn room_and_charge(limit: u64) -> (u64, u64) {
         let room = limit / 8;
         // A budget that has no node may be too small to have a floor.

@@ -246,7 +246,7 @@ impl Node {
         self.release(window.whole());
     }
 
-    /// Address space whose residents are counted; what that holds is charged.
+    /// Address space whose residents are counted; the pages for that are charged.
     fn reserve(
         &self,
         bytes: usize,

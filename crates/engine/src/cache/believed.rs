@@ -5,7 +5,7 @@
 //! say, on the addresses of a map. Then the touch faults again, for ever, with all signals
 //! masked. So a spurious fault is believed once. If the same page comes again, the page
 //! tables are asked, with the page locked; and a page that is missing is filled again, with
-//! what the kernel would show: a file's bytes, and zeros for private memory
+//! the bytes that the kernel would show: a file's bytes, and zeros for private memory
 //! (`vanished` of the faults on each).
 
 use crate::PAGE_SIZE;

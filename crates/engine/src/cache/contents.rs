@@ -81,7 +81,7 @@ impl PageCache {
         }
     }
 
-    /// True if what is next to each other in the window is so where it is read from: in a
+    /// True if neighbours in the window are neighbours in the store, too: in a
     /// file, but not in swap.
     pub(super) fn is_in_a_row(&self) -> bool {
         !self.is_private()

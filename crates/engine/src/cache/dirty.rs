@@ -9,7 +9,7 @@
 //! A page is dirty if its bit is set in its folio, and from before the first write to it: the page
 //! tables let nobody write to a page whose bit is not set. Both change under the folio lock. Write-back
 //! protects the page, copies it, clears its bit and unlocks the folio, which is `writeback` until the store has the
-//! copy. So no write is lost, none is in the middle of what the store gets, and a thread that writes meanwhile waits for
+//! copy. So no write is lost, the store gets no half of a write, and a thread that writes meanwhile waits for
 //! no device: the page becomes dirty once more. Eviction and truncate write straight from the window instead, and keep the
 //! folio lock until the store has the page: it is about to go. Pages that are pinned may be in the hands of a system call, which fails
 //! where a page is protected: they are written as they are, and stay dirty.
@@ -19,8 +19,8 @@
 //!
 //! **Epochs.** To protect pages one by one costs a flush of all processors' TLBs each. Pages that lie close together are protected
 //! by one call, with all that is between them. Where many are scattered, the
-//! whole window is protected in one go: a new epoch begins before that, and whatever was made writable in an
-//! earlier one is protected afterwards. Who makes a page writable notes the epoch once it is: if that is still the old one, the
+//! whole window is protected in one go: a new epoch begins before that, and pages that were made writable in an
+//! earlier one are protected afterwards. A thread that makes a page writable notes the epoch after it: if that is still the old one, the
 //! page was writable before the new one began, and is protected with all others. Nobody does that while pages are pinned.
 
 use super::folio::{Folio, flag};
@@ -44,7 +44,7 @@ pub(crate) struct DirtyPages {
     expected: AtomicU64,
     /// Pages that are held for write-back since the first of the files.
     held: Mutex<u64>,
-    /// How many write-backs of copies have ended: those wait here who need the end of one.
+    /// How many write-backs of copies have ended: threads that need the end of one wait here.
     ended: WaitWord,
 }
 
@@ -59,7 +59,7 @@ impl Default for DirtyPages {
     }
 }
 
-/// Where what was written to a backing goes.
+/// The destination of a backing's dirty pages.
 pub(crate) struct Writes {
     /// Immutable.
     to: Arc<dyn WriteBack>,
@@ -70,7 +70,7 @@ pub(crate) struct Writes {
     /// The epoch that has begun. Changed and read by read-modify-writes, as `protecting` and the pins are: see
     /// [`PageCache::protect_window`].
     epoch: AtomicU32,
-    /// Up to this one, what was made writable before is protected. Release: after the window is.
+    /// Up to this one, pages that were made writable before are protected. Release: after the window is.
     protected: AtomicU32,
     /// 1 while a thread protects the whole window.
     protecting: AtomicU32,
@@ -121,7 +121,7 @@ impl PageCache {
         self.writes.as_ref().map_or(0, dirty)
     }
 
-    /// Whether write-back has failed since `seen` was what this has left there; how, if so.
+    /// The error, if write-back has failed since the call that left its count in `seen`.
     pub fn write_error_since(&self, seen: &mut u32) -> Option<FaultError> {
         let failed = self.writes.as_ref()?.failed.load(Ordering::Relaxed);
         let count = (failed & COUNT) as u32;
@@ -147,7 +147,7 @@ impl PageCache {
     /// Notes that a page of the folio has been made writable. The caller holds its lock.
     pub(crate) fn note_writable(&self, folio: &Folio) {
         let writes = self.writes.as_ref().expect("it can be written to");
-        // Release pairs with the Acquire in `protect_window`: if this is still the old epoch, what was made
+        // Release pairs with the Acquire in `protect_window`: if this is still the old epoch, a page that was made
         // writable before is protected after.
         folio.set_dirty_epoch(writes.epoch.fetch_add(0, Ordering::AcqRel) as u16);
     }
@@ -170,7 +170,7 @@ impl PageCache {
         if writes.protecting.swap(1, Ordering::AcqRel) == 1 {
             return false;
         }
-        // Read-modify-writes, which come one after the other: who pins after this one sees `protecting` too.
+        // Read-modify-writes, which come one after the other: a pin after this one sees `protecting` too.
         let may = self.pinned.fetch_add(0, Ordering::AcqRel) == 0;
         if may {
             protect();
@@ -224,12 +224,12 @@ impl PageCache {
     }
 
     /// Copies of `sent` pages of a folio are about to be written, and of all its pages only `left` are dirty any more. The copies
-    /// are counted until [`end_writeback`](Self::end_writeback) says what came of them. The caller holds its lock, and has a
+    /// are counted until [`end_writeback`](Self::end_writeback) gets their result. The caller holds its lock, and has a
     /// reference, which it keeps until the end; nobody can write to the pages that are not left dirty.
     pub(crate) fn begin_writeback(&self, folio: &Folio, sent: u32, left: u32) {
         let before = folio.dirty_pages();
         debug_assert_eq!((left | sent) & !before, 0);
-        // First: whoever finds that it is not dirty any more finds this.
+        // First: a thread that finds that it is not dirty any more finds this.
         folio.set_writeback(true);
         folio.set_dirty_pages(left);
         // In one step, of none as a rule: at no time is less counted than the store has not got.
@@ -269,7 +269,7 @@ impl PageCache {
 }
 
 impl Node {
-    /// A file is about to be written to: what write-back takes is held from the first on.
+    /// A file is about to be written to: the memory for write-back is held from the first such file on.
     pub(super) fn will_write(&self) -> Result<(), MapError> {
         let mut held = self.dirty.held.lock();
         if *held == 0 {
@@ -331,7 +331,7 @@ impl Node {
         self.dirty.expected.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// The folio's frames are free again: what was not written to of its dirty pages has been seen, or is not to be. The
+    /// The folio's frames are free again: its dirty pages that were not written to are known, or need not be. The
     /// caller holds its lock.
     pub(crate) fn end_expected(&self, folio: &Folio) {
         if folio.is(flag::EXPECTED) {
@@ -342,8 +342,8 @@ impl Node {
         }
     }
 
-    /// True if another page may become dirty: where write-back fails, what is dirty stays, and
-    /// faults that only read need something that can be evicted.
+    /// True if another page may become dirty: where write-back fails, dirty pages stay, and
+    /// faults that only read need pages that can be evicted.
     pub(crate) fn may_dirty(&self) -> bool {
         let (limit, held) = (self.budget.limit(), self.budget.held());
         let others = limit.saturating_sub(held + self.pinned_pages() + FLOOR);

@@ -17,7 +17,7 @@
 //! back (`RetryPin::Yes`).
 //!
 //! A folio of the index that has been read, well or not, is on a reclaim list,
-//! or isolated by one reclaimer, who evicts it or puts it back.
+//! or isolated by one reclaimer, which evicts it or puts it back.
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
@@ -59,7 +59,7 @@ pub mod flag {
     pub const HOLE: u32 = 1 << 5;
     /// Read ahead, and nobody has touched it yet.
     pub const READAHEAD: u32 = 1 << 6;
-    /// The read was submitted: whoever waits reaps it.
+    /// The read was submitted: a waiter reaps it.
     pub const ASYNC: u32 = 1 << 7;
     /// Refaulted soon after eviction: kept on the active list.
     pub const ACTIVE: u32 = 1 << 8;
@@ -68,12 +68,12 @@ pub mod flag {
     /// Pinned when it was to be forgotten: the last pin forgets it.
     pub const DOOMED: u32 = 1 << 10;
     /// A fault on it begins the next window: Linux's PG_readahead. Cleared by
-    /// the first such fault, whoever holds the folio lock.
+    /// the first such fault, with or without the folio lock.
     pub const MARKER: u32 = 1 << 11;
     /// Pages of it were written to, and the store has not got them: [`Folio::dirty_pages`](super::Folio)
-    /// says which. Only of what is mapped.
+    /// says which. Only of mapped folios.
     pub const DIRTY: u32 = 1 << 12;
-    /// It was dirty already when somebody last looked for what has been so for long.
+    /// It was dirty already at the last look for old dirty folios.
     pub const AGED: u32 = 1 << 13;
     /// Dirty pages of it may not have been written to: the frames are still there to be compared.
     pub const EXPECTED: u32 = 1 << 14;
@@ -105,11 +105,11 @@ pub struct Folio {
     pub(crate) list: AtomicU8,
     /// 1 while copies of its pages are being written to the store: Linux's PG_writeback. Set under the folio lock, by a
     /// thread that has a reference; that thread clears it without. Not a bit of `state`: a write-back ends at any time,
-    /// and all who change or wait for `state` would meet it.
+    /// and all changes of `state` and waits for it would meet it.
     writeback: AtomicU8,
     /// First frame or [`NO_FRAME`]. Protected by the folio lock.
     pub(super) frame: AtomicU32,
-    /// Why the last read failed: an errno, or an `ERROR_` above all of them. Of what is mapped, whose read
+    /// The error of the last read: an errno, or an `ERROR_` above all of them. For mapped folios, whose read
     /// did not fail: which pages are dirty, a bit each, and above them when one was last made writable. Protected by
     /// the folio lock.
     pub(super) error: AtomicU32,
@@ -190,8 +190,8 @@ impl Folio {
 
     /// The bits now.
     pub fn state(&self) -> u32 {
-        // Acquire pairs with the Release in `unlock`: what the holder of the
-        // folio lock did is seen by whoever sees its bits.
+        // Acquire pairs with the Release in `unlock`: a thread that sees the bits
+        // sees all that the holder of the folio lock did.
         self.state.load(Ordering::Acquire)
     }
 
@@ -214,8 +214,8 @@ impl Folio {
     /// The page cache that the folio belongs to.
     pub(crate) fn cache(&self) -> &PageCache {
         // SAFETY: a page cache outlives its folios: its drop waits until none
-        // is in the index, and only whoever has a folio that is locked and in
-        // the index asks.
+        // is in the index, and only callers with a folio that is locked and in
+        // the index ask.
         unsafe { &*self.cache.load(Ordering::Relaxed) }
     }
 
@@ -271,13 +271,13 @@ impl Folio {
 
     /// True while copies of its pages are being written to the store. Under the folio lock no write-back begins.
     pub(crate) fn is_writeback(&self) -> bool {
-        // Acquire pairs with the Release in `set_writeback`: what is read from the store next has been written. A
+        // Acquire pairs with the Release in `set_writeback`: the next read of the store finds the written bytes. A
         // read-modify-write, so that the answer is never an old one.
         self.writeback.fetch_or(0, Ordering::Acquire) != 0
     }
 
     /// Begins a write-back of copies, under the folio lock and with a reference; or ends it, without the lock. After that the caller
-    /// wakes all who wait for the end (`Node::wake_writeback_waiters`).
+    /// wakes all waiters for the end (`Node::wake_writeback_waiters`).
     pub(crate) fn set_writeback(&self, writeback: bool) {
         // Release pairs with the Acquire in `is_writeback`.
         self.writeback.swap(writeback.into(), Ordering::Release);
@@ -319,15 +319,15 @@ impl Folio {
 
     /// Clears the marker; true if this was the first to do so.
     pub fn take_marker(&self) -> bool {
-        // Relaxed: says who begins a window, and orders nothing.
+        // Relaxed: picks the thread that begins a window, and orders nothing.
         self.state.fetch_and(!flag::MARKER, Ordering::Relaxed) & flag::MARKER != 0
     }
 
     /// Changes bits; the caller holds the folio lock.
     pub fn change(&self, set: u32, clear: u32) {
         debug_assert!(self.state.load(Ordering::Relaxed) & flag::LOCKED != 0);
-        // Release pairs with the Acquire in `state`: whoever finds the folio uptodate, locked or not, sees how many pages it
-        // has, and whoever finds it clean, that it is being written.
+        // Release pairs with the Acquire in `state`: a thread that finds the folio uptodate, locked or not, sees how many pages it
+        // has, and one that finds it clean sees that it is being written.
         if clear != 0 {
             self.state.fetch_and(!clear, Ordering::Release);
         }
@@ -355,7 +355,7 @@ impl Folio {
         self.pins.load(Ordering::Relaxed) > 0
     }
 
-    /// Releases the folio lock and wakes all who wait for that.
+    /// Releases the folio lock and wakes all waiters.
     pub fn unlock(&self) {
         // Release pairs with the Acquire in `state` and `try_lock`.
         let before = self
@@ -372,8 +372,8 @@ impl Folio {
     /// the bits to sleep on, or `None` if the lock is free. The caller holds a
     /// reference.
     pub fn announce_waiter(&self) -> Option<u32> {
-        // AcqRel pairs with `rouse`: what the caller does next (it looks for
-        // the read in its ring) comes after, in the eyes of whoever rouses.
+        // AcqRel pairs with `rouse`: the caller's next step (it looks for
+        // the read in its ring) comes after, for the thread that rouses.
         let state = self.state.fetch_or(flag::WAITERS, Ordering::AcqRel);
         // Left behind, the bit costs the next holder a wake-up call.
         (state & flag::LOCKED != 0).then_some(state | flag::WAITERS)
@@ -385,7 +385,7 @@ impl Folio {
         self.state.wait(announced, Some(timeout_ns));
     }
 
-    /// Wakes those who wait although the folio stays locked: there is something
+    /// Wakes the waiters although the folio stays locked: there is something
     /// new to do about it. The caller holds a reference.
     pub fn rouse(&self) {
         let before = self.state.fetch_and(!flag::WAITERS, Ordering::AcqRel);

@@ -2,8 +2,8 @@
 //!
 //! Frames are the I/O buffers themselves. The pool grows by chunks of 2 MiB,
 //! each charged to the budget and mapped when it is taken, and given back whole:
-//! the pool reserves no address space, so nothing that fills what is mapped
-//! (mlockall) or counts it (RLIMIT_AS) sees more than is in use. A chunk
+//! the pool reserves no address space, so mlockall, which fills mapped memory,
+//! and RLIMIT_AS, which counts it, see no more than is in use. A chunk
 //! is 32 blocks of 16 pages, so that a folio's frames are contiguous and one
 //! copy maps them. Allocation prefers the lowest chunk, so that the highest
 //! become free and can be given back.
@@ -28,8 +28,8 @@ use sync::atomic::{AtomicPtr, Ordering};
 /// Pages of a chunk.
 pub const CHUNK_PAGES: usize = TABLE_SPAN / PAGE_SIZE;
 const CHUNK_BLOCKS: usize = CHUNK_PAGES / BLOCK_PAGES;
-/// Of what was in use once and is not now, each batch of reclaim forgets this
-/// part. Giving a chunk back that is wanted again at the next window of
+/// Each batch of reclaim forgets this part of the pages that were in use once and are not
+/// now. Giving a chunk back that is wanted again at the next window of
 /// read-ahead costs more than the pages are worth: a sequential scan spent an
 /// eighth of its time on that.
 const FORGET: usize = 128;
@@ -81,8 +81,8 @@ struct Inner {
 /// The pool.
 pub struct Frames {
     inner: Mutex<Inner>,
-    /// Where each chunk is, or null: written under `inner`. Relaxed: who has a
-    /// frame of a chunk has it from under that lock.
+    /// Where each chunk is, or null: written under `inner`. Relaxed: the owner
+    /// of a chunk's frame got it under that lock.
     places: Box<[AtomicPtr<u8>]>,
     memory: Arc<dyn FrameMemory>,
     budget: Arc<Budget>,
@@ -268,7 +268,7 @@ impl Frames {
     }
 
     /// Pages that the pool should keep: the most that were in use of late. Each
-    /// call forgets a part of what is no longer true.
+    /// call forgets a part of the surplus.
     pub fn wanted(&self) -> usize {
         let mut inner = self.inner.lock();
         let unused = inner.most_used - inner.used_pages;

@@ -17,8 +17,8 @@ pub struct Shortage {
 
 impl Node {
     /// Charges `pages` that stay until [`let_go`](Self::let_go), and makes room for them.
-    /// Refused where maps would hold more than seven eighths of the budget, or where what
-    /// cannot be evicted leaves no room.
+    /// Refused where maps would hold more than seven eighths of the budget, or where
+    /// pages that cannot be evicted leave no room.
     pub(crate) fn hold(&self, pages: u64) -> Result<(), MapError> {
         let budget = &self.budget;
         if !budget.hold(pages) {
@@ -39,7 +39,7 @@ impl Node {
         Ok(())
     }
 
-    /// Gives back what [`hold`](Self::hold) charged.
+    /// Gives back the charge of [`hold`](Self::hold).
     pub(crate) fn let_go(&self, pages: u64) {
         self.budget.let_go(pages);
         self.budget.uncharge(pages);

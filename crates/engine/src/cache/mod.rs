@@ -2,19 +2,19 @@
 //! `address_space`.
 //!
 //! ```text
-//!   PageCache ── store    where pages come from
-//!      │      ── window   where they are shown, and how many are (`window`)
-//!      │      ── readahead  what will be touched next
+//!   PageCache ── store    pages are read from it
+//!      │      ── window   their addresses, and the number that are mapped (`window`)
+//!      │      ── readahead  a prediction of the next touches
 //!      ▼
 //!   Node      ── index    address → folio (`index`)
 //!             ── frames   bytes read and not yet touched (`frames`)
-//!             ── lists    what goes next (`reclaim`)
+//!             ── lists    the order of eviction (`reclaim`)
 //! ```
 //!
 //! One backing has one window, so an address names a page of a backing, and
 //! all mappings of the file see the same page. A page is in at most one folio.
 //!
-//! Who excludes whom, for one page:
+//! Mutual exclusion, for one page:
 //!
 //! | | fault | read-ahead | eviction | truncate |
 //! |---|---|---|---|---|
@@ -79,7 +79,7 @@ pub enum OnTruncate {
 pub enum MapError {
     /// There are no page tables for it.
     Mmu(MmuError),
-    /// The budget cannot hold what comes with it.
+    /// The budget cannot hold its tables.
     Budget(Shortage),
 }
 
@@ -99,13 +99,13 @@ pub struct PageCache {
     pub(crate) window: Arc<Window>,
     /// Whose pages they are. Immutable.
     contents: Contents,
-    /// Where what is written to it goes; `None`: it is only read. Immutable.
+    /// The destination of dirty pages; `None`: it is only read. Immutable.
     pub(crate) writes: Option<Writes>,
     /// Bytes of the backing that may be shown. Changed by `truncate`, and by
     /// a read that finds the backing shorter.
     pub(crate) end: AtomicU64,
-    /// Held while `end` follows the length of a store that is written to, and by whoever changes that length, from before
-    /// `truncate` says so until it has been told what came of it. Over write-back, and over waits for folios.
+    /// Held while `end` follows the length of a store that is written to, and during a change of that length, from before
+    /// the call to `truncate` until the cache knows the result. Held over write-back, and over waits for folios.
     length: Mutex<()>,
     /// The pages that are being taken out of the store, by their first and, above 32 bits, the one after the last; or 0. Changed by
     /// the holder of `length`.
@@ -143,8 +143,8 @@ impl PageCache {
         )))
     }
 
-    /// The cache of `store`'s first `bytes` bytes, in a window of its own that may be written to: what is
-    /// written goes to `to`, which is the same store. Only where pages can be protected. A touch past the end is an
+    /// The cache of `store`'s first `bytes` bytes, in a window of its own that may be written to: dirty
+    /// pages go to `to`, which is the same store. Only where pages can be protected. A touch past the end is an
     /// error.
     pub fn new_writable(
         node: Arc<Node>,
@@ -242,7 +242,7 @@ impl PageCache {
     }
 
     /// For read-ahead as Linux has it: windows of `pages` pages, at least four,
-    /// as `read_ahead_kb` sets them. Forgets what was counted.
+    /// as `read_ahead_kb` sets them. Resets the counts.
     pub fn set_ra_pages(&self, pages: u32) {
         *self.mmap_miss.lock() = MmapMiss::new(pages);
     }
@@ -297,7 +297,7 @@ impl PageCache {
             self.folios.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        // In the same way: what `empty` takes away is seen here, or the folio there.
+        // In the same way: either this sees that `empty` takes pages away, or `empty` sees the folio.
         if self.is_emptied(&range) {
             self.folios.fetch_sub(1, Ordering::AcqRel);
             return None;

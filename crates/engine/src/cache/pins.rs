@@ -16,7 +16,7 @@ pub(crate) struct Pins(AtomicU64);
 
 impl Node {
     /// Counts `pages` as pinned if at most half of the budget is then, and if faults keep
-    /// their floor beside what maps hold. Decided once for all pages of a pin: one that had
+    /// their floor beside the pages that maps hold. Decided once for all pages of a pin: one that had
     /// got some of them and waited for the others could wait for one that does the same.
     pub fn try_pin(&self, pages: u64) -> bool {
         let limit = self.budget.limit();
@@ -33,7 +33,7 @@ impl Node {
         self.pins.0.load(Ordering::Relaxed)
     }
 
-    /// Takes back what [`try_pin`](Self::try_pin) counted.
+    /// Takes back the count of [`try_pin`](Self::try_pin).
     pub fn unpin_pages(&self, pages: u64) {
         let before = self.pins.0.fetch_sub(pages, Ordering::Relaxed);
         assert!(before >= pages, "more unpinned than pinned");
@@ -54,18 +54,18 @@ impl PageCache {
         let most = pages + 2 * BLOCK_PAGES + pages / (TABLE_SPAN / PAGE_SIZE);
         let most = most as u64;
         let admitted = self.node.try_pin(most);
-        // AcqRel: with who protects the whole window (`dirty`).
+        // AcqRel: with the protection of the whole window (`dirty`).
         admitted.then(|| self.pinned.fetch_add(most, Ordering::AcqRel));
         admitted.then_some(most)
     }
 
-    /// Takes back what [`admit_pin`](Self::admit_pin) admitted.
+    /// Takes back the count of [`admit_pin`](Self::admit_pin).
     pub fn dismiss_pin(&self, pages: u64) {
         self.pinned.fetch_sub(pages, Ordering::Relaxed);
         self.node.unpin_pages(pages);
     }
 
-    /// Lets go of what nobody has pinned any more. No map of the cache is left, and a pin
+    /// Forgets leftover pins. No map of the cache is left, and a pin
     /// lives no longer than its map: one that is left was forgotten, as any value may be.
     pub fn forget_pins(&self) {
         let pages = self.pinned.swap(0, Ordering::Relaxed);

@@ -19,8 +19,8 @@ impl PageCache {
         self.length.lock()
     }
 
-    /// True if what is about to be mapped at `addr` lies around an end that others have moved on. What the last page has past the
-    /// end that is known is what the program stores there, and no more.
+    /// True if the page to be mapped at `addr` contains an end that others have moved on. Past the
+    /// known end the last page has only the program's own stores.
     pub(crate) fn ends_later(&self, addr: usize) -> bool {
         let end = self.end();
         let is_around = || self.address(end) / BLOCK_BYTES == addr / BLOCK_BYTES;
@@ -28,8 +28,8 @@ impl PageCache {
         self.is_writable() && !end.is_multiple_of(PAGE_SIZE as u64) && is_around() && is_longer()
     }
 
-    /// Has `take` take the pages of `range` out of the store, and forgets what they were, dirty or not. Whoever touches one of them
-    /// meanwhile waits, and finds what the store has then. If it cannot be done nothing is lost.
+    /// Has `take` take the pages of `range` out of the store, and forgets them, dirty or not. A touch of one of them
+    /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost.
     ///
     /// Pinned pages are not to be among them: they stay as they are.
     pub fn empty<E>(
@@ -78,7 +78,7 @@ impl PageCache {
 
     /// The backing now ends at byte `end`: nothing past it is shown any more.
     /// A longer backing shows more only up to the window's size. Of one that is about to become longer this says the old end
-    /// first: what was stored behind that, in its page, is nobody's.
+    /// first: bytes that were stored behind that, in its page, do not become the file's.
     pub fn truncate(&self, end: u64) {
         let window = self.addresses();
         let before = self.end();
@@ -90,23 +90,23 @@ impl PageCache {
         }
         // Release pairs with the Acquire in `PageCache::end`, and a fault that
         // read the old end and inserts a folio afterwards is refused under
-        // the bucket's lock, or found by the walk below. The walk skips what
-        // has no folios: a folio is counted before its end is looked at.
+        // the bucket's lock, or found by the walk below. The walk skips spans
+        // without folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         // What is behind the end goes nowhere: the store knows it.
         self.evict_range(self.address(first)..window.end, Dirty::Written);
     }
 
-    /// Forgets the pages of `range`: the next touch reads them again. What is dirty is written before; what cannot be
-    /// written stays.
+    /// Forgets the pages of `range`: the next touch reads them again. Dirty pages are written before; pages that cannot be
+    /// written stay.
     pub fn invalidate(&self, range: Range<usize>) {
         let window = self.addresses();
         let start = range.start.max(window.start) & !(PAGE_SIZE - 1);
         self.evict_range(start..range.end.min(window.end), Dirty::Written);
     }
 
-    /// Forgets everything, what is dirty too. No fault is under way and none begins; others may
+    /// Forgets everything, dirty pages too. No fault is under way and none begins; others may
     /// still be evicting, and are waited for.
     pub(crate) fn evict_all(&self) {
         while self.folio_count() > 0 {
@@ -116,7 +116,7 @@ impl PageCache {
     }
 
     fn evict_range(&self, range: Range<usize>, dirty: Dirty) {
-        // AcqRel pairs with the count in `insert`: whoever comes to it later
+        // AcqRel pairs with the count in `insert`: a later insert
         // sees the end that `truncate` has set.
         if self.folios.fetch_add(0, Ordering::AcqRel) == 0 || range.is_empty() {
             return;
@@ -128,9 +128,9 @@ impl PageCache {
         }
     }
 
-    /// Evicts what a part of a block has in `range`, or leaves it to `sweep` locked.
-    /// Waits for whoever reads, maps or writes a folio back; one that is pinned goes with
-    /// its last pin.
+    /// Evicts the folios of a part of a block in `range`, or leaves them to `sweep` locked.
+    /// Waits until reads, mappings and write-backs of a folio are over; one that is pinned goes
+    /// with its last pin.
     fn evict_part<'a>(
         &'a self,
         mut part: Range<usize>,

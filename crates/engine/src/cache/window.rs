@@ -1,5 +1,5 @@
-//! A window: the address space that shows one backing, and what is resident
-//! in it.
+//! A window: the address space that shows one backing, and its resident
+//! pages.
 //!
 //! Linux frees a page table only when its whole 2 MiB are zapped, so residents
 //! are counted for each 2 MiB range. The first pays for the page table; when
@@ -10,15 +10,15 @@
 //! nothing is, since a mapper counts itself in before it maps.
 //!
 //! Beside the count it says `WHOLE` of a range whose pages came as one piece of memory, a huge page as a rule:
-//! the system has nothing back before the last of them goes. So whoever takes a part of them splits it first.
+//! the system gets nothing back before the last of them goes. So a thread that takes a part of them splits it first.
 //!
 //! Small windows share a reservation (`arena`): its ranges count the
 //! residents of all of them. So the last to leave a range may zap addresses of other
 //! windows, where nothing is mapped.
 //!
-//! **What is paid when.** The upper page tables and a table of ranges that fits one
-//! page are paid for by whoever makes the window ([`Window::table_pages`]): they are
-//! there until it goes. The table of a larger window is paid for by the page: the word
+//! **Charges.** The upper page tables and a table of ranges that fits one
+//! page are charged to the maker of the window ([`Window::table_pages`]): they are
+//! there until it goes. The table of a larger window is charged by the page: the word
 //! in front counts the ranges of the page that are in use, as a range word counts
 //! residents, and with the last of them the page goes back to the system.
 
@@ -70,7 +70,7 @@ pub struct Window {
     reservation: Reservation,
     /// Memory can be moved in, as far as its mapping goes. Immutable.
     is_for_moves: bool,
-    /// It still can. Relaxed: whoever tries is told.
+    /// It still can. Relaxed: a move that fails reports it.
     takes_moves: AtomicBool,
     /// Immutable; its words are atomics.
     spans: Arc<Spans>,
@@ -213,7 +213,7 @@ impl Window {
         Some(Self::part(reservation, spans))
     }
 
-    /// A window over a part of what `spans` counts.
+    /// A window over a part of the addresses that `spans` counts.
     pub fn part(reservation: Reservation, spans: Arc<Spans>) -> Self {
         let all = &spans.range;
         assert!(all.start <= reservation.addr && reservation.range().end <= all.end);
@@ -290,8 +290,8 @@ impl Window {
                     refused => return refused,
                 }
             }
-            // Acquire pairs with the Release in `zapped`: what is mapped from
-            // here on comes after the zap.
+            // Acquire pairs with the Release in `zapped`: pages mapped from
+            // here on come after the zap.
             match word.compare_exchange(
                 now,
                 now + pages as u32,
@@ -344,7 +344,7 @@ impl Window {
 
     /// The piece has been split: each page is memory of its own. One of them is locked by the caller.
     pub fn split(&self, addr: usize) {
-        // Release pairs with the exchange in `leave` of whoever is the last, as that of all who leave.
+        // Release pairs with the exchange in `leave` of the last page, as that of every page that leaves.
         self.slot(addr).1.fetch_and(!WHOLE, Ordering::Release);
     }
 
@@ -414,7 +414,7 @@ impl Window {
     /// `timeout_ns`.
     pub fn wait_zapped(&self, addr: usize, timeout_ns: u64) {
         let (front, word) = self.slot(addr);
-        // Relaxed: who was woken looks again.
+        // Relaxed: a woken thread looks again.
         let zapping = match front.load(Ordering::Relaxed) {
             ZAPPING => front,
             _ => word,
@@ -431,7 +431,7 @@ impl Window {
     /// Residents of the range that a page table covers around `addr`; 0 while
     /// it is being zapped whole. Exact while nobody maps or unmaps there.
     pub fn residents(&self, addr: usize) -> usize {
-        // Relaxed: whoever needs it exact excludes the others.
+        // Relaxed: a caller that needs it exact excludes the others.
         match self.slot(addr).1.load(Ordering::Relaxed) {
             ZAPPING => 0,
             count => (count & !WHOLE) as usize,

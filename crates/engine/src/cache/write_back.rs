@@ -1,4 +1,4 @@
-//! Writing back what is dirty of a range, because somebody asks: `msync`.
+//! Writing back the dirty pages of a range on request: `msync`.
 
 use super::PageCache;
 use super::folio::{Folio, flag};
@@ -12,7 +12,7 @@ use core::ops::Range;
 #[derive(Debug, Clone)]
 pub struct WriteBackCursor {
     walk: Walk,
-    /// Only what was dirty when the last such write-back came by.
+    /// Only pages that were dirty at the last such write-back.
     aged: bool,
 }
 
@@ -25,7 +25,7 @@ impl PageCache {
         }
     }
 
-    /// A write-back of what was dirty already when the last such write-back came by.
+    /// A write-back of pages that were dirty already at the last such write-back.
     pub fn write_back_of_aged(&self) -> WriteBackCursor {
         WriteBackCursor {
             walk: self.walk(self.addresses()),
@@ -35,8 +35,8 @@ impl PageCache {
 
     /// Writes back the next batch. True if there is more. In between nothing is locked.
     ///
-    /// After the last batch the store has all that was dirty when the cursor was made, but what could not be
-    /// written: [`write_error_since`](Self::write_error_since) says so.
+    /// After the last batch the store has all pages that were dirty when the cursor was made, except those that could not be
+    /// written: [`write_error_since`](Self::write_error_since) reports them.
     pub fn write_back(&self, cursor: &mut WriteBackCursor) -> bool {
         // A page is counted out when the store has it.
         if self.dirty_pages() == 0 {
@@ -52,8 +52,8 @@ impl PageCache {
         false
     }
 
-    /// Has what was written back survive a crash. A failure is an error of write-back like any other, since what is lost
-    /// by it may be anybody's.
+    /// Makes written-back pages durable. A failure is an error of write-back like any other, since any
+    /// map may lose pages by it.
     pub fn sync(&self) {
         let Some(writes) = &self.writes else { return };
         if let Err(error) = writes.to().sync() {
@@ -86,11 +86,11 @@ impl PageCache {
                 folio.unlock();
             } else if folio.is_writeback() {
                 folio.unlock();
-                // By age nobody waits: what was written to since the copy is young.
+                // Write-back by age does not wait: a page that was written to since the copy is young.
                 if !cursor.aged {
                     *cleaner = None;
                     self.node.wait_for_writeback(&folio, &NeverInterrupted);
-                    // The copy may be older than what is dirty; one that was made after a wait is not older than the cursor.
+                    // The copy may be older than the dirty page; one that was made after a wait is not older than the cursor.
                     if is_dirty && waited_for.replace(pages.start) != Some(pages.start) {
                         continue;
                     }

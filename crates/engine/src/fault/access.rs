@@ -1,5 +1,5 @@
-//! Accesses to a space whose page tables are soft: what load and store are on
-//! hardware.
+//! Accesses to a space whose page tables are soft: the counterpart of load and store
+//! on hardware.
 //!
 //! ```text
 //!   read_at ── the core's translation buffer ── hit ─────────────► copied
@@ -200,13 +200,13 @@ fn attempt(
     fault
 }
 
-/// Where the tables have a page, and what may be done there.
+/// The place of a page in the tables, and the allowed access.
 struct Shown {
     page: SoftPage,
     may_write: bool,
 }
 
-/// An access to what has page tables of its own, if it is there.
+/// An access to a backing with page tables of its own, if the page is there.
 fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: PageAccess) -> bool {
     let Some(ops) = attributes.backing.ops() else {
         return false;

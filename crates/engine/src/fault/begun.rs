@@ -10,9 +10,9 @@
 //!                  └──── FaultWait::leave: nothing is held, and another thread calls `handle`
 //! ```
 //!
-//! A read that was begun has its folio locked, and nothing else: as a fault has that sleeps in one. So whoever has it must see that it
-//! arrives, and must not wait for what such reads hold, nor for who may wait for one: for frames, folios, memory, `mmap_lock`, a
-//! space that forks. That is what is left to [`FaultWait`], in another thread.
+//! A read that was begun has its folio locked, and nothing else, like a fault that sleeps in a read. So its owner must deliver its
+//! completion, and must not wait for things that such reads hold, nor for threads that may wait for one: for frames, folios, memory,
+//! `mmap_lock`, a space that forks. These waits are left to [`FaultWait`], in another thread.
 
 use super::retry::Retry;
 use super::{Attempts, Fault, FaultAddress, FaultFlags, Interrupt, Outcome, once};
@@ -44,7 +44,7 @@ pub fn begin(space: &AddressSpace, addr: usize, flags: FaultFlags) -> Begun<'_> 
     })
 }
 
-/// Attempts that are made at once: whoever changes a page may need this thread's processor, or take longer.
+/// Attempts that are made at once: a thread that changes a page may need this thread's processor, or take longer.
 const ATTEMPTS: usize = 8;
 
 fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
@@ -185,7 +185,7 @@ impl Drop for FaultRead<'_> {
 /// A fault that a thread has to wait in.
 pub struct FaultWait<'a> {
     attempts: Attempts<'a>,
-    /// For what, and the lock where a policy says what becomes of it. `None`: for a lock, or for whoever changes the page.
+    /// The wait, and the lock where a policy decides whether it is kept. `None`: for a lock, or for a change of the page.
     wait: Option<(Wait, Option<VmaRead<'a>>)>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   handle ── lock_vma ─ contended ─► mmap_lock.read ─ find ─► vma reference
-//!      │  VmOps::fault, of what the VMA shows (`mm::backing`)
+//!      │  VmOps::fault, of the VMA's backing (`mm::backing`)
 //!      ├─ anon::fault ── absent: a page of zeros ─────────────► Mapped
 //!      ├─ huge::fault ── a leaf table, perhaps shared; a page ► Mapped
 //!      └─ file::fault ── in the index? ── mapped ─────────────► Mapped
@@ -73,7 +73,7 @@ pub fn handle(
 }
 
 /// Makes attempts, each under the lock of the VMA at `addr`, until one is the
-/// last; waits in between for what they ask, with no lock.
+/// last; between them it does the waits that they ask for, with no lock.
 #[inline]
 pub(crate) fn serve(
     space: &AddressSpace,

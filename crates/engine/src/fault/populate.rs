@@ -36,7 +36,7 @@ pub fn populate(
         Progress::Interrupted => Populated::Interrupted(progress.reached().unwrap_or(range.start)),
         Progress::Failed(addr, FaultInError::Error(error)) => Populated::Failed(addr, error),
         Progress::Failed(_, FaultInError::TimedOut) => {
-            unreachable!("what is not there is waited for")
+            unreachable!("a missing page is waited for")
         }
     }
 }
@@ -44,7 +44,7 @@ pub fn populate(
 /// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). Where
 /// `write` says that they come for writes, none of them is protected any more: they may
 /// be handed to system calls that write to them. At most half of the budget may be kept
-/// so, with what is pinned. After a failure, those below the address stay.
+/// so, pinned pages included. After a failure, those below the address stay.
 pub fn lock(
     space: &AddressSpace,
     range: Range<usize>,

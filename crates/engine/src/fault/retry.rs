@@ -12,15 +12,15 @@
 //!
 //! *The baseline* is Linux before document 002: a fault that has to wait for
 //! I/O gives its VMA lock up, comes back under `mmap_lock` with TRIED set, and
-//! what it waits for then, it waits for under that lock. Linux keeps its lock
+//! waits from then on under that lock. Linux keeps its lock
 //! while it allocates memory, and sleeps in reclaim with it; so here a fault
 //! under the baseline, like one under `held`, keeps its VMA lock over a wait
 //! that is not for I/O.
 //!
-//! **Waiting with a lock in hand** cannot deadlock, because nobody on whom a
-//! fault waits takes `mmap_lock` or a VMA lock before he is done:
-//! - a folio's lock is held by one who reads it (and comes back for a lock only
-//!   when he has), by a completion (delivered by whoever reaps, this thread
+//! **Waiting with a lock in hand** cannot deadlock, because no thread that a
+//! fault waits for takes `mmap_lock` or a VMA lock before it is done:
+//! - a folio's lock is held by a thread that reads it (and comes back for a lock only
+//!   after the read), by a completion (any thread that reaps delivers it, this one
 //!   too), by a fault that maps it and by reclaim, truncate and unpin, none of
 //!   which waits for anything but leaf locks with it in hand;
 //! - memory comes from reclaim, which this thread does itself and which tries
@@ -28,8 +28,8 @@
 //!   get to their mapping, under locks that they have already;
 //! - a page table is zapped by reclaim, as above.
 //!
-//! And no folio is locked by a fault that waits for `mmap_lock`: what it locked
-//! to read, it has read and unlocked before. What pays is whoever wants the
+//! And no folio is locked by a fault that waits for `mmap_lock`: it has read and
+//! unlocked its folio before. The cost is on threads that want the
 //! lock for writing. One case is the caller's: a thread that unmaps before it
 //! unpins, where pins hold all memory, waits for a fault that waits for it.
 
@@ -128,15 +128,15 @@ impl<'a> Retry<'a> {
         self.wait_unlocked(wait, interrupt)
     }
 
-    /// The same, once it is settled what becomes of the lock.
+    /// The same, after the decision on the lock.
     pub(super) fn wait_unlocked(
         &mut self,
         mut wait: Wait,
         interrupt: &dyn Interrupt,
     ) -> Result<(), Outcome> {
-        // The attempt has looked: what the wait before this one was for may go.
+        // The attempt has looked: the folio of the wait before this one may go.
         self.waited = None;
-        // What is about to be mapped stays meanwhile, as it does in Linux while
+        // The folio to be mapped stays meanwhile, as it does in Linux while
         // a fault allocates a page table; unless it is itself what keeps
         // memory from coming.
         if self.futile > 0 {
@@ -165,7 +165,7 @@ impl<'a> Retry<'a> {
         self.keep(wait, true);
     }
 
-    /// Keeps what was waited for until the next attempt has looked, unless the policy drops it.
+    /// Keeps the folio that was waited for until the next attempt has looked, unless the policy drops it.
     fn keep(&mut self, wait: Wait, is_ready: bool) {
         self.read = is_ready && wait.has_read();
         let drops = wait.is_io() && wait.node().policies.retry_pin == RetryPin::No;

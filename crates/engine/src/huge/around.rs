@@ -1,14 +1,14 @@
-//! Mapping what a file has next to a page that was missing: Linux's `do_fault_around`,
+//! Mapping a file's pages next to one that was missing: Linux's `do_fault_around`,
 //! which it has for pages of ordinary files.
 //!
-//! Who comes to a leaf that its last mapping has dropped would else fault once for each
-//! of its 512 pages, and those who come behind would catch up with him, and then wait at
+//! Otherwise a thread at a leaf that its last mapping has dropped would fault once for each
+//! of its 512 pages. The threads behind it would catch up, and then wait at
 //! the same fault mutexes all the way to the end of the file.
 //!
 //! A neighbour is entered with its fault mutex held, as by a fault of its own: so it is
 //! not being taken out of the file. The mutex is tried, because leaf and other mutexes
-//! are taken in the other order everywhere else; a neighbour whose mutex somebody has is
-//! left to him.
+//! are taken in the other order everywhere else; a neighbour whose mutex is held is
+//! left to its holder.
 
 use super::file::{FileSlot, HugeFile};
 use super::tables::Leaf;

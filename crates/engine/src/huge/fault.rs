@@ -10,7 +10,7 @@
 //!      ─► leaf locked: entered, and neighbours that the file has (around) ──► Mapped
 //! ```
 //!
-//! `share=document`: whoever shares a leaf from now on has `i_mmap` for read until it does.
+//! `share=document`: a fault that begins to share a leaf holds `i_mmap` for read until it shares it.
 
 use super::around;
 use super::file::{FileSlot, HugeFile};
@@ -67,7 +67,7 @@ pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
     Fault::Mapped
 }
 
-/// The leaf of an index. The caller keeps out whoever may unshare.
+/// The leaf of an index. The caller keeps out unsharing.
 fn leaf(
     file: &HugeFile,
     tables: &Tables,
@@ -87,7 +87,7 @@ fn leaf(
     }
 }
 
-/// With whom the VMA may share the leaf of an index, if it shows all of its span.
+/// The class that the VMA may share the leaf of an index with, if it shows all of its span.
 fn class_of(
     file: &HugeFile,
     shown: &Range<u64>,
@@ -121,7 +121,7 @@ fn page(file: &HugeFile, index: u64) -> Option<u32> {
             pool.stats.filled.add(1);
             return Some(taken.page);
         }
-        // Somebody has reserved the index meanwhile: with his promise it goes on.
+        // The index was reserved meanwhile: the fault goes on with that promise.
         pool.give(taken.page, false);
     }
 }

@@ -22,7 +22,7 @@ const FIRST: u32 = 3;
 pub(super) enum FileSlot {
     Hole,
     Reserved,
-    /// Only under the fault mutex: who has it not sees a page on its way, for which no
+    /// Only under the fault mutex: for all others a page is on its way, for which no
     /// other is to be promised.
     Filling,
     Page(u32),
@@ -36,7 +36,7 @@ pub struct HugeFile {
     /// Held while the file gets another length, or a hole; and while a mapping reserves.
     pub(super) resize: Mutex<()>,
     /// Pages that it is long. Changed under `resize`; a fault reads it with its fault
-    /// mutex held, and who makes the file shorter takes that of each page afterwards.
+    /// mutex held, and truncate takes that of each page afterwards.
     len: AtomicU64,
     /// A word an index. From and to a page it changes under the fault mutex.
     words: Box<[AtomicU32]>,
@@ -144,7 +144,7 @@ impl HugeFile {
 
 impl Drop for HugeFile {
     fn drop(&mut self) {
-        // No mapping is left: each has a reference. After this nobody uses a page.
+        // No mapping is left: each has a reference. After this no core uses a page.
         self.zap_left(&(0..self.capacity()));
         for index in 0..self.capacity() {
             match self.at(index) {

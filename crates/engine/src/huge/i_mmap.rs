@@ -7,11 +7,11 @@ use sync::Arc;
 
 /// Which mappings a file has.
 pub(super) struct IMmap {
-    /// Held for writing by who unshares, and by whoever adds a mapping or takes one away;
+    /// Held for writing to unshare, and to add a mapping or take one away;
     /// in the baseline for reading by each fault, in the document by each that begins to
     /// share.
     pub(super) lock: RwSem,
-    /// Changed under `lock`, held for writing; what is done with it in hand is short.
+    /// Changed under `lock`, held for writing. Held for a short time only.
     pub(super) mappings: Mutex<Vec<Arc<Tables>>>,
 }
 

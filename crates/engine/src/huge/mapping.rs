@@ -114,7 +114,7 @@ impl HugeMapping {
         self.frame(page).is_some()
     }
 
-    /// Takes what `bytes` from a `pgoff` on showed out: no VMA shows it any more, and no
+    /// Takes out the pages of `bytes` from a `pgoff` on: no VMA shows them any more, and no
     /// fault of the space is under way.
     pub(crate) fn unmap(&self, pgoff: u64, bytes: usize) {
         let indexes = self.shown(pgoff, bytes);

@@ -1,7 +1,7 @@
 //! Huge pages, and page tables that address spaces share (document 001).
 //!
 //! ```text
-//!   HugePool ── pages, what is reserved of them, the fault mutexes      pool.rs, mutexes.rs
+//!   HugePool ── pages, their reservations, the fault mutexes      pool.rs, mutexes.rs
 //!      │
 //!   HugeFile ── by index: hole, reserved, or a page                     file.rs
 //!      │     ── i_mmap: the mappings of the file                        i_mmap.rs
@@ -13,12 +13,12 @@
 //!
 //! A leaf table has the pages of a span of the file: 512 of them, which is 1 GiB for
 //! pages of 2 MiB. A VMA that shows a whole span shares the leaf with all mappings that
-//! show it with the same protection: what one of them faults in is there for all, and a
-//! thousand mappings cost one set of leaves. Whoever takes a page out of *his* mapping, or
-//! changes what he may do there, drops the leaf first (`unshare`), and faults again.
+//! show it with the same protection: a page that one of them faults in is there for all, and a
+//! thousand mappings cost one set of leaves. A mapping that takes a page out of *its own* range, or
+//! changes its protection there, drops the leaf first (`unshare`), and faults again.
 //!
-//! A leaf that its last mapping has left stays with the file, as it is: who maps the file
-//! next faults once a span, and not once a page. Linux frees it; `left=freed` does.
+//! A leaf that its last mapping has left stays with the file, as it is: the next mapping of the
+//! file faults once a span, and not once a page. Linux frees it; `left=freed` does.
 //!
 //! # Who may drop a leaf under a fault
 //!
@@ -26,7 +26,7 @@
 //! through the file, from any space. A fault that has looked its leaf up, and is dropped
 //! from it before it enters its page, would enter it in a table of others. So:
 //!
-//! | [`ShareSync`] | a fault has | who may unshare has |
+//! | [`ShareSync`] | a fault holds | unsharing holds |
 //! |---|---|---|
 //! | `IMmapRwsem` (baseline) | `i_mmap` for reading, all the time | `i_mmap` for writing |
 //! | `Document` (001) | the mapping's share lock for reading, all the time; `i_mmap` for reading while it begins to share | the share lock for writing, and `i_mmap` for writing |
@@ -38,7 +38,7 @@
 //!   mmap_lock ─► VMA lock ─► fault mutex ─► share lock ─► i_mmap ─► span ─► slot ─► leaf
 //! ```
 //!
-//! Linux's `huge_pmd_share` takes `i_mmap` for reading to find who has a leaf, with the
+//! Linux's `huge_pmd_share` takes `i_mmap` for reading to find a mapping that has a leaf, with the
 //! series too. Here the span knows, whatever the policy: with `VmaLock` a fault has nothing
 //! to do with `i_mmap`, with `Document` it holds it although it could do without.
 //!
@@ -76,7 +76,7 @@ use core::fmt;
 /// Why a huge file or mapping was not made, or not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeError {
-    /// The pool has fewer pages that nobody has reserved.
+    /// The pool has fewer pages that are not reserved.
     Pool {
         /// Pages that were asked for.
         wanted: u64,

@@ -1,6 +1,6 @@
-//! A pool of huge pages: how many there are, who has them, and which are promised.
+//! A pool of huge pages: the free, used and promised pages.
 //!
-//! What is reserved is a number: so many of the free pages are taken only by those who
+//! The reservation is a number: so many of the free pages are taken only by mappings that
 //! have reserved them. A page that comes back may be promised again at once, with
 //! nobody in between.
 
@@ -37,7 +37,7 @@ impl Default for Shape {
 /// Huge pages of one size, all in soft page tables' memory.
 pub struct HugePool {
     pub(super) mmu: Arc<SoftMmu>,
-    /// The same, as who flushes knows it.
+    /// The same, as the trait that a flush uses.
     pub(crate) tables: Arc<dyn Mmu>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) size: HugeSize,
@@ -53,8 +53,8 @@ pub struct HugePool {
     /// Immutable.
     total: u32,
     stock: Mutex<Stock>,
-    /// How many leaf tables show a page. Changed under the leaf's lock; who has the
-    /// page's fault mutex, and nobody mapping it, reads it exactly.
+    /// How many leaf tables show a page. Changed under the leaf's lock; exact for a
+    /// holder of the page's fault mutex while nothing maps the page.
     mapped: Box<[AtomicU32]>,
     /// Bytes of tables in use: leaves, and mappings' upper tables.
     table_bytes: AtomicU64,
@@ -88,7 +88,7 @@ pub struct PoolCounts {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub(super) page: u32,
-    /// It has somebody's bytes.
+    /// It has bytes of an earlier owner.
     pub(super) is_used: bool,
 }
 

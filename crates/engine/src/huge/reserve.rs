@@ -1,7 +1,7 @@
-//! Reservations: what a mapping has been promised at the time it was made, so that no
+//! Reservations: the pages that a mapping was promised when it was made, so that no
 //! fault of it ever finds the pool empty.
 //!
-//! A promise is the index's: the first who faults there takes the page. It lasts as long
+//! A promise belongs to the index: the first fault there takes the page. It lasts as long
 //! as a mapping wants it, also after a hole was punched there.
 
 use super::HugeError;
@@ -10,7 +10,7 @@ use super::tables::Tables;
 use core::ops::Range;
 
 impl HugeFile {
-    /// Reserves what is neither there nor reserved of `indexes`, or nothing. The mapping
+    /// Reserves those of `indexes` that are neither present nor reserved, or none. The mapping
     /// that wants it is in the list, and `resize` is held.
     pub(super) fn reserve(&self, indexes: Range<u64>) -> Result<(), HugeError> {
         if self.unfilled() == 0 {
@@ -50,7 +50,7 @@ impl HugeFile {
 
     /// Takes the page of an index out of the file, or its promise; nobody shows it any
     /// more, and the caller has its fault mutex. Within the file (`keeps`) it stays
-    /// promised to those who want it.
+    /// promised to the mappings that want it.
     pub(super) fn remove(&self, index: u64, keeps: bool) {
         let mappings = self.i_mmap.mappings.lock();
         let wants = |other: &Tables| other.reserves && other.indexes.contains(&index);

@@ -44,8 +44,8 @@ impl HugeFile {
 
     /// A mapping that shows any of `indexes`; leaves that nobody has do not any more.
     fn shown_by(&self, indexes: &Range<u64>) -> Option<Arc<Tables>> {
-        // First: whoever begins to share one of these afterwards finds nothing in it, and
-        // who has begun before is found.
+        // First: a mapping that begins to share one of these afterwards finds nothing in it,
+        // and one that has begun before is found.
         self.zap_left(indexes);
         let shows = |tables: &Tables| tables.shows(&self.pool, indexes);
         self.i_mmap.find(shows)

@@ -30,7 +30,7 @@ impl Class {
 pub(super) struct Span(pub(super) Mutex<[Option<Shared>; Class::COUNT]>);
 
 impl Span {
-    /// Of which nobody has a leaf.
+    /// No mapping has a leaf of it.
     pub(super) fn new() -> Self {
         Self(Mutex::new([const { None }; Class::COUNT]))
     }
@@ -48,10 +48,10 @@ impl HugeFile {
     /// The leaf of a mapping for a span: the one that it has, one that others of its
     /// class have, or a new one. With a class, the VMA shows the whole span.
     ///
-    /// The caller keeps out whoever may unshare this mapping: the share lock, or `i_mmap`
+    /// The caller keeps out unsharing of this mapping: by the share lock, or `i_mmap`
     /// in the baseline. `i_mmap` is not needed here as well (`Document` takes it): Linux finds the owners of a leaf
-    /// by `i_mmap`, and here the span has them. Whoever takes pages out of all mappings holds it for
-    /// writing, so that nobody leaves a leaf meanwhile; who comes to one only makes it
+    /// by `i_mmap`, and here the span has them. A thread that takes pages out of all mappings holds it for
+    /// writing, so that no mapping leaves a leaf meanwhile. A mapping that joins one only makes the leaf
     /// found more often (`rmap`).
     pub(super) fn share(
         &self,

@@ -6,7 +6,7 @@ use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem};
 use crate::stats::PerCpuCounter;
 use sync::stat::Counter;
 
-/// Counted as things happen; what faults count as a rule, each processor by itself.
+/// Counted as things happen; the common counts of faults by each processor for itself.
 #[derive(Debug, Default)]
 pub(super) struct HugeStats {
     pub(super) faults: PerCpuCounter,
@@ -29,11 +29,11 @@ pub struct HugeSnapshot {
     pub waits: u64,
     /// How long faults waited for locks, all together.
     pub wait_ns: u64,
-    /// Faults that took their fault mutex: what document 001 counts.
+    /// Faults that took their fault mutex, as document 001 counts them.
     pub locked: u64,
     /// Of `waits`, those for a fault mutex.
     pub mutex_waits: u64,
-    /// Of `wait_ns`, what these took.
+    /// The part of `wait_ns` that these took.
     pub mutex_wait_ns: u64,
     /// The longest that one fault waited for locks.
     pub longest_ns: u64,

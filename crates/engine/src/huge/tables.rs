@@ -12,7 +12,7 @@ use sync::atomic::Ordering::{Acquire, Release};
 
 /// A leaf table: which pages of a span are mapped.
 pub(super) struct Leaf {
-    /// 0, or a page's number and 1. Changed under `used`, read by who walks.
+    /// 0, or a page's number and 1. Changed under `used`, read by walks.
     entries: Box<[AtomicU32]>,
     /// The page table lock, and how many entries are in use.
     used: Mutex<u32>,
@@ -22,15 +22,15 @@ pub(super) struct Leaf {
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) leaf: Arc<Leaf>,
-    /// With whom it is shared, if it is.
+    /// The class of mappings that share it, if any do.
     pub(super) class: Option<Class>,
 }
 
 /// The tables of a mapping.
 pub(super) struct Tables {
     /// The share lock: held for reading by a fault from before it looks its leaf up
-    /// until its page is entered, and for writing by whoever may drop a leaf. Of the
-    /// mapping: what it was split into has the same.
+    /// until its page is entered, and for writing where a leaf may be dropped. It is the
+    /// mapping's: the parts of a split mapping have the same.
     pub(super) share: RwSem,
     /// Indexes of the file that the mapping may show.
     pub(super) indexes: Range<u64>,
@@ -62,7 +62,7 @@ impl Leaf {
         &self.entries[index as usize & (self.entries.len() - 1)]
     }
 
-    /// The page that is mapped there, to one who walks.
+    /// The page that is mapped there, for a walk.
     pub(super) fn page(&self, index: u64) -> Option<u32> {
         // Acquire pairs with the Release in `map`: the page was filled.
         self.entry(index).load(Acquire).checked_sub(1)
@@ -85,7 +85,7 @@ impl Leaf {
         true
     }
 
-    /// Maps those of `indexes` where nothing is and for which `page` has one; what comes
+    /// Maps those of `indexes` where nothing is and for which `page` has one; the value that comes
     /// with it is kept until it is mapped. Returns how many.
     pub(super) fn map_more<G>(
         &self,
@@ -108,14 +108,13 @@ impl Leaf {
         (*used - before).into()
     }
 
-    /// Takes out what is mapped of `indexes`, and adds the pages to `zapped`; true if
+    /// Takes out the mapped pages of `indexes`, and adds them to `zapped`; true if
     /// nothing is left.
     pub(super) fn zap(&self, indexes: Range<u64>, zapped: &mut Vec<u32>) -> bool {
         let mut used = self.used.lock();
         for index in indexes {
             if let Some(page) = self.page(index) {
-                // Release, as in `map`; who walks afterwards is waited for by a
-                // shootdown.
+                // Release, as in `map`; a shootdown waits for later walks.
                 self.entry(index).store(0, Release);
                 zapped.push(page);
                 *used -= 1;
@@ -167,8 +166,8 @@ impl Tables {
     }
 
     /// The page that it has at an index. The leaf is looked into with the slot locked and
-    /// no reference taken: its count is a line of all who share it, and who walks is
-    /// everybody, all the time.
+    /// no reference taken: all sharers of the leaf would write the count's line, at
+    /// every walk.
     pub(super) fn page(&self, pool: &HugePool, index: u64) -> Option<u32> {
         let slot = self.slot(pool.span(index)).lock();
         slot.as_ref().and_then(|slot| slot.leaf.page(index))
@@ -222,7 +221,7 @@ impl HugePool {
         self.span(indexes.start)..self.span(indexes.end - 1) + 1
     }
 
-    /// The same, each with what it has of them.
+    /// The same, each with its part of them.
     pub(super) fn by_span(
         &self,
         indexes: &Range<u64>,

@@ -36,12 +36,12 @@ impl HugePool {
 
 impl HugeFile {
     /// Takes `indexes` out of a mapping. Where others have the same leaf, the mapping
-    /// drops all of it, and faults what it had of the rest again. A leaf that only it has
+    /// drops all of it, and faults its other pages in again. A leaf that only it has
     /// loses the pages, or, where they are to stay in the file, is left with its span as it
     /// is (but not with `left=freed`).
     ///
-    /// When a page counts as mapped nowhere, nobody uses it any more: who takes it out of
-    /// the file does not ask by whom it was unmapped.
+    /// When a page counts as mapped nowhere, no core uses it any more: the thread that takes it
+    /// out of the file needs no flush of its own.
     pub(super) fn zap(
         &self,
         tables: &Tables,

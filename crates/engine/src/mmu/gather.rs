@@ -1,6 +1,6 @@
 //! Zapping many pieces at once: Linux's `mmu_gather`.
 //!
-//! With a second thread running each zap costs a TLB shootdown. So what goes is counted out
+//! With a second thread running each zap costs a TLB shootdown. So pages are counted out
 //! piece by piece, zapped in one call, and paid back after it.
 
 use super::Mmu;
@@ -43,7 +43,7 @@ impl MmuGather {
         }
     }
 
-    /// Adds what was counted out, and is shown by nobody.
+    /// Adds pages that were counted out, and that no VMA shows.
     pub(crate) fn add(&mut self, of: Arc<dyn Gathered>, out: ZapPiece) {
         // One batch is of one page tables.
         let other = self.pieces[..self.count].first().and_then(Option::as_ref);

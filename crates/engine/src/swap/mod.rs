@@ -23,12 +23,12 @@ mod stats;
 pub use slots::{CLUSTER, NO_SLOT, Slots};
 pub use stats::SwapStats;
 
-/// A store of slots. Slot `n` is the page at byte `n` × the page size; what was
-/// not written has no bytes that anybody asks for. As for all of [`Store`],
+/// A store of slots. Slot `n` is the page at byte `n` × the page size; the bytes
+/// of a slot that was not written are never read. As for all of [`Store`],
 /// nothing here may use the heap or a lazily made thread-local.
 pub trait SwapDevice: Store {
     /// Writes whole pages to neighbouring slots from byte `offset` on. On an
-    /// error, nothing is known of what these slots hold.
+    /// error, the contents of these slots are unknown.
     ///
     /// # Safety
     /// Each of `pages` is readable for a page, and nobody writes to it meanwhile.
@@ -38,7 +38,7 @@ pub trait SwapDevice: Store {
     fn discard(&self, _range: Range<u64>) {}
 }
 
-/// A device, and what is known of its slots.
+/// A device, and the state of its slots.
 pub struct Swap {
     /// Immutable.
     device: Arc<dyn SwapDevice>,
@@ -81,7 +81,7 @@ impl Swap {
         self
     }
 
-    /// The process is about to fork: what is in the slots stays until no child
+    /// The process is about to fork: the slots in use stay until no child
     /// lives. Nobody takes slots meanwhile ([`Node::stop_eviction`]).
     ///
     /// [`Node::stop_eviction`]: crate::cache::Node::stop_eviction
@@ -91,7 +91,7 @@ impl Swap {
         *inherited = true;
     }
 
-    /// Frees what only children had, if none lives any more.
+    /// Frees slots that only children had, if none lives any more.
     pub fn look_for_heirs(&self) {
         // Who has the lock does it, or is about to fork.
         let Some(mut inherited) = self.inherited.try_lock() else {

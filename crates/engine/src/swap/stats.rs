@@ -12,7 +12,7 @@ pub struct SwapStats {
     /// Pages dropped without a write, since swap or a file still has them, or they
     /// are zeros.
     pub clean_drops: Counter,
-    /// Writes that found their page protected: clean, or beside what was evicted.
+    /// Writes that found their page protected: clean, or beside an evicted page.
     pub write_faults: Counter,
     /// Pages that somebody waited for while they were written, and which stayed.
     pub rescued: Counter,

@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// A folio of `pages` pages at `addr`: locked, with frames (unless it is a
-    /// hole), in nobody's sight. Or what there is not enough of.
+    /// hole), and not yet in the index. Or the need that there is no room for.
     pub(crate) fn alloc_folio(
         &self,
         cache: &PageCache,

@@ -52,7 +52,7 @@ pub enum NodeError {
 pub struct NodeOptions {
     /// What the budget may later be raised to. Less than it is: nothing.
     pub most_bytes: usize,
-    /// How faults retry and what read-ahead counts. That of the VMA lock is the
+    /// The policies of retries and of read-ahead. That of the VMA lock is the
     /// address space's, and not looked at here.
     pub policies: Policies,
     /// Where anonymous memory goes that is evicted.
@@ -74,7 +74,7 @@ pub struct Node {
     pub stats: NodeStats,
     /// Where anonymous memory goes that is evicted. Immutable.
     pub swap: Option<Arc<Swap>>,
-    /// How faults retry and what read-ahead counts. Immutable.
+    /// The policies of retries and of read-ahead. Immutable.
     pub policies: Policies,
     /// As [`NodeOptions::on_reclaim`]. Immutable.
     pub(crate) on_reclaim: Option<fn()>,

@@ -23,7 +23,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Charges what a node over a budget of `pages` has at once, with `tables` bytes of tables.
+    /// Charges a node's initial pages, over a budget of `pages`, with `tables` bytes of tables.
     pub(super) fn charge(
         budget: &Budget,
         pages: usize,
@@ -39,8 +39,8 @@ impl Size {
             return Err(NodeError::NoMemory);
         }
         while !budget.try_charge(charge, FLOOR) {
-            // Those who share an enclosing budget make room for a newcomer.
-            // None are short if something was given back meanwhile.
+            // The other members of an enclosing budget make room for a newcomer.
+            // Nothing is short if pages were given back meanwhile.
             if let Some(short) = budget.short_of(charge + FLOOR) {
                 let made = short.squeeze((charge + FLOOR) as usize);
                 if made == 0 && short.short_of(charge + FLOOR).is_some() {
@@ -56,7 +56,7 @@ impl Size {
         })
     }
 
-    /// Gives all of it back, and what was charged for chunks of frames.
+    /// Gives all of it back, and the charge for chunks of frames.
     pub(super) fn give_back(&self, budget: &Budget, frames: &Frames) {
         let held = self.held();
         budget.let_go(held);
@@ -77,7 +77,7 @@ fn frame_charges(frames: &Frames) -> u64 {
 impl Node {
     /// Changes the budget to `bytes` and reclaims down to it. Where maps, pins or
     /// private memory hold so much that faults could not go on, and where an enclosing
-    /// budget cannot spare what a larger one costs, the budget stays as it was.
+    /// budget cannot spare the cost of a larger one, the budget stays as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
-    /// have been given back; false if what is there cannot be evicted.
+    /// have been given back; false if the present pages cannot be evicted.
     fn reclaim_down(&self, less: u64) -> bool {
         let mut patience = Patience::new(&*self.clock);
         loop {
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Pages that are charged for what the node itself has, and for private memory that
+    /// Pages that are charged for the node's own memory, and for private memory that
     /// can be evicted, by counting: all that the budget has been charged with, where no
     /// page of a file is mapped. Exact while nobody uses the node.
     pub fn charged_pages(&self) -> u64 {

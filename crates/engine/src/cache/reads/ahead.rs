@@ -16,8 +16,8 @@ use sync::Arc;
 /// Random reads that keep a device busy.
 const QUEUE_DEPTH: u32 = 32;
 
-/// Tells the policy of a touch and asks what to read. `folio` is what becomes
-/// mapped with it.
+/// Tells the policy of a touch and asks for its plan. `folio` is the folio that the
+/// touch maps.
 pub(crate) fn plan(
     cache: &PageCache,
     addr: usize,
@@ -35,7 +35,7 @@ pub(crate) fn plan(
     let mut readahead = cache.readahead.lock();
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
-        // Half of what is left is for others.
+        // Half of the rest is for others.
         max_ahead: readahead.outstanding() + room(node.readahead_frames()),
         max_sure: readahead.outstanding() + room(node.sure_frames()),
         memory: node.budget.limit(),
@@ -54,7 +54,7 @@ pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize
     readahead.unread(page(read.end)..page(demand.end));
 }
 
-/// Takes the answers of reads that are over and that nobody has waited for.
+/// Takes the completions of reads that no thread has waited for.
 pub(crate) fn take_what_is_over(cache: &PageCache) {
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
 }
@@ -103,7 +103,7 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
         }
     }
     batch.submit();
-    // What the store did not take was added before what found no frame.
+    // Pages that the store did not take were added before those that found no frame.
     let refused = batch.refused.map(|addr| cache.page(addr)).or(refused);
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;

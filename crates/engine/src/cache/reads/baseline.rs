@@ -1,8 +1,8 @@
 //! Reading a whole window, for the policies that read as Linux does.
 //!
 //! It is read when the fault has let its lock go, as Linux does before it
-//! submits, and all of it is read: what the store's queue has no place for,
-//! this thread reads itself, as a thread in Linux sleeps until the device takes
+//! submits, and all of it is read: reads that the store's queue has no place for,
+//! this thread does itself, as a thread in Linux sleeps until the device takes
 //! its request. What finds no frame takes that of the folios that were read
 //! longest ago and not touched.
 //!
@@ -72,7 +72,7 @@ pub(crate) fn read(
     true
 }
 
-/// Starts to read what is absent of a window.
+/// Starts to read the absent pages of a window.
 pub(crate) fn begin(cache: &Arc<PageCache>, window: &RaWindow) {
     // Reads that are over and that nobody waited for give their places back.
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);

@@ -42,7 +42,7 @@ pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>, single: bool) ->
     true
 }
 
-/// Adds what is not cached of a range of one block. `false` as above.
+/// Adds the uncached pages of a range of one block. `false` as above.
 fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>, single: bool) -> bool {
     let mut next = range.start;
     while next < range.end {
@@ -116,9 +116,9 @@ impl<'a> ReadBatch<'a> {
         }
     }
 
-    /// From now on all that is added is read: what finds no frame takes one
-    /// that was read ahead before, and what the store does not take is read
-    /// by this thread.
+    /// From now on all that is added is read: a folio that finds no frame takes one
+    /// of earlier read-ahead, and this thread reads folios that the store does not
+    /// take.
     pub(crate) fn reads_all(&mut self) {
         self.reads_all = true;
     }
@@ -136,7 +136,7 @@ impl<'a> ReadBatch<'a> {
         self.add(range)
     }
 
-    /// Adds what is neither cached nor a hole of a range of one block. `false` when there is no
+    /// Adds the pages of a range of one block that are neither cached nor holes. `false` when there is no
     /// room for it.
     pub(crate) fn add_absent(&mut self, range: Range<usize>) -> bool {
         let mut next = range.start;
@@ -312,7 +312,7 @@ impl<'a> ReadBatch<'a> {
             && last.buffer.wrapping_add(last.bytes) == read.buffer
     }
 
-    /// Submits what was added.
+    /// Submits the added reads.
     pub(crate) fn submit(&mut self) {
         let (cache, node) = (self.cache, &self.cache.node);
         if self.count == 0 {

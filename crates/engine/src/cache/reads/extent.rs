@@ -12,7 +12,7 @@ pub(crate) enum Part {
     Hole(Range<usize>),
 }
 
-/// Asks the store what is at `addr`.
+/// Asks the store whether `addr` is in a hole or in data.
 pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError> {
     let _stage = Stage::Extent.span();
     let window = cache.addresses();

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   read      a folio, by the thread that needs it; and the end of every read
-//!   extent    what there is to read
+//!   extent    holes and data of the store
 //!   batch     reads for the store, put together from folios
-//!   ahead     what the policy plans (`readahead`), and what a caller asks for
+//!   ahead     the plans of the policy (`readahead`), and the requests of callers
 //!   baseline  a whole window, as Linux reads it
 //! ```
 

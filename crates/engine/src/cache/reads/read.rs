@@ -1,4 +1,4 @@
-//! Reading a folio, and what happens when the read is over.
+//! Reading a folio, and the end of the read.
 
 use crate::PAGE_SIZE;
 use crate::anon::NotRead;
@@ -61,7 +61,7 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
     let state = folio.state();
     let result = cache.whole(folio, result);
     if result == Err(NotRead::Changed) {
-        // Private memory that is elsewhere by now: whoever wants it looks again.
+        // Private memory that is elsewhere by now: threads that want it look again.
         discard(node, cache, folio);
         return;
     }
@@ -83,7 +83,7 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
             folio.change(flag::UPTODATE, flag::ASYNC);
         }
         Ok(_) | Err(_) if state & flag::ASYNC != 0 => {
-            // Nobody asked for it; who does reads it again and is told.
+            // No thread asked for it; a fault on it reads it again and gets the error.
             discard(node, cache, folio);
             return;
         }

@@ -53,7 +53,7 @@ impl AddressSpace {
         })
     }
 
-    /// Starts to read what of `range` is in swap, or in a file (`MADV_WILLNEED`), as far
+    /// Starts to read the pages of `range` that are in swap, or in a file (`MADV_WILLNEED`), as far
     /// as spare frames allow.
     pub fn will_need(&self, range: Range<usize>) -> Result<(), MmError> {
         self.for_private(&range, |anon, part| {

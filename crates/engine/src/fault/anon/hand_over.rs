@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   for each chunk
-//!     1  what the memory has of it that is to be had nowhere else is brought in, and stays
+//!     1  pages whose bytes are nowhere else are brought in, and stay
 //!     2  no fault is in progress, and nothing is evicted              mm/hand_over.rs
 //!     3  something of it has gone again, or has come: from 1 on
 //!     4  given: from here on it is not the memory's
@@ -82,7 +82,7 @@ pub fn hand_over(
     Ok(())
 }
 
-/// Brings in what is to be handed over of a chunk. It stays until it has been.
+/// Brings in the pages of a chunk that are to be handed over. They stay until then.
 fn bring_in(
     space: &AddressSpace,
     anon: &Anonymous,
@@ -105,7 +105,7 @@ fn hand_over_chunk(
 ) -> Result<(), NotHandedOver> {
     let mut stopped = None;
     let given = space.hand_over(chunk, || {
-        // Until it is counted out: what is being evicted is zapped.
+        // Until it is counted out: evictions under way zap their pages.
         stopped = Some(anon.node.stop_eviction());
         let (own, is_present) = anon.own_pages(chunk);
         if !is_present {
@@ -135,7 +135,7 @@ impl Anonymous {
     fn is_own(&self, page: usize) -> (bool, bool) {
         let state = self.pages.state(page);
         let is_changed = !state.is_clean() || self.pages.slot(page).is_some();
-        // Of a file's memory, what is as the file has it is the file's.
+        // In memory of a file, unchanged pages are the file's.
         let is_own = match self.origin() {
             Some(_) => !state.is_absent() && is_changed,
             None => !state.is_absent(),

@@ -1,4 +1,4 @@
-//! Mapping what was read of private memory: its pages become the memory's own, and
+//! Mapping a folio that was read for private memory: its pages become the memory's own, and
 //! the folio goes.
 
 use crate::anon::pages::PageLock;
@@ -9,7 +9,7 @@ use crate::cache::folio::{BLOCK_PAGES, Folio};
 use crate::fault::file::map::{Refused, Touched};
 use crate::mmu::Access;
 
-/// Copies a folio into the window, protected, but for what is `touched` by a write.
+/// Copies a folio into the window, protected, except for pages `touched` by a write.
 /// The caller holds the folio lock, and discards the folio afterwards. Its frame is large: a fault on a file has no use for it on the
 /// handler's stack.
 #[inline(never)]
@@ -28,7 +28,7 @@ pub(in crate::fault) fn install(
     if !view.pages.pay_for(first, budget) || !view.pages.pay_for(first + pages - 1, budget) {
         return Err(Refused::Memory);
     }
-    // While they are locked, nobody gives up what they were read from.
+    // While they are locked, the slots that they were read from stay.
     let mut locks = [const { None }; BLOCK_PAGES];
     for (page, lock) in (first..).zip(&mut locks[..pages]) {
         let state = view.pages.unlocked_state(page).ok_or(Refused::Changed)?;

@@ -200,7 +200,7 @@ fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
         return Fault::Retry(Wait::anonymous_memory(anon));
     }
     // Reclaim protects a page before it looks at its bytes, with the page locked:
-    // it does not miss what is written from here on.
+    // it does not miss writes from here on.
     if let Err(error) = node.mmu.make_writable(anon.window.reservation(), addr) {
         node.budget.uncharge(state.is_zero().into());
         return Fault::Error(mmu_error(error));
@@ -319,7 +319,7 @@ fn make_room(anon: &Arc<Anonymous>, addr: usize, pages: usize) -> Result<(), Wai
     })
 }
 
-/// Undoes what `make_room` did.
+/// Undoes `make_room`.
 fn unfilled(anon: &Arc<Anonymous>, addr: usize, pages: usize, error: MmuError) -> Fault {
     let node = &anon.node;
     (anon.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);

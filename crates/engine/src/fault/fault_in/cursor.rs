@@ -73,12 +73,12 @@ impl Cursor {
         Some(start..end)
     }
 
-    /// True if what comes next is the last that comes.
+    /// True if the next range is the last one.
     pub(super) fn is_last(&self) -> bool {
         self.is_through && self.first + 1 == self.count
     }
 
-    /// Goes on behind `addr`, which is in what comes next, or its end.
+    /// Goes on behind `addr`, which is in the next range, or its end.
     pub(super) fn pass(&mut self, addr: usize) {
         let (start, end) = &mut self.coming[self.first];
         debug_assert!(*start <= addr && addr <= *end);

@@ -1,4 +1,4 @@
-//! The look at what comes next: what is there is passed, of the rest the reads are started.
+//! The look at the next ranges: present pages are passed, reads of the others are started.
 //!
 //! One lock of a VMA serves all looks in it, of those that the cursor has taken over. The reads
 //! are submitted under it, as a fault submits its read-ahead. The caller's memory is not touched.
@@ -17,7 +17,7 @@ use sync::Arc;
 const LOOK: usize = 64 * BLOCK_BYTES;
 
 impl FaultIn {
-    /// Goes on until enough is in line, or through the VMA, or what was taken over.
+    /// Goes on until enough is in the queue, or through the VMA, or the range that was taken over.
     pub(super) fn look(&mut self, space: &AddressSpace) {
         let Some(rest) = self.cursor.rest() else {
             return;
@@ -75,7 +75,7 @@ impl FaultIn {
                 break;
             }
             let too_many = self.pieces.pages() + bytes / PAGE_SIZE > most;
-            // Where no frame is spare there will be, once what is in line is mapped.
+            // Frames become spare once the pieces in the queue are mapped.
             let has_frames =
                 !self.pieces.is_full() && !too_many && reads.add_absent(shown..shown + bytes);
             if !has_frames && !self.pieces.is_empty() {

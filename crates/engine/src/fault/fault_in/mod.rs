@@ -11,11 +11,11 @@
 //!                                  waits for its read, maps it, and the frames are free
 //! ```
 //!
-//! - A *piece* is what one 64 KiB block has of the ranges. Ranges that touch or overlap are one:
+//! - A *piece* is the part of the ranges in one 64 KiB block. Ranges that touch or overlap are one:
 //!   no page is looked at twice.
 //! - Reads are in flight, and nothing is held for them but their folios: no lock, no reference.
-//!   So whoever is interrupted leaves, and comes back. What was evicted meanwhile, what found no
-//!   frame and what the store did not take is read by the fault, which asks for the piece alone.
+//!   So an interrupted caller leaves, and comes back. Pages that were evicted meanwhile, that found no
+//!   frame or that the store did not take are read by the fault, which asks for the piece alone.
 //! - Frames: a piece that finds none spare waits until those in line before it are mapped. So a
 //!   budget of any size is kept, and where nothing is in line the fault takes a frame of its own.
 //! - An error is that of the first page that has it. The ranges that have this page go no
@@ -82,7 +82,7 @@ impl FaultIn {
         self.reads_alone = false;
     }
 
-    /// From now on nothing is read and nothing waited for: what is not there by itself has
+    /// From now on nothing is read and nothing waited for: missing pages have
     /// [`FaultInError::TimedOut`].
     pub fn wait_no_more(&mut self) {
         self.waits = false;
@@ -104,7 +104,7 @@ impl FaultIn {
                 let rest = self.cursor.rest();
                 self.look(space);
                 if self.cursor.rest() == rest {
-                    // No frame is spare, until what is in line is mapped.
+                    // No frame is spare, until the pieces in the queue are mapped.
                     break;
                 }
             }
@@ -129,8 +129,8 @@ impl FaultIn {
         Some(first?.start)
     }
 
-    /// For a caller who brings the pages in, in order, and is at `addr`: keeps reads of what
-    /// follows in flight.
+    /// For a caller that brings the pages in, in order, and is at `addr`: keeps reads of the
+    /// next pages in flight.
     pub(super) fn keep_ahead_of(
         &mut self,
         addr: usize,
@@ -190,7 +190,7 @@ impl FaultIn {
         Progress::Done
     }
 
-    /// One fault at `at`, of which `pages` are to be read if that is what it takes; moves on to
+    /// One fault at `at`, which reads `pages` of it if needed; moves on to
     /// where the pages end that are there now, before `end`. `None` if the page is not there and
     /// is not to be waited for.
     fn fault(

@@ -3,8 +3,8 @@
 use crate::PAGE_SIZE;
 use core::ops::Range;
 
-/// Pieces in line at most. Each is a read as a rule: four times what keeps a disk busy, since the
-/// first in line is waited for while others are over, and half of what a ring takes.
+/// Pieces in the queue at most. Each is a read as a rule: four times the number that keeps a disk busy, since the
+/// first in the queue is waited for while others complete, and half of a ring's capacity.
 const DEPTH: usize = 128;
 /// Pieces whose reads are worth a call of the store.
 const BATCH: usize = 32;

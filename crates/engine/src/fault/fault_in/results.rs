@@ -1,4 +1,4 @@
-//! Many ranges, in any order, and what became of each.
+//! Many ranges, in any order, and the result of each.
 
 use super::cursor::whole_pages;
 use super::{FaultError, FaultIn, Interrupt, Progress};

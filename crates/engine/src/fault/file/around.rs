@@ -1,5 +1,5 @@
-//! Fault-around: mapping with a fault what it will soon ask for, of what is
-//! cached already.
+//! Fault-around: a fault also maps cached pages that the program will soon
+//! touch.
 
 use super::map::{install, release};
 use crate::PAGE_SIZE;
@@ -13,8 +13,8 @@ const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED;
 
 /// Maps the cached neighbours in the fault's block, except what is marked with
 /// `except`. They prove nothing about the access pattern and are not counted as
-/// hits (document 003, first patch); what the policy has read ahead is left for
-/// its own first use, by which the policy learns whether it was right; [`sure`] has the exception.
+/// hits (document 003, first patch); pages that the policy has read ahead are left for
+/// their own first use, by which the policy learns whether it was right; [`sure`] has the exception.
 pub(super) fn neighbours(cache: &PageCache, addr: usize, except: u32) {
     let choose = |folio: &Folio| folio.state() & (AROUND | except) == flag::UPTODATE;
     of_block(cache, addr, choose, |pages| {
@@ -60,10 +60,10 @@ fn of_block(
     }
 }
 
-/// Bytes around a touch, aligned, in which what is all but certain to be touched is mapped with it.
+/// Bytes around a touch, aligned, in which pages that are all but certain to be touched are mapped with it.
 const SURE: usize = 8 * BLOCK_BYTES;
 
-/// Maps what was read ahead around the fault and is all but certain to be touched, and tells the policy so. A fault costs as much
+/// Maps prefetched pages around the fault that are all but certain to be touched, and tells the policy so. A fault costs as much
 /// as copying several pages. Pages that are folios of their own are left: by their touches the policy sees whether it is right.
 pub(super) fn sure(cache: &PageCache, addr: usize) {
     const READ_AHEAD: u32 = flag::UPTODATE | flag::READAHEAD | flag::SURE;

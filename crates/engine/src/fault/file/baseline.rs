@@ -11,7 +11,7 @@
 //!                  around it, count hits ────────► Mapped
 //! ```
 //!
-//! Each time, what is cached of the fault's 64 KiB is mapped, read ahead or not,
+//! Each time, the cached pages of the fault's 64 KiB are mapped, read ahead or not,
 //! but for the marker; in Linux too that comes before anything else.
 
 use super::{Fault, FaultFlags, Wait, around, map, miss};
@@ -77,7 +77,7 @@ pub(super) fn fault(
     Fault::Mapped
 }
 
-/// Decides what to read for a page that is not cached, and locks its folio.
+/// Decides the read for a page that is not cached, and locks its folio.
 fn missing(cache: &Arc<PageCache>, addr: usize, advice: Advice, flags: FaultFlags) -> Fault {
     let most = match miss::absent(cache, addr, flags) {
         Ok(most) => most,
@@ -135,7 +135,7 @@ fn begin_next(
     Some(Wait::ahead(cache, window))
 }
 
-/// Maps what is cached in the fault's block, and counts it as hits.
+/// Maps the cached pages of the fault's block, and counts them as hits.
 fn map_around(cache: &PageCache, addr: usize, flags: FaultFlags) {
     around::neighbours(cache, addr, flag::MARKER);
     let block = addr & !(BLOCK_BYTES - 1);

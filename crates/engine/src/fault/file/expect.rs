@@ -1,9 +1,9 @@
 //! Writes that are expected. A program that writes a file over in order would otherwise fault at each page.
 //!
 //! Where the two pages before a fault are dirty, all pages of its folio from there on are mapped to be written to, and the
-//! folio keeps its frames: what is in them is what the file has. Whether a page was really written to is seen by
-//! comparing the two, when the writer has gone on to the next folio, or by write-back, which protects the page before. So what
-//! was not written to is never written back, though it might have been.
+//! folio keeps its frames: they have the file's bytes. Whether a page was really written to is seen by
+//! comparing the two, when the writer has gone on to the next folio, or by write-back, which protects the page before. So a
+//! page that was not written to is never written back.
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
@@ -16,7 +16,7 @@ impl PageCache {
         let page = addr..addr + PAGE_SIZE;
         let end = folio.range().end;
         match page.end < end && self.expects_writes(addr) {
-            // Of what has no blocks yet the first write asks for them.
+            // Where there are no blocks yet, the first write reserves them.
             true => {
                 addr..(page.end..end)
                     .step_by(PAGE_SIZE)
@@ -47,16 +47,16 @@ impl PageCache {
         }
     }
 
-    /// Ends what is expected of a folio: pages that nobody wrote to are clean and protected again, and its frames are free. The caller
-    /// holds the folio lock. No folio is pinned before this: what is pinned is written back as it is, again and again, so the
-    /// frames would soon not be what the file has.
+    /// Ends the expectation of writes to a folio: pages that were not written to are clean and protected again, and its frames are
+    /// free. The caller holds the folio lock. No folio is pinned before this: a pinned folio is written back as it is, again and
+    /// again, so the frames would soon differ from the file.
     pub(super) fn settle_expected(&self, folio: &Folio) {
         if !folio.is(flag::EXPECTED) {
             return;
         }
         debug_assert!(!folio.is_pinned());
         if self.unwritten(folio) != 0 {
-            // Also what is written over with what was there.
+            // Also pages that were overwritten with the same bytes.
             let range = folio.range();
             self.node.mmu.protect(core::slice::from_ref(&range));
             let left = folio.dirty_pages() & !self.unwritten(folio);
@@ -65,8 +65,8 @@ impl PageCache {
         self.node.end_expected(folio);
     }
 
-    /// Which dirty pages of a folio are as the file has them: nobody has written to them, or the same. The caller holds the folio
-    /// lock. Of what is not protected, as of some moment. What the program has thrown away is none of them.
+    /// Which dirty pages of a folio are as the file has them: nothing was written to them, or the same bytes. The caller holds the folio
+    /// lock. For unprotected pages, as of some moment. Pages that the program has thrown away are not among them.
     pub(crate) fn unwritten(&self, folio: &Folio) -> u32 {
         if !folio.is(flag::EXPECTED) {
             return 0;

@@ -32,7 +32,7 @@ pub(super) fn folio(
         stats.minor_faults.add(1);
     }
     if flags.write {
-        // Of what comes behind each page would fault once more at its write.
+        // Of the folio behind it each page would fault once more at its write.
         cache.settle_expected_before(pages.start);
     } else {
         around::neighbours(cache, addr, flag::READAHEAD);
@@ -94,8 +94,8 @@ pub(super) fn one(
     }
 }
 
-/// What mapping a folio may take. Not less than it does: who finds so much free
-/// and is refused would come back at once, for ever.
+/// The pages that mapping a folio may need. Not less than the real need: a fault that finds
+/// so much free and is refused would come back at once, for ever.
 pub(super) const MAPPING: Need = Need::Pages(2 * BLOCK_PAGES);
 const _: () = assert!((TABLE_PAGES as usize) < BLOCK_PAGES);
 

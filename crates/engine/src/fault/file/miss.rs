@@ -1,4 +1,4 @@
-//! A fault on a page that is not cached: what to read for it.
+//! A fault on a page that is not cached: the choice of its read.
 
 use super::{Fault, FaultFlags, Wait, hole};
 use crate::PAGE_SIZE;
@@ -48,7 +48,7 @@ pub(super) fn fault(
     }
 }
 
-/// As `fault`, for a caller that knows what it will have: `pages` from `addr` on are read, as
+/// As `fault`, for a caller that knows which pages it needs: `pages` from `addr` on are read, as
 /// far as they are in one block and none is cached.
 pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8, flags: FaultFlags) -> Fault {
     let most = match absent(cache, addr, flags) {

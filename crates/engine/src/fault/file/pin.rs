@@ -44,8 +44,8 @@ pub fn pin(
         if let Some(folio) = cache.find(addr)
             && folio.try_lock()
         {
-            // Under the folio lock: truncate and invalidate spare what is
-            // pinned, and take what is not.
+            // Under the folio lock: truncate and invalidate spare pinned
+            // folios, and take the others.
             let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
             if stays {
                 cache.settle_expected(&folio);
@@ -112,7 +112,7 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
     }
 }
 
-/// Locks a folio that is pinned. With what it takes to forget it, if it is to be forgotten; no page of it is being written then.
+/// Locks a folio that is pinned. With a sweep if it is to be forgotten; no page of it is being written then.
 fn lock_to_unpin<'a>(cache: &'a PageCache, folio: &Folio) -> Option<Sweep<'a>> {
     loop {
         // The batch before the folio lock, as in `PageCache::truncate`.

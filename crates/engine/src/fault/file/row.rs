@@ -6,8 +6,8 @@
 //!     ──► evicted as a whole, or split first                       reclaim/whole.rs
 //! ```
 //!
-//! The memory is not used for other pages afterwards: the kernel may have references to it that it tells nobody of (`vmsplice`,
-//! `MSG_ZEROCOPY`), and what they see must stay the file's.
+//! The memory is not used for other pages afterwards: the kernel may have references to it that no call reports (`vmsplice`,
+//! `MSG_ZEROCOPY`), and these must go on to show the file's bytes.
 
 use super::around::follows_a_run;
 use super::map::{refaulted, release};
@@ -48,7 +48,7 @@ pub(super) fn map(
         return None;
     }
     if let Some(unread) = unread(cache, &span) {
-        // Once: what comes back without is copied.
+        // Once: a fault that comes back without it copies.
         return (!flags.tried).then(|| Fault::Retry(Wait::folio(cache, unread)));
     }
     let need = CHUNK_PAGES + (TABLE_PAGES + RESERVE) as usize;

@@ -23,7 +23,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     let is_mapped = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
     let is_gone = is_mapped && node.mmu.is_missing(addr);
     if is_gone && folio.is_writeback() {
-        // What the store has of it is older than what is being written.
+        // The store's bytes of it are older than those that are being written.
         folio.unlock();
         return Fault::Retry(Wait::writeback(cache, folio));
     }
@@ -46,7 +46,7 @@ fn fill_hole(cache: &PageCache, addr: usize) -> Fault {
     zeroed.map_or_else(|error| Fault::Error(mmu_error(error)), |()| Fault::Mapped)
 }
 
-/// Reads a page into the window, which counts it already. It stays what it was: it
+/// Reads a page into the window, which counts it already. Its state does not change: it
 /// may be pinned.
 fn read_again(cache: &Arc<PageCache>, addr: usize) -> Fault {
     let node = &cache.node;

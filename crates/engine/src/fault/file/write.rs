@@ -41,10 +41,10 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     }
 }
 
-/// Whether the page at `addr` may become dirty now; if not, what to wait for.
+/// Ok if the page at `addr` may become dirty now; if not, the wait.
 fn may_begin(cache: &Arc<PageCache>, addr: usize) -> Result<(), Wait> {
     let Some(writes) = &cache.writes else {
-        unreachable!("a VMA that may be written to shows what can be")
+        unreachable!("a writable VMA shows a writable file")
     };
     if !writes.to().is_reserved(cache.offset(addr)) {
         return Err(Wait::reserve(cache, addr));

@@ -1,4 +1,4 @@
-//! Whole pages that a call writes to a file's window, and that nobody has in memory: what they replace is not read, no frame is
+//! Whole pages that a call writes to a file's window, and that are not in memory: the old bytes are not read, no frame is
 //! taken, and the pages of a block are mapped in one go.
 
 use super::map::Refused;
@@ -17,13 +17,13 @@ use sync::Arc;
 const ATTEMPTS: usize = 8;
 
 /// Writes `bytes`, whole pages, to `addr` on, up to the first page that is in memory, or on its way there, or has to be waited for; returns
-/// how many bytes it has written. The caller writes what comes then by faults.
+/// how many bytes it has written. The caller writes the rest by faults.
 ///
 /// # Safety
 /// The bytes can be read. The caller keeps the window mapped, and has no lock.
 pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8]) -> usize {
     debug_assert!(addr.is_multiple_of(PAGE_SIZE));
-    // Of the file's last page, which it has in part, faults know what is behind the end.
+    // The file's last page, which is partly behind the end, is left to faults.
     let end = cache.addresses().start + cache.end() as usize / PAGE_SIZE * PAGE_SIZE;
     let end = end.min(addr + bytes.len() / PAGE_SIZE * PAGE_SIZE);
     let mut at = addr;
@@ -52,7 +52,7 @@ fn write_with_room(cache: &PageCache, part: &Range<usize>, from: *const u8) -> b
     false
 }
 
-/// The same, if there is room; otherwise what there is not enough of, if that is the reason.
+/// The same, if there is room; otherwise the need that there is no room for, if that is the reason.
 fn write_part(cache: &PageCache, part: &Range<usize>, from: *const u8) -> Result<(), Option<Need>> {
     let node = &cache.node;
     let writes = cache.writes.as_ref().ok_or(None)?;

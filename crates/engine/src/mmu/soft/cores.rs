@@ -1,5 +1,5 @@
-//! Cores, and the shootdown: when nobody can be using any more what was taken
-//! out of the tables.
+//! Cores, and the shootdown: the wait until no core can use pages or tables any more
+//! that were taken out.
 //!
 //! A core is a thread's view of memory: a small translation buffer, and a word
 //! that says whether the core is inside an access. What it translated it may
@@ -45,12 +45,12 @@ use sync::wait::WaitWord;
 
 /// Of a word: the core is inside an access.
 const INSIDE: u32 = 1;
-/// Of a word: somebody sleeps until the core is outside.
+/// Of a word: a thread sleeps until the core is outside.
 const AWAITED: u32 = 2;
 /// What the count of accesses goes up by; it makes up the rest of the word.
 const ONE: u32 = 4;
 
-/// The cores of some page tables, as those who take things out see them.
+/// The cores of some page tables, for threads that take pages or tables out.
 #[derive(Debug)]
 pub struct Cores {
     line: Line,
@@ -142,7 +142,7 @@ impl Cores {
         }
     }
 
-    /// Returns when nobody uses any more what was taken out of the tables, or
+    /// Returns when no core uses entries any more that were taken out of the tables, or
     /// changed, before.
     pub fn shootdown(&self) {
         // s1. Release pairs with the Acquire of a2; others' raises in between

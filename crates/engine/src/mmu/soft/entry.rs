@@ -73,7 +73,7 @@ impl Pte {
         self.0 & SHARED != 0
     }
 
-    /// The frame of what is present.
+    /// The frame of a present entry.
     pub fn frame(self) -> u32 {
         (self.0 >> FRAME_SHIFT) as u32
     }

@@ -5,8 +5,8 @@ use crate::PAGE_SIZE;
 use core::ops::Range;
 
 impl<const N: usize> Tables<N> {
-    /// Lets the pages from `child` on, where nothing is and nobody looks, show
-    /// what those of `parent` show. From its return on nobody writes to what
+    /// Lets the pages from `child` on, where nothing is mapped and no thread looks, show
+    /// the frames of `parent`. From its return on no thread writes to frames that
     /// both show.
     ///
     /// Lock rule: a leaf of the child under one of the parent.
@@ -33,7 +33,7 @@ impl<const N: usize> Tables<N> {
                 }
             }
         });
-        // Some may still write by what they have buffered.
+        // Some cores may still write by their buffered translations.
         self.cores.shootdown();
         done
     }

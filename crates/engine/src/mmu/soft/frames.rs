@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Frame 0 is the page of zeros that all holes show; it is never written to.
-//! The others are free, or fresh (never used), or somebody's. Free ones form
-//! lists through their notes: a short one in each shard, which is what the
-//! processors with one number modulo [`SHARDS`] take from and give to, and the
+//! The others are free, or fresh (never used), or in use. Free ones form
+//! lists through their notes: a short one in each shard, for the
+//! processors with one number modulo [`SHARDS`], and the
 //! depot for the rest. A shard that has run dry takes a few from the depot, and
-//! a few fresh ones only when that is empty: what was ever used is what was used
-//! at one time, and what shards keep (`KEPT` each).
+//! a few fresh ones only when that is empty: the frames that were ever used are the most
+//! used at one time, and those that shards keep (`KEPT` each).
 //!
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 
@@ -60,8 +60,8 @@ pub struct Frames {
     huge: u32,
     /// Frames from here on are in no shard yet.
     fresh: AtomicU32,
-    /// Frames from here on, and their notes, may not be touched yet: what the program
-    /// locks in memory (`mlockall`) is not filled before it is of use. Raised with
+    /// Frames from here on, and their notes, may not be touched yet: memory that the program
+    /// locks (`mlockall`) is not filled before it is of use. Raised with
     /// `opening` locked.
     opened: AtomicU32,
     opening: Mutex<()>,
@@ -70,8 +70,8 @@ pub struct Frames {
     depot: Shard,
 }
 
-// SAFETY: the memory is owned; who uses which page is said by notes, which are
-// atomics, and by the page tables.
+// SAFETY: the memory is owned; the notes, which are atomics, and the page tables
+// say which pages are in use.
 unsafe impl Send for Frames {}
 // SAFETY: as above.
 unsafe impl Sync for Frames {}
@@ -102,7 +102,7 @@ pub struct Chain {
 impl Chain {
     /// Adds a frame to which the caller had the only reference.
     pub fn push(&mut self, frames: &Frames, frame: u32) {
-        // Relaxed, and no read-modify-write: whoever has the only reference
+        // Relaxed, and no read-modify-write: the holder of the only reference
         // writes it; the lock of the shard hands it over later.
         let word = &frames.note(frame).word;
         let last = word.load(Relaxed);
@@ -216,7 +216,7 @@ impl Frames {
     /// Lets the frames below `end` be touched, and their notes. `false` where the
     /// system does not let them.
     fn open_to(&self, end: u32) -> bool {
-        // Acquire pairs with the Release below, for what the system did.
+        // Acquire pairs with the Release below, for the system's work on the memory.
         if end <= self.opened.load(Acquire) {
             return true;
         }
@@ -251,7 +251,7 @@ impl Frames {
     }
 
     /// Takes a frame for each place of `taken`, or none. Each has one
-    /// reference, and holds whatever was in it last.
+    /// reference, and its last contents.
     #[inline]
     pub fn alloc(&self, taken: &mut [u32]) -> bool {
         let own = sync::cpu() % self.shards.len();
@@ -268,8 +268,8 @@ impl Frames {
             got += 1;
         }
         if !stock.free.is_empty() {
-            // Whoever takes it next will write it: all of a page that comes
-            // from memory is a good half of what a fault costs.
+            // Its next owner will write it: reading all of a page from memory
+            // takes a good half of a fault's time.
             hint::prefetch(self.address(stock.free.head), PAGE_SIZE);
         }
         true
@@ -322,7 +322,7 @@ impl Frames {
         Some(frame)
     }
 
-    /// Shard `own`, the depot and what is fresh are used up: takes what the
+    /// Shard `own`, the depot and the fresh frames are used up: takes frames that the
     /// other shards keep.
     #[cold]
     fn alloc_from_others(&self, own: usize, taken: &mut [u32], mut got: usize) -> bool {
@@ -367,7 +367,7 @@ impl Frames {
     pub fn put(&self, frame: u32) {
         let word = &self.note(frame).word;
         if !self.is_only(frame) {
-            // AcqRel: whoever is left with the last one comes after all that
+            // AcqRel: the holder of the last one comes after all that
             // the others did with the frame, here or in `is_only`.
             let refs = word.fetch_sub(1, AcqRel);
             assert!(refs & FREE == 0 && refs > 0, "frame {frame} is free");
@@ -389,8 +389,8 @@ impl Frames {
         self.note(frame).word.load(Acquire) == 1
     }
 
-    /// The lock of a leaf table. Any frame that was ever taken has one: whoever
-    /// comes late locks what is no leaf any more, and finds that out.
+    /// The lock of a leaf table. Any frame that was ever taken has one: a thread that
+    /// comes late locks a frame that is no leaf any more, and finds that out.
     pub fn leaf(&self, frame: u32) -> &Mutex<u32> {
         &self.note(frame).leaf
     }

@@ -24,7 +24,7 @@ impl SoftMmu {
         unsafe { self.tables.frames.clear(frame) };
     }
 
-    /// An access by what `walk` finds, called inside of it; see `Tables::miss`.
+    /// An access by the page that `walk` finds, called inside of it; see `Tables::miss`.
     pub(super) fn miss_huge(
         &self,
         seat: &mut Seat,

@@ -20,8 +20,8 @@
 //! are numbers, nothing is mapped there; bytes are reached through a [`Core`]
 //! by `fault::read_at` and `fault::write_at`.
 //!
-//! **What a shootdown is needed for.** Zapping and forking make their own. The
-//! verbs that take from a space what it showed (`mprotect`, `munmap`, `mremap`)
+//! **The need for a shootdown.** Zapping and forking make their own. The
+//! verbs that take pages or rights from a space (`mprotect`, `munmap`, `mremap`)
 //! call [`Mmu::flush_tlbs`] before they let `mmap_lock` go: accesses that begin
 //! later see the change.
 //!
@@ -90,8 +90,8 @@ impl SoftMmu {
     }
 
     /// Page tables whose pages and tables may take `bytes`. These are address
-    /// space only: what is used is what the budget lets be mapped, and the
-    /// tables for it; twice the budget is enough for any use of it. Memory that
+    /// space only: the budget limits the mapped pages, and the tables for
+    /// them; twice the budget is enough for any use of it. Memory that
     /// was used once stays with the process.
     pub fn with_memory(bytes: usize) -> Result<Self, MmuError> {
         Self::with_huge_memory(bytes, 0)
@@ -110,7 +110,7 @@ impl SoftMmu {
         })
     }
 
-    /// From now on it is as if memory could be moved into windows, and as this says: it is copied, and nobody may use it any more.
+    /// From now on moves into windows behave as `moves` says: memory is copied, and the source may not be used any more.
     /// For tests.
     pub fn set_moves(&self, moves: SoftMoves) {
         *self.moves.lock() = Some(moves);
@@ -133,7 +133,7 @@ impl SoftMmu {
     }
 }
 
-/// What becomes of moves into windows, and of what was moved, in a test.
+/// The behaviour of moves into windows, and of moved memory, in a test.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftMoves {
     /// What a move comes to.
@@ -159,7 +159,7 @@ fn check(window: &Reservation, addr: usize, bytes: usize) -> Range<usize> {
     range
 }
 
-/// In a window's token: what is copied into it may be written to.
+/// In a window's token: pages that are copied into it may be written to.
 const WRITABLE: u32 = 1;
 
 impl Mmu for SoftMmu {
@@ -200,7 +200,7 @@ impl Mmu for SoftMmu {
             let of = core::ptr::slice_from_raw_parts(from.cast_const(), TABLE_SPAN);
             // SAFETY: the caller's promise.
             let copied = unsafe { self.copy(to, of, Access::ReadOnly) };
-            // SAFETY: as above; whoever still reads it is found out.
+            // SAFETY: as above; a thread that still reads it is found out.
             unsafe { from.write_bytes(0xDB, TABLE_SPAN) };
             if copied.is_err() {
                 return Moved::Lost;

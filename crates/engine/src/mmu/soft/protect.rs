@@ -18,12 +18,12 @@ impl<const N: usize> Tables<N> {
                     if entry.is_writable() {
                         leaf.replace(page, entry.protected());
                     }
-                    // Another may just have protected it, and not waited yet for those who write.
+                    // Another may just have protected it, and not waited yet for the writers.
                     any |= entry.is_present();
                 }
             });
         }
-        // Some may still write by what they have buffered.
+        // Some cores may still write by their buffered translations.
         if any {
             self.cores.shootdown();
         }
@@ -54,8 +54,8 @@ impl<const N: usize> Tables<N> {
                 }
             };
         }
-        // What is left of the old place is empty leaves, and what some have
-        // buffered.
+        // At the old place only empty leaves and some buffered translations
+        // are left.
         let end = match done {
             Ok(()) => from.end,
             Err(NoFrame) => addr - PAGE_SIZE,
@@ -94,7 +94,7 @@ impl<const N: usize> Tables<N> {
         }
         let own = self.frames.alloc_one().ok_or(NoFrame)?;
         // SAFETY: the frame is new, and in nobody's sight. The old one is
-        // written to by nobody: holes never are, and what is shared is not
+        // written to by no thread: holes never are, and shared frames are not
         // while we have a reference to it.
         unsafe {
             let source = self.frames.address(old.frame()).as_ptr();

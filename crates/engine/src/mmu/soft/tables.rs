@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   level 3   root     never goes
-//!   level 2   ┐ made by compare-and-swap of the entry above, by whoever needs
+//!   level 2   ┐ made by compare-and-swap of the entry above, by the thread that needs
 //!   level 1   ┘ them first; go with the last window they serve
 //!   level 0   leaf     entries are pages; made likewise, goes with its last page
 //! ```
 //!
 //! A table is a frame. Entries are atomics, and change as follows: those above
-//! the leaves from nothing to a table by compare-and-swap, and back by whoever
+//! the leaves from nothing to a table by compare-and-swap, and back by the thread that
 //! takes the table out; those of a leaf under the leaf's lock.
 //!
 //! Who may walk:
 //! - a core inside an access (`cores`), with no lock: tables that are taken
 //!   out, like pages, are reused only after a shootdown;
-//! - whoever holds the window, down to level 1, whose tables stay while the
+//! - the holder of the window, down to level 1, whose tables stay while the
 //!   window does. It locks the leaf and looks again whether it is still there:
 //!   the lock is in the frame's note, which never goes.
 
@@ -138,7 +138,7 @@ impl<const N: usize> Tables<N> {
 
     fn table(&self, frame: u32) -> &Table<N> {
         // SAFETY: a frame that an entry of a table leads to is a table, and
-        // stays one for those who may walk; see above.
+        // stays one for all that may walk; see above.
         unsafe { self.frames.address(frame).cast().as_ref() }
     }
 
@@ -165,8 +165,8 @@ impl<const N: usize> Tables<N> {
 
     /// The table that `slot` leads to; makes it if there is none.
     fn make(&self, slot: &AtomicU64) -> Result<u32, NoFrame> {
-        // Acquire pairs with the Release below, here and on failure: whoever
-        // made it has cleared it.
+        // Acquire pairs with the Release below, here and on failure: its
+        // maker has cleared it.
         let now = Pte::from_bits(slot.load(Acquire));
         if now.is_present() {
             return Ok(now.frame());
@@ -236,7 +236,7 @@ impl<const N: usize> Tables<N> {
         }
     }
 
-    /// Locks the leaf of `addr`; makes what is missing on the way there. The
+    /// Locks the leaf of `addr`; makes missing tables on the way there. The
     /// caller holds the window.
     pub(super) fn make_leaf(&self, addr: usize) -> Result<PteTable<'_, N>, NoFrame> {
         let mut table = self.root;
@@ -306,11 +306,11 @@ impl<const N: usize> PteTable<'_, N> {
 
     /// Lets `addr` show something else than it does.
     pub fn replace(&mut self, addr: usize, entry: Pte) {
-        // Release pairs with the Acquire in `walk`: what is in the page.
+        // Release pairs with the Acquire in `walk`: the page's contents.
         self.slot(addr).store(entry.bits(), Release);
     }
 
-    /// Takes away what `addr` shows. It may be in use until a shootdown.
+    /// Takes away the page at `addr`. It may be in use until a shootdown.
     pub fn clear(&mut self, addr: usize) {
         debug_assert!(self.entry(addr).is_present());
         *self.used -= 1;
@@ -327,8 +327,8 @@ impl<const N: usize> PteTable<'_, N> {
     /// shootdown; then it is the caller's.
     pub fn take_out(self) -> u32 {
         assert!(*self.used == 0, "a leaf with pages in it");
-        // Relaxed: published by the shootdown, and to those who lock the leaf
-        // by its lock.
+        // Relaxed: published by the shootdown, and to later holders of the leaf's
+        // lock by the lock.
         self.above.store(Pte::NONE.bits(), Relaxed);
         self.frame
     }

@@ -93,7 +93,7 @@ impl Tlb {
 }
 
 impl<const N: usize> Tables<N> {
-    /// An access by what the buffer knows. `false` if that is not enough:
+    /// An access by buffered translations. `false` if there is none that allows it:
     /// nothing was done.
     #[inline]
     pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: TlbKey, transfer: Transfer<'_>) -> bool {
@@ -111,7 +111,7 @@ impl<const N: usize> Tables<N> {
         good
     }
 
-    /// An access by what the tables have at `window_addr`, which is then in the
+    /// An access by the tables' entry at `window_addr`, which is then in the
     /// buffer. `false` if the page is missing, or is to be stored to and not
     /// writable: nothing was done. The caller holds a lock of the VMA that
     /// shows the window's page at `place`, and `may_write` if the VMA does.
@@ -128,7 +128,7 @@ impl<const N: usize> Tables<N> {
         self.miss_found(seat, tlb, place, may_write, transfer, walk)
     }
 
-    /// The same by what `walk` finds, inside of the access.
+    /// The same by the entry that `walk` finds, inside of the access.
     pub(super) fn miss_found(
         &self,
         seat: &mut Seat,

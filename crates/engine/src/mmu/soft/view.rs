@@ -15,7 +15,7 @@ pub struct Core {
     /// None only while dropping.
     seat: Option<Seat>,
     tlb: Tlb,
-    /// What an access copies to or from: inside an access nobody may touch the
+    /// The memory that an access copies to or from: inside an access no thread may touch the
     /// caller's memory, see `cores`.
     buffer: Box<[u8; PAGE_SIZE]>,
 }
@@ -51,8 +51,8 @@ impl Core {
         &mut self.buffer[..bytes]
     }
 
-    /// Accesses bytes of one page by what the core has buffered; `false` if
-    /// it has not.
+    /// Accesses bytes of one page by the core's buffered translation; `false` if
+    /// there is none.
     #[inline]
     pub(crate) fn hit(&mut self, place: TlbKey, bytes: usize, way: Way) -> bool {
         let seat = self.seat.as_mut().expect("until dropped");
@@ -60,7 +60,7 @@ impl Core {
         self.mmu.tables.hit(seat, &self.tlb, place, transfer)
     }
 
-    /// The same by what the tables have at `window_addr`. The caller has a lock
+    /// The same by the tables' entry at `window_addr`. The caller has a lock
     /// of the VMA that shows it at `place`, and `may_write` if the VMA does.
     pub(crate) fn miss(
         &mut self,

@@ -34,7 +34,7 @@ impl Windows {
         Some(start)
     }
 
-    /// Gives the window at `addr` back. Returns what lies between its
+    /// Gives the window at `addr` back. Returns the addresses between its
     /// neighbours.
     pub fn give(&mut self, addr: usize) -> Range<usize> {
         let place = self

@@ -79,7 +79,7 @@ impl<const N: usize> Tables<N> {
         }
     }
 
-    /// Frees what was taken out, when nobody uses it any more.
+    /// Frees pages and tables that were taken out, when no core uses them any more.
     pub(super) fn bury(&self, dead: Dead) {
         self.cores.shootdown();
         for &frame in &dead.shared[..dead.shared_count] {

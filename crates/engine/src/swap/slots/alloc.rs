@@ -94,12 +94,12 @@ impl Slots {
         Some(run)
     }
 
-    /// A run that is long enough for whoever wants more.
+    /// A run that is long enough for any allocation.
     fn long(&self) -> u32 {
         (self.table.cluster() / 4).max(1)
     }
 
-    /// From what is left between slots in use. Where there is no run of `most`,
+    /// From the free slots between slots in use. Where there is no run of `most`,
     /// the cluster becomes the current one, for others like the one that it has.
     fn fill(&self, hand: &mut AllocCursor, most: u32) -> Option<Range<u32>> {
         for look in 1.. {
@@ -134,7 +134,7 @@ impl Slots {
         Some(number)
     }
 
-    /// Charges what the first `clusters` need.
+    /// Charges the need of the first `clusters`.
     fn pay(&self, hand: &mut AllocCursor, clusters: u32) -> bool {
         if clusters <= hand.paid {
             return true;
@@ -150,8 +150,8 @@ impl Slots {
     /// Gives out a run of free slots; returns how many of the cluster are in use.
     fn take(&self, number: u32, run: Range<u32>) -> u32 {
         for slot in run.clone() {
-            // Relaxed: the slot is free, and ours by the hand's lock; who has it
-            // next heard of it from the caller.
+            // Relaxed: the slot is free, and ours by the hand's lock; its next
+            // owner learns of it from the caller.
             self.table.word(slot).store(1, Relaxed);
         }
         self.table.record(number).count_in(run.len() as u32)

@@ -11,7 +11,7 @@ const QUEUED: u32 = 1 << 31;
 pub(super) struct Cluster {
     /// Slots in use, and [`QUEUED`].
     state: WaitWord,
-    /// The one below on the queue. Written by who set [`QUEUED`].
+    /// The one below on the queue. Written by the thread that set [`QUEUED`].
     pub(super) below: WaitWord,
     /// Where it is: see [`super::lists`]. Under the hand's lock, as the next two.
     pub(super) place: WaitWord,
@@ -23,8 +23,8 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Slots in use.
     pub(super) fn used(&self) -> u32 {
-        // Acquire pairs with the Release in `count_out`: who counts a slot as free
-        // finds its word 0.
+        // Acquire pairs with the Release in `count_out`: a thread that counts a slot as
+        // free finds its word 0.
         self.state.load(Acquire) & !QUEUED
     }
 
@@ -50,15 +50,15 @@ impl Cluster {
 
     /// It is off the queue, and `below` read; returns how many are in use.
     pub(super) fn dequeue(&self) -> u32 {
-        // Release pairs with the Acquire in `count_out`. Acquire as in `used`: who
-        // saw it queued and left it at that had counted out before.
+        // Release pairs with the Acquire in `count_out`. Acquire as in `used`: a thread
+        // that saw it queued, and did nothing more, had counted out before.
         let before = self.state.fetch_and(!QUEUED, AcqRel);
         // A link that is not this push's leads in circles.
         assert!(before & QUEUED != 0, "a cluster that nobody queued");
         before & !QUEUED
     }
 
-    /// Where it is, by who has the hand.
+    /// Its place. For the holder of the hand.
     pub(super) fn place(&self) -> u32 {
         // Relaxed: the hand's lock.
         self.place.load(Relaxed)

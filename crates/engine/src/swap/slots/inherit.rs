@@ -1,5 +1,5 @@
 //! Slots that children may read: a child process has its parent's table of pages,
-//! and no way to say what it still needs.
+//! and cannot say which slots it still needs.
 
 use super::{INHERITED, PAGES, Slots};
 use sync::atomic::AtomicU32;
@@ -11,7 +11,7 @@ impl Slots {
     pub fn inherit(&self) {
         self.each_used(|_, word| {
             // Relaxed, here and below: the mark orders nothing; it is there before
-            // the child is, and who would free the slot changes the same word.
+            // the child is, and freeing the slot changes the same word.
             let mut now = word.load(Relaxed);
             while now & (PAGES | INHERITED) != 0 {
                 let marked = now | INHERITED;
@@ -23,13 +23,13 @@ impl Slots {
         });
     }
 
-    /// No child lives any more: takes the marks away, and frees what nobody has, after
+    /// No child lives any more: takes the marks away, and frees slots without a user, after
     /// `discard`.
     pub fn children_gone(&self, discard: impl Fn(u32)) {
         self.each_used(|slot, word| {
             // Relaxed: marks come and go under the hand's lock.
             if word.load(Relaxed) & INHERITED != 0
-                // AcqRel as in `put`: this may be what frees it.
+                // AcqRel as in `put`: this may free the slot.
                 && word.fetch_and(!INHERITED, AcqRel) == INHERITED
             {
                 // Nobody allocates meanwhile.
@@ -43,7 +43,7 @@ impl Slots {
     fn each_used(&self, each: impl Fn(u32, &AtomicU32)) {
         let hand = self.hand.lock();
         for number in 0..hand.fresh {
-            // A count is never below what the words say.
+            // A count is never below the sum of the words.
             if self.table.record(number).used() > 0 {
                 let slots = self.table.slots(number);
                 slots.for_each(|slot| each(slot, self.table.word(slot)));

@@ -2,8 +2,8 @@
 //! be had there.
 //!
 //! A cluster on list `n` has a run of at least 2^n slots, as far as is known: its
-//! slots were looked through. Or so many free slots, if some were freed since: who
-//! meets it finds out. One that is full is nowhere.
+//! slots were looked through. Or so many free slots, if some were freed since:
+//! the next allocation looks. A full cluster is on no list.
 
 use super::queue::Taken;
 use super::table::SwapMap;
@@ -25,7 +25,7 @@ const LISTED: u32 = 2;
 /// No cluster.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What is known to who allocates.
+/// The state that allocation needs.
 pub(super) struct AllocCursor {
     /// The cluster that the last run came from.
     pub(super) current: Option<Current>,
@@ -101,7 +101,7 @@ impl AllocCursor {
         self.first(FREE)
     }
 
-    /// True if a cluster has a longer run than those of `least` for who wants
+    /// True if a cluster has a longer run than those of `least`, for an allocation of
     /// `most`.
     pub(super) fn has_better(&self, least: u32, most: u32) -> bool {
         let better = self.best(most).is_some_and(|(list, _)| list > class(least));

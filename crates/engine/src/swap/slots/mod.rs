@@ -21,10 +21,10 @@
 //! guards the lists that clusters are on, by the run that can be had there
 //! ([`lists`]). Who puts a slot takes no lock: it clears the word, then counts
 //! down, and if that makes the cluster better than its list says, it leaves it on
-//! the [`queue`] for whoever allocates next. So no search is longer than a cluster,
+//! the [`queue`] for the next allocation. So no search is longer than a cluster,
 //! however many slots are in use.
 //!
-//! A count is never below what the words say: a word is cleared before, and set
+//! A count is never below the sum of the words: a word is cleared before, and set
 //! under the hand's lock.
 
 use crate::budget::Budget;
@@ -57,7 +57,7 @@ pub const CLUSTER: u32 = 512;
 
 /// Of a word: a child process may read the slot.
 const INHERITED: u32 = 1 << 31;
-/// Of a word, alone: the last who had the slot is freeing it.
+/// Of a word, alone: the slot's last user is freeing it.
 const LEAVING: u32 = 1 << 30;
 /// Of a word: how many pages have the slot.
 const PAGES: u32 = LEAVING - 1;
@@ -65,7 +65,7 @@ const PAGES: u32 = LEAVING - 1;
 /// The slots of a device.
 pub struct Slots {
     table: SwapMap,
-    /// Clusters that have more free slots than whoever allocates knows of.
+    /// Clusters that have more free slots than the allocation cursor knows of.
     queue: Queue,
     hand: Mutex<AllocCursor>,
     /// Pages of the table are charged here.
@@ -103,8 +103,8 @@ impl Slots {
             return false;
         };
         // Release pairs with the Acquire of the run that the slot is in next
-        // ([`run`]): what was done with the slot comes before. Acquire pairs with
-        // the Release of other puts, for who is told that it was the last.
+        // ([`run`]): all use of the slot comes before. Acquire pairs with
+        // the Release of other puts, for the caller that is told that it was the last.
         let before = word.fetch_sub(1, AcqRel);
         assert!(before & PAGES > 0, "slot {slot} is nobody's");
         if before == 1 {
@@ -149,7 +149,7 @@ impl Slots {
 
     /// True if a page has it, or a child may read it.
     pub fn is_used(&self, slot: u32) -> bool {
-        // Acquire: free is free of what was done with it, as in `put`.
+        // Acquire: all use of a free slot is over, as in `put`.
         (self.word(slot)).is_some_and(|word| word.load(Acquire) != 0)
     }
 

@@ -1,5 +1,5 @@
-//! Clusters that got better since somebody allocated: a stack that anybody pushes
-//! to, and that is taken as a whole by who has the hand. It looks at a part of
+//! Clusters that got better since the last allocation: a stack that any thread pushes
+//! to, and that the holder of the hand takes as a whole. It looks at a part of
 //! them at a time: there may be as many as there are clusters.
 
 use super::table::SwapMap;
