@@ -29,7 +29,7 @@ unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: as above; sharing the mutex gives out exclusive access only.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-// SAFETY: a word of zeros is `FREE`, and so is what it protects its first value.
+// SAFETY: a word of zeros is `FREE`, and the protected value of zeros is valid by its own `Zero`.
 unsafe impl<T: Zero> Zero for Mutex<T> {
     fn zero() -> Self {
         Self::new(T::zero())
@@ -142,7 +142,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         // Ends the access before somebody else may begin one.
         self.value = None;
-        // Release pairs with the Acquire of whoever takes it next.
+        // Release pairs with the Acquire of the next holder.
         if self.mutex.word.swap(FREE, Release) == CONTENDED {
             self.mutex.word.wake(1);
         }

@@ -5,12 +5,12 @@
 //!   before it. Once the first in the queue is a reader, *all* readers in the
 //!   queue go in, those behind further writers too.
 //! - **A writer that has to wait** is woken when it is the first and the lock is
-//!   free. It is not inside then: whoever comes by may have taken the lock
+//!   free. It is not inside then: any thread may have taken the lock
 //!   ("stolen" it), and the writer sleeps again.
-//! - **Hand-off**: a first in the queue who finds the lock stolen after 4 ms in
-//!   the queue sets a flag, and from then on nobody steals.
+//! - **Hand-off**: a first in the queue that finds the lock stolen after 4 ms in
+//!   the queue sets a flag, and from then on no thread steals.
 //! - **Writers spin** for a moment before they queue. Linux lets them spin for as
-//!   long as the owner runs on a processor; who runs is not known here, so that
+//!   long as the owner runs on a processor; whether it runs is not known here, so
 //!   this is the façade's short spin.
 //!
 //! Linux lets in 256 waiting readers at a time; here it is all of them. A reader
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! `waiters` says that the queue is not empty. It is set under the queue's lock, by
-//! a comer who sees in the same step that somebody is inside, and that one wakes
+//! a comer that sees in the same step that another is inside, and that one wakes
 //! the first in the queue when it leaves. The queue itself is a few counts: since
 //! readers go in together, it only has to be known how many writers are before the
 //! first of them.
@@ -278,16 +278,16 @@ impl QueuedRwSem {
     pub fn leave_read(&self, clock: &dyn Clock) {
         // Release pairs with the Acquire of the next writer's coming.
         let old = self.state.fetch_sub(READER, Release);
-        assert!(old >= READER, "left what was not entered");
+        assert!(old >= READER, "left without having entered");
         self.left(old - READER, clock);
     }
 
     /// A writer leaves.
     #[inline]
     pub fn leave_write(&self, clock: &dyn Clock) {
-        // Release pairs with the Acquire of whoever comes next.
+        // Release pairs with the Acquire of the next comer.
         let old = self.state.fetch_sub(WRITER, Release);
-        assert!(old & WRITER != 0, "left what was not entered");
+        assert!(old & WRITER != 0, "left without having entered");
         self.left(old - WRITER, clock);
     }
 
@@ -341,7 +341,7 @@ impl QueuedRwSem {
         &self.write_gates[ticket as usize % WRITE_GATES]
     }
 
-    /// Changes the state; what it was before, or None if `change` has none.
+    /// Changes the state; returns the state before, or None if `change` has none.
     #[inline]
     fn update(
         &self,

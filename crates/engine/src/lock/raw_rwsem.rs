@@ -1,5 +1,5 @@
-//! The fair reader-writer lock itself: its word and its gates. Who comes and has
-//! to wait is told for what, and waits where it likes; so each user counts and
+//! The fair reader-writer lock itself: its word and its gates. A comer that has
+//! to wait gets its turn as a value, and waits by itself; so each user counts and
 //! times its waits in its own way ([`RwSem`](super::RwSem), the semaphore of a
 //! VMA).
 //!
@@ -21,7 +21,7 @@
 //! before they wake up, and nobody can come between. Only then is their gate
 //! opened and are they woken. The next grant of a kind needs the threads of the
 //! last one to have gone through their gate and left, so a gate is at most one
-//! grant behind the state, and never ahead of who waits at it. "Behind" is why
+//! grant behind the state, and never ahead of its waiters. "Behind" is why
 //! a phase has four values: a reader of phase p may still find its gate at
 //! p - 1, must wait there and at p, and goes at p + 1.
 
@@ -113,8 +113,8 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         }
     }
 
-    /// Goes in for reading, unless a writer is inside or came before: then what
-    /// to wait for.
+    /// Goes in for reading, unless a writer is inside or came before: then returns the
+    /// turn to wait for.
     pub fn read_or_queue(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the Release half of the last writer's leaving.
         // On failure nothing is read that it protects; but a waiting reader
@@ -161,9 +161,9 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         entered.map(drop).ok_or(not_now)
     }
 
-    /// Goes in for writing if nobody is inside or waits; else what to wait for.
+    /// Goes in for writing if no thread is inside or waits; otherwise returns the turn to wait for.
     pub fn write_or_queue(&self) -> Option<Turn<'_>> {
-        // Acquire pairs with the Release half of the leaving of all who were
+        // Acquire pairs with the Release half of the leaving of all that were
         // inside: readers' and writers' alike, each a read-modify-write.
         let old = self.update(Acquire, |state| {
             if is_free(state) {
@@ -219,10 +219,10 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     #[inline]
     pub fn leave_read(&self) {
         // Release pairs with the Acquire of the next writer's coming. Acquire:
-        // the last reader hands over to a waiting writer, who only meets this
-        // thread's change of the gate; what the readers before did has to be in it.
+        // the last reader hands over to a waiting writer, which only meets this
+        // thread's change of the gate; the work of the readers before has to be in it.
         let old = self.update(AcqRel, |state| {
-            assert!(field(state, READER) > 0, "left what was not entered");
+            assert!(field(state, READER) > 0, "left without having entered");
             let left = state - READER;
             Some(
                 if field(left, READER) == 0 && field(left, WAITING_WRITER) > 0 {
@@ -240,10 +240,10 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     /// A writer leaves; as `leave_read`.
     pub fn leave_write(&self) {
-        // Release pairs with the Acquire of whoever comes next; those who wait
+        // Release pairs with the Acquire of the next comer; waiters
         // meet this thread's change of their gate instead.
         let old = self.update(Release, |state| {
-            assert!(state & WRITER != 0, "left what was not entered");
+            assert!(state & WRITER != 0, "left without having entered");
             let left = state - WRITER;
             let waiting = field(left, WAITING_READER);
             Some(if waiting > 0 {
@@ -275,8 +275,8 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         &self.write_gates[ticket as usize % WRITE_GATES]
     }
 
-    /// Changes the state to what `change` makes of it and returns the state
-    /// before; None if `change` wants none. `order` is that of the change.
+    /// Changes the state to the result of `change` and returns the state
+    /// before; None if `change` returns none. `order` is that of the change.
     #[inline]
     fn update(
         &self,

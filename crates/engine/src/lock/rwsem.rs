@@ -1,6 +1,5 @@
-//! A reader-writer lock with its statistics: what [`raw_rwsem`] says of the fair
-//! lock, or [`queued_rwsem`] of Linux's, and how often and how long it was waited
-//! for.
+//! A reader-writer lock with its statistics: the fair lock of [`raw_rwsem`]
+//! or Linux's of [`queued_rwsem`], with the number and the time of its waits.
 //!
 //! [`raw_rwsem`]: super::raw_rwsem
 //! [`queued_rwsem`]: super::queued_rwsem

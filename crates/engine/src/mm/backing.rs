@@ -57,7 +57,7 @@ pub enum SoftPage {
 /// What shows pages in VMAs. A VMA shows those from its `pgoff` on. What is not implemented
 /// is as for pages without end of which none is ever there.
 pub trait VmOps: Any + Send + Sync + fmt::Debug {
-    /// The address of what shows the pages: the same means the same pages.
+    /// The address of the object that has the pages: the same address means the same pages.
     fn object(&self) -> *const ();
 
     /// Serves a touch. What it is asked to do is in [`fault`](crate::fault).
@@ -104,7 +104,7 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         true
     }
 
-    /// A program writes to it, and may not. True if what refuses it will at the next touch: then that is no error of ours.
+    /// A program writes to it, and may not. True if the system will refuse the next touch: then the fault is no error of ours.
     fn refuse_write(&self) -> bool {
         false
     }
@@ -142,7 +142,7 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
     }
 
     /// `bytes` from a `pgoff` on are shown no more, and no fault is under way. True if
-    /// `gather` will flush what translation buffers know of them.
+    /// `gather` will flush their buffered translations.
     fn removed(&self, _pgoff: u64, _bytes: usize, _gather: &mut MmuGather) -> bool {
         false
     }

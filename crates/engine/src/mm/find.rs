@@ -1,4 +1,4 @@
-//! Finding and locking the VMA of an address: what a fault does first. The
+//! Finding and locking the VMA of an address: the first step of a fault. The
 //! idea is Linux's `lock_vma_under_rcu`, with a tree that is validated instead
 //! of kept alive.
 //!

@@ -26,7 +26,7 @@ impl From<MmError> for ForkError {
 }
 
 impl AddressSpace {
-    /// Maps in `child`, which is empty, what is mapped here, at the same
+    /// Maps in `child`, which is empty, the mappings of this space, at the same
     /// addresses. Files are shared; anonymous memory is copied when either
     /// space writes to it, and the copies are charged now (see [`anon`](crate::anon)).
     /// On failure `child` is empty again, and nothing of it is charged.

@@ -126,7 +126,7 @@ impl AddressSpace {
 impl MmapLock {
     /// True if VMAs of the space are frozen, as far as can be seen without its lock.
     fn is_freezing(&self) -> bool {
-        // Relaxed: who has to know has seen a frozen VMA, or has `mmap_lock`.
+        // Relaxed: a caller that has to know has seen a frozen VMA, or has `mmap_lock`.
         !self.frozen().load(Relaxed).is_multiple_of(2)
     }
 
@@ -155,9 +155,9 @@ impl Vma {
         self.start_write_as(mmap, FROZEN);
     }
 
-    /// Lets faults in again. For who has frozen it: nobody else changes it meanwhile.
+    /// Lets faults in again. For the thread that has frozen it: no other changes it meanwhile.
     fn thaw(&self) {
-        // Release: nothing was changed, and the next reader may go by what was so
+        // Release: nothing was changed, and the next reader may go by the state from
         // before. 0 is no sequence of a space.
         self.lock_seq.store(0, Release);
     }

@@ -51,7 +51,7 @@ pub struct GracePeriods {
     retired: Mutex<Retired>,
 }
 
-/// Hardly ever written, and apart from what is.
+/// Hardly ever written, and on another cache line than fields that are.
 #[repr(align(64))]
 struct Head {
     /// Written under `retired`.
@@ -125,12 +125,12 @@ impl GracePeriods {
     #[inline]
     pub fn read_section(&self) -> ReadSection<'_> {
         loop {
-            // s1. Pairs with the Release in `next_epoch`: what was taken out before is not
+            // s1. Pairs with the Release in `next_epoch`: slots that were taken out before are not
             // found.
             let epoch = self.head.epoch.load(Acquire);
             let line = sync::cpu() % self.lines.len();
-            // Acquire pairs with the Release of the look at the number; those who raise it
-            // hand that on. Who will not look at this line has changed the epoch, and s3
+            // Acquire pairs with the Release of the look at the number; threads that raise it
+            // hand that on. A writer that will not look at this line has changed the epoch, and s3
             // sees that.
             if line as u32 >= self.head.used.load(Acquire) {
                 self.head.used.fetch_max(line as u32 + 1, Acquire); // As above.
@@ -146,8 +146,8 @@ impl GracePeriods {
         }
     }
 
-    /// A slot was taken out of where lookups find it. It is handed to `free` when all who
-    /// may have found it are gone, with others and by whoever comes then.
+    /// A slot was removed from the tree. It is handed to `free` when all lookups that
+    /// may have found it are over, together with others and by any later caller.
     pub fn retire(&self, slot: u32, free: impl FnMut(u32)) {
         let mut retired = self.retired.lock();
         retired.since.push(slot);
@@ -172,7 +172,7 @@ impl GracePeriods {
         }
     }
 
-    /// Frees what can be. True if that was any.
+    /// Frees slots whose grace period is over. True if there were any.
     fn advance(&self, retired: &mut Retired, mut free: impl FnMut(u32)) -> bool {
         let before = retired.count();
         // At first those that have waited, then those that came since: an epoch begins
@@ -220,9 +220,9 @@ impl GracePeriods {
 impl Drop for ReadSection<'_> {
     #[inline]
     fn drop(&mut self) {
-        // s5. Pairs with the Acquire in `is_over`: what was looked at is behind it.
+        // s5. Pairs with the Acquire in `is_over`: all looks come before it.
         let readers = self.0.fetch_sub(1, Release);
-        assert!(readers > 0, "the end of a read section that nobody is in");
+        assert!(readers > 0, "the end of a read section without a reader");
     }
 }
 

@@ -24,7 +24,7 @@ const PROCESSORS: usize = 256;
 /// Slots of VMAs, up to a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VmaSlots {
-    /// Slots that were ever handed out: what the most VMAs at a time needed, and those
+    /// Slots that were ever handed out: the most VMAs at a time, and those
     /// whose grace periods had not ended by then.
     pub made: u32,
     /// How many times one was handed out again.

@@ -15,7 +15,7 @@ pub(super) fn mergeable(mmap: &impl MmapHeld, lower: &Vma, upper: &Vma) -> bool 
         )
 }
 
-/// True if `upper` is what `lower` would be, `pages` further on.
+/// True if `upper` continues `lower`, `pages` further on.
 pub(super) fn continues(lower: &Attributes, pages: u64, upper: &Attributes) -> bool {
     // Every field is named, so that a new one is not forgotten here.
     let Attributes {

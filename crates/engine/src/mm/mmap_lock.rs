@@ -1,4 +1,4 @@
-//! `mmap_lock`: who may change the shape of a space, and the sequence that ends
+//! `mmap_lock`: it protects the shape of a space, and has the sequence that ends
 //! all VMA write locks at once.
 //!
 //! A VMA is write-locked while its `lock_seq` equals the space's sequence and
@@ -51,13 +51,13 @@ pub struct MmapLock {
     vma_biases: Counter,
     /// Ends of a bias, by how long they took.
     vma_revocations: WaitStats,
-    /// Odd while VMAs are frozen. Raised under `mmap_lock` for write, and by who thaws.
+    /// Odd while VMAs are frozen. Raised under `mmap_lock` for write, and by a thaw.
     frozen: WaitWord,
     /// Waits for VMAs to be thawed.
     thaw_waits: WaitStats,
 }
 
-/// What every fault reads, apart from what takers of the lock write.
+/// The fields that every fault reads, on another cache line than those that takers of the lock write.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Shared {

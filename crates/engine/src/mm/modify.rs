@@ -1,10 +1,10 @@
-//! Changing the attributes of a range: what `mprotect` and `madvise` share.
+//! Changing the attributes of a range, for `mprotect` and `madvise`.
 //!
 //! ```text
 //!      ....         before    after (B stands for A with the change made)
 //!    AAAAAAAA       AAAAAAAA  AABBBBAA   two new VMAs
 //!    AAAABBBB       AAAABBBB  AABBBBBB   A is split, its end merges into B
-//!    BBAABBAA       BBAABBAA  BBBBBBAA   what is so already is left alone
+//!    BBAABBAA       BBAABBAA  BBBBBBAA   parts with these attributes are left alone
 //! ```
 
 use core::ops::Range;

@@ -94,8 +94,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Enters in `new` what is mapped in `old`, showing `to`. What was entered before a
-    /// failure stays.
+    /// Enters in `new` the mappings of `old`, showing `to`. Mappings that were entered before a
+    /// failure stay.
     fn map_moved(
         &self,
         mmap: &MmapWriteGuard<'_>,

@@ -1,4 +1,4 @@
-//! `mprotect`: changing what a range may be used for.
+//! `mprotect`: changing the protection of a range.
 
 use core::ops::Range;
 

@@ -46,7 +46,7 @@ impl AddressSpace {
         Some(vma.start().max(address))
     }
 
-    /// Calls `f` with what is mapped of `range`, VMA by VMA, and what that may be used for, as of now.
+    /// Calls `f` with the mapped parts of `range`, VMA by VMA, and their protection as of now.
     pub fn each_protection(
         &self,
         range: &Range<usize>,
@@ -98,7 +98,7 @@ impl AddressSpace {
             count += 1;
         });
         assert_eq!(count, self.map_count());
-        // A slot that is claimed is in the tree, and what is not is detached.
+        // A claimed slot is in the tree, and all others are detached.
         let mut claimed = 0;
         for vma in (0..).map_while(|index| self.machine.vmas.try_get(index)) {
             if vma.space() == self.id() {

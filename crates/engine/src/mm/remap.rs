@@ -8,7 +8,7 @@ use super::split::attributes_of_part;
 use super::stale::Stale;
 
 impl AddressSpace {
-    /// Moves what is mapped in `old`, whole VMAs or parts of them, to `start`.
+    /// Moves the mappings in `old`, whole VMAs or parts of them, to `start`.
     /// No page is copied, moved or zapped: they belong to the window, and
     /// `pgoff` says which of them a VMA shows. Fails if `old` has a hole, or if
     /// anything is mapped at the new place (`old` itself included).
@@ -54,8 +54,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Enters at `start` what is mapped in `old`. What was entered before a
-    /// failure stays.
+    /// Enters at `start` the mappings of `old`. Mappings that were entered before a
+    /// failure stay.
     fn copy_to(
         &self,
         mmap: &MmapWriteGuard<'_>,

@@ -1,4 +1,4 @@
-//! An address space: who has which mapping where.
+//! An address space: mappings by address.
 //!
 //! ```text
 //!   AddressSpace ── tree ──► leaf [ start → index ] ──► Vma (slab of the Machine)
@@ -10,9 +10,9 @@
 //! `mprotect` (`protect.rs`), `madvise` (`advise.rs`), `mremap` (`remap.rs`)
 //! and `fork` (`fork.rs`) take `mmap_lock` for write; `find` and `for_each_vma` (`query.rs`) work under either;
 //! `lock_vma` ([`find`](super::find)) takes nothing. `split.rs`, `merge.rs`
-//! and `modify.rs` are what the first ones are made of.
+//! and `modify.rs` have the steps of the first ones.
 //!
-//! What holds whenever `mmap_lock` is free: the tree's VMAs do not overlap,
+//! Invariants whenever `mmap_lock` is free: the tree's VMAs do not overlap,
 //! each is attached and belongs to this space, and no two neighbours could be
 //! one (`validate` in `query.rs`).
 
@@ -32,7 +32,7 @@ use crate::lock::WaitSnapshot;
 use crate::policy::SpaceLocks;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
-/// Why a verb did not do, or not wholly do, what was asked.
+/// The reason why a verb failed, wholly or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MmError {
     /// The range has no page. Nothing was done.
@@ -112,7 +112,7 @@ impl AddressSpace {
         self.mmap_lock.space()
     }
 
-    /// The lock over the shape of the space, for those who look at several
+    /// The lock over the shape of the space, for callers that look at several
     /// VMAs, or at one and the page tables.
     pub fn mmap_lock(&self) -> &MmapLock {
         &self.mmap_lock
@@ -146,7 +146,7 @@ impl AddressSpace {
         self.machine.vmas.get(entry.vma)
     }
 
-    /// What the tree answers to one who holds `mmap_lock`: there is no writer
+    /// The tree's answer to a holder of `mmap_lock`: there is no writer
     /// to be in the way.
     pub(super) fn exact<T, E: core::fmt::Debug>(
         &self,

@@ -79,8 +79,8 @@ impl AddressSpace {
         attributes
     }
 
-    /// Gives a VMA another start, lower or higher; its pages stay what they
-    /// are. Changes nothing if it fails.
+    /// Gives a VMA another start, lower or higher; its pages do not
+    /// change. Changes nothing if it fails.
     pub(super) fn set_start(
         &self,
         mmap: &MmapWriteGuard<'_>,

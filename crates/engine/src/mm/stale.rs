@@ -1,8 +1,8 @@
-//! Translation buffers that know a space as it was.
+//! Stale translations of a space.
 //!
-//! Page tables of our own belong to windows, and what a VMA shows of them is
-//! buffered by those who access the space. A verb that takes something away
-//! (`munmap`, `mprotect`, `mremap`) has it forgotten before it lets `mmap_lock`
+//! Page tables of our own belong to windows, and cores that access the space buffer
+//! the translations of its VMAs. A verb that takes pages or rights away
+//! (`munmap`, `mprotect`, `mremap`) flushes them before it lets `mmap_lock`
 //! go. A zap and a fork do that by themselves.
 
 use crate::mm::Backing;

@@ -84,7 +84,7 @@ impl AddressSpace {
         mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
         self.for_each_vma(mmap, range.clone(), |vma| vma.start_write(mmap));
-        // First what can fail: a VMA that goes on above the range.
+        // First the step that can fail: a VMA that goes on above the range.
         let mut upper_piece = None;
         if let Some(vma) = self.find(mmap, range.end - 1)
             && vma.end() > range.end

@@ -1,6 +1,6 @@
 //! One mapping.
 //!
-//! A VMA lives in a type-stable slab. Three cache lines, by who reads them:
+//! A VMA lives in a type-stable slab. Three cache lines, by their readers:
 //!
 //! ```text
 //!    0  identity     atomics that a lookup reads with no lock at all, and
@@ -15,8 +15,8 @@
 //! reader has gone), `clear` (claimed by nobody; back to the slab). All of them
 //! take the space's `mmap_lock` for write; the lock itself is in
 //! [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
-//! and `vm_lock`, one `refcnt`, `failed` and `bias`; what a kind does not use
-//! stays as in a slot that was never used.
+//! and `vm_lock`, one `refcnt`, `failed` and `bias`; fields that a kind does not use
+//! stay as in a slot that was never used.
 
 use core::fmt;
 use core::ops::Range;
@@ -65,7 +65,7 @@ pub struct Vma {
     end: AtomicUsize,
     /// The space's sequence when the VMA was last write-locked; greater than any while
     /// it is frozen; 0 after that, or before. Written under `mmap_lock` for write, with
-    /// no reader there, and by who thaws.
+    /// no reader there, and by a thaw.
     pub(super) lock_seq: AtomicU64,
     /// [`rwsem`](super::vma_lock::baseline) alone: the VMA's lock, from `init` to
     /// `clear`. Written under `mmap_lock` for write.
@@ -85,7 +85,7 @@ pub struct Vma {
     attributes: Attributes64,
 
     /// The lock word; see [`refcount`](super::vma_lock::refcount), which alone
-    /// changes it. With it what [`biased`](super::vma_lock::biased) counts.
+    /// changes it. [`biased`](super::vma_lock::biased) counts in it too.
     /// W is [`WRITER`](super::vma_lock::WRITER). Its legal values:
     ///
     /// | value | the VMA is |
@@ -118,7 +118,7 @@ impl fmt::Debug for RefcntLine {
             // The word does not say which: whoever has `mmap_lock` knows.
             (own, true) => write!(
                 f,
-                "a writer waits for {} readers, or who detaches it for {own}",
+                "a writer waits for {} readers, or its detaching for {own}",
                 own - 1
             ),
         }
@@ -177,7 +177,7 @@ impl Vma {
     /// The space that claims the slot; 0 if none does. Stable while the VMA is
     /// attached and the caller holds a reference or that space's `mmap_lock`.
     pub fn space(&self) -> u64 {
-        // Relaxed: what makes it stable also orders it. For a reader that is
+        // Relaxed: the reference or lock that makes it stable also orders it. For a reader that is
         // the Acquire in `vma_lock::start_read`.
         self.space.load(Relaxed)
     }
@@ -229,7 +229,7 @@ impl Vma {
         })
     }
 
-    /// Gives up a detached VMA's claim and what it held; the slot can go back
+    /// Gives up a detached VMA's claim and attributes; the slot can go back
     /// to the slab. The attributes are returned so that the caller may drop
     /// them where it holds no lock.
     pub fn clear(&self, mmap: &MmapWriteGuard<'_>) -> Attributes {
@@ -308,7 +308,7 @@ mod tests {
             (3, "attached, 2 readers"),
             (
                 WRITER + 3,
-                "a writer waits for 2 readers, or who detaches it for 3",
+                "a writer waits for 2 readers, or its detaching for 3",
             ),
             (WRITER, "being detached, no reader left"),
         ] {

@@ -1,4 +1,4 @@
-//! How much of what was read ahead was used, and what follows from it.
+//! The used share of prefetched pages, and its consequences.
 //!
 //! Two measures, because they answer different questions. *Trust* is the
 //! share of young streams' windows that their readers reached: it says how
@@ -48,7 +48,7 @@ impl Accuracy {
         self.readahead_pages += u64::from(pages);
     }
 
-    /// A folio read ahead was mapped; what of it was used is told apart.
+    /// A folio read ahead was mapped; its used pages are reported separately.
     pub(super) fn mapped(&mut self, pages: u64) {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         self.outstanding = self.outstanding.saturating_sub(pages);

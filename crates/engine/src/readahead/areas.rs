@@ -1,4 +1,4 @@
-//! Which pages of a file were touched of late, by area, in whatever order.
+//! Which pages of a file were touched of late, by area, in any order.
 //!
 //! A table of the areas that were touched last: a set has sixteen, of which the one that was quiet
 //! for longest makes room. What reclaim takes is not told; a miss on a page that was mapped
@@ -156,7 +156,7 @@ pub(super) struct Area {
     pub(super) seen: Pages,
     /// Those, and pages that are as good as touched.
     pub(super) touched: Pages,
-    /// Pages that were mapped: those, and what was mapped with them.
+    /// Pages that were mapped: those, and pages that were mapped with them.
     pub(super) mapped: Pages,
     /// Pages read ahead because their area is dense, and not mapped yet.
     pub(super) ahead: Pages,
@@ -215,7 +215,7 @@ impl Area {
         self.expected.and(&self.mapped).count() * 8 >= expected * 7
     }
 
-    /// Forgets what is known.
+    /// Forgets all touches.
     pub(super) fn forget(&mut self) {
         let (number, stamp) = (self.number, self.stamp);
         *self = Area {

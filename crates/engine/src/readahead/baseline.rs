@@ -1,14 +1,14 @@
 //! Linux's read-ahead for mappings, as its 6.18 has it in `mm/filemap.c`: the
-//! baseline of document 003, and what its two patches change.
+//! baseline of document 003, and its two patches.
 //!
 //! One number a file, `mmap_miss`, goes up with each page that a fault does not
-//! find, and down with what faults find. While it is low, a miss reads a whole
+//! find, and down with pages that faults find. While it is low, a miss reads a whole
 //! window around its page; above [`LOTS`] it reads the page alone.
 //!
 //! | a fault | baseline | first patch | second patch |
 //! |---|---|---|---|
 //! | misses | +1, up to [`MOST`] | same | same |
-//! | maps what is cached | -1 for each page of its 64 KiB | -1 if its own page is one | as the others, but nothing if TRIED |
+//! | maps cached pages | -1 for each page of its 64 KiB | -1 if its own page is one | as the others, but nothing if TRIED |
 //! | finds a cached page that the above did not map | -1 | same | same |
 //!
 //! Pages of the working set (evicted, and soon read again) are no hits: where
@@ -61,7 +61,7 @@ pub struct Found {
     pub own: bool,
 }
 
-/// The state of one file: of Linux's `file_ra_state`, what mappings use.
+/// The state of one file: the part of Linux's `file_ra_state` that mappings use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MmapMiss {
     /// The last window's first page.
@@ -116,7 +116,7 @@ impl MmapMiss {
         Some(self.begin(start, size, size / 4, file_pages))
     }
 
-    /// A fault has mapped what is cached. (`filemap_map_pages`)
+    /// A fault has mapped the cached pages. (`filemap_map_pages`)
     pub fn mapped(&mut self, found: Found, accounting: MissAccounting, tried: bool) {
         use MissAccounting::{Both, FaultingAddress, IgnoreTried};
         if tried && matches!(accounting, IgnoreTried | Both) {
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(state.mmap_miss(), 0);
     }
 
-    /// Credits as (pages found, own page among them, TRIED): what each
-    /// accounting takes off.
+    /// Credits of each accounting, as (pages found, own page among them,
+    /// TRIED).
     #[test]
     fn each_accounting_has_its_hits() {
         let cases = [

@@ -6,14 +6,14 @@
 //! - more than half of it is touched (a quarter would find shuffles sooner, and take strides for them); or
 //! - three quarters of a region of its size beside it are, and some touches were in this one.
 //!
-//! Where an area has regular gaps (texture.rs), all of this is about what lies between them.
+//! Where an area has regular gaps (texture.rs), all of this is about the pages between them.
 //!
 //! What is missing of it is read. Where half of a dense region is used, and the region behind
 //! it is dense, the one in front follows (the *frontier*): so the reader of any order within
 //! regions, and of regions in any direction, finds its pages read.
 //!
-//! **What it may cost.** A page that was read for this reason and is not used yet is a loan:
-//! loans are at most 512 pages, or a part of what was lent and used before: a half in regions of a
+//! **The limit of its cost.** A page that was read for this reason and is not used yet is a loan:
+//! loans are at most 512 pages, or a part of the pages that were lent and used before: a half in regions of a
 //! size that has proven itself, a quarter in others, a sixteenth where there are gaps; a page
 //! that was lent in vain undoes eight that were used. Each reading
 //! is a guess that is judged later by the touches in it; regions of a size whose guesses come out
@@ -81,7 +81,7 @@ pub(super) struct Density {
 pub(super) struct Room {
     /// Pages, of all that may be outstanding.
     pub(super) pages: u64,
-    /// The same for what is all but certain.
+    /// The same for pages that are all but certain.
     pub(super) sure: u64,
     /// Pages that the maps of the file may take.
     pub(super) memory: u64,
@@ -108,7 +108,7 @@ impl Density {
         }
     }
 
-    /// Forgets what was touched, and what came out of guesses about it.
+    /// Forgets all touches, and the results of guesses about them.
     pub(super) fn forget(&mut self) {
         self.areas.forget();
         self.guesses.forget_all();
@@ -205,7 +205,7 @@ impl Density {
         self.apart.is_on(clock)
     }
 
-    /// True if areas are used up while an eighth of memory is mapped: what is mapped early is there when it is touched.
+    /// True if areas are used up while an eighth of memory is mapped: pages mapped early are there when they are touched.
     pub(super) fn is_quick(&self, memory: u64) -> bool {
         u64::from(self.life) * 8 <= memory
     }
@@ -226,7 +226,7 @@ impl Density {
         texture.is_some_and(|texture| texture.is_stride())
     }
 
-    /// Takes note of a touch, before it is known what will be read for it.
+    /// Takes note of a touch, before its reads are decided.
     #[inline(never)]
     pub(super) fn note(&mut self, event: &Event, memory: u64, clock: u32) {
         let number = event.page / AREA;
@@ -379,7 +379,7 @@ impl Density {
         Some(Planned { demand, ahead })
     }
 
-    /// What is to be read of a region beside what the touch maps, at most so many pages.
+    /// The pages to read of a region beside those that the touch maps, at most so many.
     #[inline(never)]
     fn ahead(
         &mut self,
@@ -513,7 +513,7 @@ impl Density {
         }
     }
 
-    /// An area will be forgotten: its guesses are judged, and what is still ahead in it was
+    /// An area will be forgotten: its guesses are judged, and the pages still ahead in it were
     /// lent in vain, by guesses that have made room for others.
     #[inline(never)]
     fn settle(&mut self, number: u64) {

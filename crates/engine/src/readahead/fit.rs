@@ -17,7 +17,7 @@ pub(super) enum Fit {
     Perhaps(u16),
     /// A late touch of a stride, planned long ago.
     Behind,
-    /// The reader did not read what a run reads.
+    /// The reader left out pages that a run reads.
     Refuted,
 }
 

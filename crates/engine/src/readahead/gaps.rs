@@ -1,9 +1,9 @@
 //! Whether all that is touched of a file lies in the same places of some period.
 //!
-//! It is looked for in what is remembered of all areas together, where touches go on to miss: half
+//! The search goes over the remembered touches of all areas together, where touches go on to miss: half
 //! of an area need not have been touched for that. For each period up to [`LONGEST`] pages,
 //! touches are counted by their place in it. That the places of none are gaps, and not chance, is
-//! worth `touches × ln(places / places touched)`, less what it takes to say which they are.
+//! worth `touches × ln(places / places touched)`, less the cost of naming them.
 
 use super::areas::{Area, Areas, Pages, mixed};
 use super::view::{LONGEST, View};
@@ -19,7 +19,7 @@ const WORTH: f32 = 24.0;
 /// Misses until the first look; then twice as many each time, up to the last.
 const FIRST: u32 = 64;
 const LAST: u32 = 1 << 14;
-/// What a touch in a gap adds, and what ends a view; one in its place takes one off.
+/// A touch in a gap adds this much, and this much ends a view; a touch in its place takes one off.
 const STRANGE: u32 = 16;
 const TOO_STRANGE: u32 = 128;
 /// Touches in one place of the period that show that it is no gap.
@@ -107,7 +107,7 @@ impl Gaps {
     #[inline(never)]
     fn look(&mut self, areas: &Areas) -> Option<View> {
         let touched = self.touched.draw(areas, |area| area.seen);
-        // Between the first touch and the last; of what was mapped with others nothing is known.
+        // Between the first touch and the last; touches of pages mapped with others are unknown.
         let left_out = |area: &Area| Pages::range(area.seen.span()).without(&area.mapped);
         let left_out = self.left_out.draw(areas, left_out);
         let mut best: Option<(f32, View)> = None;
@@ -161,7 +161,7 @@ impl Sample {
     }
 }
 
-/// The view of a period, and what it is worth. None if it is not worth enough.
+/// The view of a period, and its worth. None if it is not worth enough.
 fn of_period(
     touched: &Drawn<'_>,
     left_out: &Drawn<'_>,
@@ -186,7 +186,7 @@ fn of_period(
     for page in left_out.pages {
         without[(page % period) as usize] += 1;
     }
-    // A touch out of place is no place: a quarter of what the others have is. Nor is it a gap
+    // A single touch out of place makes no place: a quarter of the touches of the others does. Nor is it a gap
     // where nothing was to be seen.
     let mut phases = Pages::NONE;
     let (mut take, mut strange, mut avoided) = (0, 0, 0);

@@ -15,7 +15,7 @@ const QUIET_IN_FRONT: u32 = 4096;
 /// front, and the areas of a confined reader.
 pub(super) const RANKS: usize = 4 * LEVELS + 1;
 
-/// The first rank of guesses about what comes later.
+/// The first rank of guesses about later touches.
 const IN_FRONT: usize = 2 * LEVELS;
 
 /// The number of no area.
@@ -54,7 +54,7 @@ impl Guess {
     };
 }
 
-/// The last guesses, and what became of those before. Protected by the lock of the page cache.
+/// The last guesses, and the results of those before. Protected by the lock of the page cache.
 pub(super) struct Guesses {
     /// The area of each, or [`NONE`]: apart, as each touch goes through them.
     areas: Box<[u64]>,
@@ -63,7 +63,7 @@ pub(super) struct Guesses {
     looked: u8,
     /// The next to be replaced.
     next: u8,
-    /// Moving share of what was guessed right, of 255, by rank: the size of the
+    /// Moving share of the right guesses, of 255, by rank: the size of the
     /// region, with gaps or without, around a reader or in front.
     trust: [u8; RANKS],
 }

@@ -9,7 +9,7 @@ const UNDONE: u64 = 8;
 
 /// Protected by the lock of the page cache.
 pub(super) struct Loans {
-    /// Pages lent and used, less what was lost.
+    /// Pages lent and used, less the lost ones.
     used: u64,
     /// Pages lent and not used yet.
     lent: u64,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_not_lent_again_until_it_is_used() {
+    fn lent_pages_are_not_lent_again_until_they_are_used() {
         let mut loans = Loans::NONE;
         assert_eq!(loans.credit(4), USED / 4);
         loans.lend(1000);

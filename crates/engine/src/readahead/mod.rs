@@ -2,13 +2,13 @@
 //!
 //! The page cache of a mapping tells [`ReadAhead`] of every touch that faults
 //! on a page it had to read (a miss) or had read ahead (a first use), and is
-//! told what to read now ([`Plan`]). Nothing else is known: once a page is
+//! told which pages to read now ([`Plan`]). Nothing else is known: once a page is
 //! mapped, its touches are invisible, and a folio of up to [`FOLIO`] pages
 //! becomes visible only once.
 //!
 //! ```text
 //!   touch ── goes on with a run? ── yes ─► the stream moves on (stream.rs); its window
-//!     │       (fit.rs)                     grows with what it has consumed (window.rs)
+//!     │       (fit.rs)                     grows with the pages it has consumed (window.rs)
 //!     ├ in a region most of which is touched, or expected to be, in any order?
 //!     │       └ yes ─► the rest of the region, and the next one (density.rs)
 //!     ├ goes on with a stride? ── yes ─► the stream moves on
@@ -19,10 +19,10 @@
 //!
 //! - A *run* has step 1 or -1 and is read in folios; any other step is a
 //!   *stride* and is read in single pages, even where several of them fall
-//!   into one 64 KiB block: bytes read are what a stride is measured by.
+//!   into one 64 KiB block: a stride is measured by bytes read.
 //! - Accesses past the end of the file come back at its front: all distances
 //!   are taken modulo the file, so that a stream lives on over the wrap.
-//! - What a run may have unused is bounded by what it has consumed (a quarter,
+//! - The unused pages of a run are bounded by those that it has consumed (a quarter,
 //!   later an eighth), so that however early it ends, little was read in vain.
 //!   The price is a ramp: a run waits for its first blocks and has a megabyte
 //!   ahead of it after 4 MiB, eight after 32. `Advice::Sequential` takes the largest window at
@@ -30,16 +30,16 @@
 //! - Each small window of a run ends one page into a block. At this *seam* a
 //!   sequential reader shows two touches in neighbouring pages, a reader that
 //!   only looks into each block shows one, and stops being taken for a run. Large
-//!   windows have a block that is read page by page: who skips one there reads records
+//!   windows have a block that is read page by page: a reader that skips one there reads records
 //!   with gaps.
 //! - Density asks which pages of a region are touched, not in which order: areas.rs
 //!   remembers them for the areas that were touched last, texture.rs finds regular gaps,
-//!   guess.rs learns whether expecting a region of some size came out right, and loans.rs
-//!   has what may be read and not be used yet.
+//!   guess.rs learns whether the guess of a region of some size was right, and loans.rs
+//!   limits the pages that are read and not used yet.
 //! - Gaps that are the same in all of the file are left out of it first (gaps.rs, view.rs): all of this
-//!   goes by what is left.
-//! - Records (records.rs) are what lies around a touch out of the blue: it is read with that
-//!   touch where it was touched around the last ones.
+//!   goes by the remaining pages.
+//! - Records (records.rs) are the pages around a touch without a pattern: they are read with that
+//!   touch where such pages were touched around the last such touches.
 //! - Proof costs no I/O: where read-ahead was in vain, a progression has to be
 //!   longer before it is believed (accuracy.rs), up to eight touches. So it is
 //!   never off for good, and random access reads what it touches.
@@ -111,7 +111,7 @@ pub enum Touch {
     FirstUse,
 }
 
-/// What to read: in pages of the file, but for what the parts of this module say to each other.
+/// The pages to read: in pages of the file, except between the parts of this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan<A = Reads> {
     /// Pages to read at once and to map together: the touched one and perhaps
@@ -142,7 +142,7 @@ impl Planned {
 /// One touch, as the parts of this module see it.
 struct Event {
     page: u64,
-    /// What a first use maps, or what a miss may read.
+    /// The folio that a first use maps, or that a miss may read.
     folio: Range<u64>,
     touch: Touch,
     /// Pages of its block that were mapped before.
@@ -241,7 +241,7 @@ impl ReadAhead {
         }
     }
 
-    /// Takes note of a touch of `page` and says what to read.
+    /// Takes note of a touch of `page` and returns the pages to read.
     ///
     /// `folio` is the extent that becomes mapped: for a first use the folio
     /// that was read ahead, with the neighbours mapped in the same go if any;
@@ -252,7 +252,7 @@ impl ReadAhead {
     /// A touch that waits for I/O is told once, not again when it is retried.
     /// A touch of pages that were used before (cached, but not mapped) is not
     /// told. Fault-around should map such pages, and leave folios read ahead
-    /// for their own first use: what is mapped unseen proves nothing.
+    /// for their own first use: pages that are mapped unseen prove nothing.
     pub fn touch(
         &mut self,
         page: u64,
@@ -332,7 +332,7 @@ impl ReadAhead {
         }
     }
 
-    /// True if what was read ahead around a touch, and is all but certain to be touched, may be mapped with it, in so many
+    /// True if prefetched pages around a touch that are all but certain to be touched may be mapped with it, in so many
     /// pages of memory.
     pub fn maps_ahead(&self, memory: u64) -> bool {
         self.recogniser.maps_ahead(memory)
@@ -351,8 +351,8 @@ impl ReadAhead {
     }
 
     /// `pages` that were read ahead were dropped untouched, by reclaim or by
-    /// an unmap. Windows shrink by it: reclaim should take what its reader left
-    /// behind, not what was just read.
+    /// an unmap. Windows shrink by it: reclaim should take pages that their reader left
+    /// behind, not pages that were just read.
     pub fn unused(&mut self, pages: u32) {
         self.recogniser.accuracy.unused(pages);
     }

@@ -74,7 +74,7 @@ pub(super) enum Ahead {
     /// Nothing.
     None,
     /// All of `pages`, cut into folios at block borders and at both ends of
-    /// the range (which is what makes the seam). If it lies below `demand`,
+    /// the range (which makes the seam). If it lies below `demand`,
     /// the reader comes from above.
     Run {
         /// Pages, in the file.

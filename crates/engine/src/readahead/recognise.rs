@@ -17,7 +17,7 @@ const STREAMS: usize = 20;
 /// The number of none.
 const NO_STREAM: u8 = STREAMS as u8;
 
-/// What is known of the touches of one file, and which part knows what to read. All fields are protected by
+/// The record of the touches of one file, and the choice of the part that plans the reads. All fields are protected by
 /// the lock of the page cache.
 pub(super) struct Recogniser {
     streams: [Stream; STREAMS],
@@ -28,7 +28,7 @@ pub(super) struct Recogniser {
     pub(super) accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
-    /// Stream and pages of the last plan, until it is told what became of it.
+    /// Stream and pages of the last plan, until its result is reported.
     last: (u8, u32),
 }
 
@@ -46,7 +46,7 @@ impl Recogniser {
         }
     }
 
-    /// Forgets where touches were, and what came out of guesses about it; not what is outstanding.
+    /// Forgets the touches, and the results of guesses about them; not the outstanding pages.
     pub(super) fn forget(&mut self) {
         // In place, one by one: the fault handler's stack has no room for a copy.
         for stream in &mut self.streams {
@@ -87,7 +87,7 @@ impl Recogniser {
         }
     }
 
-    /// Takes note of a touch and says what to read.
+    /// Takes note of a touch and returns the pages to read.
     pub(super) fn touch(&mut self, event: &Event, advice: Advice, limits: &Limits) -> Planned {
         let (page, touch) = (event.page, event.touch);
         self.clock = self.clock.wrapping_add(1);
@@ -217,7 +217,7 @@ impl Recogniser {
         Some(plan)
     }
 
-    /// Takes note of what a miss maps.
+    /// Takes note of the pages that a miss maps.
     fn read(&mut self, event: &Event, plan: &Planned) {
         if event.touch == Touch::Miss {
             self.density.mapped(plan.demand.clone(), self.clock);
@@ -340,7 +340,7 @@ impl Recogniser {
             Kind::Run => limits.max_window,
             Kind::Stride => limits.queue_depth,
         };
-        // Half of what there is: the other half is for streams to come.
+        // Half of the room: the other half is for later streams.
         let most = most.min(limits.max_ahead / 2);
         Allowance {
             cap: most >> self.accuracy.shrink(),

@@ -4,11 +4,11 @@
 //! place that nobody could foresee. What is touched within 64 pages of it afterwards is learned
 //! in two ways: by distance from the first touch, and by aligned regions of 8 to 64 pages. What
 //! was touched in four of five of the last records is read with the first touch of the next.
-//! Aligned regions of 128 to 512 pages are learned from what density remembers of them.
+//! Aligned regions of 128 to 512 pages are learned from density's record of them.
 //! (Footprints by the page that is touched first are from Somogyi et al., "Spatial Memory
 //! Streaming", ISCA 2006, <https://doi.org/10.1109/ISCA.2006.38>.)
 //!
-//! Of eight records one is read page by page, so that what is no longer touched is seen.
+//! Of eight records one is read page by page, to see which pages are no longer touched.
 
 use super::areas::{AREA, Area, Blocks, Pages, samples};
 use super::{Event, Touch};
@@ -109,7 +109,7 @@ impl Records {
         self.count = 0;
     }
 
-    /// Takes note of a touch; true if a record begins with it. `known` is what is known of the
+    /// Takes note of a touch; true if a record begins with it. `known` is the record of the
     /// area that a page is in.
     #[inline(never)]
     pub(super) fn note<'a>(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_regions_are_learned_from_what_was_touched_of_their_area() {
+    fn wide_regions_are_learned_from_the_touches_of_their_area() {
         for (used, likely) in [(256, Some(255)), (200, Some(127)), (100, None)] {
             let mut records = Records::new();
             let mut areas = Areas::new(1 << 20);

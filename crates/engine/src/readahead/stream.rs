@@ -1,4 +1,4 @@
-//! One stream: where its reader is expected, what is planned ahead of it.
+//! One stream: the place of its reader, and the plan ahead of it.
 //!
 //! Distances count *steps*: pages for a run, strides for a stride, always in
 //! the reader's direction and modulo the file.
@@ -34,7 +34,7 @@ const JUDGED: u8 = 2;
 const WRAPS: u8 = 4;
 /// The page expected next, in the block of the last touch, was not mapped then.
 const OPEN: u8 = 16;
-/// Some of what it planned was cached already, and may be mapped: its reader
+/// Some planned pages were cached already, and may be mapped: its reader
 /// may skip it without a fault.
 pub(super) const HOLES: u8 = 8;
 
@@ -154,7 +154,7 @@ impl Stream {
         proven
     }
 
-    /// The share of 255 of what was planned that the reader is known to have
+    /// The share of 255 of the planned pages that the reader is known to have
     /// reached; once, and not for a stream that proved itself.
     pub(super) fn judge(&mut self) -> Option<u8> {
         if !self.is(LIVE) || self.is(JUDGED) || self.planned == 0 {
@@ -177,7 +177,7 @@ impl Stream {
         }
     }
 
-    /// Moves on to `event`, `steps` past `next`, and plans what is to be read.
+    /// Moves on to `event`, `steps` past `next`, and plans the next reads.
     pub(super) fn advance(&mut self, event: &Event, steps: u64, allow: &Allowance) -> Planned {
         // Steps planned from the touched page on, this one included.
         let planned = u64::from(self.ahead).saturating_sub(steps);
@@ -290,14 +290,14 @@ impl Stream {
         }
     }
 
-    /// True if a touch in another block leaves out what was not mapped of the last one.
+    /// True if a touch in another block leaves out the unmapped rest of the last one.
     pub(super) fn skips_rest(&self, event: &Event) -> bool {
         self.is(OPEN) && event.page / FOLIO != self.next / FOLIO
     }
 
     /// The block of a large window that is read page by page: any, so that no gap between
     /// the pages that are touched is always somewhere else. None of most windows of a run that has
-    /// gone on for long: what such a block is in is not moved to the map as a whole.
+    /// gone on for long: the huge page of such a block is not moved to the map as a whole.
     fn seam_of(&self, run: &core::ops::Range<u64>) -> core::ops::Range<u64> {
         let drawn = run.start.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let is_seldom = self.consumed >= WIDE && drawn >> 61 != 0;

@@ -20,8 +20,8 @@ pub(super) struct Texture {
 }
 
 impl Texture {
-    /// The shortest period of what was touched in an area, from the first such page to the last:
-    /// a reader may be in the middle of it. None if all of that was touched.
+    /// The shortest period of the touched pages of an area, from the first to the last:
+    /// a reader may be in the middle of it. None if all pages between were touched.
     #[inline(never)]
     pub(super) fn of(number: u64, touched: &Pages) -> Option<Texture> {
         let count = touched.count();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_regular_has_none() {
+    fn irregular_pages_have_no_period() {
         let mut pages = Pages::NONE;
         let mut word = 1_u64;
         for page in 0..AREA {

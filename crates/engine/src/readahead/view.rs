@@ -2,8 +2,8 @@
 //!
 //! Where all that is touched of a file lies in the same places of each period, the file is seen as
 //! those pages alone, one after the other: a window, a block, a stream or a stride of such a file is
-//! one of a file without gaps, and all that finds them works in it as it is. Pages of the file are
-//! *physical* here, and what is left of them without the gaps *logical*.
+//! one of a file without gaps, and all recognisers work in it without a change. Pages of the file are
+//! *physical* here, and their numbers without the gaps *logical*.
 //!
 //! ```text
 //!   physical   0 1 2 3 4 5 6 7 8 9 ..     period 4, pages 0 and 1 of each

@@ -1,5 +1,5 @@
-//! Writing back ahead of need: what goes next is clean when it goes, and whoever needs its memory waits for no
-//! device. A thread that the engine's owner has sleeps until somebody evicts where there are dirty pages.
+//! Writing back ahead of need: the next pages to evict are clean by then, and a thread that needs their memory waits for no
+//! device. A thread of the engine's owner sleeps until an eviction where there are dirty pages.
 
 use super::lists::Lists;
 use super::write_back::Order;
@@ -39,8 +39,8 @@ impl Node {
         }
     }
 
-    /// Writes back what is dirty of the folios that go next, some batches of it. They stay where they are. Where others make
-    /// more dirty all the time, the caller has other things to do too.
+    /// Writes back the dirty pages of the folios that go next, in some batches. The folios stay where they are. The number of batches
+    /// is limited, because others may make more pages dirty all the time, and the caller has other work.
     pub fn clean_ahead(&self) {
         for _ in 0..BATCHES {
             if !self.clean_some() {

@@ -1,4 +1,4 @@
-//! Pages for copies of what is to be written, which the budget is charged for.
+//! Pages for copies of dirty pages, which the budget is charged for.
 
 use super::evict::CONCURRENT;
 use super::write_back::PAGES;

@@ -11,7 +11,7 @@ use core::ops::Range;
 /// Folios a batch: one zap for all of them. Half of the 1,024 ranges that one
 /// `process_madvise` takes, since a folio may need its own and its table's.
 pub const BATCH: usize = 512;
-/// Pages a batch where some are dirty: who evicts waits for the device until all of them are written.
+/// Pages a batch where some are dirty: the evicting thread waits for the device until all of them are written.
 const DIRTY_BATCH: usize = 128;
 /// Batches that may be under way at a time.
 pub(super) const CONCURRENT: usize = 4;
@@ -28,7 +28,7 @@ pub(super) struct FolioBatch {
 }
 
 impl FolioBatch {
-    /// Where folios are noted that are to be written back, and what that takes.
+    /// The list of folios that are to be written back, and the sheet for it.
     pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
         let sheet = self.sheet.as_mut();
         (&mut self.folios, sheet.expect("files are written to"))
@@ -78,7 +78,7 @@ impl Batches {
         }
     }
 
-    /// Pages of what it takes to write back, with so many copies a batch.
+    /// Pages of memory that write-back needs, with so many copies a batch.
     pub(crate) fn write_pages(copies: usize) -> u64 {
         (CONCURRENT * WriteSheet::pages(copies)) as u64
     }
@@ -116,7 +116,7 @@ impl Node {
         share.clamp(BLOCK_PAGES, most)
     }
 
-    /// Evicts about `target` pages of what goes first, or a batch of them if
+    /// Evicts about `target` pages of those that go first, or a batch of them if
     /// that is more. Does nothing if there is `enough` once it is this
     /// thread's turn: others have evicted meanwhile.
     pub(super) fn evict(&self, want: Want, target: usize, enough: impl Fn() -> bool) -> Evicted {
@@ -145,8 +145,8 @@ impl Node {
         if self.dirty_pages() > 0 {
             self.ring_for_cleaning();
         }
-        // Folios and frames are waited for too, and may cost no page. A batch
-        // of none is no news: who waits would take it for memory.
+        // Threads wait for folios and frames too, which may free no page. An empty
+        // batch wakes no one: waiters would take it for memory.
         if claimed > 0 {
             self.budget.notify_release();
         }
@@ -180,7 +180,7 @@ impl Node {
         false
     }
 
-    /// Has what is dirty of the batch written, or dropped; answers how many of its folios are left to be
+    /// Has the dirty pages of the batch written, or dropped; returns how many of its folios are left to be
     /// evicted. The others stay.
     fn settle_dirty(&self, batch: &mut FolioBatch, count: usize, dirty: Dirty) -> usize {
         let is_dirty = |&id: &u32| self.folios.get(id).is(flag::DIRTY);
@@ -272,7 +272,7 @@ impl Node {
                     cache.readahead.lock().unused(folio.pages() as u32);
                 }
             }
-            // Out of the index, and the lock released for those who wait. The
+            // Out of the index, and the lock released for the waiters. The
             // cache may be gone afterwards: only the folio kept it.
             cache.remove(folio);
             folio.unlock();
@@ -304,7 +304,7 @@ impl Node {
 }
 
 /// Evicts folios that its owner has locked, in batches. Wait for no folio
-/// while it lives: it holds a batch and the locks of what is in it.
+/// while it lives: it holds a batch and the locks of its folios.
 pub(crate) struct Sweep<'a> {
     node: &'a Node,
     batch: MutexGuard<'a, Box<FolioBatch>>,

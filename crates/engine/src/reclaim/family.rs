@@ -1,9 +1,9 @@
-//! Nodes under one enclosing budget: whoever holds most gives first, whoever
-//! needs.
+//! Nodes under one enclosing budget: the node that holds most gives first, whichever
+//! node needs memory.
 //!
 //! A node that is short because of a budget of its own evicts its own folios.
 //! One that is short because of a shared budget takes from the largest member,
-//! so that a newcomer is not left with what it had when memory was full.
+//! so that a newcomer is not left with the memory that it had when memory became full.
 
 use crate::budget::Member;
 use crate::cache::Node;
@@ -27,13 +27,13 @@ impl Node {
         self.budget.enlist(&member);
     }
 
-    /// Ends what `enlist` began.
+    /// Undoes `enlist`.
     pub fn delist(self: &Arc<Self>) {
         let member: Arc<dyn Member> = self.clone();
         self.budget.delist(&member);
     }
 
-    /// Takes `pages` pages from those who share the budget that is short of
+    /// Takes `pages` pages from the members of the budget that is short of
     /// them, if they are several; returns how many came back.
     pub(crate) fn squeeze(&self, pages: usize) -> usize {
         match self.budget.short_of(pages as u64) {

@@ -37,7 +37,7 @@ impl Node {
         (self.budget.limit() / UNITS).max(1)
     }
 
-    /// The age of what is evicted now, which are `pages`.
+    /// The age of the `pages` that are evicted now.
     pub(super) fn next_age(&self, pages: usize) -> u32 {
         // Relaxed: a clock that orders nothing.
         let now = (self.private.clock).fetch_add(pages as u64, Ordering::Relaxed);
@@ -49,8 +49,8 @@ impl Node {
         // Relaxed, as above.
         let now = self.private.clock.load(Ordering::Relaxed) / self.age_unit();
         let distance = (now as u32).wrapping_sub(before.age()) & AGE_MASK;
-        // Counting the residents would look at a line of every processor; what they
-        // may be is near enough where memory is short.
+        // Counting the residents would look at a line of every processor; their
+        // limit is near enough where memory is short.
         let residents = self.budget.limit() / self.age_unit();
         let level = level(before.level(), u64::from(distance), residents);
         if u64::from(distance) < residents {
@@ -77,7 +77,7 @@ mod tests {
     use super::level;
 
     #[test]
-    fn what_comes_back_sooner_stays_longer() {
+    fn pages_that_come_back_sooner_stay_longer() {
         let after = |before, distance| level(before, distance, 4096);
         assert_eq!(
             [0, 255, 256, 2047, 2048].map(|d| after(0, d)),

@@ -1,14 +1,14 @@
 //! The reclaim lists: which folio goes next.
 //!
 //! - **readahead**: read, never touched. They go first once they are stale: so
-//!   many pages were mapped since that a reader would have come by, and four times as many
-//!   where it is all but certain that he will. Before that they are what will be touched next,
+//!   many pages were mapped since that its reader should have touched it, and four times as many
+//!   where it is all but certain to. Before that they are about to be touched,
 //!   and go last.
 //! - **inactive**: mapped once, in the order of their mapping.
 //! - **active**: came back soon after they had been evicted (the ghosts know).
 //!
-//! User space sees no accessed bits, so the lists are first in, first out; what
-//! is hot shows by its refaults (as in 2Q and S3-FIFO). The active list is
+//! User space sees no accessed bits, so the lists are first in, first out; hot
+//! folios show by their refaults (as in 2Q and S3-FIFO). The active list is
 //! kept below `ACTIVE_SHARE` of all mapped folios.
 //!
 //! Lock: one for all three; innermost but for the frame pool.
@@ -81,8 +81,8 @@ pub struct ListPages {
 pub enum Want {
     /// What goes first.
     Any,
-    /// Whatever came first, on any list: where what goes first is pinned or in the hands
-    /// of others, it must not hide what could go.
+    /// The oldest folios of any list: where those that go first are pinned or isolated by
+    /// others, they must not hide folios that could go.
     Oldest,
     /// Only frames: folios read ahead.
     Frames,
@@ -104,8 +104,8 @@ impl Lists {
     /// holds the folio lock, or has just isolated the folio.
     pub fn add(&self, folios: &Slab<Folio>, folio: &Folio) {
         let mut inner = self.inner.lock();
-        // Read under the lock: of two who add at a time, the later one sees
-        // what the earlier one did to the folio.
+        // Read under the lock: of two threads that add at a time, the later one sees
+        // the changes of the earlier one to the folio.
         let state = folio.state.load(Ordering::Relaxed);
         let list = if state & flag::MAPPED == 0 {
             List::Readahead
@@ -127,7 +127,7 @@ impl Lists {
     pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
         // Who puts a folio on a list has its lock, or the lock of the bucket that it
         // is in, and the caller has had both since. One that is on none stays on none.
-        // Acquire pairs with the Release in `unlink`: who takes it off is through with it.
+        // Acquire pairs with the Release in `unlink`: the thread that takes it off is done with it.
         if folio.list.load(Ordering::Acquire) == List::None as u8 {
             return;
         }
@@ -270,7 +270,7 @@ fn unlink(queues: &mut [Queue; 3], folios: &Slab<Folio>, folio: &Folio) {
     }
     queue.folios -= 1;
     queue.pages -= folio.pages();
-    // Last: who finds it on no list frees it, and it may be another's at once. Release
+    // Last: a thread that finds it on no list frees it, and it may be another's at once. Release
     // pairs with the Acquire in `remove`.
     folio.list.store(List::None as u8, Ordering::Release);
 }

@@ -59,7 +59,7 @@ impl Lru {
         })
     }
 
-    /// Lets what is dirty be written back from now on, by copies of so many pages a batch.
+    /// Lets dirty pages be written back from now on, by copies of so many pages a batch.
     pub(crate) fn will_write(&self, copies: usize) {
         self.batches.will_write(copies);
     }

@@ -11,13 +11,13 @@ use crate::cache::row::span;
 pub(super) enum RestOfRow {
     /// It goes too, if it can. Where it cannot, and the piece cannot be split, the row stays.
     Goes,
-    /// It stays, whatever that means for the memory of what goes.
+    /// It stays, even if the memory of the pages that go then stays too.
     Stays,
 }
 
 impl Node {
-    /// Sees to it that of each row that came as one piece of memory the batch has all, or the piece is split; answers how many
-    /// folios the batch has then. All of them are locked, and so is what is added.
+    /// For each row that came as one piece of memory, adds the rest of the row to the batch, or splits the piece; returns how many
+    /// folios the batch has then. All of them are locked, the added ones too.
     pub(super) fn settle_rows(
         &self,
         batch: &mut FolioBatch,
@@ -73,7 +73,7 @@ impl Node {
         pages == folio.cache().window.residents(row.start)
     }
 
-    /// Locks what the batch has not of a row, and adds it, as far as that can be.
+    /// Locks the folios of a row that are not in the batch, and adds them, as far as that can be.
     fn add_rest(
         &self,
         batch: &mut FolioBatch,
@@ -101,7 +101,7 @@ impl Node {
     }
 
     /// Splits the piece that a folio is in; false if that cannot be just now. Then it stays one, unless a part has to go all the same:
-    /// what goes gives its memory back with the last page of it.
+    /// that part's memory comes back with the last page of the piece.
     fn split(&self, folio: &Folio, rest: RestOfRow) -> bool {
         let (row, window) = (span(folio.range().start), &folio.cache().window);
         let is_split = self.mmu.split(&row, folio.range().start);

@@ -1,12 +1,12 @@
 //! The windows of private memory that reclaim goes over, and its hand.
 //!
 //! The hand goes by address, a page table's span at a time, window after window:
-//! what lies next to each other goes together, so that one call protects it, one
-//! write takes it to neighbouring slots, and one zap takes its page table too.
+//! neighbouring pages go together, so that one call protects them, one
+//! write takes them to neighbouring slots, and one zap takes their page table too.
 //! There is no list, and so nothing that every fault would have to lock.
 //!
 //! Lock: one, held while pages are chosen. Windows that have pages in a batch are
-//! busy, and are waited for by whoever gives one up.
+//! busy, and the release of a window waits for that.
 
 use crate::anon::Anonymous;
 use crate::lock::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ struct Registered {
     busy: u32,
 }
 
-// SAFETY: memory that is shared by its owners anyway; whoever drops it takes it
+// SAFETY: memory that is shared by its owners anyway; its drop takes it
 // out first.
 unsafe impl Send for Registered {}
 
@@ -54,7 +54,7 @@ impl Busy {
 
     /// The memory.
     pub(super) fn get(&self) -> &Anonymous {
-        // SAFETY: it is busy, and who drops it waits until it is not.
+        // SAFETY: it is busy, and its drop waits until it is not.
         unsafe { self.0.as_ref() }
     }
 }

@@ -1,4 +1,4 @@
-//! Writing back what is dirty of folios that the caller has locked, in the order of the file.
+//! Writing back the dirty pages of folios that the caller has locked, in the order of the file.
 //!
 //! ```text
 //!   Locks::GivenUp   protect, copy, clear the bits, writeback, unlock: some that lie together after the other
@@ -6,9 +6,9 @@
 //!   Locks::Kept      protect, clear the bits ─► the store writes from the window ─► the caller unlocks
 //! ```
 //!
-//! Where a system call would wait for a page that the program has thrown away (`Mmu::calls_wait`), copies are written in both. In both, what the store refuses is dirty again afterwards. The copies are in pages that each batch has for that, and the
+//! Where a system call would wait for a page that the program has thrown away (`Mmu::calls_wait`), copies are written in both. In both, pages that the store refuses are dirty again afterwards. The copies are in pages that each batch has for that, and the
 //! budget is charged for. Folios that are about to go stay locked: eviction has the coldest, and no thread is to
-//! write to what truncate cuts off.
+//! write to pages that truncate cuts off.
 
 use super::copies::Copies;
 use super::evict::BATCH;
@@ -34,13 +34,13 @@ const CLUSTER: usize = 16;
 const FEW: usize = 4;
 /// Ranges that may have other pages in them, above which reclaim protects the whole window.
 const SCATTERED: usize = 32;
-/// Bytes between two pages, up to which one range has both, and what is between: what of that may be written to faults once more, and
+/// Bytes between two pages, up to which one range has both and the pages between: writable ones of these fault once more, and
 /// that costs less than another flush of all TLBs.
 const GAP: usize = 512 * PAGE_SIZE;
 
 /// What is to be written is written down here: too large for the handler's stack.
 pub(super) struct WriteSheet {
-    /// What the caller has locked of what is dirty.
+    /// The dirty folios that the caller has locked.
     folios: Box<[u32]>,
     /// That, and neighbours that are dirty too, in the order of the file.
     all: Box<[u32]>,
@@ -117,7 +117,7 @@ impl Noted<'_> {
 /// What is done with pages that their store has not got, when their folio is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dirty {
-    /// They are written; what cannot be written stays.
+    /// They are written; pages that cannot be written stay.
     Written,
     /// Nobody wants them any more.
     Dropped,
@@ -129,7 +129,7 @@ pub(super) enum Order {
     /// That of the file: pages that lie together come together, and hot ones among them.
     File,
     /// As reclaim takes them, all over the file. They are cold: once their window is protected, so are those that come next. That takes
-    /// 0.2 µs for each page that is present, and whatever is hot faults once more.
+    /// 0.2 µs for each page that is present, and hot pages fault once more.
     Reclaim,
 }
 
@@ -143,8 +143,8 @@ enum Locks {
 }
 
 impl Node {
-    /// Writes back what is dirty of these folios, which the caller has locked, and keeps the locks. What is dirty
-    /// afterwards is pinned, or could not be written, which its cache says.
+    /// Writes back the dirty pages of these folios, which the caller has locked, and keeps the locks. Pages that are dirty
+    /// afterwards are pinned, or could not be written; their cache has the error.
     pub(super) fn write_back(&self, folios: &[u32], sheet: &mut WriteSheet) {
         let mut count = 0;
         for &id in folios {
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Writes back what is dirty of these folios, which the caller has locked, and unlocks them as soon as it can; the caller's
+    /// Writes back the dirty pages of these folios, which the caller has locked, and unlocks them as soon as it can; the caller's
     /// reference to each goes at the end. None of them is `writeback`. Where the sheet has room for copies, all are of one cache,
     /// and their dirty pages find room there. Answers how many of them, and of their neighbours, are clean then.
     pub(super) fn clean(&self, folios: &[u32], sheet: &mut WriteSheet, order: Order) -> usize {
@@ -211,8 +211,8 @@ impl Node {
         self.write_pages(cache, 0..count, sheet, (Locks::GivenUp, order))
     }
 
-    /// Sorts the first `count` folios of the sheet, and takes in what is dirty beside them, up to `room` pages: a device that gets pages in a
-    /// row does more of them, and what lies beside what was written to will go some day, too. Answers how many folios there are to
+    /// Sorts the first `count` folios of the sheet, and adds dirty neighbours, up to `room` pages: a device that gets pages in a
+    /// row does more of them, and dirty neighbours have to be written some day, too. Returns the number of folios to
     /// write, and how many of them are neighbours, which this has locked, with a reference.
     fn with_neighbours(&self, count: usize, sheet: &mut WriteSheet, room: usize) -> (usize, usize) {
         let WriteSheet {
@@ -354,8 +354,8 @@ impl Node {
         clean
     }
 
-    /// Puts down what of a folio is to be written, behind the first `count` pages of the sheet: which pages, and which of the
-    /// folio's are dirty all the same. Nobody can write to the others. The caller holds its lock.
+    /// Notes the pages of a folio that are to be written, behind the first `count` pages of the sheet, and those that stay
+    /// dirty. No thread can write to the others. The caller holds its lock.
     fn send(
         &self,
         folio: &Folio,
@@ -367,12 +367,12 @@ impl Node {
         let window = cache.window.reservation();
         let copies =
             (sheet.copies.as_ref()).filter(|_| locks == Locks::GivenUp || self.mmu.calls_wait());
-        // Of pages that were only expected to be written to, the store has what they are.
+        // Pages that were only expected to be written to are in the store as they are.
         let unwritten = cache.unwritten(folio);
         let (mut sent, mut gone, mut refused) = (0, 0, 0);
         for addr in addresses(folio, dirty & !unwritten) {
             let (offset, bit) = (cache.offset(addr), folio.bit_of(addr));
-            // What is behind the end is nobody's, whatever the store says of it.
+            // Bytes behind the end do not belong to the file, whatever the store says of them.
             if offset >= cache.end() {
                 continue;
             }
@@ -463,7 +463,7 @@ impl Node {
         }
     }
 
-    /// The write of copies of a folio's pages is over, and so is the reference to it. True if it is clean. The caller wakes all who wait
+    /// The write of copies of a folio's pages is over, and so is the reference to it. True if it is clean. The caller wakes all waiters
     /// for that.
     fn end_writeback(&self, cache: &PageCache, folio: &Folio, sent: u32, failed: u32) -> bool {
         if failed == 0 {

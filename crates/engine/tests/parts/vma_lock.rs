@@ -362,7 +362,7 @@ fn end_of_a_read_that_was_not_begun() {
         "vma_end_read of a VMA that nobody reads",
         end_twice,
     );
-    panics(VmaLockKind::Rwsem, "left what was not entered", end_twice);
+    panics(VmaLockKind::Rwsem, "left without having entered", end_twice);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use super::{Entry, Node, Tree, Walk};
 /// How often a lookup begins again before it gives up.
 const MOST_RESTARTS: u32 = 4;
 
-/// Writers kept changing what the lookup read: take `mmap_lock`.
+/// Writers kept changing the nodes of the lookup: take `mmap_lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contended;
 
-/// A node was not what it had been, or was just being changed.
+/// A node had changed, or was just being changed.
 struct Changed;
 
 /// A leaf and the version it was reached at.

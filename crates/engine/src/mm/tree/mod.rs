@@ -7,7 +7,7 @@
 //!   A [ 0x1000 → vma 7 | .. ]    B [ 0x7f00.. → vma 3 | .. ]     leaves
 //! ```
 //!
-//! Who owns what: a tree owns its nodes, which come from a slab that many
+//! Ownership: a tree owns its nodes, which come from a slab that many
 //! trees share. It does not own the VMAs: their indices are numbers to it, and
 //! whether the VMA that a lookup answers is still the right one is found out
 //! under its lock ([`vma_lock`](super::vma_lock)).

@@ -1,12 +1,12 @@
-//! One node of the tree, and the version that tells a reader whether what it
-//! read was whole.
+//! One node of the tree, and the version that tells a reader whether its read was
+//! consistent.
 //!
 //! A node is type-stable: it comes from a slab and is always a node, in this
 //! tree or in another space's. Everything in it is an atomic, so a reader may
 //! look at it at any moment. What it read means something only after
 //! [`Node::unchanged`] has said so.
 //!
-//! Lock rules: nodes are changed only by the one who holds `mmap_lock` of the
+//! Lock rules: nodes are changed only by the holder of `mmap_lock` of the
 //! tree's space for write, inside a [`Changes`]. Readers hold nothing.
 
 use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -24,14 +24,14 @@ pub const FANOUT: usize = 20;
 #[repr(C, align(64))]
 pub struct Node<const FANOUT: usize> {
     /// Odd while the node is being changed. Counts on through every reuse, so
-    /// that a node that came back is never taken for what it was.
+    /// that a reused node is never taken for its earlier self.
     /// Protected by `mmap_lock` of the space that has the node.
     version: AtomicU64,
     /// Protected by `version`: keys, sorted, of which the first `count` hold.
     keys: [AtomicUsize; FANOUT],
     /// Protected by `version`: the level (0 is a leaf) above 16 bits of count.
     shape: AtomicU32,
-    /// Protected by `version`: what belongs to each key.
+    /// Protected by `version`: the value of each key.
     values: [AtomicU32; FANOUT],
 }
 
@@ -39,8 +39,8 @@ impl<const FANOUT: usize> Node<FANOUT> {
     /// The version to validate with later, or `None` while the node is being
     /// changed.
     pub(super) fn begin(&self) -> Option<u64> {
-        // Acquire pairs with the Release in `end_change`: what that change
-        // stored, here and in the nodes changed with it, is seen from now on.
+        // Acquire pairs with the Release in `end_change`: the stores of that
+        // change, here and in the nodes changed with it, are seen from now on.
         let version = self.version.load(Ordering::Acquire);
         version.is_multiple_of(2).then_some(version)
     }

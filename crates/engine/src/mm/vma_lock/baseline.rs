@@ -8,7 +8,7 @@
 //! sequence then. **Writers** hold `mmap_lock` for write; they go through the
 //! semaphore alone to note the sequence or to set the flag, and leave it at once.
 //!
-//! In Linux both objects stay what they were until all who may have found them
+//! In Linux both objects stay the same until all readers that may have found them
 //! have gone (RCU). Ours are type-stable: the VMA may be another by the time
 //! that a reader is in the semaphore, and the semaphore another VMA's. So with
 //! it in hand a reader also asks whether it is this VMA's at all:
@@ -31,7 +31,7 @@
 //! **Why r3 and r4 are enough.** Say that r3 has met the `attach` of the slot's
 //! life *k* and r4 the `init` of its life *m*. With r3 came the `init` of *k*,
 //! so *m* is *k* or later. Going alone through the semaphore, `init` of *m* waits
-//! for readers inside, and what r4 met comes after: so the reader entered after
+//! for readers inside, and the semaphore of r4 comes after: so the reader entered after
 //! it, and knows that all lives before *m* are detached: *k* is *m* or later. They
 //! are the same life, the semaphore is its own, and the reader entered before
 //! `detach` did, for else it had met the flag. Now `detach` waits for it, so
@@ -61,8 +61,8 @@ use crate::slab::TypeStable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoVmaLock;
 
-/// What a VMA names as its lock. A line of its own (Linux packs them): what is
-/// measured against the count is the second object, not its neighbours.
+/// The lock that a VMA names. A line of its own (Linux packs them): the second object is
+/// measured against the count, not its neighbours.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct VmaLock {
@@ -174,7 +174,7 @@ pub(super) fn start_read_locked<'a>(
 pub(super) fn init(vma: &Vma, mmap_lock: &MmapLock) -> Result<(), NoVmaLock> {
     let slab = mmap_lock.vma_locks();
     let lock = slab.get(slab.alloc().ok_or(NoVmaLock)?);
-    // Alone: who is still in there for the sake of another VMA, or of this slot
+    // Alone: a thread that is still in there for another VMA, or for this slot
     // in an earlier life, has not seen that it is this one's now.
     lock.alone(mmap_lock, || {
         // Release pairs with the Acquire in `vm_lock`.
@@ -221,7 +221,7 @@ pub(super) fn detach(vma: &Vma, mmap_lock: &MmapLock) {
 pub(super) fn clear(vma: &Vma, mmap_lock: &MmapLock) {
     // None if there was none to be had.
     if let Some(lock) = vm_lock(vma) {
-        // Relaxed: readers who do not see it yet see that it is detached.
+        // Relaxed: readers that do not see it yet see that it is detached.
         vma.vm_lock.store(ptr::null_mut(), Relaxed);
         mmap_lock.vma_locks().free(lock.index);
     }

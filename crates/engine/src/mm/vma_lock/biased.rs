@@ -10,8 +10,8 @@
 //! A VMA begins without bias, and most never have one: that of one thread is
 //! locked by its count, for which nothing is lost.
 //!
-//! **Writers** pay for it. Besides what they do with the count, they end the bias
-//! and look at all words that were ever used, and wait where the VMA is.
+//! **Writers** pay for it. Besides their steps on the count, they end the bias
+//! and look at all words that were ever used, and wait where a word has the VMA.
 //!
 //! ```text
 //!   writer, under mmap_lock                     reader
@@ -29,43 +29,43 @@
 //!                                               b3  refcnt -= 1           (Release)
 //! ```
 //!
-//! **Whom the writer waits for.** r2 and w3 change one word, so one comes first.
-//! - r2 before w3: w3 finds the VMA there, and w4 waits for r5; or it finds what
+//! **The readers that the writer waits for.** r2 and w3 change one word, so one comes first.
+//! - r2 before w3: w3 finds the VMA there, and w4 waits for r5; or it finds the value that
 //!   r5 or a later reader left. The Acquire of w3 or w4 pairs with the Release of
 //!   r5 either way.
 //! - w3 before r2: the Acquire of r2 pairs with the Release of w3, so r3 does not
 //!   read a bias from before w2. It reads "no" and the reader leaves, or a bias
-//!   that somebody has set again.
+//!   that was set again.
 //!
-//! That w3 is a read-modify-write, and no load, is what puts one of them first:
-//! there is no other fence between saying that one reads and looking for the
+//! w3 is a read-modify-write, and no load, so that one of them comes first:
+//! there is no other fence between r2, which announces the read, and r3, which looks for the
 //! bias.
 //!
 //! **Why the reader need not ask for `lock_seq`.** A bias is never set under a
-//! writer: who sets it holds a reference, for whose end w1 waits, and w1 keeps
-//! out those who would come. So a bias that r3 reads was set after the last
-//! write lock was over, by somebody (b1) who has seen `lock_seq` differ from
-//! `seq`, or has `mmap_lock`. What he knew, r3 knows, for its Acquire pairs with
+//! writer: the thread that sets it holds a reference, for whose end w1 waits, and w1 keeps
+//! out later ones. So a bias that r3 reads was set after the last
+//! write lock was over, by a thread (b1) that has seen `lock_seq` differ from
+//! `seq`, or has `mmap_lock`. Everything before b2 is visible to r3, for its Acquire pairs with
 //! the Release of b2. And the next writer ends this bias, and waits for r5.
 //!
 //! **Why r4.** The slot may be a VMA of another space by now, which has a bias of
 //! its own. It cannot change under the reader any more, as just said; nor can
 //! the range, for which [`lock_vma`](super::super::find) asks.
 //!
-//! **Words that were never used** are not looked at. Whoever is the first on a
+//! **Words that were never used** are not looked at. The first reader on a
 //! processor raises the number of lines in use before r2, and the writer reads
 //! that number by a read-modify-write: again one comes first, and if it is the
 //! writer, r3 sees w2.
 //!
 //! **Detaching** needs nothing of this: the VMA is write-locked and so has no bias,
-//! and gets none. Who still comes to a word for its sake sees that.
+//! and gets none. A reader that still claims a word for it sees that.
 //!
 //! **When a VMA is biased.** Failed exchanges of the count are added up, in the
 //! line that they were about. The VMA is biased once there are
 //! [`FAILED_PER_LINE`] for each line that ending the bias will visit. Each of
 //! them has cost a transfer of a line, one after another, and so does each line
 //! visited: however the two sorts take turns, writers add no more than a ninth
-//! to what the readers' queue has cost before. BRAVO bounds it in the same
+//! to the earlier cost of the readers' queue. BRAVO bounds it in the same
 //! proportion, by the clock.
 
 use sync::Arc;
@@ -100,8 +100,8 @@ fn start_visible<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Result<VmaRea
         vma,
         held: ReadBy::Visible(enter(vma, mmap_lock)?),
     };
-    // r3. Acquire pairs with the Release in `bias`: what the VMA is. It is what
-    // tells a reader that nobody writes; see the module's text.
+    // r3. Acquire pairs with the Release in `bias`: the VMA's fields. It
+    // tells a reader that there is no writer; see the module's text.
     if !vma.bias.load(Acquire) {
         return None;
     }
@@ -116,7 +116,7 @@ fn start_visible<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Result<VmaRea
 #[inline]
 fn enter<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Visible<'a>> {
     let visible: *const VisibleReaders = Arc::as_ptr(mmap_lock.visible());
-    // SAFETY: who made this `MmapLock` vouched that the table outlives its VMAs,
+    // SAFETY: the maker of this `MmapLock` vouched that the table outlives its VMAs,
     // and that is as long as the word is held.
     unsafe { &*visible }.enter(vma)
 }
@@ -168,15 +168,15 @@ pub(super) fn bias(read: &VmaRead<'_>, mmap_lock: &MmapLock) {
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.
 pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     refcount::start_write_with(vma, mmap, seq, || {
-        // Relaxed, here and below: the Acquire of w1 brought what readers have
-        // set, and w3 publishes it.
+        // Relaxed, here and below: the Acquire of w1 brought the stores of readers,
+        // and w3 publishes this one.
         if vma.bias.load(Relaxed) {
             revoke(vma, mmap.mmap_lock());
         }
     });
 }
 
-/// Ends the bias and waits for those who read the VMA by it (w2 to w4).
+/// Ends the bias and waits for the readers of the VMA by it (w2 to w4).
 #[cold]
 fn revoke(vma: &Vma, mmap_lock: &MmapLock) {
     let begin = mmap_lock.clock().now_ns();

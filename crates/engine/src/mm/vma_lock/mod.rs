@@ -1,4 +1,4 @@
-//! The per-VMA lock: what faults and writers of VMAs call. What the lock is, is
+//! The per-VMA lock: the interface for faults and writers of VMAs. The kind of lock is
 //! the space's policy ([`VmaLockKind`](crate::policy::VmaLockKind)), the same for all its VMAs:
 //!
 //! | file | the lock is |
@@ -163,7 +163,7 @@ impl Vma {
     /// keeps new ones out. Once is enough under one guard; more do nothing.
     pub fn start_write(&self, mmap: &MmapWriteGuard<'_>) {
         self.assert_space(mmap);
-        // Relaxed: only holders of `mmap_lock` for write store it, and who thaws.
+        // Relaxed: only holders of `mmap_lock` for write and a thaw store it.
         match self.lock_seq.load(Relaxed) {
             seq if seq == mmap.seq() => return,
             FROZEN => mmap.mmap_lock().wait_for_thaw(self),
@@ -182,7 +182,7 @@ impl Vma {
         }
     }
 
-    /// The last step of `init`: what the kind needs besides the VMA.
+    /// The last step of `init`: the lock that the kind needs besides the VMA.
     pub(super) fn init_lock(&self, mmap: &MmapWriteGuard<'_>) -> Result<(), NoVmaLock> {
         match mmap.mmap_lock().kind() {
             Refcount | Biased => Ok(()),
@@ -234,7 +234,7 @@ impl Vma {
     }
 
     /// Readers of an attached VMA as of now, for assertions and for printing.
-    /// Those who read it by its bias are not among them:
+    /// Readers by its bias are not among them:
     /// [`MmapLock::visible_readers`] has them.
     pub fn readers(&self) -> u32 {
         match self.refcount() & !WRITER {

@@ -126,8 +126,8 @@ pub(super) fn get_unless_zero(vma: &Vma, max_readers: u32) -> Result<u32, ReadEr
 #[inline]
 pub(super) fn end_read(vma: &Vma) {
     let refcnt = &vma.refcnt.0;
-    // Release pairs with the Acquire of the writer that waits for readers: what
-    // this one read is behind it.
+    // Release pairs with the Acquire of the writer that waits for readers: this
+    // one's reads come before it.
     let old = refcnt.fetch_sub(1, Release);
     let others = (old & !WRITER).wrapping_sub(1);
     assert!(
@@ -155,7 +155,7 @@ pub(super) fn attach(vma: &Vma) {
 pub(super) fn detach(vma: &Vma, mmap_lock: &MmapLock) {
     let refcnt = &vma.refcnt.0;
     // Acquire, on both ways, pairs with the Release in `end_read`: readers
-    // who only came to see that it is locked have read `space` and
+    // that only came to see that it is locked have read `space` and
     // `lock_seq` before the slot gets others. (Without it they could only
     // see the future, by load buffering, which loom does not model.)
     if let Err(count) = refcnt.compare_exchange(1, 0, Acquire, Relaxed) {
@@ -175,8 +175,8 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     start_write_with(vma, mmap, seq, || {});
 }
 
-/// The same, and `keep_out` does what is left to do once nobody is, or can be,
-/// a reader by the count.
+/// The same, and `keep_out` does the rest of the work once there is, and can be, no
+/// reader by the count.
 #[inline]
 pub(super) fn start_write_with(
     vma: &Vma,
@@ -195,7 +195,7 @@ pub(super) fn start_write_with(
     // Relaxed: published by the next line. A reader's first look may see
     // it sooner or later.
     vma.lock_seq.store(seq, Relaxed);
-    // Release pairs with the Acquire in `get_unless_zero`: who becomes a
+    // Release pairs with the Acquire in `get_unless_zero`: a new
     // reader from here on sees `lock_seq`, and leaves.
     let old = refcnt.fetch_sub(WRITER, Release);
     assert!(old == WRITER + 1, "a reader came past the writer: {old:#x}");

@@ -7,9 +7,9 @@
 //!   ...
 //! ```
 //!
-//! A word is claimed by whoever finds it 0, for as long as it reads one VMA. One
-//! a processor would do but for those who were preempted, or who wait, with a
-//! VMA in hand: the next one on the processor takes the next word.
+//! A reader that finds a word 0 claims it, for as long as it reads one VMA. One word
+//! a processor would be enough but for readers that were preempted, or that wait, with a
+//! VMA locked: the next one on the processor takes the next word.
 //!
 //! The table belongs to all spaces of a machine, and outlives their VMAs: a late
 //! wake-up uses nothing but the address of a word. Whoever sleeps on the word by
@@ -39,7 +39,7 @@ pub struct VisibleReaders {
     words: usize,
 }
 
-/// Hardly ever written, and apart from what is.
+/// Hardly ever written, and on another cache line than fields that are.
 #[repr(align(128))]
 struct Head {
     /// Lines that were ever used are below. Only grows.
@@ -95,8 +95,8 @@ impl VisibleReaders {
     pub(super) fn enter(&self, vma: &Vma) -> Option<Visible<'_>> {
         let number = number(vma)?;
         let line = sync::cpu() % self.lines.len();
-        // Acquire pairs with the Release of a writer's look at the number; those
-        // who raise it hand that on. A writer that will not visit this line has
+        // Acquire pairs with the Release of a writer's look at the number; threads
+        // that raise it hand that on. A writer that will not visit this line has
         // ended the bias, and the caller sees that.
         if line as u32 >= self.head.used.load(Acquire) {
             self.head.used.fetch_max(line as u32 + 1, Acquire); // As above.
@@ -107,8 +107,8 @@ impl VisibleReaders {
         words.iter().find(free).map(Visible)
     }
 
-    /// Waits until all have left who said before this that they read the VMA,
-    /// and did not leave again on their own (w3, w4).
+    /// Waits until all readers have left that had announced before this that they read the VMA,
+    /// and have not left on their own (w3, w4).
     pub(super) fn wait_for_readers(&self, vma: &Vma) {
         let Some(number) = number(vma) else {
             return;
@@ -140,9 +140,9 @@ impl Visible<'_> {
     /// The reader leaves (r5).
     #[inline]
     pub(super) fn leave(self) {
-        // Release pairs with the Acquire of the writer that looks or waits: what
-        // this one read is behind it. A read-modify-write, so that it hands the
-        // Release of a writer's look on to the next who claims the word.
+        // Release pairs with the Acquire of the writer that looks or waits: this
+        // one's reads come before it. A read-modify-write, so that it hands the
+        // Release of a writer's look on to the next claimer of the word.
         let number = self.0.swap(0, Release);
         assert!(number & !AWAITED != 0, "vma_end_read of no VMA");
         // From here on the VMA may be anything; see the module's text.
@@ -155,7 +155,7 @@ impl Visible<'_> {
 /// Waits while the word says that somebody reads the VMA of this number.
 fn wait_for_reader(word: &WaitWord, number: u32) {
     // w3. Release pairs with the Acquire in `enter`, Acquire with the Release in
-    // `leave`: what comes after that are read-modify-writes and hand it on.
+    // `leave`: later changes are read-modify-writes and hand it on.
     let mut now = word.fetch_add(0, AcqRel);
     let is_over = |now: u32| now & !AWAITED != number;
     // w4. Acquire as above, here and below.
@@ -163,7 +163,7 @@ fn wait_for_reader(word: &WaitWord, number: u32) {
         return;
     }
     while !is_over(now) {
-        // It may have left, and another have come who sees that there is no
+        // It may have left, and another have come that sees that there is no
         // bias any more, and goes.
         match word.compare_exchange(now, number | AWAITED, Acquire, Acquire) {
             Ok(_) => {

@@ -1,4 +1,4 @@
-//! A reader that keeps to areas that memory can hold, and what memory does not hold.
+//! A reader that keeps to areas that memory can hold, and areas that memory cannot hold.
 //!
 //! Where all touches of late fell into areas that were touched before, at random in each of them, and
 //! all of those fit in memory, its reader may be taken to come by the rest of them: long before a half of any
@@ -20,8 +20,8 @@ const ENOUGH: u64 = 2048;
 pub(super) const EARLY: u8 = 8;
 const MOST_APART: u64 = 1 << 24;
 
-/// Whether pages are read page by page: memory does not keep what is mapped with another until it
-/// is touched.
+/// Whether pages are read page by page: memory does not keep pages that are mapped with another until they
+/// are touched.
 #[derive(Default)]
 pub(super) struct Apart {
     /// Clock of its end.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::readahead::Mapped;
 
-/// What is lent is what areas have ahead, whichever way an area makes room for another: by a touch in
+/// The loans are the pages that areas have ahead, whichever way an area makes room for another: by a touch in
 /// it, or by the end of a folio that began in the one before.
 #[test]
 fn loans_are_the_pages_ahead() {
@@ -58,10 +58,10 @@ fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
     density.plan(&event, &room);
 }
 
-/// Nor does an area that is forgotten, as it was evicted, keep what was lent in it: its guess may have made room for
+/// Nor does an area that is forgotten, as it was evicted, keep its loans: its guess may have made room for
 /// others long ago.
 #[test]
-fn what_is_evicted_owes_nothing() {
+fn an_evicted_area_has_no_loans() {
     let mut density = Density::new(1 << 22);
     let mut clock = 0;
     for number in 0..100 {
@@ -90,10 +90,10 @@ fn what_is_evicted_owes_nothing() {
     assert!(owed > 10, "{owed} areas had something ahead");
 }
 
-/// Of a reading that found no room from some page on, these pages are absent again; those before it, and what an earlier
-/// reading has in the same area, are not.
+/// Of a reading that found no room from some page on, these pages are absent again; those before it, and those of an earlier
+/// reading in the same area, are not.
 #[test]
-fn what_was_refused_is_absent_again() {
+fn refused_pages_are_absent_again() {
     let mut density = Density::new(1 << 22);
     touch(&mut density, Touch::Miss, 0..1, 1);
     density.reads(0, &Pages::range(100..120), 1);

@@ -43,7 +43,7 @@ impl Node {
         let files = (lists.readahead + lists.inactive + lists.active) as u64;
         let anonymous = self.anonymous_pages() as u64;
         let cost = |refaults: &AtomicU64| refaults.load(Ordering::Relaxed) + 64;
-        // What costs less to take, for what there is of it.
+        // The kind that costs less to take, in proportion to its size.
         anonymous * cost(&self.balance.files) >= files * cost(&self.balance.anonymous)
     }
 }

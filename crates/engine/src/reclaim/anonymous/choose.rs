@@ -128,7 +128,7 @@ impl PrivateBatch {
     }
 
     /// Locks the pages of a range of a window, as many as there is room for, waiting
-    /// for those who have them locked; returns where to go on. The caller keeps the
+    /// for their locks; returns where to go on. The caller keeps the
     /// memory alive, and `window` is the batch's only one.
     pub(super) fn take(&mut self, window: Busy, range: Range<usize>, taken: Taken) -> usize {
         let anon = window.get();

@@ -30,7 +30,7 @@ impl Node {
         batch.write(&*self.mmu, self.swap.as_deref());
         let evicted = self.take_out(&mut batch, Taken::Evicted);
         self.end(&mut batch);
-        // A batch of none is no news: who waits would take it for memory.
+        // An empty batch wakes no one: waiters would take it for memory.
         if evicted.folios > 0 {
             self.budget.notify_release();
         }
@@ -47,8 +47,8 @@ impl Node {
         batch.windows.clear();
     }
 
-    /// Takes the pages of a range of a window out, whoever touched them last, and
-    /// waits for those who are at work on them; returns how many went. The caller
+    /// Takes the pages of a range of a window out, hot or not, and
+    /// waits for their locks; returns how many went. The caller
     /// keeps the memory alive.
     pub(crate) fn take_anonymous(
         &self,
@@ -127,7 +127,7 @@ impl Victim {
     }
 }
 
-/// Unlocks a page as what it is now.
+/// Unlocks a page with its new state.
 fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32) {
     let Victim { page, state, .. } = *victim;
     let after = match (victim.fate, taken) {
@@ -157,7 +157,7 @@ fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32
             // Rescued: it has been written.
             false => state.to_clean(),
         },
-        (EvictOutcome::Writes, _) => unreachable!("what has to be written was, or stays"),
+        (EvictOutcome::Writes, _) => unreachable!("a page that has to be written was, or stays"),
     };
     anon.pages.unlock(page, after);
 }
@@ -188,7 +188,7 @@ impl PrivateBatch {
         }
     }
 
-    /// What a device may be writing to stays as it was, written: what its slot has may be older.
+    /// A page that a device may be writing to stays dirty: its slot's bytes may be older.
     fn spare_pinned(&mut self, node: &Node) {
         let Self {
             victims,
@@ -219,7 +219,7 @@ impl PrivateBatch {
         }
     }
 
-    /// Counts those that go out of their page tables, and collects what to zap.
+    /// Counts those that go out of their page tables, and collects the ranges to zap.
     fn count_out(&mut self) {
         let Self {
             victims,

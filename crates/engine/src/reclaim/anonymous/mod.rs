@@ -4,11 +4,11 @@
 //!   1  chosen      the hand comes by, no passes are left: locked      choose.rs
 //!   2  protected   those that were written: nobody writes any more    write.rs
 //!   3  written     to slots in a row, from where they are, or copies of them (`Mmu::calls_wait`)
-//!   4  zapped      all of the batch, in one go; what a device writes to stays    evict.rs
+//!   4  zapped      all of the batch, in one go; pages that a device writes to stay    evict.rs
 //!   5  unlocked    as swapped, or absent
 //! ```
 //!
-//! A write that comes before 2 is in what is written; one that comes after it ends
+//! A write that comes before 2 is in the slot's bytes; one that comes after it ends
 //! in a fault, which finds the page locked and waits. Such a page stays, if that
 //! comes before 4: it has a slot now, and is clean. What cannot be written, because
 //! no slot is free or the device fails, stays too.
@@ -56,7 +56,7 @@ struct Victim {
     /// Residents before it that stay, since the last victim.
     skipped: u32,
     fate: EvictOutcome,
-    /// Of what is written, where devices may be writing to it: what it was like before.
+    /// For pages that are written where devices may write to them, too: a sum of their bytes before.
     sum: u64,
 }
 
@@ -155,8 +155,8 @@ pub(crate) struct AnonymousBatches {
     batches: [Mutex<PrivateBatch>; CONCURRENT],
     /// Pages that each copies; none where they are written from where they are. Immutable.
     copies: usize,
-    /// [`Stopped`]s that live or are about to. A hint: who has to be kept out is kept
-    /// out by the batches.
+    /// [`Stopped`]s that live or are about to. A hint: the batches keep evictions
+    /// out.
     stops: AtomicU32,
 }
 

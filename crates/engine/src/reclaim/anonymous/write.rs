@@ -1,4 +1,4 @@
-//! Protecting what was written, and writing it to swap.
+//! Protecting dirty pages, and writing them to swap.
 
 use super::{BATCH, Copies, EvictOutcome, PrivateBatch, Victim};
 use crate::PAGE_SIZE;
