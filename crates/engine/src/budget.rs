@@ -13,12 +13,12 @@
 //! whether it fits at last has nothing to do with them.
 //!
 //! **Charges that stay leave a floor.** Pages of files can be evicted at any time. All other
-//! charges stay until their owner releases them, who may never do so: tables of maps, words and
+//! charges stay until their owner releases them, which may never happen: tables of maps, words and
 //! pages of private memory. These are charged with a reserve of [`FLOOR`] pages, so that
 //! all of them together never take the last [`FLOOR`] pages of any budget: these pages
 //! are free, or pages of files. Pins are admitted by count, with the same floor.
-//! That is why no fault on a file waits for ever. What maps hold without a touch
-//! ([`Budget::hold`]) leaves more, an eighth.
+//! That is why no fault on a file waits for ever. Pages that maps hold without a touch
+//! ([`Budget::hold`]) leave more, an eighth.
 
 use crate::lock::Mutex;
 use sync::Arc;
@@ -28,7 +28,7 @@ use sync::wait::WaitWord;
 mod stock;
 use stock::{SMALL, Stocks};
 
-/// What there is not enough of.
+/// The resource that there is not enough of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// This many pages of the budget.
@@ -88,7 +88,7 @@ pub struct Budget {
     released: WaitWord,
     /// Immutable.
     parent: Option<Arc<Budget>>,
-    /// Who can give memory back that is charged here. Its lock is taken before
+    /// The members that can give memory back that is charged here. Its lock is taken before
     /// any lock of reclaim.
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
@@ -215,7 +215,7 @@ impl Budget {
 
     #[inline]
     fn charge_here(&self, pages: u64, reserve: u64) -> bool {
-        // What is in stock left the floor when it was charged.
+        // Pages in stock left the floor when they were charged.
         if pages <= SMALL && reserve <= FLOOR && (self.stocks.take(pages) || self.restock(pages)) {
             return true;
         }

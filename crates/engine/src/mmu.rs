@@ -56,33 +56,33 @@ impl Reservation {
 /// An address in a window.
 pub type Place<'a> = (&'a Reservation, usize);
 
-/// What may be done with pages that are being mapped.
+/// The allowed access to pages that are being mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// They are read. A write, where the window may be written to at all, ends
     /// in a fault.
     ReadOnly,
-    /// What the window may be used for.
+    /// All that the window's protection allows.
     Writable,
 }
 
-/// What a page of zeros came to.
+/// How a zero page was mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zeroed {
-    /// Zeros that cost no memory; a write to them ends in a fault.
+    /// The shared zero page, which costs no memory; a write to it ends in a fault.
     Nothing,
     /// A page of memory, which may have been written to.
     Memory,
 }
 
-/// What became of memory that was to go to a window.
+/// The result of a move of memory into a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
     /// It is there.
     All,
-    /// It is where it was: a copy has to do. It is no piece that can go as a whole, or in use.
+    /// It was not moved, and has to be copied: it is not one piece, or it is in use.
     NotNow,
-    /// The same, and so will it be with this window from now on.
+    /// The same, and moves into this window will fail from now on.
     Never,
     /// The system had no memory half-way. Nothing of either may be used any more.
     Lost,
@@ -97,7 +97,7 @@ pub struct WrittenPage {
     pub addr: usize,
     /// Its checksum, as of between the two.
     pub sum: u64,
-    /// What was written may be older than the page.
+    /// The written bytes may be older than the page.
     pub stays: bool,
 }
 
@@ -271,7 +271,7 @@ pub trait Mmu: Send + Sync {
 
     /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
     /// `range`, where `child` shows nothing; a page is copied when either side writes
-    /// to it. What is protected stays so, in both. Nobody maps or zaps pages of either
+    /// to it. Protected pages stay protected, in both. No thread maps or zaps pages of either
     /// range meanwhile. After an error `child` shows a part. The budget is the
     /// caller's business: it has paid for all copies.
     fn fork(
@@ -288,8 +288,8 @@ pub trait Mmu: Send + Sync {
     /// writable. A page that is missing, or writable already, is left alone.
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError>;
 
-    /// Takes the right to write to a part of a window away from the processor, whatever its
-    /// pages are, or gives it back; the window was reserved for writing. All other verbs go on
+    /// Takes the right to write to a part of a window away from the processor, in any state of its
+    /// pages, or gives it back; the window was reserved for writing. All other verbs go on
     /// as before. Reading stays allowed: pages that go to swap are read where they are.
     /// Where the processor goes by VMAs, there is nothing to do.
     fn restrict(

@@ -8,7 +8,7 @@ pub const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
-/// What a caller of `advise` expects of its accesses. The names are those of
+/// Advice of a caller on its accesses. The names are those of
 /// `madvise(2)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Advice {
@@ -21,7 +21,7 @@ pub enum Advice {
     Sequential,
 }
 
-/// What a mapping may be used for. What is greater allows more.
+/// The protection of a mapping. A greater one allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Protection {
     /// Nothing.
@@ -46,9 +46,9 @@ impl Protection {
 /// In which order folios are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// What is read ahead goes first once it is stale, and last before.
+    /// Prefetched folios go first once they are stale, and last before.
     StaleFirst,
-    /// Whatever came first goes first, mapped or not, as on Linux's one list
+    /// In the order of arrival, mapped or not, as on Linux's one list
     /// of inactive pages. For the baselines of read-ahead, whose hits depend
     /// on the rest of older windows.
     Arrival,
@@ -86,7 +86,7 @@ pub enum FaultError {
     NoMemory,
 }
 
-/// A byte that the program touches, as its address space has it. What page tables know is
+/// A byte that the program touches, as its address space has it. Page tables know
 /// the address in a window, which is a number: where the two are the same it is because a
 /// VMA shows the window there, and only [`VmFault`](crate::mm::backing::VmFault) can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

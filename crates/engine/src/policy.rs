@@ -26,7 +26,7 @@ use crate::page::Order;
 use core::fmt;
 use core::str::FromStr;
 
-/// What the lock of a VMA is.
+/// The kind of lock of a VMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum VmaLockKind {
     /// A reader-writer semaphore in an allocation of its own, and a flag that
@@ -120,7 +120,7 @@ pub enum RetryPin {
     Yes,
 }
 
-/// What read-ahead takes for a hit.
+/// The accesses that count as hits of read-ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MissAccounting {
     /// Linux's `mmap_miss` before document 003: every page that a fault maps
@@ -138,7 +138,7 @@ pub enum MissAccounting {
     Adaptive,
 }
 
-/// What keeps page tables of huge pages from being unshared under a fault.
+/// The lock that keeps page tables of huge pages from being unshared under a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ShareSync {
     /// The file's `i_mmap` lock, held for reading by every fault on the file: Linux
@@ -153,7 +153,7 @@ pub enum ShareSync {
     VmaLock,
 }
 
-/// What a fault on a huge page maps of the pages that the file has.
+/// The pages that a fault on a huge page maps of those that the file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum HugeAround {
     /// The one that was touched: Linux.
@@ -163,7 +163,7 @@ pub enum HugeAround {
     Yes,
 }
 
-/// What a fault on a huge page takes that finds its page in a page table of others.
+/// The locks of a fault on a huge page that finds its page in a page table of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum HugeJoin {
     /// The page's fault mutex, as every fault does: Linux.
@@ -173,7 +173,7 @@ pub enum HugeJoin {
     Leaf,
 }
 
-/// What becomes of a page table of huge pages whose last mapping unmaps it.
+/// The fate of a page table of huge pages whose last mapping unmaps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LeftLeaf {
     /// It is freed: Linux.
@@ -205,7 +205,7 @@ impl From<ShareSync> for HugePolicies {
     }
 }
 
-/// What the first write to a page of anonymous memory fills.
+/// The pages that the first write to a page of anonymous memory fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FirstTouch {
     /// That page: Linux without transparent huge pages.

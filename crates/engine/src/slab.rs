@@ -19,7 +19,7 @@
 //!
 //! A few processors share a stack: with one for all, 256 of them made each
 //! other's compare-and-swap fail so often that a thrash came to a standstill.
-//! Who finds the own stack empty looks at the others before a new slot is made.
+//! A thread that finds its own stack empty looks at the others before a new slot is made.
 
 use core::ptr::{self, NonNull};
 
@@ -32,7 +32,7 @@ use sync::stat::Counter;
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 
-/// What can live in a [`Slab`].
+/// A type whose values can live in a [`Slab`].
 pub trait TypeStable: Send + Sync {
     /// A slot that was never used, with its index.
     fn new_slot(index: u32) -> Self;

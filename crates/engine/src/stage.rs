@@ -3,7 +3,7 @@
 //! The clock and the record are `sync`'s; here are the stages and their beginnings. A stage that begins inside
 //! another interrupts that: the time of a copy is not counted for the fault that asks for it.
 
-/// What a touch is at. The time that belongs to no other stage is [`Serve`](Self::Serve)'s, once the engine has it.
+/// The stage of a touch. The time that belongs to no other stage is [`Serve`](Self::Serve)'s, once the engine has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
@@ -35,7 +35,7 @@ pub enum Stage {
     Reclaim,
     /// Evicted pages leave the page tables.
     Zap,
-    /// What was evicted is written to swap, or to its file.
+    /// Evicted pages are written to swap, or to their file.
     WriteOut,
     /// Pages are copied into the window, or filled with zeros of their own.
     Copy,

@@ -1,4 +1,4 @@
-//! What happened in a node: counters and wait histograms.
+//! The statistics of a node: counters and wait histograms.
 
 use crate::lock::WaitStats;
 use sync::stat::Counter;

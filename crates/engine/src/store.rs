@@ -7,7 +7,7 @@ use core::ops::Range;
 /// A read or write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
-    /// What the system answered, as its errno. The engine hands it on, and compares it
+    /// The system's answer, as its errno. The engine hands it on, and compares it
     /// with nothing: no answer of a store means anything but that it failed.
     Io(i32),
     /// The store has fewer bytes than were written to it.
@@ -49,7 +49,7 @@ pub enum Reap {
     TimedOut,
 }
 
-/// What a range of a store holds. Ranges begin and end on page boundaries (so
+/// The contents of a range of a store. Ranges begin and end on page boundaries (so
 /// the last one may reach past the end of the store), and a page with any byte
 /// of data is data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +77,8 @@ pub trait Store: Send + Sync {
 
     /// Reads in the calling thread; returns how many bytes arrived, fewer than
     /// asked only at the end of the store. Offset, buffer and `bytes` are
-    /// multiples of the page size. What lies in the buffer past the bytes that
-    /// arrived is the caller's to zero.
+    /// multiples of the page size. The caller zeroes the buffer past the bytes that
+    /// arrived.
     ///
     /// # Safety
     /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
@@ -132,7 +132,7 @@ pub struct PageWrite {
     pub offset: u64,
     /// Its bytes, a page of them.
     pub page: *const u8,
-    /// What it came to.
+    /// Its result.
     pub result: Result<(), StoreError>,
 }
 
@@ -153,7 +153,7 @@ pub trait WriteBack: Send + Sync {
     /// of before and after.
     unsafe fn write(&self, pages: &mut [PageWrite], end: u64);
 
-    /// What was written survives a crash from now on, and so does the length.
+    /// Written bytes survive a crash from now on, and so does the length.
     fn sync(&self) -> Result<(), StoreError>;
 
     /// True if a page can be written for certain, even if other data fills the device.

@@ -20,7 +20,7 @@ use sync::Arc;
 pub enum Fault {
     /// The page is there: touch it again.
     Mapped,
-    /// What the attempt saw has changed under its hands: make another.
+    /// The page or its VMA changed during the attempt: make another.
     Again,
     /// Wait for this, then come back.
     Retry(Wait),
@@ -28,12 +28,12 @@ pub enum Fault {
     Error(FaultError),
 }
 
-/// What a fault waits for. Holds a reference to the folio it names.
+/// The wait of a fault. Holds a reference to the folio it names.
 #[must_use = "the fault goes on after the wait"]
 pub struct Wait {
     owner: Owner,
     reason: Reason,
-    /// What has to stay meanwhile, or [`NO_FOLIO`].
+    /// The folio that has to stay meanwhile, or [`NO_FOLIO`].
     folio: u32,
 }
 
@@ -80,7 +80,7 @@ pub enum Waited {
     Standstill,
     /// Something else wants the thread.
     Interrupted,
-    /// What is waited for will not come.
+    /// The wait has failed.
     Failed(FaultError),
 }
 

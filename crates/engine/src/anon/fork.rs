@@ -15,10 +15,10 @@ enum Refused {
 }
 
 impl Anonymous {
-    /// The same bytes in a window of another space. What is resident is charged now,
-    /// although it is shared until one is written, so that no write fails later for
+    /// The same bytes in a window of another space. Resident pages are charged now,
+    /// although they are shared until one is written, so that no write fails later for
     /// want of memory that the fork promised; where there is no room, pages of this
-    /// one go to swap first. What is there shares its slot.
+    /// one go to swap first. Pages in swap share their slots.
     ///
     /// The caller has write-locked every VMA that shows a page of this one. Reclaim goes
     /// on: a span's pages are locked while they are copied.

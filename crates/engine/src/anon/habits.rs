@@ -1,4 +1,4 @@
-//! What small mappings are written to: often the same, one after the other.
+//! The pages that small mappings are written to: often the same, one mapping after the other.
 //!
 //! A program that maps a little memory, writes to some of it and unmaps it does so again, as a rule to the same pages. So the
 //! first write to a small mapping fills the pages that mappings of its size before it were written to.
@@ -25,7 +25,7 @@ const MOST: u32 = 64;
 /// Sizes that something is known of.
 const SIZES: usize = 16;
 
-/// What is known of the mappings of one size.
+/// The habit of the mappings of one size.
 #[derive(Debug, Clone, Copy, Default)]
 struct Habit {
     /// Their pages.

@@ -22,7 +22,7 @@ impl Anonymous {
         self.pages.unlocked_state(self.page(addr)).is_none()
     }
 
-    /// What the page at `addr` is.
+    /// The state of the page at `addr`.
     #[inline]
     pub fn page_state(&self, addr: usize) -> PageState {
         self.pages.state(self.page(addr))

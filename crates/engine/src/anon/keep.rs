@@ -41,7 +41,7 @@ impl Keeps {
         self.0.fetch_max(KEEP_VISIBLE, Ordering::Release);
     }
 
-    /// What is true of a window is true of the one that its pages move to.
+    /// A window takes over the mark of the one that its pages come from.
     pub(super) fn take_over(&self, from: &Self) {
         (self.0).fetch_max(from.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }

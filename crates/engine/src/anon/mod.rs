@@ -97,8 +97,8 @@ impl From<MapError> for NotShown {
 const NO_SPACE: u64 = 0;
 
 /// Memory that begins as zeros, or as a file does. It belongs to the first address
-/// space that maps it, which shows each page at one address at most. What no VMA
-/// shows any more has been given back.
+/// space that maps it, which shows each page at one address at most. Pages that no VMA
+/// shows any more have been given back.
 ///
 /// Resident pages are charged to the node's budget, but for zeros that nobody has
 /// written to. Where the node has swap they can be evicted; where it has not, only
@@ -111,7 +111,7 @@ pub struct Anonymous {
     pub(crate) window: Arc<Window>,
     /// Immutable; its words are atomics.
     pub(crate) pages: Arc<Pages>,
-    /// What is read from swap or from the file; `None` where there is neither.
+    /// Folios read from swap or from the file; `None` where there is neither.
     pub(crate) swap_cache: Option<SwapCache>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
@@ -232,7 +232,7 @@ impl Anonymous {
         self.swap_cache.as_ref()?.origin()
     }
 
-    /// What a truncated file's pages are.
+    /// The result of touches of a truncated file's pages.
     pub fn on_truncate(&self) -> OnTruncate {
         let cache = self.swap_cache.as_ref();
         cache.map_or_else(OnTruncate::default, SwapCache::on_truncate)
@@ -307,7 +307,7 @@ impl Drop for Anonymous {
         if let Some(written) = self.first_writes.known() {
             self.node.habits.look(self.pages.count(), written);
         }
-        // What is still there was never mapped (a fork that failed), or its
+        // Pages that are still there were never mapped (a fork that failed), or their
         // space was not emptied by the verbs.
         let all = self.addresses();
         if let Some(out) = self.count_out(all) {

@@ -1,4 +1,4 @@
-//! What each page of an anonymous window is: two words a page.
+//! The state of each page of an anonymous window: two words a page.
 //!
 //! | state | the page is |
 //! |---|---|
@@ -56,7 +56,7 @@ unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
-/// What a fault finds.
+/// The lock state that a fault finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Nobody is at work on it.
@@ -210,7 +210,7 @@ impl Pages {
         if free.is_ok() {
             return true;
         }
-        // A bit of somebody who waited and gave up does not stay in the way.
+        // The bit of a waiter that gave up does not stay in the way.
         let locked = |now: u32| (now & !WAITED == bits).then_some(bits | LOCKED | now & WAITED);
         word.fetch_update(Ordering::Acquire, Ordering::Relaxed, locked)
             .is_ok()
@@ -226,7 +226,7 @@ impl Pages {
         word.fetch_update(set, fetch, change).is_ok()
     }
 
-    /// Locks a page whatever its state, after those who have it locked.
+    /// Locks a page in any state, after the present holders of its lock.
     pub fn lock(&self, page: usize) -> PageLock<'_> {
         let state = self.lock_bare(page);
         PageLock {

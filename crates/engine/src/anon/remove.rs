@@ -98,7 +98,7 @@ impl Gathered for Anonymous {
         &self.node.mmu
     }
 
-    /// What was counted out has been zapped: pays it back.
+    /// The pages that were counted out have been zapped: pays them back.
     fn zapped(&self, out: &ZapPiece) {
         let budget = &self.node.budget;
         for span in self.window.spans(out.zap.clone()) {

@@ -6,7 +6,7 @@
 //!
 //! Resident and swapped exclude each other; neither is absent. Clean and zero are
 //! of resident pages, and so are the passes; of swapped ones are the age, when it was
-//! evicted, and whether it had been written while it was resident. What level and passes are for, `reclaim::heat` says.
+//! evicted, and whether it had been written while it was resident. `reclaim::heat` explains level and passes.
 
 use core::fmt;
 
@@ -26,7 +26,7 @@ pub const AGE_MASK: u32 = (1 << 17) - 1;
 /// The highest level.
 pub const MOST_LEVEL: u32 = 3;
 
-/// What a page is.
+/// The state of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PageState(u32);
 

@@ -1,4 +1,4 @@
-//! What is being read back of private memory, or was read ahead: Linux's swap cache.
+//! Folios of private memory that are being read back, or were read ahead: Linux's swap cache.
 
 use super::view::{Origin, View};
 use crate::PAGE_SIZE;

@@ -196,7 +196,7 @@ impl Store for View {
             return Ok(Extent::Data(run));
         };
         if start >= origin.store.len()? {
-            // Who touches it is told so by the read.
+            // The read of a touch reports the error.
             return Ok(Extent::Data(run));
         }
         let back = |range: Range<u64>| {

@@ -2,7 +2,7 @@
 //! are of a page, and would all write one line otherwise. Linux's memory cgroups
 //! have the same.
 //!
-//! What is in stock counts as charged where room is looked for, and is given
+//! Pages in stock count as charged where room is looked for, and are given
 //! back when there is too little (`Budget::charge_here`).
 
 use super::FLOOR;
@@ -68,7 +68,7 @@ impl Stocks {
         self.0.iter().map(take).sum()
     }
 
-    /// The same of every processor, whatever its stock seemed to be.
+    /// The same of every processor, also of one whose stock seemed empty.
     pub(super) fn empty_all(&self) -> u64 {
         // AcqRel: see `put`.
         self.0.iter().map(|stock| stock.0.swap(0, AcqRel)).sum()

@@ -14,12 +14,12 @@
 //! A part begins at a block of the index, so folios and buckets know nothing of this.
 //! Ranges count the residents of all windows in them (`window`).
 //!
-//! **A part has one owner at a time.** Whoever gives it back has evicted all of its
+//! **A part has one owner at a time.** The owner that gives it back has evicted all of its
 //! folios, and each of those was zapped before it left the index; so nothing of it is
 //! mapped, and nobody is about to zap a page of it alone. A zap of a whole range happens
 //! between the last `leave` and `zapped`, when no window of the arena has a page there,
-//! and the next owner cannot enter. What somebody else may have put there (`mlockall`
-//! populates) goes with a zap of the part.
+//! and the next owner cannot enter. Pages that others may have put there (`mlockall`
+//! populates) go with a zap of the part.
 //!
 //! An arena without windows is given back. The first of a class is small, and each is
 //! twice as large as the one before, up to [`LARGEST`].
@@ -174,7 +174,7 @@ impl Arena {
 }
 
 impl Node {
-    /// A window that is only read, of `bytes` bytes, without a page. What it holds is
+    /// A window that is only read, of `bytes` bytes, without a page. Its tables are
     /// charged.
     pub(crate) fn make_window(&self, bytes: u64) -> Result<Window, MapError> {
         let bytes = usize::try_from(bytes).ok();
@@ -230,7 +230,7 @@ impl Node {
         }
     }
 
-    /// A window of its own that may be written to, of `bytes` bytes, without a page. What it holds is
+    /// A window of its own that may be written to, of `bytes` bytes, without a page. Its tables are
     /// charged.
     pub(crate) fn make_writable_window(&self, bytes: u64) -> Result<Window, MapError> {
         self.will_write()?;

@@ -63,8 +63,8 @@ impl PageCache {
         }
     }
 
-    /// What a read of a folio came to. A swap device that has less than was written to it has
-    /// failed: half a page is shown to nobody.
+    /// The result of a read of a folio. A swap device that has less than was written to it has
+    /// failed: half a page is never shown.
     pub(super) fn whole(
         &self,
         folio: &Folio,

@@ -1,4 +1,4 @@
-//! What of a backing was written to, and its store has not got yet.
+//! The pages of a backing that were written to, and that its store does not have yet.
 //!
 //! ```text
 //!   mapped, protected ──write──► DIRTY, writable ──write-back──► mapped, protected

@@ -10,7 +10,7 @@
 //!                  └─ error              └─ dropped untouched    └─ evicted
 //! ```
 //!
-//! The folio lock is the `LOCKED` bit, with a `WAITERS` bit beside it. Whoever
+//! The folio lock is the `LOCKED` bit, with a `WAITERS` bit beside it. A thread that
 //! reads, maps or evicts a folio holds it. A reference is taken under the lock
 //! of the index's bucket; a folio that the index alone refers to may be
 //! evicted, so a fault that waits for one holds a reference until it has come
@@ -30,7 +30,7 @@ use sync::wait::WaitWord;
 /// Names no folio, in links.
 pub const NO_FOLIO: u32 = u32::MAX;
 
-/// What `Folio::error` says of a read past the end of the store. No errno is one of these.
+/// `Folio::error` of a read past the end of the store. No errno is one of these.
 const ERROR_BEYOND_END: u32 = u32::MAX;
 /// The same of a read that brought less than was written.
 const ERROR_SHORT: u32 = u32::MAX - 1;

@@ -1,4 +1,4 @@
-//! What is held as long as a map is: paid for when it is made, or there is no map.
+//! Pages that a map holds as long as it lives: charged when it is made, or the map is refused.
 
 use super::{MapError, Node};
 use crate::budget::{FLOOR, Need};
@@ -7,9 +7,9 @@ use crate::reclaim::patience::Patience;
 /// Why a budget cannot hold a map. All are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
-    /// What the map would hold, touched or not.
+    /// Pages that the map would hold, touched or not.
     pub needed: u64,
-    /// What may still be held.
+    /// Pages that may still be held.
     pub left: u64,
     /// The node's budget.
     pub limit: u64,

@@ -64,7 +64,7 @@ pub use residency::Residency;
 use window::Window;
 pub use write_back::WriteBackCursor;
 
-/// What a touch past the end of a truncated file gets.
+/// The result of a touch past the end of a truncated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnTruncate {
     /// An error; a plain touch raises SIGBUS, as with mmap.
@@ -114,7 +114,7 @@ pub struct PageCache {
     pub(crate) on_truncate: OnTruncate,
     /// Pages admitted by `admit_pin` and not let go.
     pinned: AtomicU64,
-    /// What will be touched next. Its lock is a leaf: nothing is locked while
+    /// The prediction of the next touches. Its lock is a leaf: nothing is locked while
     /// it is held.
     pub(crate) readahead: Mutex<ReadAhead>,
     /// The same as Linux has it, for the policies that are not the default.
@@ -125,8 +125,8 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// The cache of `store`'s first `bytes` bytes, in a window of its own. What the
-    /// window holds as long as it is there is charged.
+    /// The cache of `store`'s first `bytes` bytes, in a window of its own. The window's
+    /// tables are charged as long as it lives.
     pub fn new(
         node: Arc<Node>,
         store: Arc<dyn Store>,

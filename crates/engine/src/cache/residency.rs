@@ -1,4 +1,4 @@
-//! What of a backing is in memory.
+//! The pages of a backing that are in memory.
 
 use super::PageCache;
 use super::folio::{BLOCK_BYTES, BLOCK_PAGES, flag};

@@ -13,7 +13,7 @@ use core::ops::Range;
 use sync::atomic::Ordering;
 
 impl PageCache {
-    /// Keeps faults from following the store's length. Whoever makes the store of a cache that is written to shorter or longer
+    /// Keeps faults from following the store's length. A caller that makes the store of a writable cache shorter or longer
     /// holds this from before the first `truncate` until after the last.
     pub fn hold_length(&self) -> MutexGuard<'_, ()> {
         self.length.lock()
@@ -45,7 +45,7 @@ impl PageCache {
         self.evict_range(range.clone(), Dirty::Written);
         let taken = take();
         if taken.is_ok() {
-            // What could not be written before.
+            // Pages that could not be written before.
             self.evict_range(range, Dirty::Dropped);
         }
         self.emptied.store(0, Ordering::Release);
@@ -84,7 +84,7 @@ impl PageCache {
         let before = self.end();
         let end = end.min((window.end - window.start) as u64);
         if end > before && before < window.len() as u64 {
-            // What was written past the end, in its page, is nobody's: it must not come to be the file's.
+            // Bytes that were written past the end, in its page, must not become the file's.
             let last = self.address(before / PAGE_SIZE as u64 * PAGE_SIZE as u64);
             self.evict_range(last..last + PAGE_SIZE, Dirty::Written);
         }
@@ -94,7 +94,7 @@ impl PageCache {
         // without folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
-        // What is behind the end goes nowhere: the store knows it.
+        // Bytes behind the end are not written: the store knows the end.
         self.evict_range(self.address(first)..window.end, Dirty::Written);
     }
 

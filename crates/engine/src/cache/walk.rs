@@ -77,7 +77,7 @@ impl PageCache {
 }
 
 impl Walk {
-    /// What it goes over.
+    /// The range that it goes over.
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
     }

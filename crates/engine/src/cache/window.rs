@@ -53,7 +53,7 @@ const fn place(word: usize) -> usize {
     word % LINES * WORDS_A_LINE + word / LINES
 }
 
-/// What a mapper learns when it counts itself in.
+/// The result of counting residents in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enter {
     /// Counted; the page table is there or is paid for.
@@ -66,7 +66,7 @@ pub enum Enter {
 
 /// A part of a reservation, or all of it, and the residents there.
 pub struct Window {
-    /// What of the reservation is this window's.
+    /// This window's part of the reservation.
     reservation: Reservation,
     /// Memory can be moved in, as far as its mapping goes. Immutable.
     is_for_moves: bool,
@@ -275,7 +275,7 @@ impl Window {
         self.spans.slot(addr)
     }
 
-    /// Counts `pages` residents in. What comes with the first of a range (the page
+    /// Counts `pages` residents in. The memory that the first of a range needs (the page
     /// table, a page of this table) is charged.
     pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
         let (front, word) = self.slot(addr);

@@ -10,8 +10,8 @@
 //!                                           └─── Retry ──► wait, and come back
 //! ```
 //!
-//! A miss takes the VMA lock once, and copies under it. What it copies to or
-//! from is the core's own buffer: the caller's memory may be missing, and is
+//! A miss takes the VMA lock once, and copies under it. It copies to or
+//! from the core's own buffer: the caller's memory may be missing, and is
 //! touched with nothing in hand.
 
 use super::{Fault, FaultAddress, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
@@ -32,7 +32,7 @@ pub struct Stopped {
     pub why: Stop,
 }
 
-/// What ended an access.
+/// The reason why an access ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// Something else wants the thread; go on afterwards.
@@ -159,8 +159,8 @@ fn miss(
     Ok(())
 }
 
-/// One attempt, under the VMA lock. What is mapped and yet not `done` was taken
-/// again at once: that is another fault.
+/// One attempt, under the VMA lock. Mapped, but not `done`: the page was evicted before the
+/// copy. That is another fault.
 #[inline]
 fn attempt(
     core: &mut Core,
@@ -218,7 +218,7 @@ fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: Page
     core.miss_huge(place, bytes, way, may_write, frame)
 }
 
-/// What a VMA with these attributes shows, so many bytes after its start.
+/// The page that a VMA with these attributes shows, so many bytes after its start.
 fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
     let ops = attributes.backing.ops().ok_or(FaultError::NotMapped)?;
     let page = ops.soft_page(attributes.pgoff, distance);

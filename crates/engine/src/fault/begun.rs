@@ -70,7 +70,7 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
         };
         attempts.flags.tried |= wait.is_io();
         let policies = wait.node().policies;
-        // What the others keep over a wait belongs to a thread.
+        // With the other policies the locks that are kept over a wait belong to a thread.
         let is_default =
             policies.retry_lock == RetryLock::VmaLock && policies.retry_pin == RetryPin::Yes;
         if !is_default {
@@ -121,7 +121,7 @@ impl<'a> FaultRead<'a> {
         self.wait.as_ref().expect("it has not arrived")
     }
 
-    /// What is to be read. The bytes go where nobody else touches them until this has arrived, or is dropped.
+    /// The read to submit. No other thread touches its buffer until this has arrived, or is dropped.
     pub fn request(&self, cookie: u64) -> Read {
         let wait = self.waits();
         let (cache, folio) = (wait.file(), wait.held());
@@ -173,7 +173,7 @@ impl<'a> FaultRead<'a> {
 }
 
 impl Drop for FaultRead<'_> {
-    /// What nobody reads is not cached. The store has not begun it.
+    /// A folio that no thread reads is not cached. The store has not begun it.
     fn drop(&mut self) {
         if let Some(wait) = self.wait.take() {
             let cache = wait.file();

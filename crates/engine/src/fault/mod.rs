@@ -12,15 +12,15 @@
 //!                   └── data ── miss::demand, ahead::issue ───► Retry(Read)
 //! ```
 //!
-//! Whoever finds another at work on the page, or that it has become something else since it
-//! was looked up, says [`Fault::Again`], and `serve` makes another attempt.
+//! An attempt that finds another thread at work on the page, or that the page has changed since it
+//! was looked up, returns [`Fault::Again`], and `serve` makes another attempt.
 //!
 //! Needing I/O, or memory, is a value: [`Wait`]. The loop in `serve` drops the
 //! VMA lock, waits, and comes back under the VMA lock with
 //! [`FaultFlags::tried`] set (document 002); it never falls back to
 //! `mmap_lock` because of I/O. It keeps the folio that it waited for until the
-//! next attempt has looked. What the policies that are not the default keep or
-//! drop instead is in `retry`. A thread that serves the faults of many does not wait for a
+//! next attempt has looked. `retry` has the other policies, which keep other locks or
+//! drop the folio. A thread that serves the faults of many does not wait for a
 //! read: `begun`.
 
 use crate::mm::backing::VmFault;
@@ -96,7 +96,7 @@ struct Attempts<'a> {
     space: &'a AddressSpace,
     addr: FaultAddress,
     flags: FaultFlags,
-    /// What is kept from one to the next.
+    /// The state that is kept from one to the next.
     retry: Retry<'a>,
 }
 
@@ -114,7 +114,7 @@ impl Attempts<'_> {
             self.flags.read = self.retry.has_read();
             match attempt(&vma, self.flags) {
                 Fault::Mapped => return Outcome::Mapped,
-                // Whoever changes it may be about to go on, and a signal may be for the thread
+                // The thread that changes it may be about to go on, and a signal may be for the thread
                 // that keeps it from doing so.
                 Fault::Again if interrupt.pending() => return Outcome::Interrupted,
                 Fault::Again => {
@@ -158,7 +158,7 @@ fn once(vma: &VmaRead<'_>, addr: FaultAddress, flags: FaultFlags) -> Fault {
     })
 }
 
-/// What a touch is told when the page tables refuse.
+/// The error of a touch when the page tables refuse.
 pub(super) fn mmu_error(error: MmuError) -> FaultError {
     match error {
         MmuError::NoMemory => FaultError::NoMemory,

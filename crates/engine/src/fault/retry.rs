@@ -1,4 +1,4 @@
-//! What a fault keeps from one attempt to the next: the policies [`RetryLock`]
+//! The locks and folios that a fault keeps from one attempt to the next: the policies [`RetryLock`]
 //! and [`RetryPin`].
 //!
 //! ```text
@@ -38,7 +38,7 @@ use crate::mm::{AddressSpace, MmapReadGuard, NotMapped, VmaRead};
 use crate::policy::{RetryLock, RetryPin};
 use crate::stage::Stage;
 
-/// What a fault keeps between two attempts. The locks come first: they are
+/// The state that a fault keeps between two attempts. The locks come first: they are
 /// dropped before the folio is.
 #[derive(Default)]
 pub(super) struct Retry<'a> {
@@ -57,7 +57,7 @@ pub(super) struct Retry<'a> {
     /// Waits for memory in a row, up to the last one, that found none to be
     /// had.
     futile: u32,
-    /// The last of those, in which nobody got any.
+    /// Trailing waits of those, in which no thread freed memory.
     standstill: u32,
     /// Since when nothing but memory has been waited for.
     short_since: Option<u64>,
@@ -137,7 +137,7 @@ impl<'a> Retry<'a> {
         // The attempt has looked: the folio of the wait before this one may go.
         self.waited = None;
         // The folio to be mapped stays meanwhile, as it does in Linux while
-        // a fault allocates a page table; unless it is itself what keeps
+        // a fault allocates a page table; unless it is itself the folio that keeps
         // memory from coming.
         if self.futile > 0 {
             wait.let_go();
@@ -160,7 +160,7 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// What was waited for is there, without a wait of this thread.
+    /// The wait is over, without a wait of this thread.
     pub(super) fn has_waited(&mut self, wait: Wait) {
         self.keep(wait, true);
     }

@@ -53,7 +53,7 @@ pub(super) fn fault(mapping: &HugeMapping, fault: &VmFault<'_, '_>) -> Fault {
     let _mutex = waits.fault_mutex(pool.mutexes.of(file.id, index));
     let _share = (!baseline).then(|| waits.read(&tables.share));
     pool.stats.faults.add(1);
-    // Whoever makes the file shorter takes the mutex of each page after he has said so.
+    // Truncate sets the new length first, and then takes the mutex of each page.
     if index >= file.len() {
         return Fault::Error(FaultError::BeyondEnd);
     }

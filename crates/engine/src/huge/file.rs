@@ -17,7 +17,7 @@ const FILLING: u32 = 2;
 /// Page 0; and so on.
 const FIRST: u32 = 3;
 
-/// What a file has at an index.
+/// The state of an index of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileSlot {
     Hole,

@@ -23,7 +23,7 @@ pub enum Reserve {
 /// The number of no space.
 const NO_SPACE: u64 = 0;
 
-/// What one address space maps of a huge file. It belongs to the first space that maps
+/// An address space's mapping of a huge file. It belongs to the first space that maps
 /// it, which shows each page at one address at most; `pgoff` counts base pages of the
 /// file.
 pub struct HugeMapping {
@@ -50,7 +50,7 @@ impl HugeMapping {
             let _i_mmap = file.i_mmap.lock.write();
             file.i_mmap.add(&tables);
         }
-        // Dropping it undoes what there is.
+        // Dropping it undoes the steps so far.
         let mapping = Arc::new(Self {
             file: file.clone(),
             tables,
@@ -119,7 +119,7 @@ impl HugeMapping {
     pub(crate) fn unmap(&self, pgoff: u64, bytes: usize) {
         let indexes = self.shown(pgoff, bytes);
         self.with_locks(|locks| {
-            // What is left of a span that was shown as a whole is not any more.
+            // A span that was shown as a whole is not any more.
             self.file.unshare_ends(&self.tables, &indexes, locks);
             self.file.zap(&self.tables, &indexes, Pages::Stay, locks);
         });

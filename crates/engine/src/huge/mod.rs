@@ -20,11 +20,11 @@
 //! A leaf that its last mapping has left stays with the file, as it is: the next mapping of the
 //! file faults once a span, and not once a page. Linux frees it; `left=freed` does.
 //!
-//! # Who may drop a leaf under a fault
+//! # Exclusion of a fault and the drop of its leaf
 //!
-//! His own space cannot: the VMA lock is in the way. But truncate and hole punch come
-//! through the file, from any space. A fault that has looked its leaf up, and is dropped
-//! from it before it enters its page, would enter it in a table of others. So:
+//! The fault's own space cannot drop the leaf: the VMA lock is in the way. But truncate and hole
+//! punch come through the file, from any space. If its mapping loses the leaf between the look-up
+//! and the entry of the page, the fault would enter the page in a table of others. So:
 //!
 //! | [`ShareSync`] | a fault holds | unsharing holds |
 //! |---|---|---|
@@ -39,7 +39,7 @@
 //! ```
 //!
 //! Linux's `huge_pmd_share` takes `i_mmap` for reading to find a mapping that has a leaf, with the
-//! series too. Here the span knows, whatever the policy: with `VmaLock` a fault has nothing
+//! series too. Here the span knows, with every policy: with `VmaLock` a fault has nothing
 //! to do with `i_mmap`, with `Document` it holds it although it could do without.
 //!
 //! In the baseline `i_mmap` comes before the fault mutex, and there is no share lock.

@@ -158,7 +158,7 @@ impl HugePool {
         }
     }
 
-    /// What faults came to.
+    /// Statistics of faults.
     pub fn stats(&self) -> HugeSnapshot {
         self.stats.snapshot(&self.mutexes)
     }

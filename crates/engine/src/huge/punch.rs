@@ -10,8 +10,8 @@ use crate::policy::ShareSync;
 use core::ops::Range;
 
 impl HugeFile {
-    /// Gives the file another length, in pages, up to its capacity (`ftruncate(2)`). What
-    /// is beyond is gone: touches there fail.
+    /// Gives the file another length, in pages, up to its capacity (`ftruncate(2)`). Pages
+    /// beyond it are gone: touches there fail.
     pub fn truncate(&self, pages: u64) -> Result<(), HugeError> {
         if pages > self.capacity() {
             return Err(HugeError::Range);

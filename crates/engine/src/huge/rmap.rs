@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Faults take the share lock first, and they are many: so it is this side that backs
-//! out. What it knew it looks up again: the list may be another by then. The share
+//! out. It looks everything up again: the list may have changed by then. The share
 //! locks that it has it keeps to the end: otherwise those that it has been through could begin to
 //! share again, and it would never be through with all of them.
 

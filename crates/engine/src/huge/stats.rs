@@ -1,4 +1,4 @@
-//! What faults on huge pages came to, in the lines of document 001.
+//! Statistics of faults on huge pages, in the lines of document 001.
 
 use super::mutexes::{FaultMutex, FaultMutexes};
 use crate::Clock;
@@ -20,7 +20,7 @@ pub(super) struct HugeStats {
     pub(super) backed_out: Counter,
 }
 
-/// What happened up to a moment.
+/// The statistics up to a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HugeSnapshot {
     /// Faults on huge pages.

@@ -18,7 +18,7 @@ pub(super) struct Leaf {
     used: Mutex<u32>,
 }
 
-/// What a slot leads to.
+/// The leaf of a slot.
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) leaf: Arc<Leaf>,

@@ -15,7 +15,7 @@ pub(super) struct Unsharing<'a> {
     pub(super) _i_mmap: &'a WriteGuard<'a>,
 }
 
-/// What becomes of pages that are taken out of a mapping.
+/// The fate of pages that are taken out of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pages {
     /// The file keeps them.

@@ -56,7 +56,7 @@ impl VmOps for HugeVmOps {
         self.0.unshare(pgoff, bytes);
     }
 
-    /// What the parent has reserved, the child may fault in.
+    /// The child may fault in the pages that the parent has reserved.
     fn fork(&self) -> Result<Option<Backing>, ForkError> {
         let copy = self.0.fork().map_err(|_| ForkError::Budget)?;
         Ok(Some(copy.into()))

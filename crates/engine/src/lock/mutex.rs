@@ -14,7 +14,7 @@ const HELD: u32 = 1;
 /// Held, and somebody may sleep on the word.
 const CONTENDED: u32 = 2;
 
-/// Mutual exclusion. Whoever comes while it is free takes it: waiters have no
+/// Mutual exclusion. Any thread that comes while it is free takes it: waiters have no
 /// claim, so keep sections short.
 #[derive(Debug)]
 pub struct Mutex<T> {
@@ -89,7 +89,7 @@ impl<T> Mutex<T> {
         if taken {
             return;
         }
-        // Whoever slept takes it as contended: it cannot know whether others
+        // A thread that slept takes it as contended: it cannot know whether others
         // still sleep. Acquire as in `lock`.
         while self.word.swap(CONTENDED, Acquire) != FREE {
             self.word.wait(CONTENDED, None);

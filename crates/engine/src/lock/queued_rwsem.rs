@@ -49,7 +49,7 @@ pub const HANDOFF_NS: u64 = 4_000_000;
 /// Enough that a wake-up rarely wakes a writer that it is not for.
 const WRITE_GATES: usize = 16;
 
-/// The lock. Whoever is inside has to leave: there are no guards here.
+/// The lock. Its user has to leave by a call: there are no guards here.
 pub struct QueuedRwSem {
     /// See the module's text. `WAITERS` and `HANDOFF` change under `queue` only.
     state: AtomicU32,
@@ -89,7 +89,7 @@ impl Queue {
 #[must_use]
 pub struct ReadTurn<'a> {
     sem: &'a QueuedRwSem,
-    /// What the gate holds until the reader is let in.
+    /// The value of the gate until the reader is let in.
     closed: u32,
 }
 
@@ -112,7 +112,7 @@ pub struct WriteTurn<'a> {
     ticket: u32,
     /// When it came.
     since: u64,
-    /// What its gate held when it last looked.
+    /// The value of its gate when it last looked.
     seen: u32,
 }
 
@@ -291,7 +291,7 @@ impl QueuedRwSem {
         self.left(old - WRITER, clock);
     }
 
-    /// Whoever left it free wakes the first in the queue.
+    /// The thread that left it free wakes the first in the queue.
     #[inline]
     fn left(&self, state: u32, clock: &dyn Clock) {
         if state & !HANDOFF == WAITERS {
@@ -322,7 +322,7 @@ impl QueuedRwSem {
         gate.wake(u32::MAX);
     }
 
-    /// Lets all waiting readers in, the first of whom is the first in the queue,
+    /// Lets all waiting readers in, the first of which is the first in the queue,
     /// unless a writer has stolen the lock: it wakes them when it leaves.
     fn let_readers_in(&self, queue: &Queue, clock: &dyn Clock) -> bool {
         let late = clock.now_ns() - queue.readers_since >= HANDOFF_NS;

@@ -17,8 +17,8 @@
 //!  | next in  | waiting | waiting  | inside  |       | inside |
 //! ```
 //!
-//! Who leaves hands the lock over *in that word*: the new owners are inside
-//! before they wake up, and nobody can come between. Only then is their gate
+//! A leaving thread hands the lock over *in that word*: the new owners are inside
+//! before they wake up, and no thread can come between. Only then is their gate
 //! opened and are they woken. The next grant of a kind needs the threads of the
 //! last one to have gone through their gate and left, so a gate is at most one
 //! grant behind the state, and never ahead of its waiters. "Behind" is why
@@ -55,8 +55,8 @@ const fn next_phase(state: u64) -> u64 {
 }
 
 /// A fair reader-writer lock. Its waiting writers are spread over `WRITE_GATES`
-/// words by their ticket, so that a grant wakes few that it is not for. Whoever
-/// is inside has to leave: there are no guards here.
+/// words by their ticket, so that a grant wakes few that it is not for. Its
+/// user has to leave by a call: there are no guards here.
 pub struct RawRwSem<const WRITE_GATES: usize> {
     /// See the module's text.
     state: AtomicU64,
@@ -75,12 +75,12 @@ pub enum TryReadError {
     Full,
 }
 
-/// What a comer has to wait for before it is inside.
+/// The turn that a comer has to wait for before it is inside.
 #[derive(Debug)]
 #[must_use]
 pub struct Turn<'a> {
     gate: &'a WaitWord,
-    /// What the gate holds when it is this comer's turn.
+    /// The value of the gate when it is this comer's turn.
     open: u32,
 }
 

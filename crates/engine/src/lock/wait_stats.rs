@@ -63,7 +63,7 @@ impl WaitStats {
     }
 }
 
-/// What [`WaitStats`] counted up to some moment.
+/// The counts of [`WaitStats`] up to some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitSnapshot {
     /// Acquisitions.

@@ -1,6 +1,6 @@
-//! What a mapping shows: Linux's `vm_ops`.
+//! The memory behind a mapping: Linux's `vm_ops`.
 //!
-//! `mm` knows the trait only. Whoever has pages to show implements it in a file of its own:
+//! `mm` knows the trait only. Each kind of memory implements it in a file of its own:
 //! [`fault`](crate::fault) for files and for private memory, [`huge`](crate::huge) for huge
 //! pages.
 
@@ -19,12 +19,12 @@ use core::fmt;
 use core::ops::Range;
 use sync::Arc;
 
-/// A touch of a VMA that shows something, for whom shows it to serve. The VMA is locked, and
+/// A touch of a VMA, for its backing to serve. The VMA is locked, and
 /// allows the access.
 pub struct VmFault<'a, 'b> {
     /// The VMA.
     pub vma: &'a VmaRead<'b>,
-    /// What it is.
+    /// Its attributes.
     pub attributes: &'a Attributes,
     /// The byte that was touched.
     pub addr: FaultAddress,
@@ -54,13 +54,13 @@ pub enum SoftPage {
     Own,
 }
 
-/// What shows pages in VMAs. A VMA shows those from its `pgoff` on. What is not implemented
-/// is as for pages without end of which none is ever there.
+/// A kind of memory behind VMAs. A VMA shows its pages from `pgoff` on. Methods that are not implemented
+/// behave as for pages without end of which none is ever there.
 pub trait VmOps: Any + Send + Sync + fmt::Debug {
     /// The address of the object that has the pages: the same address means the same pages.
     fn object(&self) -> *const ();
 
-    /// Serves a touch. What it is asked to do is in [`fault`](crate::fault).
+    /// Serves a touch; [`fault`](crate::fault) describes it.
     fn fault(&self, _fault: &VmFault<'_, '_>) -> Fault {
         Fault::Error(FaultError::NotMapped)
     }
@@ -125,7 +125,7 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
     /// otherwise: nobody may share the tables that they are in.
     fn unshare(&self, _pgoff: u64, _bytes: usize) {}
 
-    /// What a child of fork shows instead; `None` if it is the same.
+    /// The backing in a child of fork; `None` if it is the same.
     fn fork(&self) -> Result<Option<Backing>, ForkError> {
         Ok(None)
     }
@@ -152,19 +152,19 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
     fn handed_over(&self, _pgoff: u64, _bytes: usize) {}
 }
 
-/// Where the pages of a VMA come from; by default nowhere, and a touch is an error. Whoever
-/// drops the last reference does so outside the fault handler: the owner keeps one until no
+/// Where the pages of a VMA come from; by default nowhere, and a touch is an error. The
+/// last reference is dropped outside the fault handler: the owner keeps one until no
 /// mapping and no fault has another.
 #[derive(Clone, Default)]
 pub struct Backing(Option<Arc<dyn VmOps>>);
 
 impl Backing {
-    /// What shows these pages.
+    /// A backing of these pages.
     pub fn new(ops: impl VmOps) -> Self {
         Self(Some(Arc::new(ops)))
     }
 
-    /// What shows the pages, if anything does.
+    /// The operations of the backing, if there is one.
     pub fn ops(&self) -> Option<&dyn VmOps> {
         self.0.as_deref()
     }

@@ -33,7 +33,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub struct Frozen<'a> {
     mmap_lock: &'a MmapLock,
     vmas: Vec<&'a Vma>,
-    /// What these VMAs are, for a child in which nothing of the parent's is locked.
+    /// The ranges and attributes of these VMAs, for a child in which nothing of the parent's is locked.
     known: Vec<(Range<usize>, Attributes)>,
 }
 

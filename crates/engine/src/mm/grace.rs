@@ -22,7 +22,7 @@
 //! compared whole, so that one which is two later is another.
 //!
 //! Readers have a word of their own processor for even epochs and one for odd ones, and
-//! keep to it wherever they are by the time they end. What is taken out while an epoch's
+//! keep to it wherever they are by the time they end. A slot that is taken out while an epoch's
 //! readers are waited for waits for the end of the next one.
 //!
 //! Linux's readers of RCU write nothing, for the kernel knows when a processor has been

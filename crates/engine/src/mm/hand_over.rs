@@ -42,7 +42,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Lets VMAs begin and end where a range does; an error if it is not all mapped. What is cut before a failure stays
+    /// Lets VMAs begin and end where a range does; an error if it is not all mapped. VMAs that were cut before a failure stay
     /// cut.
     fn cut_out(&self, mmap: &MmapWriteGuard<'_>, range: &Range<usize>) -> Result<(), MmError> {
         let mut at = range.start;

@@ -8,7 +8,7 @@ use super::tree::Walk;
 /// Processors that share no counter.
 const SHARDS: usize = 128;
 
-/// What lookups came to.
+/// The results of lookups.
 pub(super) struct LookupStats {
     shards: Box<[Shard]>,
 }

@@ -1,4 +1,4 @@
-//! What all address spaces of a process share: the slabs.
+//! The slabs that all address spaces of a process share.
 //!
 //! VMAs and tree nodes are type-stable across spaces: a fault that found a VMA
 //! without a lock may look at its slot when it belongs to another space by
@@ -50,7 +50,7 @@ pub struct Machine {
     vma_locks: Arc<Slab<VmaLock>>,
     /// Readers of VMAs that are biased, once there is a space that has such.
     visible: Mutex<Option<Arc<VisibleReaders>>>,
-    /// What slots wait for, once there is a space whose VMAs do.
+    /// The grace periods that slots wait for, once there is a space whose VMAs do.
     grace: Mutex<Option<Arc<GracePeriods>>>,
     /// Nodes of their trees.
     pub(super) nodes: Arc<Slab<Node<FANOUT>>>,
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// A slot for a VMA of the space of `mmap`. Where slots wait for their grace periods,
-    /// whoever finds none free waits too: for lookups, which wait for nothing.
+    /// a thread that finds none free waits too: for lookups, which wait for nothing.
     pub(super) fn alloc_vma(&self, mmap: &MmapWriteGuard<'_>) -> Option<u32> {
         let grace = mmap.mmap_lock().grace();
         loop {
@@ -145,7 +145,7 @@ impl Machine {
         grace.as_ref().map_or(0, |grace| of(grace))
     }
 
-    /// What the slots of its VMAs come to.
+    /// The numbers of its VMAs' slots.
     pub fn vma_slots(&self) -> VmaSlots {
         VmaSlots {
             made: self.vmas.len(),

@@ -67,11 +67,11 @@ struct Shared {
     space: u64,
     /// How many readers a VMA of this space may have. Immutable.
     max_readers: u32,
-    /// What the lock of its VMAs is. Immutable.
+    /// The kind of lock of its VMAs. Immutable.
     kind: VmaLockKind,
     /// Where readers of [`VmaLockKind::Biased`] show themselves. Immutable.
     visible: Option<Arc<VisibleReaders>>,
-    /// What [`VmaReuse::Rcu`] waits for. Immutable.
+    /// The grace periods of [`VmaReuse::Rcu`]. Immutable.
     grace: Option<Arc<GracePeriods>>,
 }
 
@@ -201,13 +201,13 @@ impl MmapLock {
         self.shared.space
     }
 
-    /// What the lock of this space's VMAs is.
+    /// The kind of lock of this space's VMAs.
     #[inline]
     pub fn kind(&self) -> VmaLockKind {
         self.shared.kind
     }
 
-    /// What this lock is, and that of the space's VMAs.
+    /// The kinds of this lock, and of those of the space's VMAs.
     pub fn locks(&self) -> SpaceLocks {
         SpaceLocks {
             vma: self.kind(),

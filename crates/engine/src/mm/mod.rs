@@ -5,7 +5,7 @@
 //! which a fault begins with.
 //!
 //! Lock order: `mmap_lock`, then a VMA's write lock (only with `mmap_lock` for
-//! write) or its read lock (a fault; with or without `mmap_lock`). Whoever
+//! write) or its read lock (a fault; with or without `mmap_lock`). A thread that
 //! holds a VMA's read lock must not wait for `mmap_lock`.
 
 mod advise;

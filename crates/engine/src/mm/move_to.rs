@@ -57,7 +57,7 @@ impl AddressSpace {
         let mut stale = Stale::default();
         let moved = self.map_moved(&mmap, &old, to, &new).and_then(|()| {
             // Faults in progress are over, and no other begins. The new VMAs were
-            // write-locked from birth.
+            // write-locked from the start.
             self.for_each_vma(&mmap, old.clone(), |vma| vma.start_write(&mmap));
             source.move_to(to)
         });

@@ -33,7 +33,7 @@ impl AddressSpace {
         }
         self.check_cuts(&mmap, &old)?;
         let mut stale = Stale::default();
-        // What can fail comes first: the new VMAs, then the cut out of the old
+        // The steps that can fail come first: the new VMAs, then the cut out of the old
         // ones. All of them are write-locked until the end.
         let moved = self.copy_to(&mmap, &old, start).and_then(|()| {
             // Faults under the old VMAs are over when they are out.

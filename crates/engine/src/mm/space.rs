@@ -81,7 +81,7 @@ pub struct AddressSpace {
     /// VMAs by start. Changed under `mmap_lock` for write; lookups need no
     /// lock.
     pub(super) tree: Tree,
-    /// What lookups without a lock came to; counters.
+    /// The results of lookups without a lock; counters.
     pub(super) lookups: LookupStats,
 }
 
@@ -165,7 +165,7 @@ pub struct LockStats {
     pub mmap_write: WaitSnapshot,
     /// Writers' waits for the readers of a VMA. (Readers of a VMA never wait.)
     pub vma_write: WaitSnapshot,
-    /// What writers took to end a VMA's bias; not part of the above.
+    /// The times that writers took to end a VMA's bias; not part of the above.
     pub vma_revocations: WaitSnapshot,
     /// Times that readers of a VMA gave it a bias.
     pub vma_biases: u64,

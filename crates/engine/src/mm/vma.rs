@@ -35,7 +35,7 @@ use crate::slab::TypeStable;
 /// Everything of a VMA except its range: two neighbours merge if these agree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// What the VMA shows.
+    /// The memory behind the VMA.
     pub backing: Backing,
     /// Page of the backing that the VMA's first page shows.
     pub pgoff: u64,
@@ -115,7 +115,7 @@ impl fmt::Debug for RefcntLine {
             (0, false) => f.write_str("detached"),
             (own, false) => write!(f, "attached, {} readers", own - 1),
             (0, true) => f.write_str("being detached, no reader left"),
-            // The word does not say which: whoever has `mmap_lock` knows.
+            // The word does not say which: the holder of `mmap_lock` knows.
             (own, true) => write!(
                 f,
                 "a writer waits for {} readers, or its detaching for {own}",

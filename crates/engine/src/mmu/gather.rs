@@ -10,10 +10,10 @@ use sync::Arc;
 /// Pieces a batch.
 const PIECES: usize = 32;
 
-/// What was counted out of a window.
+/// Pages that were counted out of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapPiece {
-    /// What to zap. A page table's whole range is in it if and only if the
+    /// The range to zap. A page table's whole range is in it if and only if the
     /// range was not empty and is now.
     pub zap: Range<usize>,
     /// Pages that were charged.
@@ -25,7 +25,7 @@ pub trait Gathered: Send + Sync {
     /// The page tables that have them.
     fn mmu(&self) -> &Arc<dyn Mmu>;
 
-    /// What was counted out has been zapped.
+    /// The pages that were counted out have been zapped.
     fn zapped(&self, out: &ZapPiece);
 }
 

@@ -1,8 +1,8 @@
 //! Which pages of a file were touched of late, by area, in any order.
 //!
 //! A table of the areas that were touched last: a set has sixteen, of which the one that was quiet
-//! for longest makes room. What reclaim takes is not told; a miss on a page that was mapped
-//! shows it: its block is forgotten then, and with the third such block its area.
+//! for longest makes room. Evictions are not reported; a miss on a page that was mapped
+//! shows one: its block is forgotten then, and with the third such block its area.
 
 use super::texture::Texture;
 use core::ops::Range;
@@ -145,7 +145,7 @@ impl Pages {
     }
 }
 
-/// What is known of an area.
+/// The record of an area.
 #[derive(Clone, Copy)]
 pub(super) struct Area {
     number: u64,
@@ -203,7 +203,7 @@ impl Area {
 
     /// If it began out of the blue: how much of it was touched, of 255. Once.
     pub(super) fn end_record(&mut self) -> Option<u8> {
-        // What was mapped with a touch of something else: nothing is known of it.
+        // Pages that were mapped with a touch of another: their touches are unknown.
         let of = AREA - self.mapped.without(&self.touched).count();
         let is_known = core::mem::take(&mut self.is_record) && of * 16 >= AREA;
         is_known.then(|| (self.touched.count() * 255 / of) as u8)
@@ -347,7 +347,7 @@ impl Areas {
         if self.all.len() <= WAYS {
             return 0..self.all.len();
         }
-        // Whatever lies between areas, few of a reader's are in one set.
+        // At any distance between areas, few of a reader's are in one set.
         let mixed = mixed(number) as usize;
         let set = mixed % (self.all.len() / WAYS) * WAYS;
         set..set + WAYS
@@ -368,7 +368,7 @@ impl Areas {
         oldest.expect("a set has areas")
     }
 
-    /// What is known of an area.
+    /// The record of an area.
     pub(super) fn find(&self, number: u64) -> Option<&Area> {
         self.place(number).map(|at| &self.all[at])
     }

@@ -15,7 +15,7 @@
 //! memory thrashes, read-ahead is to stop.
 //!
 //! One page of each window, its *marker*, is not mapped by the faults around
-//! it: a fault on it begins the next window. What this leaves out of Linux: its
+//! it: a fault on it begins the next window. It leaves out of Linux: its
 //! windows end at borders of large folios, and a sequential reader under
 //! `Advice::Sequential` looks back for how long it has been one.
 //!
@@ -51,7 +51,7 @@ impl RaWindow {
     }
 }
 
-/// What a fault found cached and has mapped, in its 64 KiB.
+/// The cached pages that a fault has mapped, in its 64 KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
     /// Pages that are no part of the working set; those that were mapped
@@ -99,7 +99,7 @@ impl MmapMiss {
         self.ra_pages
     }
 
-    /// A fault did not find page `index` of a file of `file_pages`. What to
+    /// A fault did not find page `index` of a file of `file_pages`. Returns the window to
     /// read around it; none: the page alone. (`do_sync_mmap_readahead`)
     pub fn miss(&mut self, index: u64, advice: Advice, file_pages: u64) -> Option<RaWindow> {
         let size = self.ra_pages;

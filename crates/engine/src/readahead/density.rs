@@ -8,7 +8,7 @@
 //!
 //! Where an area has regular gaps (texture.rs), all of this is about the pages between them.
 //!
-//! What is missing of it is read. Where half of a dense region is used, and the region behind
+//! Its missing pages are read. Where half of a dense region is used, and the region behind
 //! it is dense, the one in front follows (the *frontier*): so the reader of any order within
 //! regions, and of regions in any direction, finds its pages read.
 //!
@@ -18,7 +18,7 @@
 //! that was lent in vain undoes eight that were used. Each reading
 //! is a guess that is judged later by the touches in it; regions of a size whose guesses come out
 //! below four fifths are not read any more, only guessed, until guesses are right again; those
-//! around a reader and those in front of him are trusted apart.
+//! around a reader and those in front of it are trusted apart.
 //! So that touches are seen, regions of a size that has not proven itself are read page by
 //! page, and afterwards two blocks of an area.
 //!
@@ -50,7 +50,7 @@ const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 const LOOKS: [u64; 4] = [8, 24, 48, 96];
 /// Blocks of an area that were evicted, until it is taken for evicted as a whole.
 const LOST: u8 = 2;
-/// Pages that may be lent to a confined reader for each that he touched: at a quarter all of the rest may be.
+/// Pages that may be lent to a confined reader for each that it touched: at a quarter all of the rest may be.
 const SCATTERED: u64 = 3;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
@@ -59,7 +59,7 @@ const PAUSE: u8 = 16;
 pub(super) struct Density {
     areas: Areas,
     guesses: Guesses,
-    /// What areas have ahead.
+    /// The pages that areas have ahead.
     loans: Loans,
     /// The area of the last reading, and its pages.
     last: (u64, Pages),
@@ -77,7 +77,7 @@ pub(super) struct Density {
     of_area: u8,
 }
 
-/// What may be read now.
+/// The room for reads now.
 pub(super) struct Room {
     /// Pages, of all that may be outstanding.
     pub(super) pages: u64,
@@ -215,7 +215,7 @@ impl Density {
         self.of_area >= LIKELY
     }
 
-    /// What is known of the area that a page is in.
+    /// The record of the area that a page is in.
     pub(super) fn area_of(&self, page: u64) -> Option<&Area> {
         self.areas.find(page / AREA)
     }
@@ -342,7 +342,7 @@ impl Density {
         self.loans.use_up(used);
     }
 
-    /// What is to be read for a touch that no stream expected. None if it is not in a dense
+    /// The pages to read for a touch that no stream expected. None if it is not in a dense
     /// region.
     pub(super) fn plan(&mut self, event: &Event, room: &Room) -> Option<Planned> {
         let region = self.choose(event, room)?;

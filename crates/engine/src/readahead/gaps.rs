@@ -14,7 +14,7 @@ const SAMPLE: usize = 1024;
 const ENOUGH: u64 = 10;
 /// Periods in which there was a touch, at least.
 const PERIODS: usize = 16;
-/// What a view has to be worth, in powers of e.
+/// The least worth of a view, in powers of e.
 const WORTH: f32 = 24.0;
 /// Misses until the first look; then twice as many each time, up to the last.
 const FIRST: u32 = 64;

@@ -7,11 +7,11 @@ use super::density::LEVELS;
 const MOST: usize = 48;
 const AN_AREA: usize = 4;
 /// Touches without one in its area after which a guess has had its time; and, of one in front of
-/// a reader, until he comes.
+/// a reader, until it comes.
 const QUIET: u32 = 512;
 const QUIET_IN_FRONT: u32 = 4096;
 
-/// What guesses are trusted for: each size of region, with gaps or without, around a reader or in
+/// The ranks by which guesses are trusted: each size of region, with gaps or without, around a reader or in
 /// front, and the areas of a confined reader.
 pub(super) const RANKS: usize = 4 * LEVELS + 1;
 
@@ -35,7 +35,7 @@ const PROVEN: u8 = 250;
 /// A guess, until it is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Guess {
-    /// What is trusted if it is right.
+    /// The rank that is trusted if it is right.
     rank: u8,
     /// Clock when it was made.
     stamp: u32,

@@ -1,4 +1,4 @@
-//! What read-ahead by density may have read and not seen used.
+//! The limit of pages that read-ahead by density has read and not seen used.
 
 /// Pages that need no use before.
 const CREDIT: u64 = 512;

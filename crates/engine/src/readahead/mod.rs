@@ -42,7 +42,7 @@
 //!   touch where such pages were touched around the last such touches.
 //! - Proof costs no I/O: where read-ahead was in vain, a progression has to be
 //!   longer before it is believed (accuracy.rs), up to eight touches. So it is
-//!   never off for good, and random access reads what it touches.
+//!   never off for good, and random access reads only touched pages.
 //!
 //! Source of the problem, and of the rule that only a touch of the page itself
 //! counts as a hit: the mmap_miss series (document 003). The accounting of
@@ -83,7 +83,7 @@ use view::View;
 /// multiple of it.
 pub const FOLIO: u64 = 16;
 
-/// What the engine can afford at this touch.
+/// The limits of the engine at this touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Pages a run may have ahead of its reader. Below two blocks a run reads
@@ -102,7 +102,7 @@ pub struct Limits {
     pub queue_depth: u32,
 }
 
-/// What the touch met.
+/// The page state that the touch met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// Nothing cached: the page has to be read.
@@ -167,7 +167,7 @@ impl Event {
         let start = view.rank(around.start);
         let mut folio = start..start + (around.end - around.start);
         if self.touch == Touch::Miss {
-            // What is read for it stays in a logical block, too.
+            // The pages read for it stay in a logical block, too.
             let block = page - page % FOLIO;
             folio = folio.start.max(block)..folio.end.min(block + FOLIO);
         }
@@ -210,7 +210,7 @@ impl Mapped {
     }
 }
 
-/// What a stream may do at one touch.
+/// The allowance of a stream at one touch.
 struct Allowance {
     /// Pages (steps) ahead at most, once fully ramped.
     cap: u32,
@@ -227,7 +227,7 @@ pub struct ReadAhead {
     recogniser: Recogniser,
     /// None of a file that is no larger than an area.
     gaps: Option<Gaps>,
-    /// What the recogniser sees of the file, if not all of it.
+    /// The recogniser's view of the file, if it does not see all of it.
     view: Option<View>,
 }
 
@@ -379,7 +379,7 @@ impl ReadAhead {
     }
 }
 
-/// What is measured apart: runs waste by the window, strides by the page.
+/// Kinds that are measured apart: runs waste by the window, strides by the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Run,

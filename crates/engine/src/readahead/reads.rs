@@ -1,4 +1,4 @@
-//! What is to be read ahead.
+//! The pages to read ahead.
 
 use super::FOLIO;
 use super::areas::{Blocks, Pages};
@@ -62,13 +62,13 @@ impl Reads {
 /// How far [`Reads::next`] has got.
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
-    /// What that is, `Ahead` says.
+    /// See `Ahead`.
     step: u64,
     /// Logical pages that are still to be looked up in the view.
     rest: Range<u64>,
 }
 
-/// What a part of read-ahead would have read.
+/// The pages that a part of read-ahead plans to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ahead {
     /// Nothing.

@@ -60,7 +60,7 @@ impl Recogniser {
         self.last = (0, 0);
     }
 
-    /// What is remembered of areas.
+    /// The remembered areas.
     pub(super) fn areas(&self) -> &Areas {
         self.density.areas()
     }

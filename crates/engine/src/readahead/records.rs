@@ -1,9 +1,9 @@
-//! What is touched beside a page that was touched out of the blue.
+//! Pages that are touched beside a page whose touch followed no pattern.
 //!
 //! A *record* begins with a miss that has no other near it: a key looked up, a chunk read at a
-//! place that nobody could foresee. What is touched within 64 pages of it afterwards is learned
-//! in two ways: by distance from the first touch, and by aligned regions of 8 to 64 pages. What
-//! was touched in four of five of the last records is read with the first touch of the next.
+//! place that cannot be foreseen. Pages that are touched within 64 pages of it afterwards are learned
+//! in two ways: by distance from the first touch, and by aligned regions of 8 to 64 pages. Pages that
+//! were touched in four of five of the last records are read with the first touch of the next.
 //! Aligned regions of 128 to 512 pages are learned from density's record of them.
 //! (Footprints by the page that is touched first are from Somogyi et al., "Spatial Memory
 //! Streaming", ISCA 2006, <https://doi.org/10.1109/ISCA.2006.38>.)
@@ -36,7 +36,7 @@ struct Record {
     /// The page touched first. Of a free place, `u64::MAX`.
     first: u64,
     touched: Distances,
-    /// What was mapped with a touch of something else: nothing is known of it.
+    /// Pages that were mapped with a touch of another: their touches are unknown.
     hidden: Distances,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Records {
     count: u32,
 }
 
-/// What is to be read with the first touch of a record.
+/// The pages to read with the first touch of a record.
 pub(super) struct Reading {
-    /// What is mapped with it.
+    /// The pages that are mapped with it.
     pub(super) demand: Range<u64>,
     /// The other pages, of its area.
     pub(super) pages: Pages,
@@ -175,7 +175,7 @@ impl Records {
 
     #[inline(never)]
     fn learn_wide(&mut self, first: u64, area: &Area) {
-        // What was mapped with a touch of something else: nothing is known of it.
+        // Pages that were mapped with a touch of another: their touches are unknown.
         let hidden = area.mapped.without(&area.touched);
         for (share, size) in self.by_wide_region.iter_mut().zip(WIDE) {
             let pages = wide(first, size);
@@ -187,7 +187,7 @@ impl Records {
         }
     }
 
-    /// What is to be read with the record that has just begun, `most` pages at most. None if
+    /// The pages to read with the record that has just begun, `most` at most. None if
     /// it is the page alone.
     #[inline(never)]
     pub(super) fn plan(

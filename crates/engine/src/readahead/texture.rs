@@ -87,7 +87,7 @@ fn period_of(touched: &Pages, count: u64) -> Option<u64> {
         .find(|&period| best.is_multiple_of(period) && touched.differ_from_moved(period).0 <= most)
 }
 
-/// What of a period was touched, if it has gaps.
+/// The touched places of a period, if it has gaps.
 #[inline(never)]
 fn texture_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -> Option<Texture> {
     let phases = phases_of((number, period), touched, span);
@@ -121,7 +121,7 @@ fn phases_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -
     phases
 }
 
-/// What repeats within the period has a shorter one.
+/// A pattern that repeats within the period has a shorter one.
 #[inline(never)]
 fn part_of(phases: &Pages, period: u64) -> Option<u64> {
     (1..=period).find(|&part| {

@@ -112,7 +112,7 @@ impl View {
         start..end
     }
 
-    /// What there is around a page within a physical range, without a gap.
+    /// The pages around a page within a physical range, without a gap.
     pub(super) fn around(&self, page: u64, range: &Range<u64>) -> Range<u64> {
         let end = (page..range.end).take_while(|&page| self.has(page)).last();
         let start = (range.start..page)

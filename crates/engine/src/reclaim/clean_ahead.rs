@@ -18,7 +18,7 @@ const BATCHES: usize = 16;
 const SILENT: u32 = 0;
 const RUNG: u32 = 1;
 
-/// What the thread sleeps on.
+/// The word that the thread sleeps on.
 #[derive(Default)]
 pub(crate) struct Evictions(WaitWord);
 

@@ -40,7 +40,7 @@ impl FolioBatch {
     }
 }
 
-/// What one batch came to.
+/// The result of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Evicted {
     /// Folios that were isolated. None: the lists are empty.
@@ -171,7 +171,7 @@ impl Node {
             return true;
         }
         // Pinned, waited for, being mapped or evicted: to the end of its list.
-        // Whoever evicts it takes it out of this bucket first, and then off
+        // Its eviction takes it out of this bucket first, and then off
         // its list. One that is being read is on no list yet: another folio's
         // slot was isolated.
         if folio.state() & (flag::UPTODATE | flag::ERROR) != 0 {
@@ -233,7 +233,7 @@ impl Node {
                 continue;
             }
             let range = table.unwrap_or(range);
-            // What was mapped in order is evicted in order: one range for a
+            // Pages that were mapped in order are evicted in order: one range for a
             // run of folios costs the kernel a good deal less than one each.
             match batch.ranges[..ranges].last_mut() {
                 Some(last) if last.start <= range.start && range.start <= last.end => {
@@ -309,7 +309,7 @@ pub(crate) struct Sweep<'a> {
     node: &'a Node,
     batch: MutexGuard<'a, Box<FolioBatch>>,
     count: usize,
-    /// What becomes of dirty pages.
+    /// The treatment of dirty pages.
     dirty: Dirty,
 }
 

@@ -1,6 +1,6 @@
 //! Which pages of private memory survive the hand: their levels.
 //!
-//! User space sees no accessed bits. What is seen is a page that was evicted and
+//! User space sees no accessed bits. It sees a page that was evicted and
 //! comes back, and how much was evicted since (the refault distance of Linux's
 //! `mm/workingset.c`): a page's word keeps when that was, at a resolution of a
 //! 4096th of the budget. One distance is one sample of how often a page is

@@ -76,10 +76,10 @@ pub struct ListPages {
     pub active: usize,
 }
 
-/// What reclaim is after.
+/// The folios that reclaim asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// What goes first.
+    /// Those that go first.
     Any,
     /// The oldest folios of any list: where those that go first are pinned or isolated by
     /// others, they must not hide folios that could go.
@@ -125,7 +125,7 @@ impl Lists {
     /// Takes a folio off its list. The caller holds the folio lock, and the folio
     /// is in no bucket, or has been looked up in one since.
     pub fn remove(&self, folios: &Slab<Folio>, folio: &Folio) {
-        // Who puts a folio on a list has its lock, or the lock of the bucket that it
+        // A thread that puts a folio on a list has its lock, or the lock of the bucket that it
         // is in, and the caller has had both since. One that is on none stays on none.
         // Acquire pairs with the Release in `unlink`: the thread that takes it off is done with it.
         if folio.list.load(Ordering::Acquire) == List::None as u8 {

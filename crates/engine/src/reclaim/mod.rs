@@ -41,10 +41,10 @@ use crate::cache::frames::CHUNK_PAGES;
 use crate::page::Order;
 use crate::stage::Stage;
 
-/// What reclaim knows of a node's files.
+/// Reclaim's state of a node's files.
 pub(crate) struct Lru {
     pub(crate) lists: Lists,
-    /// What was evicted of late.
+    /// The recent evictions.
     pub(crate) ghosts: Ghosts,
     batches: Batches,
 }
@@ -106,7 +106,7 @@ impl Node {
             Need::Folio => self.evict_until(0, |_| self.has_room(need)) > 0,
             Need::Clean => {
                 self.evict_until(0, |_| self.has_room(need));
-                // What else was evicted is of no use.
+                // Other evictions are of no use.
                 false
             }
         };
@@ -139,7 +139,7 @@ impl Node {
             tell();
         }
         let mut made = self.shrink_pool();
-        // What is pinned or waited for goes to the end of its list: once
+        // A folio that is pinned or waited for goes to the end of its list: once
         // round, and all that can go has gone. A list of nothing else must not keep
         // the round to itself.
         let mut want = Want::Any;

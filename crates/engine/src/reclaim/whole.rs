@@ -6,7 +6,7 @@ use crate::cache::Node;
 use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
 use crate::cache::row::span;
 
-/// What becomes of the rest of a row of which a batch has a part.
+/// The fate of the rest of a row of which a batch has a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestOfRow {
     /// It goes too, if it can. Where it cannot, and the piece cannot be split, the row stays.
@@ -32,7 +32,7 @@ impl Node {
             let mut stays = false;
             if !complete.contains(&folio.range().start) && self.is_in_piece(folio) {
                 if rest == RestOfRow::Goes {
-                    // What is added is looked at in its turn.
+                    // The added folios are looked at in their turn.
                     count = self.add_rest(batch, (left, at, count), folio);
                 }
                 if self.has_all(batch, (left, at, count), folio) {

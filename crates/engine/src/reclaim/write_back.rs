@@ -38,7 +38,7 @@ const SCATTERED: usize = 32;
 /// that costs less than another flush of all TLBs.
 const GAP: usize = 512 * PAGE_SIZE;
 
-/// What is to be written is written down here: too large for the handler's stack.
+/// The list of pages to write: too large for the handler's stack.
 pub(super) struct WriteSheet {
     /// The dirty folios that the caller has locked.
     folios: Box<[u32]>,
@@ -85,7 +85,7 @@ impl WriteSheet {
     }
 }
 
-/// What is to be written, as it is collected.
+/// The pages to write, as they are collected.
 struct Noted<'a> {
     all: &'a mut [u32],
     neighbours: &'a mut [u32],
@@ -114,7 +114,7 @@ impl Noted<'_> {
     }
 }
 
-/// What is done with pages that their store has not got, when their folio is to go.
+/// The treatment of pages that their store does not have, when their folio is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dirty {
     /// They are written; pages that cannot be written stay.
@@ -133,7 +133,7 @@ pub(super) enum Order {
     Reclaim,
 }
 
-/// What becomes of folio locks while the store writes.
+/// The folio locks while the store writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Locks {
     /// The folios stay locked.
@@ -372,7 +372,7 @@ impl Node {
         let (mut sent, mut gone, mut refused) = (0, 0, 0);
         for addr in addresses(folio, dirty & !unwritten) {
             let (offset, bit) = (cache.offset(addr), folio.bit_of(addr));
-            // Bytes behind the end do not belong to the file, whatever the store says of them.
+            // Bytes behind the end do not belong to the file, even if the store has some.
             if offset >= cache.end() {
                 continue;
             }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A [`SwapDevice`] is a store of slots, each a page long, that can be written.
-//! Which slots are in use, and how often, [`Slots`] knows. What is being read back,
-//! or was read ahead, is a folio of the anonymous memory's own page cache, whose
+//! Which slots are in use, and how often, [`Slots`] knows. A page that is being read back,
+//! or was read ahead, is in a folio of the anonymous memory's own page cache, whose
 //! store is a [`View`](crate::anon): it says where each page is. So a swap-in waits, retries and
 //! reads ahead as a fault on a file does.
 
@@ -49,7 +49,7 @@ pub struct Swap {
     inherited: Mutex<bool>,
     /// Whether a child lives that may. Immutable.
     heirs_live: fn() -> bool,
-    /// What happened.
+    /// The statistics.
     pub stats: SwapStats,
 }
 
@@ -93,7 +93,7 @@ impl Swap {
 
     /// Frees slots that only children had, if none lives any more.
     pub fn look_for_heirs(&self) {
-        // Who has the lock does it, or is about to fork.
+        // The holder of the lock does it, or is about to fork.
         let Some(mut inherited) = self.inherited.try_lock() else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What happened between memory and swap.
+//! Statistics of swap.
 
 use sync::stat::Counter;
 

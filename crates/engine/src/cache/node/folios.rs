@@ -68,7 +68,7 @@ impl Deref for Folios {
     }
 }
 
-/// What a folio's frames are for.
+/// The use of a folio's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameUse {
     /// A fault waits.

@@ -47,10 +47,10 @@ pub enum NodeError {
     Held,
 }
 
-/// What a node may be made with; by default nothing special.
+/// The options of a new node; by default nothing special.
 #[derive(Default)]
 pub struct NodeOptions {
-    /// What the budget may later be raised to. Less than it is: nothing.
+    /// The limit of later raises of the budget. Less than the budget: no raise.
     pub most_bytes: usize,
     /// The policies of retries and of read-ahead. That of the VMA lock is the
     /// address space's, and not looked at here.
@@ -64,13 +64,13 @@ pub struct NodeOptions {
 
 /// Everything under one budget.
 pub struct Node {
-    /// What may be resident.
+    /// The limit of resident pages.
     pub budget: Arc<Budget>,
     /// Page tables of the space that shows this node's pages.
     pub mmu: Arc<dyn Mmu>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// What happened so far.
+    /// The statistics.
     pub stats: NodeStats,
     /// Where anonymous memory goes that is evicted. Immutable.
     pub swap: Option<Arc<Swap>>,
@@ -87,13 +87,13 @@ pub struct Node {
     pub(crate) lru: Lru,
     /// Where windows of files are.
     pub(crate) arenas: Arenas,
-    /// What goes next of private memory.
+    /// Reclaim's state of private memory.
     pub(crate) private: PrivateMemory,
-    /// What small private mappings are written to.
+    /// The habits of small private mappings.
     pub(crate) habits: Habits,
     /// Which of the two goes first.
     pub(crate) balance: Balance,
-    /// What its faults took for mapped a moment ago.
+    /// The pages that faults took for mapped a moment ago.
     pub(crate) believed: Believed,
     pub(crate) pins: Pins,
     /// Of files that are written to.

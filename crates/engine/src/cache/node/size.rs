@@ -1,4 +1,4 @@
-//! What a node's own memory costs, and how large its budget may be made.
+//! The cost of a node's own memory, and the limits of its budget.
 
 use super::{LEAST_BYTES, Node, NodeError};
 use crate::budget::{Budget, FLOOR};
@@ -11,7 +11,7 @@ use crate::reclaim::patience::Patience;
 /// A folio's metadata, as a share of the page that it is at least.
 const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
 
-/// What is charged as long as a node lives.
+/// The pages that are charged as long as a node lives.
 pub(super) struct Size {
     /// Pages that the budget may be raised to. Immutable.
     most: usize,
@@ -116,7 +116,7 @@ impl Node {
             let subscription = self.budget.subscribe();
             let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
             let excess = charged.saturating_sub(self.budget.limit()) as usize;
-            // What was evicted and taken again at once could be evicted again.
+            // Memory that was evicted and taken again at once could be evicted again.
             if excess == 0 || self.reclaim(excess) >= excess {
                 return true;
             }

@@ -1,4 +1,4 @@
-//! Read-ahead: asks the policy, and submits what it plans.
+//! Read-ahead: asks the policy, and submits its plan.
 
 use super::batch::{ReadBatch, run};
 use super::read::Completion;
@@ -55,7 +55,7 @@ pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize
 }
 
 /// Takes the completions of reads that no thread has waited for.
-pub(crate) fn take_what_is_over(cache: &PageCache) {
+pub(crate) fn take_completed(cache: &PageCache) {
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);
 }
 
@@ -77,15 +77,15 @@ pub(crate) fn touched(
     issue(cache, &plan.ahead);
 }
 
-/// Submits the reads of a plan. What finds no frame or no place in a queue is
-/// left for the fault that needs it.
+/// Submits the reads of a plan. Pages that find no frame or no place in a queue are
+/// left for the fault that needs them.
 pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     if ahead.is_empty() {
         return;
     }
     let _stage = Stage::Submit.span();
     // Reads that are over give their places back.
-    take_what_is_over(cache);
+    take_completed(cache);
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     if ahead.is_sure() {
         batch.is_sure();

@@ -3,7 +3,7 @@
 //! It is read when the fault has let its lock go, as Linux does before it
 //! submits, and all of it is read: reads that the store's queue has no place for,
 //! this thread does itself, as a thread in Linux sleeps until the device takes
-//! its request. What finds no frame takes that of the folios that were read
+//! its request. A folio that finds no frame takes that of the folios that were read
 //! longest ago and not touched.
 //!
 //! A fault waits for all of the window that it has begun, not for its own page

@@ -67,7 +67,7 @@ fn absent(batch: &mut ReadBatch<'_>, range: Range<usize>, single: bool) -> bool 
 /// in the file and in memory share a read: a request costs more than its bytes.
 pub(crate) struct ReadBatch<'a> {
     cache: &'a Arc<PageCache>,
-    /// What marks the folios: `READAHEAD` if the policy is to learn of their
+    /// The mark of the folios: `READAHEAD` if the policy is to learn of their
     /// use, nothing if the caller of `prefetch` wants them.
     mark: u32,
     reads: [Read; READS],
@@ -81,7 +81,7 @@ pub(crate) struct ReadBatch<'a> {
     /// once something was added.
     frames: usize,
     share: usize,
-    /// What the store does not take is read by this thread.
+    /// This thread reads folios that the store does not take.
     reads_all: bool,
     /// The address of the first folio that the store did not take: it takes no more.
     pub(super) refused: Option<usize>,
@@ -123,7 +123,7 @@ impl<'a> ReadBatch<'a> {
         self.reads_all = true;
     }
 
-    /// What is added from now on is all but certain to be used: it takes more frames, and keeps them for longer.
+    /// Pages added from now on are all but certain to be used: they take more frames, and keep them for longer.
     pub(super) fn is_sure(&mut self) {
         self.mark |= flag::SURE;
         self.frames = self.cache.node.sure_frames();
@@ -153,7 +153,7 @@ impl<'a> ReadBatch<'a> {
                         }
                         end
                     }
-                    // Who touches it is told.
+                    // A touch of it gets the error.
                     Err(_) => run.end,
                 },
             };
@@ -326,7 +326,7 @@ impl<'a> ReadBatch<'a> {
             for &id in folios.by_ref().take(self.lengths[place].into()) {
                 let folio = node.folios.get(id);
                 if place < started {
-                    // Whoever came before the read was in flight reaps it now.
+                    // A waiter that came before the read was in flight reaps it now.
                     folio.rouse();
                 } else if self.reads_all {
                     read::demand(cache, folio);

@@ -1,4 +1,4 @@
-//! What the store has at an address: bytes to read, or a hole.
+//! The store's contents at an address: bytes to read, or a hole.
 
 use crate::PAGE_SIZE;
 use crate::cache::PageCache;
@@ -33,7 +33,7 @@ pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         // nobody sees; and between the look for the hole and its mapping, a page of it can be written, written back and evicted.
         Extent::Hole(range) if cache.is_writable() => Part::Data(clip(range)),
         Extent::Data(range) => Part::Data(clip(range)),
-        // What is past the end of the store is no hole of it.
+        // The range past the end of the store is no hole of it.
         Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),
     })
 }

@@ -98,7 +98,7 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
             node.free_frames(folio);
         }
     }
-    // Whoever asked for it may never come back: the mapping may be gone.
+    // The fault that asked for it may never come back: the mapping may be gone.
     node.lru.lists.add(&node.folios, folio);
     folio.unlock();
 }

@@ -1,4 +1,4 @@
-//! What `madvise(2)` does to private memory at once: giving pages up, or away.
+//! The immediate effects of `madvise(2)` on private memory: giving pages up, or away.
 //!
 //! They take no lock of the address space while they are at work: pages are locked one
 //! by one, as by reclaim. A page that is unmapped meanwhile is unmapped.

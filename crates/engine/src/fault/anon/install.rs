@@ -66,7 +66,7 @@ pub(in crate::fault) fn install(
     let mut from_swap = 0;
     for (page, lock) in (first..).zip(locks.iter_mut().flatten()) {
         from_swap += u64::from(lock.state().is_swapped());
-        // What comes along with another proves nothing.
+        // A page that comes along with another proves nothing.
         let arrival = touched.filter(|touched| cache.page(touched.addr) as usize == page);
         enter(view, lock, arrival, protects);
     }
@@ -92,7 +92,7 @@ impl Arrival {
             true => cache.node.level_after(before),
             false => 0,
         };
-        // What is hot, and was written when it was here last, will be again: the fault
+        // A hot page that was dirty when it was here last will be written to again: the fault
         // of that write would cost more than another write of the page to swap.
         let will_be = level > 0 && before.was_written();
         Self {
@@ -103,7 +103,7 @@ impl Arrival {
     }
 }
 
-/// What a page that is mapped now is: as it was read, or about to be written.
+/// The state of a page that is mapped now: as it was read, or about to be written.
 fn enter(view: &View, lock: &mut PageLock<'_>, arrival: Option<Arrival>, protected: bool) {
     let before = lock.state();
     let level = arrival.map_or(0, |arrival| arrival.level);

@@ -176,7 +176,7 @@ fn fault(
             Err(error) => return Fault::Error(error.into()),
         }
     }
-    // What changes a page, or makes one, has it locked.
+    // A thread that changes a page, or makes one, has it locked.
     match anon.pages.try_lock(page, state) {
         None => Fault::Again,
         Some(lock) if state.is_resident() => write(anon, addr, lock),
@@ -225,7 +225,7 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run
         // The file had it a moment ago, and has not any more.
         anon.forget_read(anon.page(addr));
     }
-    // Whatever is refused, the pages are unlocked as they were, absent.
+    // After any refusal the pages are unlocked as they were, absent.
     while let Err(wait) = make_room(anon, addr, 1 + run.pages()) {
         if run.pages() == 0 {
             return Fault::Retry(wait);

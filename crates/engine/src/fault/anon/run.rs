@@ -22,7 +22,7 @@ const PROOF: usize = 8;
 /// Pages that are filled at once.
 const MOST: usize = u64::BITS as usize;
 
-/// What a VMA shows around the page that is touched.
+/// The part of a VMA around the touched page.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
     /// Pages behind it.
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// What is locked, or kept for its level, is its own fault's.
+    /// A page that is locked, or kept for its level, is left to its own fault.
     fn lock(&mut self, page: usize) -> bool {
         let anon = self.anon;
         let found = anon.pages.find(page, &anon.node.budget);

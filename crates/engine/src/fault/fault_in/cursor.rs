@@ -50,7 +50,7 @@ impl Cursor {
         while let Some(range) = ranges.get(self.next) {
             let pages = whole_pages(range);
             let is_new = !range.is_empty() && pages.end > self.end;
-            // What touches the last is one with it.
+            // A range that touches the last one joins it.
             let joins = self.count > 0 && pages.start <= self.end;
             if is_new && joins {
                 self.coming[self.count - 1].1 = pages.end;

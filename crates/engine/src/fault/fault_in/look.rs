@@ -107,7 +107,7 @@ fn present_in(attributes: &Attributes, distance: usize, bytes: usize, write: boo
     }
 }
 
-/// What reads the pages that a VMA shows, if anything does.
+/// The page cache that reads the pages of a VMA, if it has one.
 fn page_cache(attributes: &Attributes) -> Option<&Arc<PageCache>> {
     let private = || Anonymous::shown(&attributes.backing)?.swap_cache.as_ref();
     PageCache::shown(&attributes.backing).or_else(|| Some(private()?.cache()))

@@ -59,9 +59,9 @@ pub struct FaultIn {
     /// A read that is the only one is left to the fault, which does it in this thread: that costs half
     /// as much, and cannot be left.
     reads_alone: bool,
-    /// What was not looked at yet.
+    /// The ranges that were not looked at yet.
     cursor: Cursor,
-    /// What was looked at and was not there, in the order of addresses.
+    /// The pieces that were missing, in the order of addresses.
     pieces: Pieces,
 }
 

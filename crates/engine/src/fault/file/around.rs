@@ -11,7 +11,7 @@ use core::ops::Range;
 /// The bits that a neighbour is chosen by.
 const AROUND: u32 = flag::UPTODATE | flag::MAPPED | flag::LOCKED;
 
-/// Maps the cached neighbours in the fault's block, except what is marked with
+/// Maps the cached neighbours in the fault's block, except those marked with
 /// `except`. They prove nothing about the access pattern and are not counted as
 /// hits (document 003, first patch); pages that the policy has read ahead are left for
 /// their own first use, by which the policy learns whether it was right; [`sure`] has the exception.
@@ -72,7 +72,7 @@ pub(super) fn sure(cache: &PageCache, addr: usize) {
     if !cache.readahead.lock().maps_ahead(cache.node.budget.limit()) {
         return;
     }
-    ahead::take_what_is_over(cache);
+    ahead::take_completed(cache);
     let window = cache.addresses();
     let start = (addr & !(SURE - 1)).max(window.start);
     for block in (start..(start + SURE).min(window.end)).step_by(BLOCK_BYTES) {

@@ -7,7 +7,7 @@
 //!     │                        └── many ─────────► Retry(read the page)
 //!     ├─ in flight ──────────────────────────────► Retry(folio)
 //!     ├─ the marker ── begin the next window ────► Retry(ahead), then as below
-//!     └─ cached ── map it and what is cached
+//!     └─ cached ── map it and cached pages
 //!                  around it, count hits ────────► Mapped
 //! ```
 //!

@@ -32,7 +32,7 @@ impl PageCache {
         let follows = |distance: usize| self.is_writable_at(addr - distance * PAGE_SIZE);
         let is_first = addr < self.addresses().start + 2 * PAGE_SIZE;
         let is_next = self.is_writable() && !is_first && follows(1) && follows(2);
-        // What was written to in the end is seen only where pages can be copied out.
+        // Only where pages can be copied out is it seen which pages were written to.
         is_next && self.node.may_expect() && self.node.mmu.can_copy_out()
     }
 

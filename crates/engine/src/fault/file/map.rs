@@ -130,7 +130,7 @@ pub(in crate::fault) enum Refused {
 
 /// Copies a folio into the window, frees its frames and unlocks it: it is mapped from now
 /// on, or the pages are private memory's own and it is gone. After an error it is locked, as
-/// it was. What is `touched` of it, if it is for a touch, private memory wants to know.
+/// it was. `touched` is the touched page, if this is for a touch; private memory needs it.
 pub(super) fn install(
     cache: &PageCache,
     folio: &Folio,

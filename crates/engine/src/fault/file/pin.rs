@@ -94,8 +94,8 @@ pub fn open_to_writes(cache: &PageCache, range: Range<usize>) -> Result<(), Faul
     Ok(())
 }
 
-/// Lets the pages of `range` go again. What was truncated or invalidated
-/// meanwhile is forgotten now.
+/// Lets the pages of `range` go again. Pages that were truncated or invalidated
+/// meanwhile are forgotten now.
 pub fn unpin(cache: &PageCache, range: Range<usize>) {
     let mut addr = range.start;
     while addr < range.end {

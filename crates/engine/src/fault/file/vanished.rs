@@ -29,7 +29,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     }
     let dirty = folio.dirty_pages();
     if is_gone && dirty & folio.bit_of(addr) != 0 {
-        // What was written to it is gone; it comes back protected.
+        // The bytes written to it are gone; it comes back protected.
         cache.end_dirty(&folio, dirty & !folio.bit_of(addr));
     }
     let fault = match is_gone {

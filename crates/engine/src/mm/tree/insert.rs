@@ -42,7 +42,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             slot.is_none_or(|slot| leaf.key(slot) != start),
             "a VMA starts at {start:#x} already"
         );
-        // What is to be entered, and where, level by level.
+        // The entry to insert, and its place, level by level.
         let (mut key, mut value) = (start, vma);
         let mut at = slot.map_or(0, |slot| slot + 1);
         let mut node = leaf;

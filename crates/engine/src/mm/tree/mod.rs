@@ -24,7 +24,7 @@
 //! child's own version guards the next step. A writer keeps the versions of
 //! all the nodes that it changes odd until all are changed.
 //!
-//! What keeps it shallow: a remove joins two neighbours under one parent as
+//! It stays shallow: a remove joins two neighbours under one parent as
 //! soon as both fit half a node, and takes an empty node out in any case. So
 //! two neighbours always have more than `FANOUT / 2` entries together, so a
 //! pair of neighbours has at least `FANOUT / 4` pairs of neighbours below it,
@@ -63,7 +63,7 @@ pub struct Entry {
     pub vma: u32,
 }
 
-/// What one operation, or many, cost.
+/// The cost of one operation, or of many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Walk {
     /// Nodes looked at.

@@ -3,7 +3,7 @@
 //!
 //! A node is type-stable: it comes from a slab and is always a node, in this
 //! tree or in another space's. Everything in it is an atomic, so a reader may
-//! look at it at any moment. What it read means something only after
+//! look at it at any moment. Its reads mean something only after
 //! [`Node::unchanged`] has said so.
 //!
 //! Lock rules: nodes are changed only by the holder of `mmap_lock` of the

@@ -2,7 +2,7 @@
 
 use super::{Entry, Tree, Walk};
 
-/// What a tree looks like.
+/// The shape of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Levels, the leaves' included.

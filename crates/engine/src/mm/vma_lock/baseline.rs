@@ -43,7 +43,7 @@
 //! gets to wake it (needlessly, then). The wake-up uses nothing but an address
 //! in the semaphore, whose slab outlives every space. And a reader that entered a
 //! semaphore for the sake of a VMA which has it no more is one more reader to
-//! whoever has it by then: it leaves without having waited for anything. That
+//! its owner by then: it leaves without having waited for anything. That
 //! is why a semaphore is never made anew: `init` takes it as it is.
 
 use core::ptr;
@@ -109,13 +109,13 @@ impl VmaLock {
     }
 }
 
-/// The lock that the VMA names. Nobody's who asks without one.
+/// The lock that the VMA names, if it names one.
 #[inline]
 fn vm_lock(vma: &Vma) -> Option<&VmaLock> {
     // Acquire pairs with the Release in `init`: the lock was made.
     let lock = vma.vm_lock.load(Acquire);
-    // SAFETY: null, or stored by `init`: a slot of the slab of a `MmapLock`, who
-    // made that vouched that the slab outlives the VMA. A slot is never dropped.
+    // SAFETY: null, or stored by `init`: a slot of the slab of a `MmapLock`, whose
+    // maker vouched that the slab outlives the VMA. A slot is never dropped.
     unsafe { lock.as_ref() }
 }
 

@@ -152,7 +152,7 @@ fn count_failed(read: &VmaRead<'_>, failed: u32, mmap_lock: &MmapLock) {
     }
 }
 
-/// Biases a VMA for whoever reads it by the count (b2).
+/// Biases a VMA, for a reader by the count (b2).
 pub(super) fn bias(read: &VmaRead<'_>, mmap_lock: &MmapLock) {
     let vma = read.vma;
     // Relaxed: to set it twice would do no harm.
@@ -186,7 +186,7 @@ fn revoke(vma: &Vma, mmap_lock: &MmapLock) {
     mmap_lock.vma_revocations().record(waited);
 }
 
-/// What a detached VMA's next life must not find. It is a step of
+/// Clears the state that a detached VMA's next life must not find. It is a step of
 /// [`Vma::clear`].
 pub(super) fn clear(vma: &Vma) {
     assert!(!vma.bias.load(Relaxed), "a detached VMA is biased");

@@ -10,7 +10,7 @@
 //! Lock rules are the same. **Readers** are faults and never wait: for reading a
 //! VMA is locked with or without `mmap_lock`. **Writers** hold `mmap_lock` for
 //! write, wait for the readers that are there, and keep others out until
-//! `mmap_lock` is let go. Whoever holds a VMA for reading must not wait for
+//! `mmap_lock` is let go. A thread that holds a VMA for reading must not wait for
 //! `mmap_lock`.
 
 pub mod baseline;
@@ -62,7 +62,7 @@ pub struct VmaRead<'a> {
     held: ReadBy<'a>,
 }
 
-/// What a reader gives back.
+/// The reference that a reader gives back.
 #[derive(Debug, Clone, Copy)]
 enum ReadBy<'a> {
     /// One of the count.

@@ -34,7 +34,7 @@
 //! detaches the VMA, frees the slot and takes the whole space down before the
 //! reader gets to wake it (needlessly, then). The wake-up uses nothing but the
 //! address of the count: slots are type-stable and live as long as the slab,
-//! which outlives every space. Whoever sleeps on the slot in its next life looks
+//! which outlives every space. A thread that sleeps on the slot in its next life looks
 //! at the count again and goes on sleeping.
 
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -12,10 +12,10 @@
 //! VMA locked: the next one on the processor takes the next word.
 //!
 //! The table belongs to all spaces of a machine, and outlives their VMAs: a late
-//! wake-up uses nothing but the address of a word. Whoever sleeps on the word by
+//! wake-up uses nothing but the address of a word. A thread that sleeps on the word by
 //! then looks at it again.
 //!
-//! What the words order is told in [`biased`](super::biased).
+//! [`biased`](super::biased) explains the orderings of the words.
 
 use core::fmt;
 
@@ -55,7 +55,7 @@ struct Line([WaitWord; WORDS]);
 #[derive(Clone, Copy)]
 pub(super) struct Visible<'a>(&'a WaitWord);
 
-/// What a word has while somebody reads the VMA. `None` for VMAs with too great
+/// The value of a word while a thread reads the VMA. `None` for VMAs with too great
 /// an index, if there could be so many.
 #[inline]
 fn number(vma: &Vma) -> Option<u32> {

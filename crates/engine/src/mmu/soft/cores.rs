@@ -2,8 +2,8 @@
 //! that were taken out.
 //!
 //! A core is a thread's view of memory: a small translation buffer, and a word
-//! that says whether the core is inside an access. What it translated it may
-//! use while the generation is the same. Who takes pages or tables out raises
+//! that says whether the core is inside an access. It may use its
+//! translations while the generation is the same. A thread that takes pages or tables out raises
 //! the generation and waits until every core has been outside once:
 //!
 //! ```text
@@ -33,8 +33,8 @@
 //! Cores that come later are no exception: taking a seat and s2 both change
 //! `seats`, and one of them comes first in the same way.
 //!
-//! **What may be done inside**: copy between frames and the core's own buffer.
-//! Nothing that waits, and nothing that touches the caller's memory, which may
+//! **Inside an access** a core may only copy between frames and its own buffer.
+//! It must not wait, and must not touch the caller's memory, which may
 //! itself be missing and its fault end in a shootdown that waits for us.
 
 use crate::lock::Mutex;
@@ -47,7 +47,7 @@ use sync::wait::WaitWord;
 const INSIDE: u32 = 1;
 /// Of a word: a thread sleeps until the core is outside.
 const AWAITED: u32 = 2;
-/// What the count of accesses goes up by; it makes up the rest of the word.
+/// The step of the count of accesses, which makes up the rest of the word.
 const ONE: u32 = 4;
 
 /// The cores of some page tables, for threads that take pages or tables out.
@@ -61,7 +61,7 @@ pub struct Cores {
     free: Mutex<Vec<u32>>,
 }
 
-/// What every access reads, on a line of its own.
+/// The fields that every access reads, on a line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Line {
@@ -87,7 +87,7 @@ pub struct Seat {
 pub struct Inside<'a> {
     word: &'a WaitWord,
     next: u32,
-    /// What is buffered under this number may be used.
+    /// Translations that were buffered under this number may be used.
     pub generation: u64,
 }
 

@@ -7,7 +7,7 @@ const WRITABLE: u64 = 2;
 const SHARED: u64 = 4;
 const FRAME_SHIFT: u32 = 32;
 
-/// What an entry says. All zero: nothing is there.
+/// A page-table entry. All zero: nothing is there.
 ///
 /// | present | writable | shared | frame | is |
 /// |---|---|---|---|---|

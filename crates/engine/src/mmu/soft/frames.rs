@@ -37,7 +37,7 @@ const OPENED: u32 = 1024;
 /// Free frames that a shard keeps at most.
 const KEPT: u32 = 2 * BATCH;
 
-/// What is known of a frame.
+/// The state of a frame.
 #[derive(Debug)]
 struct Note {
     /// References, 1 and up; or [`FREE`] and the next free frame.

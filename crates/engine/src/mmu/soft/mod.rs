@@ -9,7 +9,7 @@
 //!      │    ── tables    address → entry, a lock a leaf        tables.rs, entry.rs
 //!      │    │    map, protect, zap, fork                       map.rs, protect.rs, zap.rs, fork.rs
 //!      │    ── frames    where pages and tables are            frames.rs
-//!      │    ── cores     who is inside an access; shootdown    cores.rs
+//!      │    ── cores     cores inside an access; shootdown     cores.rs
 //!      ▼
 //!   Core    ── tlb       (space, page) → frame                 tlb.rs, view.rs
 //! ```
@@ -70,7 +70,7 @@ pub struct SoftMmu {
     windows: Mutex<Windows>,
     /// Frames for huge pages that no pool has, from here on.
     next_huge: Mutex<u32>,
-    /// What a test has said of moves into windows; `None`: there are none.
+    /// A test's setting of moves into windows; `None`: there are none.
     moves: Mutex<Option<SoftMoves>>,
 }
 
@@ -136,9 +136,9 @@ impl SoftMmu {
 /// The behaviour of moves into windows, and of moved memory, in a test.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftMoves {
-    /// What a move comes to.
+    /// The result of a move.
     pub moved: Moved,
-    /// What was moved can be split.
+    /// Moved memory can be split.
     pub splits: bool,
 }
 

@@ -11,7 +11,7 @@
 //! the leaves from nothing to a table by compare-and-swap, and back by the thread that
 //! takes the table out; those of a leaf under the leaf's lock.
 //!
-//! Who may walk:
+//! Walks are allowed to:
 //! - a core inside an access (`cores`), with no lock: tables that are taken
 //!   out, like pages, are reused only after a shootdown;
 //! - the holder of the window, down to level 1, whose tables stay while the
@@ -183,7 +183,7 @@ impl<const N: usize> Tables<N> {
         }
     }
 
-    /// What is at `addr`, to a core inside an access.
+    /// The entry at `addr`, for a core inside an access.
     #[inline]
     pub(super) fn walk(&self, addr: usize) -> Pte {
         let Ok(slot) = self.slot(addr, 0) else {
@@ -292,7 +292,7 @@ impl<const N: usize> PteTable<'_, N> {
         &self.table[Tables::<N>::index(addr, 0)]
     }
 
-    /// What is at `addr`.
+    /// The entry at `addr`.
     pub fn entry(&self, addr: usize) -> Pte {
         Pte::from_bits(self.slot(addr).load(Relaxed)) // Under the lock.
     }

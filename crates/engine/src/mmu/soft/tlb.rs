@@ -19,7 +19,7 @@ struct Translation {
     space: u64,
     /// Number of the page in the space.
     page: usize,
-    /// What the generation was; 0 is none.
+    /// The generation at its filling; 0 is none.
     generation: u64,
     frame: u32,
     writable: bool,
@@ -31,7 +31,7 @@ pub struct Tlb {
     entries: Box<[Translation; ENTRIES]>,
 }
 
-/// What is done to the bytes of a page.
+/// The operation on the bytes of a page.
 pub enum Transfer<'a> {
     /// They are copied out.
     Load(&'a mut [u8]),
@@ -72,7 +72,7 @@ impl Default for Tlb {
 }
 
 impl Tlb {
-    /// What is known of a page; good or not.
+    /// The slot of a page; valid or not.
     #[inline]
     fn find(&self, place: TlbKey) -> Option<&Translation> {
         let page = place.addr >> PAGE_SHIFT;

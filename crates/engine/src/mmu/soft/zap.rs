@@ -10,7 +10,7 @@ use core::ops::Range;
 /// any number: they are linked with each other.)
 const SHARED: usize = 64;
 
-/// What was taken out and may still be in use.
+/// Pages and tables that were taken out and may still be in use.
 pub(super) struct Dead {
     /// To these ours was the only reference.
     only: Chain,

@@ -132,7 +132,7 @@ impl Density {
             if self.used_of(&region) * 2 < region.count() {
                 continue;
             }
-            // What lies outside of the file is where a reader may come from.
+            // A reader may come from outside of the file.
             let is_used = |side| match self.beside(&region, side, file_pages) {
                 Some(beside) => self.used_of(&beside) * 4 >= beside.count().max(1) * 3,
                 None => true,

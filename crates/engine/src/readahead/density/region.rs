@@ -3,7 +3,7 @@
 use super::{AREA, LEAST, LEVELS};
 use core::ops::Range;
 
-/// The rank of the guess that a confined reader touches all of his areas.
+/// The rank of the guess that a confined reader touches all of its areas.
 pub(super) const CONFINED: usize = crate::readahead::guess::RANKS - 1;
 
 /// An aligned region of the file.
@@ -38,7 +38,7 @@ impl Region {
         u64::from(self.count)
     }
 
-    /// What it is trusted for: its size, with gaps or without, around a reader or in front.
+    /// Its rank of trust: its size, with gaps or without, around a reader or in front.
     pub(super) fn rank(&self) -> usize {
         if self.is_confined {
             return CONFINED;

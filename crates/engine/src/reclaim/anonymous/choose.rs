@@ -13,10 +13,10 @@ const SPANS: usize = 4096;
 /// that can be.
 const PATIENCE: usize = 8;
 
-/// What is taken out on purpose.
+/// Pages that are taken out on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// What is resident: written if it has to be.
+    /// Resident pages: written if they have to be.
     Evicted,
     /// Everything: its bytes are not wanted any more.
     Forgotten,

@@ -163,7 +163,7 @@ fn settle(node: &Node, anon: &Anonymous, victim: &Victim, taken: Taken, age: u32
 }
 
 impl PrivateBatch {
-    /// What somebody waits for stays: it would be read back at once.
+    /// A page that a thread waits for stays: it would be read back at once.
     fn rescue(&mut self, taken: Taken, node: &Node) {
         if taken == Taken::Forgotten {
             return;
@@ -197,7 +197,7 @@ impl PrivateBatch {
             ..
         } = self;
         pinned.clear();
-        // What is clean was not there to be written to, by nobody.
+        // A clean page was not writable for any device.
         let written = |victim: &&mut Victim| matches!(victim.fate, EvictOutcome::Written(_));
         for victim in victims.iter_mut().filter(written) {
             pinned.push(WrittenPage {

@@ -10,7 +10,7 @@
 //!
 //! A write that comes before 2 is in the slot's bytes; one that comes after it ends
 //! in a fault, which finds the page locked and waits. Such a page stays, if that
-//! comes before 4: it has a slot now, and is clean. What cannot be written, because
+//! comes before 4: it has a slot now, and is clean. A page that cannot be written, because
 //! no slot is free or the device fails, stays too.
 //!
 //! The verbs that take pages out on purpose (`madvise`) use the same steps.
@@ -51,7 +51,7 @@ struct Victim {
     window: usize,
     addr: usize,
     page: usize,
-    /// What it was when it was locked.
+    /// Its state when it was locked.
     state: PageState,
     /// Residents before it that stay, since the last victim.
     skipped: u32,
@@ -60,7 +60,7 @@ struct Victim {
     sum: u64,
 }
 
-/// What becomes of a victim.
+/// The fate of a victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictOutcome {
     /// It goes: it can be had again from where it came, or is not wanted.
@@ -84,7 +84,7 @@ pub(crate) struct PrivateBatch {
     /// Page tables that were counted out: their windows, and their ranges.
     tables: Vec<(usize, Range<usize>)>,
     sources: Vec<Source>,
-    /// What they are copied to. `None` where they are written from where they are.
+    /// The pages that they are copied to. `None` where they are written from where they are.
     copies: Option<Copies>,
     /// Those that devices may be writing to are found here.
     pinned: Vec<WrittenPage>,
@@ -108,7 +108,7 @@ impl PrivateBatch {
     }
 }
 
-/// What reclaim knows of a node's private memory.
+/// Reclaim's state of a node's private memory.
 pub(crate) struct PrivateMemory {
     /// The windows that can be evicted.
     pub(crate) windows: Windows,
@@ -201,8 +201,8 @@ impl AnonymousBatches {
 }
 
 impl Node {
-    /// Waits until nothing is being evicted of private memory, and keeps it so. Who
-    /// needs memory meanwhile has it from files first, and waits if they have none.
+    /// Waits until nothing is being evicted of private memory, and keeps it so. A thread that
+    /// needs memory meanwhile takes it from files first, and waits if they have none.
     pub fn stop_eviction(&self) -> Stopped<'_> {
         let AnonymousBatches { batches, stops, .. } = &self.private.batches;
         // Relaxed, all of it: a hint.

@@ -42,8 +42,8 @@ impl Slots {
     }
 
     /// Charges the pages of the table that the next cluster which was never used
-    /// needs, if that has not been done. Who makes room by writing to slots calls
-    /// it when there is some: `alloc` may come when there is none.
+    /// needs, if that has not been done. A thread that makes room by writing to slots calls
+    /// it while pages are free: `alloc` may come when none are.
     pub fn prepare(&self) -> bool {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;
@@ -51,7 +51,7 @@ impl Slots {
     }
 
     /// The same with pages that the caller has charged and is about to pay back;
-    /// returns how many it keeps. Who evicts under a full budget has none to charge.
+    /// returns how many it keeps. An eviction under a full budget has no other pages to charge.
     pub fn prepare_from(&self, charged: u64) -> u64 {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;

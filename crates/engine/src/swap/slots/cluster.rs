@@ -1,4 +1,4 @@
-//! What is known of a cluster: how many of its slots are in use, and where it is.
+//! The record of a cluster: the number of its slots in use, and its place.
 
 use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use sync::wait::WaitWord;

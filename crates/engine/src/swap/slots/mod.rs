@@ -9,7 +9,7 @@
 //! | [`INHERITED`] and n | the same, and known to children: not free at n = 0 |
 //! | [`LEAVING`] | nobody's, and its bytes are being discarded |
 //!
-//! Slots come in clusters, as Linux has them. What is written out together lies
+//! Slots come in clusters, as Linux has them. Pages that are written out together lie
 //! together, so a run of slots is taken from one cluster, and one after the other:
 //!
 //! 1. from the cluster that the last run came from, behind that run;
@@ -17,9 +17,9 @@
 //! 3. from the cluster with the shortest run that is long enough;
 //! 4. from the cluster with the longest run, until there is no free slot.
 //!
-//! A cluster counts its slots in use. Who allocates has the [`AllocCursor`]: its lock
+//! A cluster counts its slots in use. Allocation uses the [`AllocCursor`]: its lock
 //! guards the lists that clusters are on, by the run that can be had there
-//! ([`lists`]). Who puts a slot takes no lock: it clears the word, then counts
+//! ([`lists`]). A put of a slot takes no lock: it clears the word, then counts
 //! down, and if that makes the cluster better than its list says, it leaves it on
 //! the [`queue`] for the next allocation. So no search is longer than a cluster,
 //! however many slots are in use.

@@ -12,7 +12,7 @@ const END: u32 = u32::MAX;
 /// Clusters looked at in a call.
 const PART: usize = 512;
 
-/// What was taken off, and nobody looked at yet.
+/// Clusters that were taken off, and not looked at yet.
 pub(super) struct Taken(u32);
 
 /// The queue. Links are in the clusters.
