@@ -47,7 +47,7 @@ async fn use_it(file: File, wanted: Vec<Range<usize>>, mut socket: TcpStream) ->
     let engine = Engine::builder().memory(1 << 30).swap(swap).build()?;
     // SAFETY: nobody writes to the file meanwhile.
     let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
-    let mut table = engine.map_anon(4 << 30)?;      // zeros; what does not fit goes to swap, and without swap is SIGBUS
+    let mut table = engine.map_anon(4 << 30)?;      // zeros; pages that do not fit go to swap; SIGBUS without swap
     let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes are nobody else's
     let pinned = map.pin(0..4096)?;                 // an I/O error is a value here; in a plain touch it is SIGBUS
     map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor; to stay in memory, pin
@@ -64,7 +64,7 @@ fn huge(fd: OwnedFd) -> Result<(), Box<dyn Error>> {
     use softfault::{HugeMemory, HugeSize};
 
     let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
-    let map = buffers.map()?;                       // reserved in the pool, or an error that says what to do
+    let map = buffers.map()?;                       // reserved in the pool, or an error with the remedy
     let same = HugeMemory::from_fd(fd)?;            // in another process
     Ok(())
 }
@@ -85,7 +85,7 @@ fn of_huge() -> Result<(), Box<dyn Error>> {
     use softfault::{HugeMapOptions, HugeMemory, HugeSize};
 
     let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
-    let map = buffers.map()?;                       // reserved here, or an error that says what to do
+    let map = buffers.map()?;                       // reserved here, or an error with the remedy
     map.write_at(b"page 0", 0)?;                    // copies; as_ptr, as_mut_ptr, as_slice (unsafe) as well
     map.populate(0..1 << 30)?;                      // errors are values
     let reader = HugeMapOptions::new().read_only(true).map(&buffers)?;
@@ -93,7 +93,7 @@ fn of_huge() -> Result<(), Box<dyn Error>> {
     let fd = buffers.as_fd();                       // to another process: inherited, or over a socket
     let same = HugeMemory::from_fd(fd.try_clone_to_owned()?)?;
 
-    buffers.punch(2 << 20..6 << 20)?;               // given back, for all who have it
+    buffers.punch(2 << 20..6 << 20)?;               // given back, in all maps
     buffers.truncate(4 << 30)?;
     Ok(())
 }
@@ -103,7 +103,7 @@ fn of_soft_huge() -> Result<(), Box<dyn Error>> {
     use softfault::Engine;
 
     let engine = Engine::builder().memory(1 << 30).huge_pages(256 << 20).build_soft()?;
-    let memory = engine.huge_file(64 << 20)?;       // zeros until written, the same for all who map it
+    let memory = engine.huge_file(64 << 20)?;       // zeros until written, the same in all maps
     let (map, other) = (memory.map()?, memory.map()?);
     map.write_at(b"page 0", 0)?;                    // seen by `other`, and by forks of the engine
     memory.punch(0..2 << 20)?;                      // given back, for all

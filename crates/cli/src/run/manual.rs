@@ -13,8 +13,8 @@ pub struct Section {
 const SECTIONS: [(&str, &str); 5] = [
     ("EXIT STATUS", "Exit status"),
     ("ENVIRONMENT", "Environment"),
-    ("DECLINED MAPPINGS", "What is declined"),
-    ("STATISTICS", "What `--stats` says"),
+    ("DECLINED MAPPINGS", "Declined mappings"),
+    ("STATISTICS", "The report of `--stats`"),
     ("EXAMPLES", "Examples"),
 ];
 

@@ -64,7 +64,7 @@ fn what_stats_say_in_text() {
             );
         }
     }
-    assert_eq!(said, names("What `--stats` says", 0));
+    assert_eq!(said, names("The report of `--stats`", 0));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_stats_say_in_json() {
         leaves("", &all, &mut said);
     }
     let said: BTreeSet<_> = said.iter().map(|name| &name[..]).collect();
-    assert_eq!(said, names("What `--stats` says", 1));
+    assert_eq!(said, names("The report of `--stats`", 1));
 }
 
 /// Paths of all values that have no parts.
@@ -108,5 +108,5 @@ fn every_reason_has_a_row() {
     let texts = all.split('"').skip(1).step_by(2);
     let reasons: BTreeSet<_> = texts.filter(is_name).collect();
     assert!(reasons.len() > 10, "{reasons:?}");
-    assert_eq!(reasons, names("What is declined", 0));
+    assert_eq!(reasons, names("Declined mappings", 0));
 }
