@@ -25,6 +25,7 @@ use core::cell::Cell;
 pub use std::sync::Arc;
 
 pub mod bytes;
+pub mod held;
 pub mod model;
 pub mod pages;
 pub mod stage;

@@ -24,6 +24,7 @@ pub mod atomic;
 pub mod bytes;
 pub mod cell;
 pub mod explore;
+pub mod held;
 pub mod pages;
 mod point;
 mod report;

@@ -29,6 +29,7 @@ pub use std::sync::Arc;
 
 pub mod bytes;
 pub mod cell;
+pub mod held;
 pub mod hint;
 pub mod machine;
 pub mod pages;

@@ -18,7 +18,7 @@
 
 use super::folio::BLOCK_PAGES;
 use crate::budget::Budget;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use crate::table::table;
 use crate::{PAGE_SIZE, mmu::TABLE_SPAN};
 use core::ptr::{self, NonNull};
@@ -80,7 +80,7 @@ struct Inner {
 
 /// The pool.
 pub struct Frames {
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { order::FRAME_POOL }>,
     /// Where each chunk is, or null: written under `inner`. Relaxed: the owner
     /// of a chunk's frame got it under that lock.
     places: Box<[AtomicPtr<u8>]>,
@@ -103,7 +103,7 @@ impl Frames {
     pub fn new(memory: Arc<dyn FrameMemory>, budget: Arc<Budget>) -> Option<Self> {
         let count = memory.bytes() / TABLE_SPAN;
         let frames = Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::ranked(Inner {
                 chunks: table(count, || ABSENT)?,
                 high: 0,
                 lowest: 0,

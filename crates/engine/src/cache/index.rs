@@ -11,12 +11,12 @@
 //! reclaim lists' lock nests in it.
 
 use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, order};
 use crate::slab::Slab;
 use sync::atomic::Ordering;
 
 /// The number of its first folio and one: zero is none, and memory of zeros an index without folios.
-type Bucket = Mutex<u32>;
+type Bucket = Mutex<u32, { order::BUCKET }>;
 
 const _: () = assert!(NO_FOLIO == u32::MAX, "its successor is zero");
 
@@ -28,7 +28,7 @@ pub struct Index {
 
 /// A bucket, locked.
 pub struct LockedBucket<'a> {
-    head: MutexGuard<'a, u32>,
+    head: MutexGuard<'a, u32, { order::BUCKET }>,
     folios: &'a Slab<Folio>,
 }
 

@@ -25,7 +25,7 @@
 
 use crate::PAGE_SIZE;
 use crate::anon::View;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use crate::mmu::{MmuError, Reservation};
 use crate::readahead::{MmapMiss, ReadAhead};
 use crate::stage::Stage;
@@ -106,7 +106,7 @@ pub struct PageCache {
     pub(crate) end: AtomicU64,
     /// Held while `end` follows the length of a store that is written to, and during a change of that length, from before
     /// the call to `truncate` until the cache knows the result. Held over write-back, and over waits for folios.
-    length: Mutex<()>,
+    length: Mutex<(), { order::LENGTH }>,
     /// The pages that are being taken out of the store, by their first and, above 32 bits, the one after the last; or 0. Changed by
     /// the holder of `length`.
     emptied: AtomicU64,
@@ -116,10 +116,10 @@ pub struct PageCache {
     pinned: AtomicU64,
     /// The prediction of the next touches. Its lock is a leaf: nothing is locked while
     /// it is held.
-    pub(crate) readahead: Mutex<ReadAhead>,
+    pub(crate) readahead: Mutex<ReadAhead, { order::READAHEAD }>,
     /// The same as Linux has it, for the policies that are not the default.
     /// Its lock is a leaf too.
-    pub(crate) mmap_miss: Mutex<MmapMiss>,
+    pub(crate) mmap_miss: Mutex<MmapMiss, { order::READAHEAD }>,
     /// Folios in the index, and on their way into it.
     pub(crate) folios: AtomicUsize,
 }
@@ -185,12 +185,12 @@ impl PageCache {
             contents: Contents::File,
             writes: None,
             end: AtomicU64::new(bytes),
-            length: Mutex::new(()),
+            length: Mutex::ranked(()),
             emptied: AtomicU64::new(0),
             on_truncate,
             pinned: AtomicU64::new(0),
-            readahead: Mutex::new(ReadAhead::new(bytes.div_ceil(PAGE_SIZE as u64))),
-            mmap_miss: Mutex::new(MmapMiss::new(node.linux_window())),
+            readahead: Mutex::ranked(ReadAhead::new(bytes.div_ceil(PAGE_SIZE as u64))),
+            mmap_miss: Mutex::ranked(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
             node,
         }

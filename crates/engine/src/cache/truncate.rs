@@ -6,7 +6,7 @@ use super::PageCache;
 use super::folio::{BLOCK_BYTES, Folio, flag};
 use crate::PAGE_SIZE;
 use crate::cache::reads::unlocked;
-use crate::lock::MutexGuard;
+use crate::lock::{MutexGuard, order};
 use crate::page::{FaultError, NeverInterrupted};
 use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
@@ -15,7 +15,7 @@ use sync::atomic::Ordering;
 impl PageCache {
     /// Keeps faults from following the store's length. A caller that makes the store of a writable cache shorter or longer
     /// holds this from before the first `truncate` until after the last.
-    pub fn hold_length(&self) -> MutexGuard<'_, ()> {
+    pub fn hold_length(&self) -> MutexGuard<'_, (), { order::LENGTH }> {
         self.length.lock()
     }
 

@@ -1,14 +1,14 @@
 //! The fault mutex table: two faults on one page do not both fill it, and none fills a
 //! page that is being removed. Linux's `hugetlb_fault_mutex_table`.
 
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use sync::stat::Counter;
 
 /// On a line of its own: neighbours are different faults'.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct FaultMutex {
-    pub(super) lock: Mutex<()>,
+    pub(super) lock: Mutex<(), { order::FAULT_MUTEX }>,
     /// Faults that took it.
     pub(super) locked: Counter,
     /// Those that found it taken, and how long they waited.
@@ -25,7 +25,7 @@ impl FaultMutexes {
     pub(super) fn new(count: usize) -> Self {
         assert!(count.is_power_of_two(), "{count} fault mutexes");
         let mutex = |_| FaultMutex {
-            lock: Mutex::new(()),
+            lock: Mutex::ranked(()),
             locked: Counter::new(),
             waits: Counter::new(),
             wait_ns: Counter::new(),

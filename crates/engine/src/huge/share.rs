@@ -3,7 +3,7 @@
 use super::file::HugeFile;
 use super::stats::Waits;
 use super::tables::{Leaf, Slot, Tables};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use crate::page::Protection;
 use sync::Arc;
 
@@ -27,12 +27,12 @@ impl Class {
 }
 
 /// The leaves of a span that mappings share, by class.
-pub(super) struct Span(pub(super) Mutex<[Option<Shared>; Class::COUNT]>);
+pub(super) struct Span(pub(super) Mutex<[Option<Shared>; Class::COUNT], { order::SPAN }>);
 
 impl Span {
     /// No mapping has a leaf of it.
     pub(super) fn new() -> Self {
-        Self(Mutex::new([const { None }; Class::COUNT]))
+        Self(Mutex::ranked([const { None }; Class::COUNT]))
     }
 }
 

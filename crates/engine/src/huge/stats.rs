@@ -2,7 +2,7 @@
 
 use super::mutexes::{FaultMutex, FaultMutexes};
 use crate::Clock;
-use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem};
+use crate::lock::{Mutex, MutexGuard, ReadGuard, RwSem, order};
 use crate::stats::PerCpuCounter;
 use sync::stat::Counter;
 
@@ -93,7 +93,10 @@ impl<'a> Waits<'a> {
         }
     }
 
-    pub(super) fn lock<'b, T>(&mut self, mutex: &'b Mutex<T>) -> MutexGuard<'b, T> {
+    pub(super) fn lock<'b, T, const RANK: u8>(
+        &mut self,
+        mutex: &'b Mutex<T, RANK>,
+    ) -> MutexGuard<'b, T, RANK> {
         match mutex.try_lock() {
             Some(guard) => guard,
             None => self.wait(|| mutex.lock()),
@@ -101,7 +104,10 @@ impl<'a> Waits<'a> {
     }
 
     /// Counts beside it, on its line, which the fault has by then.
-    pub(super) fn fault_mutex<'b>(&mut self, mutex: &'b FaultMutex) -> MutexGuard<'b, ()> {
+    pub(super) fn fault_mutex<'b>(
+        &mut self,
+        mutex: &'b FaultMutex,
+    ) -> MutexGuard<'b, (), { order::FAULT_MUTEX }> {
         let guard = mutex.lock.try_lock().unwrap_or_else(|| {
             let before = self.waited_ns;
             let guard = self.wait(|| mutex.lock.lock());

@@ -4,7 +4,7 @@
 use super::HugePool;
 use super::share::Class;
 use crate::Clock;
-use crate::lock::{Mutex, RwSem};
+use crate::lock::{Mutex, RwSem, order};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::AtomicU32;
@@ -15,7 +15,7 @@ pub(super) struct Leaf {
     /// 0, or a page's number and 1. Changed under `used`, read by walks.
     entries: Box<[AtomicU32]>,
     /// The page table lock, and how many entries are in use.
-    used: Mutex<u32>,
+    used: Mutex<u32, { order::HUGE_LEAF }>,
 }
 
 /// The leaf of a slot.
@@ -39,7 +39,7 @@ pub(super) struct Tables {
     /// The first span of them.
     first: u64,
     /// By span. The lock of the upper table, one a slot.
-    slots: Box<[Mutex<Option<Slot>>]>,
+    slots: Box<[Mutex<Option<Slot>, { order::LEAF_SLOT }>]>,
 }
 
 impl Leaf {
@@ -47,7 +47,7 @@ impl Leaf {
         let entries = 0..pool.shape.leaf_pages;
         let leaf = Self {
             entries: entries.map(|_| AtomicU32::new(0)).collect(),
-            used: Mutex::new(0),
+            used: Mutex::ranked(0),
         };
         pool.count_tables(leaf.bytes());
         Arc::new(leaf)
@@ -141,7 +141,7 @@ impl Tables {
         let tables = Self {
             share: RwSem::new(clock),
             first: spans.start,
-            slots: spans.map(|_| Mutex::new(None)).collect(),
+            slots: spans.map(|_| Mutex::ranked(None)).collect(),
             indexes,
             reserves,
         };
@@ -151,11 +151,11 @@ impl Tables {
 
     /// Bytes of it.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val::<[Mutex<Option<Slot>>]>(&self.slots)
+        size_of::<Self>() + size_of_val::<[Mutex<Option<Slot>, { order::LEAF_SLOT }>]>(&self.slots)
     }
 
     /// The slot of a span.
-    pub(super) fn slot(&self, span: u64) -> &Mutex<Option<Slot>> {
+    pub(super) fn slot(&self, span: u64) -> &Mutex<Option<Slot>, { order::LEAF_SLOT }> {
         &self.slots[(span - self.first) as usize]
     }
 

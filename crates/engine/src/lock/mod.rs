@@ -3,12 +3,14 @@
 //! - [`Mutex`]: one word; for short sections that never touch managed memory.
 //! - [`RwSem`]: reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`], which is
 //!   fair, or [`QueuedRwSem`], which is as Linux's, with statistics.
+//! - [`order`]: which lock may be waited for under which, checked in debug builds.
 //! - [`WaitStats`]: how often and how long a lock was waited for.
 //!
 //! All of them may be used in the fault handler: no heap, no thread-locals.
 //! None of them is poisoned by a panic.
 
 pub mod mutex;
+pub mod order;
 pub mod queued_rwsem;
 pub mod raw_rwsem;
 pub mod rwsem;

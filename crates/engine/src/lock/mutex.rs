@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
+use super::order::{self, UNRANKED};
 use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::cell::{MutPtr, UnsafeCell};
 use sync::hint;
@@ -15,9 +16,9 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// Mutual exclusion. Any thread that comes while it is free takes it: waiters have no
-/// claim, so keep sections short.
+/// claim, so keep sections short. Debug builds check that the order of locks is that of their `RANK`s ([`order`]).
 #[derive(Debug)]
-pub struct Mutex<T> {
+pub struct Mutex<T, const RANK: u8 = UNRANKED> {
     /// [`FREE`], [`HELD`] or [`CONTENDED`].
     word: WaitWord,
     /// Protected by `word`.
@@ -25,14 +26,14 @@ pub struct Mutex<T> {
 }
 
 // SAFETY: the value is handed to one thread at a time, so it only has to be Send.
-unsafe impl<T: Send> Send for Mutex<T> {}
+unsafe impl<T: Send, const RANK: u8> Send for Mutex<T, RANK> {}
 // SAFETY: as above; sharing the mutex gives out exclusive access only.
-unsafe impl<T: Send> Sync for Mutex<T> {}
+unsafe impl<T: Send, const RANK: u8> Sync for Mutex<T, RANK> {}
 
 // SAFETY: a word of zeros is `FREE`, and the protected value of zeros is valid by its own `Zero`.
-unsafe impl<T: Zero> Zero for Mutex<T> {
+unsafe impl<T: Zero, const RANK: u8> Zero for Mutex<T, RANK> {
     fn zero() -> Self {
-        Self::new(T::zero())
+        Self::ranked(T::zero())
     }
 }
 
@@ -40,8 +41,17 @@ const _: () = assert!(FREE == 0);
 
 impl<T> Mutex<T> {
     sync::const_fn! {
-        /// A free mutex that protects `value`.
+        /// A free mutex that protects `value`, and whose order is not checked.
         pub fn new(value: T) -> Self {
+            Self::ranked(value)
+        }
+    }
+}
+
+impl<T, const RANK: u8> Mutex<T, RANK> {
+    sync::const_fn! {
+        /// A free mutex that protects `value`.
+        pub fn ranked(value: T) -> Self {
             Self {
                 word: WaitWord::new(FREE),
                 value: UnsafeCell::new(value),
@@ -52,7 +62,8 @@ impl<T> Mutex<T> {
     /// Waits until the mutex is free and takes it.
     #[inline]
     #[track_caller]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T, RANK> {
+        order::check(RANK);
         // Acquire pairs with the Release in the last holder's `drop`.
         if self
             .word
@@ -67,7 +78,7 @@ impl<T> Mutex<T> {
     /// Takes the mutex if it is free.
     #[inline]
     #[track_caller]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, RANK>> {
         // Acquire pairs with the Release in the last holder's `drop`.
         self.word
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
@@ -96,7 +107,8 @@ impl<T> Mutex<T> {
         }
     }
 
-    fn guard(&self) -> MutexGuard<'_, T> {
+    fn guard(&self) -> MutexGuard<'_, T, RANK> {
+        order::taken(RANK);
         MutexGuard {
             mutex: self,
             value: Some(self.value.get_mut()),
@@ -107,17 +119,17 @@ impl<T> Mutex<T> {
 
 /// A held [`Mutex`]; dropping it gives the mutex up.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T> {
-    mutex: &'a Mutex<T>,
+pub struct MutexGuard<'a, T, const RANK: u8 = UNRANKED> {
+    mutex: &'a Mutex<T, RANK>,
     /// None only while dropping.
     value: Option<MutPtr<T>>,
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives out `&T` only.
-unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
+unsafe impl<T: Sync, const RANK: u8> Sync for MutexGuard<'_, T, RANK> {}
 
-impl<T> Deref for MutexGuard<'_, T> {
+impl<T, const RANK: u8> Deref for MutexGuard<'_, T, RANK> {
     type Target = T;
 
     #[inline]
@@ -128,7 +140,7 @@ impl<T> Deref for MutexGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for MutexGuard<'_, T> {
+impl<T, const RANK: u8> DerefMut for MutexGuard<'_, T, RANK> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         let value = self.value.as_ref().expect("held until dropped");
@@ -137,9 +149,10 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-impl<T> Drop for MutexGuard<'_, T> {
+impl<T, const RANK: u8> Drop for MutexGuard<'_, T, RANK> {
     #[inline]
     fn drop(&mut self) {
+        order::let_go(RANK);
         // Ends the access before somebody else may begin one.
         self.value = None;
         // Release pairs with the Acquire of the next holder.

@@ -40,7 +40,7 @@ impl AddressSpace {
     pub fn fork(&self, child: &AddressSpace) -> Result<(), ForkError> {
         assert!(self.id() != child.id(), "a space is no child of its own");
         let mmap = self.mmap_lock.write();
-        let child_mmap = child.mmap_lock.write();
+        let child_mmap = child.mmap_lock.write_in_fork(&mmap);
         assert!(child.tree.is_empty(), "fork into a space that has mappings");
         self.for_each_vma(&mmap, 0..usize::MAX, |vma| vma.start_write(&mmap));
         let copied = self.copy_vmas(&mmap, child, &child_mmap);

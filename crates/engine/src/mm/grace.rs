@@ -34,7 +34,7 @@ use core::fmt;
 use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 
 /// Slots that wait before the readers' words are looked at: there is a word for each
 /// processor.
@@ -48,7 +48,7 @@ pub struct GracePeriods {
     /// Immutable.
     batch: usize,
     /// Held to take a VMA out, and to wait for a slot.
-    retired: Mutex<Retired>,
+    retired: Mutex<Retired, { order::GRACE_PERIODS }>,
 }
 
 /// Hardly ever written, and on another cache line than fields that are.
@@ -102,7 +102,7 @@ impl GracePeriods {
             },
             lines: (0..processors).map(|_| Line::default()).collect(),
             batch,
-            retired: Mutex::new(Retired::default()),
+            retired: Mutex::ranked(Retired::default()),
         }
     }
 

@@ -29,6 +29,7 @@ use super::grace::{GracePeriods, ReadSection};
 use super::vma::Vma;
 use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
 use crate::clock::Clock;
+use crate::lock::order::{self, Held};
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
 use crate::policy::{MmapQueue, SpaceLocks, VmaLockKind, VmaReuse};
 use crate::slab::Slab;
@@ -161,9 +162,11 @@ impl MmapLock {
 
     /// Takes the lock for reading: the shape of the space stays as it is.
     pub fn read(&self) -> MmapReadGuard<'_> {
+        order::check(order::MMAP_LOCK);
         MmapReadGuard {
             lock: self,
             _sem: self.sem.read(),
+            _order: Held::new(),
         }
     }
 
@@ -172,12 +175,20 @@ impl MmapLock {
         Some(MmapReadGuard {
             lock: self,
             _sem: self.sem.try_read()?,
+            _order: Held::new(),
         })
     }
 
     /// Takes the lock for writing: VMAs may be write-locked, attached,
     /// detached, and changed.
     pub fn write(&self) -> MmapWriteGuard<'_> {
+        order::check(order::MMAP_LOCK);
+        self.write_guard(self.sem.write())
+    }
+
+    /// The same in a fork, for the space of the child, which no other thread uses yet.
+    pub(super) fn write_in_fork(&self, parent: &MmapWriteGuard<'_>) -> MmapWriteGuard<'_> {
+        assert!(!core::ptr::eq(self, parent.lock), "its own parent");
         self.write_guard(self.sem.write())
     }
 
@@ -193,6 +204,7 @@ impl MmapLock {
             seq: self.shared.seq.load(Relaxed),
             not_sync: PhantomData,
             _sem: sem,
+            _order: Held::new(),
         }
     }
 
@@ -324,6 +336,7 @@ impl core::fmt::Debug for MmapLock {
 pub struct MmapReadGuard<'a> {
     lock: &'a MmapLock,
     _sem: ReadGuard<'a>,
+    _order: Held<{ order::MMAP_LOCK }>,
 }
 
 /// `mmap_lock` held for writing. Dropping it ends all VMA write locks that were
@@ -337,6 +350,7 @@ pub struct MmapWriteGuard<'a> {
     /// get to a second thread.
     not_sync: PhantomData<*const ()>,
     _sem: WriteGuard<'a>,
+    _order: Held<{ order::MMAP_LOCK }>,
 }
 
 impl MmapWriteGuard<'_> {

@@ -5,7 +5,7 @@ use super::whole::RestOfRow;
 use super::write_back::{Dirty, Order, WriteSheet};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, order};
 use core::ops::Range;
 
 /// Folios a batch: one zap for all of them. Half of the 1,024 ranges that one
@@ -53,7 +53,7 @@ pub(super) struct Evicted {
 
 /// The batches of a node, made once.
 pub struct Batches {
-    batches: [Mutex<Box<FolioBatch>>; CONCURRENT],
+    batches: [Mutex<Box<FolioBatch>, { order::RECLAIM_BATCH }>; CONCURRENT],
 }
 
 impl Default for Batches {
@@ -74,7 +74,7 @@ impl Batches {
             })
         };
         Self {
-            batches: core::array::from_fn(|_| Mutex::new(batch())),
+            batches: core::array::from_fn(|_| Mutex::ranked(batch())),
         }
     }
 
@@ -96,7 +96,7 @@ impl Batches {
         CONCURRENT * size_of::<FolioBatch>()
     }
 
-    pub(super) fn take(&self) -> MutexGuard<'_, Box<FolioBatch>> {
+    pub(super) fn take(&self) -> MutexGuard<'_, Box<FolioBatch>, { order::RECLAIM_BATCH }> {
         self.batches
             .iter()
             .find_map(|batch| batch.try_lock())
@@ -307,7 +307,7 @@ impl Node {
 /// while it lives: it holds a batch and the locks of its folios.
 pub(crate) struct Sweep<'a> {
     node: &'a Node,
-    batch: MutexGuard<'a, Box<FolioBatch>>,
+    batch: MutexGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>,
     count: usize,
     /// The treatment of dirty pages.
     dirty: Dirty,
@@ -341,7 +341,7 @@ impl Drop for Sweep<'_> {
 /// store gets copies of them. Wait for no folio while it lives, as of a [`Sweep`].
 pub(crate) struct Cleaner<'a> {
     node: &'a Node,
-    batch: MutexGuard<'a, Box<FolioBatch>>,
+    batch: MutexGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>,
     count: usize,
     /// Dirty pages of them.
     pages: usize,

@@ -14,7 +14,7 @@
 //! Lock: one for all three; innermost but for the frame pool.
 
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, order};
 use crate::page::Order;
 use crate::slab::Slab;
 use sync::atomic::Ordering;
@@ -53,7 +53,7 @@ const EMPTY: Queue = Queue {
 
 /// All lists of a node.
 pub struct Lists {
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { order::RECLAIM_LISTS }>,
     /// Immutable.
     order: Order,
 }
@@ -92,7 +92,7 @@ impl Lists {
     /// Empty lists.
     pub fn new(order: Order) -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::ranked(Inner {
                 queues: [EMPTY; 3],
                 clock: 0,
             }),
@@ -165,7 +165,7 @@ impl Lists {
     }
 
     /// All of them, locked.
-    pub(super) fn heads(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn heads(&self) -> MutexGuard<'_, Inner, { order::RECLAIM_LISTS }> {
         self.inner.lock()
     }
 

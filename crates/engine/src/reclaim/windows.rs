@@ -9,12 +9,12 @@
 //! busy, and the release of a window waits for that.
 
 use crate::anon::Anonymous;
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, order};
 use core::ptr::NonNull;
 
 /// All windows that reclaim may take pages from.
 pub struct Windows {
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { order::RECLAIM_WINDOWS }>,
 }
 
 struct Inner {
@@ -36,7 +36,7 @@ unsafe impl Send for Registered {}
 
 /// The windows, while pages are chosen.
 pub(super) struct Choosing<'a> {
-    inner: MutexGuard<'a, Inner>,
+    inner: MutexGuard<'a, Inner, { order::RECLAIM_WINDOWS }>,
 }
 
 /// A window with pages in a batch. It is alive until [`Windows::done`].
@@ -62,7 +62,7 @@ impl Busy {
 impl Default for Windows {
     fn default() -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::ranked(Inner {
                 entries: Vec::new(),
                 hand: (0, 0),
             }),

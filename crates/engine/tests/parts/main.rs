@@ -21,6 +21,8 @@ mod huge;
 mod huge_oracle;
 mod huge_tables;
 mod huge_threads;
+#[cfg(debug_assertions)]
+mod lock_order;
 mod locks;
 mod memory_waits;
 mod mmap_miss;

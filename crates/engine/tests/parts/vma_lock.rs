@@ -110,7 +110,7 @@ fn the_count_after_every_operation() {
 
         let first = start_read(&vma, &lock).unwrap();
         assert_readers(&vma, kind, 1);
-        let mmap = lock.read();
+        let mmap = lock.try_read().unwrap();
         let second = start_read_locked(&vma, &mmap).unwrap();
         drop(mmap);
         assert_readers(&vma, kind, 2);
@@ -199,7 +199,7 @@ fn no_more_readers_than_the_limit() {
         let _second = start_read(&vma, &lock).unwrap();
         assert_readers(&vma, kind, 2);
         assert_eq!(start_read(&vma, &lock).unwrap_err(), ReadError::Limit);
-        let mmap = lock.read();
+        let mmap = lock.try_read().unwrap();
         let error = start_read_locked(&vma, &mmap).unwrap_err();
         assert_eq!(error, ReadError::Limit);
         assert_readers(&vma, kind, 2);

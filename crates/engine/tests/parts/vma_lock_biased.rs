@@ -63,7 +63,7 @@ fn a_bias_from_its_beginning_to_its_end() {
     // Who comes now is seen in a word; under `mmap_lock` it is the count still.
     let reads = [(); 2].map(|()| start_read(&vma, &lock).unwrap());
     assert_eq!(visible(), (1, 2));
-    let mmap = lock.read();
+    let mmap = lock.try_read().unwrap();
     let locked = start_read_locked(&vma, &mmap).unwrap();
     assert_eq!(visible(), (2, 2));
     drop((locked, mmap, reads));

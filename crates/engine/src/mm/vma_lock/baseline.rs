@@ -130,7 +130,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
     let sem = vm_lock(vma).ok_or(ReadError::Detached)?;
     sem.try_read(mmap_lock)?;
     let held = ReadBy::Sem(sem);
-    let read = VmaRead { vma, held };
+    let read = VmaRead::new(vma, held);
     // Acquire pairs with the Release in `attach`: `vm_lock`, space, range and
     // attributes of the VMA that the slot is now.
     if vma.detached.load(Acquire) {
@@ -162,7 +162,7 @@ pub(super) fn start_read_locked<'a>(
     let sem = vm_lock(vma).expect("an attached VMA has a lock");
     sem.try_read(mmap_lock)?;
     let held = ReadBy::Sem(sem);
-    let read = VmaRead { vma, held };
+    let read = VmaRead::new(vma, held);
     // As above. Any other sequence is that of a write lock that has ended.
     if vma.lock_seq.load(Relaxed) == FROZEN {
         return Err(ReadError::Frozen);

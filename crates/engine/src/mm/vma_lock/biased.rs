@@ -96,10 +96,7 @@ pub(super) fn start_read<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Result<VmaRe
 /// Locks a biased VMA. `None` if it is biased no more, or no word is free.
 #[inline]
 fn start_visible<'a>(vma: &'a Vma, mmap_lock: &MmapLock) -> Option<Result<VmaRead<'a>, ReadError>> {
-    let read = VmaRead {
-        vma,
-        held: ReadBy::Visible(enter(vma, mmap_lock)?),
-    };
+    let read = VmaRead::new(vma, ReadBy::Visible(enter(vma, mmap_lock)?));
     // r3. Acquire pairs with the Release in `bias`: the VMA's fields. It
     // tells a reader that there is no writer; see the module's text.
     if !vma.bias.load(Acquire) {

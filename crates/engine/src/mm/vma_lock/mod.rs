@@ -30,6 +30,7 @@ use self::visible::Visible;
 pub use self::visible::VisibleReaders;
 use super::mmap_lock::{MmapHeld, MmapLock, MmapReadGuard, MmapWriteGuard};
 use super::vma::{Attributes, Vma};
+use crate::lock::order::{self, Held};
 use crate::policy::VmaLockKind::{Biased, Refcount, Rwsem};
 
 /// Why a VMA could not be locked for reading. None of these is an error of the
@@ -60,6 +61,7 @@ pub enum ReadError {
 pub struct VmaRead<'a> {
     vma: &'a Vma,
     held: ReadBy<'a>,
+    _order: Held<{ order::VMA_READ }>,
 }
 
 /// The reference that a reader gives back.
@@ -73,7 +75,17 @@ enum ReadBy<'a> {
     Visible(Visible<'a>),
 }
 
-impl VmaRead<'_> {
+impl<'a> VmaRead<'a> {
+    /// The VMA has just been locked in this way.
+    #[inline]
+    fn new(vma: &'a Vma, held: ReadBy<'a>) -> Self {
+        Self {
+            vma,
+            held,
+            _order: Held::new(),
+        }
+    }
+
     /// The VMA.
     pub fn vma(&self) -> &Vma {
         self.vma

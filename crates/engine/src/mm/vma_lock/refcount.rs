@@ -89,7 +89,7 @@ pub(super) fn start_read_locked<'a>(
 #[inline]
 pub(super) fn counted(vma: &Vma) -> VmaRead<'_> {
     let held = ReadBy::Count;
-    VmaRead { vma, held }
+    VmaRead::new(vma, held)
 }
 
 /// Adds a reader, unless detached, kept out, or at the limit. Returns how many

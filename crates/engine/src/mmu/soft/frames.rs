@@ -17,7 +17,7 @@
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 
 use crate::PAGE_SIZE;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use core::ops::Range;
 use core::ptr::NonNull;
 use sync::atomic::AtomicU32;
@@ -43,7 +43,7 @@ struct Note {
     /// References, 1 and up; or [`FREE`] and the next free frame.
     word: AtomicU32,
     /// Of a leaf table: its lock, and how many of its entries are in use.
-    leaf: Mutex<u32>,
+    leaf: Mutex<u32, { order::SOFT_LEAF }>,
 }
 
 /// All frames of some page tables.
@@ -67,7 +67,7 @@ pub struct Frames {
     opening: Mutex<()>,
     shards: Box<[Shard]>,
     /// Free frames that no shard keeps.
-    depot: Shard,
+    depot: Depot,
 }
 
 // SAFETY: the memory is owned; the notes, which are atomics, and the page tables
@@ -78,7 +78,11 @@ unsafe impl Sync for Frames {}
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Shard(Mutex<Stock>);
+struct Shard(Mutex<Stock, { order::FRAME_SHARD }>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Depot(Mutex<Chain, { order::FRAME_DEPOT }>);
 
 /// Frames for the taking.
 #[derive(Debug, Default)]
@@ -195,7 +199,7 @@ impl Frames {
             unsafe { pages::unmap(notes, note_bytes(count)) };
             return None;
         };
-        let shard = |_| Shard(Mutex::new(Stock::default()));
+        let shard = |_| Shard(Mutex::ranked(Stock::default()));
         let frames = Self {
             memory,
             notes: notes.cast(),
@@ -205,7 +209,7 @@ impl Frames {
             opened: AtomicU32::new(0),
             opening: Mutex::new(()),
             shards: (0..shards).map(shard).collect(),
-            depot: shard(0),
+            depot: Depot(Mutex::ranked(Chain::default())),
         };
         // SAFETY: the pages of the huge frames.
         let huge =
@@ -292,7 +296,7 @@ impl Frames {
         // Fresh ones that the shard has already come first: else the depot's lock
         // would be everybody's for as long as it is empty.
         if stock.fresh.is_empty() {
-            stock.free = self.depot.0.lock().free.take_front(self, BATCH);
+            stock.free = self.depot.0.lock().take_front(self, BATCH);
         }
         stock.free.pop(self).or_else(|| self.take_fresh(stock))
     }
@@ -314,7 +318,7 @@ impl Frames {
         let frame = stock.fresh.next()?;
         let note = Note {
             word: AtomicU32::new(1),
-            leaf: Mutex::new(0),
+            leaf: Mutex::ranked(0),
         };
         // SAFETY: there is a note for each frame below `count`, and nobody has
         // looked at that of a fresh one.
@@ -352,7 +356,7 @@ impl Frames {
         if stock.free.count + chain.count <= KEPT {
             stock.free.splice(self, chain);
         } else {
-            self.depot.0.lock().free.splice(self, chain);
+            self.depot.0.lock().splice(self, chain);
         }
     }
 
@@ -391,7 +395,7 @@ impl Frames {
 
     /// The lock of a leaf table. Any frame that was ever taken has one: a thread that
     /// comes late locks a frame that is no leaf any more, and finds that out.
-    pub fn leaf(&self, frame: u32) -> &Mutex<u32> {
+    pub fn leaf(&self, frame: u32) -> &Mutex<u32, { order::SOFT_LEAF }> {
         &self.note(frame).leaf
     }
 

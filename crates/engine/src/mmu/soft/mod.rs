@@ -31,7 +31,7 @@
 
 use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use crate::page::Protection;
 use core::ops::Range;
 
@@ -67,7 +67,7 @@ const _: () = assert!(Tables::<ENTRIES>::SPAN == TABLE_SPAN);
 pub struct SoftMmu {
     tables: Tables<ENTRIES>,
     /// Held while a window is reserved or released.
-    windows: Mutex<Windows>,
+    windows: Mutex<Windows, { order::SOFT_WINDOWS }>,
     /// Frames for huge pages that no pool has, from here on.
     next_huge: Mutex<u32>,
     /// A test's setting of moves into windows; `None`: there are none.
@@ -104,7 +104,7 @@ impl SoftMmu {
         let tables = Tables::new(frames, Cores::new(MOST_CORES)).ok_or(MmuError::NoMemory)?;
         Ok(Self {
             tables,
-            windows: Mutex::new(Windows::default()),
+            windows: Mutex::ranked(Windows::default()),
             next_huge,
             moves: Mutex::new(None),
         })

@@ -21,7 +21,7 @@
 use super::cores::Cores;
 use super::entry::Pte;
 use super::frames::Frames;
-use crate::lock::MutexGuard;
+use crate::lock::{MutexGuard, order};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -59,7 +59,7 @@ pub struct PteTable<'a, const N: usize> {
     /// Frame of the table.
     frame: u32,
     /// The lock, and how many entries are in use.
-    used: MutexGuard<'a, u32>,
+    used: MutexGuard<'a, u32, { order::SOFT_LEAF }>,
 }
 
 impl<const N: usize> Tables<N> {

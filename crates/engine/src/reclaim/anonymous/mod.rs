@@ -20,7 +20,7 @@ use super::windows::{Busy, Windows};
 use crate::PAGE_SIZE;
 use crate::anon::PageState;
 use crate::cache::Node;
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, order};
 use crate::mmu::WrittenPage;
 use crate::stats::PerCpuCounter;
 use core::ops::Range;
@@ -152,7 +152,7 @@ impl PrivateMemory {
 
 /// The batches of a node, made once.
 pub(crate) struct AnonymousBatches {
-    batches: [Mutex<PrivateBatch>; CONCURRENT],
+    batches: [Mutex<PrivateBatch, { order::PRIVATE_BATCH }>; CONCURRENT],
     /// Pages that each copies; none where they are written from where they are. Immutable.
     copies: usize,
     /// [`Stopped`]s that live or are about to. A hint: the batches keep evictions
@@ -162,7 +162,7 @@ pub(crate) struct AnonymousBatches {
 
 /// No batch of private memory is evicted while this lives.
 pub struct Stopped<'a> {
-    _batches: [MutexGuard<'a, PrivateBatch>; CONCURRENT],
+    _batches: [MutexGuard<'a, PrivateBatch, { order::PRIVATE_BATCH }>; CONCURRENT],
     stops: &'a AtomicU32,
 }
 
@@ -180,7 +180,7 @@ impl AnonymousBatches {
             return None;
         }
         Some(Self {
-            batches: all.map(|copies| Mutex::new(PrivateBatch::new(copies))),
+            batches: all.map(|copies| Mutex::ranked(PrivateBatch::new(copies))),
             copies,
             stops: AtomicU32::new(0),
         })
@@ -193,7 +193,7 @@ impl AnonymousBatches {
         CONCURRENT * (BATCH * page + self.copies * PAGE_SIZE)
     }
 
-    pub(crate) fn take(&self) -> MutexGuard<'_, PrivateBatch> {
+    pub(crate) fn take(&self) -> MutexGuard<'_, PrivateBatch, { order::PRIVATE_BATCH }> {
         let mut batches = self.batches.iter();
         let free = batches.find_map(|batch| batch.try_lock());
         free.unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())

@@ -28,7 +28,7 @@
 //! under the hand's lock.
 
 use crate::budget::Budget;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, order};
 use core::ops::Range;
 use sync::Arc;
 use sync::atomic::AtomicU32;
@@ -67,7 +67,7 @@ pub struct Slots {
     table: SwapMap,
     /// Clusters that have more free slots than the allocation cursor knows of.
     queue: Queue,
-    hand: Mutex<AllocCursor>,
+    hand: Mutex<AllocCursor, { order::SWAP_SLOTS }>,
     /// Pages of the table are charged here.
     budget: Arc<Budget>,
 }
@@ -83,7 +83,7 @@ impl Slots {
         Some(Self {
             table: SwapMap::new(Shape::new(range, slots))?,
             queue: Queue::new(),
-            hand: Mutex::new(AllocCursor::new()),
+            hand: Mutex::ranked(AllocCursor::new()),
             budget,
         })
     }
