@@ -92,7 +92,7 @@ const UNCHECKED_ADVICE: [(c_int, UncheckedAdvice); 3] = [
 ];
 
 impl Advice {
-    /// True: what a kernel does not know, the engine does by itself.
+    /// True: advice that a kernel does not know is followed by the engine itself.
     pub fn is_supported(self) -> bool {
         true
     }
@@ -135,7 +135,7 @@ impl Advice {
 }
 
 impl UncheckedAdvice {
-    /// True: what a kernel does not know, the engine does by itself.
+    /// True: advice that a kernel does not know is followed by the engine itself.
     pub fn is_supported(self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The memory cgroups of the process: where the kernel says what they may have, and have.
+//! The memory cgroups of the process: the kernel's files of their limits and their use.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct CgroupFiles {
     /// Each has a number of bytes, or a word for none. The lowest holds.
     pub(crate) limits: Vec<PathBuf>,
-    /// What it has, page cache included.
+    /// The file of its use, page cache included.
     pub(crate) current: PathBuf,
 }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-/// What the last system call of this thread that failed has said.
+/// The errno of this thread's last failed system call.
 pub fn errno() -> c_int {
     // SAFETY: points to the thread's errno.
     unsafe { *libc::__errno_location() }

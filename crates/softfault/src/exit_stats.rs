@@ -1,4 +1,4 @@
-//! `SOFTFAULT_STATS=1`: what the process's engines served, on the standard error at its end.
+//! `SOFTFAULT_STATS=1`: the statistics of the process's engines, on the standard error at its end.
 //!
 //! ```text
 //! softfault-stats: pid=4711 engines=1 peak_bytes=268435456
@@ -65,7 +65,7 @@ struct CountedNode {
 
 /// The newest entry.
 static ENTRIES: AtomicPtr<CountedNode> = AtomicPtr::new(null_mut());
-/// What engines of [`PROCESS`] that are gone have counted.
+/// The counts of dropped engines of [`PROCESS`].
 static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 /// The process that `GONE` is of.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -91,7 +91,7 @@ const OF_PROCESS: [&str; 15] = [
 ];
 /// Maps that write to their file over an engine, and their bytes, at any time.
 static WRITABLE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-/// What a child's parent had counted of that.
+/// The counts of a child's parent at the fork.
 static PARENTS: [AtomicU64; OF_PROCESS.len()] = [const { AtomicU64::new(0) }; OF_PROCESS.len()];
 
 /// True if there will be something to print.
@@ -181,7 +181,7 @@ pub(crate) fn gone(node: &Arc<Node>) {
     }
 }
 
-/// The first engine that goes in a child of fork forgets what the parent's counted.
+/// The first engine that goes in a child of fork forgets the counts of the parent's.
 fn begin(here: u32) {
     if PROCESS.swap(here, Relaxed) != here {
         GONE.iter().for_each(|count| count.store(0, Relaxed));

@@ -169,8 +169,8 @@ impl Future for FaultInMany<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // The parent's answer must not be used: in this process its lock may be held for ever.
-        if let FaultInState::Waiting(_, born) = &self.state
-            && born.is_parents()
+        if let FaultInState::Waiting(_, generation) = &self.state
+            && generation.is_parents()
         {
             self.state = FaultInState::New;
             // Nor must the parent's hold be dropped.

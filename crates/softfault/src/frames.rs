@@ -6,14 +6,14 @@ use libc::c_void;
 use softfault_engine::cache::FrameMemory;
 use softfault_engine::mmu::TABLE_SPAN;
 
-/// Anonymous memory, a mapping a chunk: nothing is reserved, so what the program
-/// locks (`mlockall`) or limits (`RLIMIT_AS`) is what the pool has.
+/// Anonymous memory, a mapping a chunk: nothing is reserved, so `mlockall` locks, and
+/// `RLIMIT_AS` counts, no more than the pool has.
 ///
 /// In huge pages where the machine gives them: the pool takes and gives 2 MiB at a
 /// time, and large I/O wants few pieces.
 pub struct AnonymousFrames {
     bytes: usize,
-    born: ProcessGeneration,
+    generation: ProcessGeneration,
 }
 
 impl AnonymousFrames {
@@ -21,7 +21,7 @@ impl AnonymousFrames {
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes: bytes.next_multiple_of(TABLE_SPAN),
-            born: ProcessGeneration::here(),
+            generation: ProcessGeneration::here(),
         }
     }
 }
@@ -49,7 +49,7 @@ impl FrameMemory for AnonymousFrames {
 
     fn discard(&self, _chunk: usize, at: NonNull<u8>) {
         // In a child it is the parent's, and was not inherited.
-        if !self.born.is_parents() {
+        if !self.generation.is_parents() {
             unmap(at.as_ptr() as usize, TABLE_SPAN);
         }
     }

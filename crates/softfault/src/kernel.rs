@@ -1,4 +1,4 @@
-//! Maps that the kernel serves: the same verbs, by its own calls. And what it serves, counted.
+//! Maps that the kernel serves: the same verbs, by its own calls. And their counts.
 //!
 //! | a map | why |
 //! |---|---|
@@ -17,7 +17,7 @@ use softfault_engine::mm::Protection;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What the kernel serves by policy, counted for the whole process. It is not in any budget.
+/// Counts of memory that the kernel serves by policy, for the whole process. It is not in any budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelCount {
     /// Small maps that were made.
@@ -171,7 +171,7 @@ impl KernelMap {
     }
 }
 
-/// What a map is for.
+/// The use of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelAccess {
     None,
@@ -201,8 +201,8 @@ impl From<Protection> for KernelAccess {
     }
 }
 
-/// Drops pages of a mapping of the kernel's, whose addresses stay taken: what somebody else came to map there would go with
-/// the rest of the mapping.
+/// Drops pages of a mapping of the kernel's, whose addresses stay taken: another mapping there would go with
+/// the rest of this one.
 ///
 /// # Safety
 /// The pages are of a mapping of ours, and nobody looks at them any more.
@@ -241,8 +241,8 @@ pub(crate) fn lock_by_kernel(addresses: &Range<usize>, locked: bool) -> io::Resu
     })
 }
 
-/// Has what was written to some addresses of a mapping of the kernel's reach its file: `MS_SYNC`, on the device by
-/// then; or `MS_ASYNC`.
+/// Writes dirty pages of some addresses of a mapping of the kernel's to its file: by `MS_SYNC`, which waits for the device,
+/// or by `MS_ASYNC`.
 pub(crate) fn msync(addresses: &Range<usize>, how: c_int) -> io::Result<()> {
     let start = addresses.start & !(PAGE_SIZE - 1);
     let bytes = addresses.end - start;

@@ -42,7 +42,7 @@
 //! `SOFTFAULT_STATS=1` prints at exit the counters of all engines of the process, in lines
 //! of `softfault-stats: name=count`.
 //!
-//! # What is different from mmap
+//! # Differences from mmap
 //!
 //! - **System calls.** `write(fd, &map[..])` on a part that is not in memory
 //!   fails with EFAULT, or writes fewer bytes: the kernel does not call our
@@ -60,7 +60,7 @@
 //!   of a changed file shows the change. When another process truncates the file, pages that
 //!   are in memory stay; a touch of any other page past the end raises SIGBUS, or reads zeros
 //!   ([`OnTruncate`]). [`Engine::truncate`] removes these pages at once. Both ways of reading show
-//!   the same bytes: a read through the page cache shows what read(2) shows, written
+//!   the same bytes: a read through the page cache shows the same as read(2), written
 //!   back or not; before a direct read, the kernel writes back the dirty pages of the range.
 //! - **The kernel's page cache** may keep the bytes that were read of a file, for the next process
 //!   ([`Reads`]). They are not part of the budget, and the kernel reclaims them when memory is
@@ -162,7 +162,7 @@ mod reached;
 
 mod many;
 
-// What the kernel serves us with.
+// Calls of the kernel.
 mod kernel;
 mod lease;
 mod table;
@@ -181,7 +181,7 @@ mod faults;
 
 mod exit_stats;
 
-// An engine, and what is under its budget.
+// An engine, and the memory under its budget.
 mod managed;
 
 mod files;
@@ -195,7 +195,7 @@ mod writable;
 
 mod engine;
 
-// What the program sees.
+// The public interface.
 mod fault_in;
 mod huge;
 mod many_maps;

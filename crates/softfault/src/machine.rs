@@ -1,4 +1,4 @@
-//! What the machine has.
+//! Properties of the machine.
 
 use crate::cgroup::memory_cgroups;
 use core::mem::MaybeUninit;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The part of an engine that its maps need. An engine over userfaultfd has one in each process
 /// (`engine/current.rs`).
 pub(crate) struct Managed {
-    /// Who pays.
+    /// Its budget pays.
     pub(crate) node: Arc<Node>,
     /// Where faults look mappings up: the process's, which all its engines
     /// share.
@@ -20,7 +20,7 @@ pub(crate) struct Managed {
     pub(crate) rings: Arc<RingsOnDemand>,
     /// Whether files are read through the kernel's page cache.
     pub(crate) reads: Arc<ReadPolicy>,
-    /// What `node` swaps to.
+    /// The swap of `node`.
     pub(crate) swap: Option<SwapBackend>,
 }
 

@@ -69,7 +69,7 @@ impl Many {
         self.results()
     }
 
-    /// Goes on, until they are through, or the deadline and what is there beyond it; `false`
+    /// Goes on, until all ranges are done, or until the deadline; after it, only present pages count. `false`
     /// if interrupted.
     fn advance(
         &mut self,
@@ -89,7 +89,7 @@ impl Many {
         }
     }
 
-    /// What each range has come to, in the order of the caller.
+    /// The result of each range, in the order of the caller.
     pub(crate) fn results(self) -> Vec<Result<(), FaultError>> {
         let mut results = self.results;
         for (place, why) in self.ranges.failed() {
@@ -102,7 +102,7 @@ impl Many {
     }
 }
 
-/// A deadline, beside what else may want the thread.
+/// A deadline, beside the other interruptions.
 struct WithDeadline<F>(Option<Instant>, F);
 
 impl<F> WithDeadline<F> {

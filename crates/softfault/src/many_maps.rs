@@ -1,7 +1,7 @@
 //! Ranges of many maps, brought in by one call: for bindings to other languages, where a call's ranges are addresses.
 //!
 //! ```text
-//!   an engine's maps   one pass: their reads are in flight together, whatever maps they are of
+//!   an engine's maps   one pass: their reads are in flight together, for all maps
 //!   the kernel's       told before the passes, and waited for after them
 //! ```
 
@@ -154,7 +154,7 @@ mod tests {
         asked.push((&stack, &ranges[..1]));
         let plan = Plan::new(&asked);
         let places: Vec<_> = plan.passes.iter().map(|pass| &pass.places[..]).collect();
-        // Neither what is too long nor what is empty.
+        // Neither ranges that are too long nor empty ones.
         let first = [(0, 0), (0, 3), (2, 0), (2, 3), (3, 0), (3, 3)];
         assert_eq!(places, [&first[..], &[(1, 0), (1, 3)]]);
         assert_eq!(plan.by_kernel.len(), 1);

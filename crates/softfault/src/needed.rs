@@ -19,7 +19,7 @@ const ODD: usize = 1;
 /// A call, the errno that it has to answer, and the trial.
 type Trial = (&'static str, c_int, fn() -> libc::c_long);
 
-/// What serves faults.
+/// The system calls that serve faults.
 const FAULTS: &[Trial] = &[
     ("rt_sigprocmask", libc::EINVAL, || {
         let (set, nothing) = (0u64, null::<libc::c_void>());
@@ -45,7 +45,7 @@ const FAULTS: &[Trial] = &[
     }),
     ("fstat", libc::EBADF, || {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: room for what it would fill.
+        // SAFETY: room for the structure that it would fill.
         unsafe { libc::fstat(NONE, stat.as_mut_ptr()).into() }
     }),
 ];

@@ -1,6 +1,6 @@
-//! What a process has one of: an address space of ours and its page tables.
+//! The one address space of ours in a process, and its page tables.
 //!
-//! What serves the faults of that space is above ([`faults`](crate::faults)): it makes the
+//! The server of that space's faults is above ([`faults`](crate::faults)): it makes the
 //! process's part, and finds it here.
 
 use crate::uffd::{Faults, UffdMmu};
@@ -45,7 +45,7 @@ pub fn making() -> MutexGuard<'static, ()> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The clock of those who have no part in the process.
+/// The clock for engines outside of it.
 pub fn monotonic() -> Arc<dyn Clock> {
     Arc::new(Monotonic)
 }

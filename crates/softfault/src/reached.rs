@@ -5,7 +5,7 @@ use crate::signal::{self, Masked};
 use core::ops::Range;
 use softfault_engine::fault::{Interrupt, NeverInterrupted, Populated};
 
-/// How accesses reach the memory, and so who else may want the thread that waits.
+/// How accesses reach the memory, and so the possible interruptions of a waiting thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reached {
     /// By plain loads and stores: locks are taken that a fault in a signal handler may

@@ -148,7 +148,7 @@ impl SwapStats {
 
     fn of(managed: &Managed) -> Option<Self> {
         let swap = managed.node.swap.as_ref()?;
-        swap.look_for_heirs();
+        swap.free_if_no_child_lives();
         let file = managed.swap.as_ref().and_then(|swap| swap.file());
         let counted = &swap.stats;
         Some(Self {

@@ -23,7 +23,7 @@ struct Start<Work> {
     work: Work,
 }
 
-/// Starts a thread with so many bytes of stack, and what the C library needs besides. Signals are masked in
+/// Starts a thread with so many bytes of stack beside the C library's own. Signals are masked in
 /// it: those that are sent to the process are for the program's threads.
 pub(crate) fn start<Work: FnOnce() + Send + 'static>(
     name: &'static CStr,
@@ -74,8 +74,8 @@ extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// What the C library takes of each stack. glibc puts the program's thread-local variables there, and tells
-/// how much that is to those who look the function up; musl adds it itself. The attributes are initialised.
+/// The bytes that the C library takes of each stack. glibc puts the program's thread-local variables there, and has
+/// a function with the number, which is looked up; musl adds it itself. The attributes are initialised.
 fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
     type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let found = look_up_least_stack();
@@ -106,7 +106,7 @@ fn look_up_least_stack() -> usize {
     }
 }
 
-/// The same for `softfault run`, whose own threads are started as ours are. What it returns waits for the thread's end,
+/// The same for `softfault run`, whose own threads are started as ours are. The returned value waits for the thread's end,
 /// if it is called.
 pub fn start_thread<Work: FnOnce() + Send + 'static>(
     name: &'static CStr,
@@ -117,7 +117,7 @@ pub fn start_thread<Work: FnOnce() + Send + 'static>(
     Ok(move || thread.join())
 }
 
-/// Looks up what starting a thread needs, for `softfault run`: when its library is loaded, before the loader can be busy.
+/// Looks up the functions for starting a thread, for `softfault run`: when its library is loaded, before the loader can be busy.
 pub fn prepare_threads() {
     look_up_least_stack();
 }

@@ -1,7 +1,7 @@
 //! A file that a map writes to over an engine, as [`MmapMut`](crate::MmapMut) has it.
 //!
 //! In a child of fork, of its parent's, the kernel has mapped the file in the window's place
-//! ([`inherited`](crate::files)), and does what is asked for.
+//! ([`inherited`](crate::files)), and does the calls.
 
 use crate::advice::{Advice, UncheckedAdvice};
 use crate::error::{self, FaultError};
@@ -84,7 +84,7 @@ impl WritableFile {
         }
     }
 
-    /// What of some addresses is in memory.
+    /// The pages of some addresses that are in memory.
     pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
         match self.was_inherited() {
             true => Residency::default(),
@@ -168,8 +168,8 @@ impl WritableFile {
         Ok(())
     }
 
-    /// `msync(2)`: what was written is on the device when this returns, and so is all that it takes to find it; or the error
-    /// with which it was refused, then or since the last time.
+    /// `msync(2)`: dirty pages are on the device when this returns, with the metadata to find them; or the error
+    /// of write-back, now or since the last time.
     pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
         if self.was_inherited() {
             return msync(&addresses, libc::MS_SYNC);
@@ -257,14 +257,14 @@ impl WritableFile {
         Ok(end <= self.file.cache().addresses().end)
     }
 
-    /// Gives back pages that this map does not use any more; what was written to them is in the file then, if it could
+    /// Gives back pages that this map does not use any more; their written bytes are in the file then, if they could
     /// be written.
     pub(crate) fn give_up(&self, addresses: Range<usize>) {
         files::write_back(self.file.cache(), addresses.clone());
         self.file.invalidate(addresses);
     }
 
-    /// Takes it away; what was written to it is in the file then, if it could be written.
+    /// Takes it away; the written bytes are in the file then, if they could be written.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
         let _ = self.unlock();
         files::write_back(self.file.cache(), self.part.clone());

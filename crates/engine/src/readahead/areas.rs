@@ -151,7 +151,7 @@ pub(super) struct Area {
     number: u64,
     /// Clock of the last touch, and of the first.
     stamp: u32,
-    born: u32,
+    began: u32,
     /// Pages whose touches were seen.
     pub(super) seen: Pages,
     /// Those, and pages that are as good as touched.
@@ -182,7 +182,7 @@ impl Area {
     const FREE: Area = Area {
         number: NONE,
         stamp: 0,
-        born: 0,
+        began: 0,
         seen: Pages::NONE,
         touched: Pages::NONE,
         mapped: Pages::NONE,
@@ -221,7 +221,7 @@ impl Area {
         *self = Area {
             number,
             stamp,
-            born: stamp,
+            began: stamp,
             ..Area::FREE
         };
     }
@@ -291,7 +291,7 @@ impl Area {
 
     /// Touches of the file since the first one in the area.
     pub(super) fn life(&self, clock: u32) -> u64 {
-        u64::from(clock.wrapping_sub(self.born))
+        u64::from(clock.wrapping_sub(self.began))
     }
 
     /// Touches of the file since the last one in the area.
@@ -394,7 +394,7 @@ impl Areas {
                 self.numbers[at] = number;
                 self.all[at] = Area {
                     number,
-                    born: clock,
+                    began: clock,
                     ..Area::FREE
                 };
                 at

@@ -48,7 +48,7 @@ pub struct Swap {
     /// before any of `slots`.
     inherited: Mutex<bool>,
     /// Whether a child lives that may. Immutable.
-    heirs_live: fn() -> bool,
+    child_lives: fn() -> bool,
     /// The statistics.
     pub stats: SwapStats,
 }
@@ -69,7 +69,7 @@ impl Swap {
             device,
             slots: Slots::new(first..end, budget)?,
             inherited: Mutex::new(false),
-            heirs_live: || false,
+            child_lives: || false,
             stats: SwapStats::default(),
         })
     }
@@ -77,7 +77,7 @@ impl Swap {
     /// The same, in a process that may fork: `live` tells whether a child lives, in
     /// fault handlers too. It has been true since before [`inherit`](Self::inherit).
     pub fn with_live_children(mut self, live: fn() -> bool) -> Self {
-        self.heirs_live = live;
+        self.child_lives = live;
         self
     }
 
@@ -92,12 +92,12 @@ impl Swap {
     }
 
     /// Frees slots that only children had, if none lives any more.
-    pub fn look_for_heirs(&self) {
+    pub fn free_if_no_child_lives(&self) {
         // The holder of the lock does it, or is about to fork.
         let Some(mut inherited) = self.inherited.try_lock() else {
             return;
         };
-        if *inherited && !(self.heirs_live)() {
+        if *inherited && !(self.child_lives)() {
             self.slots.children_gone(|slot| self.discard(slot));
             *inherited = false;
         }

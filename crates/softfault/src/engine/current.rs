@@ -1,4 +1,4 @@
-//! What an engine's maps need, which is another in each process.
+//! The state that an engine's maps need, which each process has its own of.
 
 use super::EngineInner;
 use crate::files::FileWindow;
@@ -55,7 +55,7 @@ impl Drop for ManagedHere {
 }
 
 impl EngineInner {
-    /// What maps need. `None` where userfaultfd is closed; and in a child that has
+    /// The state that maps need. `None` where userfaultfd is closed; and in a child that has
     /// no memory of this engine: see [`managed_here`](Self::managed_here).
     pub(crate) fn managed(&self) -> Option<&Managed> {
         self.managed.get()

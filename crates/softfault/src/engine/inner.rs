@@ -23,7 +23,7 @@ pub(crate) struct EngineInner {
     /// Files that are mapped by the kernel's own maps, since they are small.
     pub(crate) small_maps: SmallMaps,
     /// Immutable.
-    born: ProcessGeneration,
+    generation: ProcessGeneration,
     pub(crate) workers: PerProcess<Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
@@ -45,7 +45,7 @@ impl EngineInner {
             managed: ManagedHere::new(managed),
             small_maps: SmallMaps::new(options.most_small()),
             options,
-            born: ProcessGeneration::here(),
+            generation: ProcessGeneration::here(),
             workers: PerProcess::default(),
             masked: None,
         });
@@ -63,6 +63,6 @@ impl EngineInner {
 
     /// True if a parent of this process built it: maps of files are the parent's.
     pub(crate) fn is_parents(&self) -> bool {
-        self.born.is_parents()
+        self.generation.is_parents()
     }
 }

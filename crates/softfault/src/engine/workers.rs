@@ -1,4 +1,4 @@
-//! Threads of an engine that wait in the place of those who do not want to block: for ranges that are faulted in, and for
+//! Threads of an engine that wait in the place of callers that do not want to block: for ranges that are faulted in, and for
 //! flushes.
 //!
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Threads an engine.
 const THREADS: usize = 4;
 
-/// What becomes of work that was handed over.
+/// The result of work that was handed over.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     inner: Mutex<Outstanding<T>>,
@@ -35,7 +35,7 @@ impl<T> Answer<T> {
         Arc::strong_count(self) == 1
     }
 
-    /// Gives the answer. Who waits for it may take away all that the work was about as soon as his task runs.
+    /// Gives the answer. As soon as the waiting task runs, it may drop everything that the work used.
     pub(crate) fn give(self: Arc<Self>, result: T) {
         let waker = {
             let mut inner = lock(&self.inner);
@@ -65,14 +65,14 @@ impl<T> Answer<T> {
 struct Outstanding<T> {
     /// The answer, once there is one.
     result: Option<T>,
-    /// Whom to wake then.
+    /// The waker to call then.
     waker: Option<Waker>,
 }
 
 /// The work; giving its answer is its last step.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads of an engine and what they have to do.
+/// The threads of an engine and their work.
 #[derive(Default)]
 pub(crate) struct Workers {
     shared: Arc<WorkQueue>,
@@ -111,7 +111,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Whoever had a map had the engine: no work is left.
+        // Each map has a reference to the engine: no work is left.
         lock(&self.shared.queue).1 = true;
         self.shared.more.notify_all();
     }

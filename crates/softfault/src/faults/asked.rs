@@ -14,7 +14,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Places for what threads have asked last.
+/// Places for the last messages of threads.
 const PLACES: usize = 256;
 
 /// A thread's last message.
@@ -35,7 +35,7 @@ struct Messages {
     last: [Last; PLACES],
 }
 
-/// What threads have asked.
+/// The last messages of threads.
 pub(super) struct Asked(Mutex<Messages>);
 
 impl Asked {

@@ -12,8 +12,8 @@ use sync::stage;
 
 /// Reads messages and begins their faults, until there is one that this thread has to wait in. Then another reads on.
 ///
-/// Where faults have to be waited in, few are begun at a time: what a fault waits for is there more often the later it is begun, and
-/// more of what follows it.
+/// Where faults have to be waited in, few are begun at a time: the later a fault is begun, the more often its page, and the
+/// pages behind it, are there already.
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
     let (mut again, Turn { mut most, mut next }) = (0, pool.turn());

@@ -1,6 +1,6 @@
 //! Whose SIGBUS it is when it is not ours.
 //!
-//! The handler has a number of forms, which differ in nothing but to whom each passes on.
+//! The handler has a number of forms, which differ only in the handler that each passes on to.
 //! A form is put in force once: over what was in force then, its *predecessor*.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!                                      (restores form 0, or calls it)
 //! ```
 //!
-//! So whoever was put over form 0, and calls or restores what was there before him, finds
+//! So a handler that was put over form 0, and calls or restores its predecessor, finds
 //! form 0 with its own predecessor, and nothing goes round in a circle. When the forms are
 //! used up we get in front no more: a program that always puts its own handler back wins.
 //!
@@ -67,7 +67,7 @@ pub(super) fn is_begun() -> bool {
     TAKEN.load(Relaxed) > 0
 }
 
-/// What the program has said since about SIGBUS, where its calls are told to us: the first form passes on to that.
+/// The program's later action for SIGBUS, where its calls are reported to us: the first form passes on to it.
 static INSTEAD: AtomicPtr<InstalledAction> = AtomicPtr::new(core::ptr::null_mut());
 
 /// All that was ever said, once each: a handler may look at any of it at any time.
@@ -100,7 +100,7 @@ pub(super) fn replace(action: Action) {
     INSTEAD.store(said, Release);
 }
 
-/// To whom a form passes on.
+/// The action that a form passes on to.
 pub(super) fn predecessor(form: usize) -> Action {
     // SAFETY: null, or leaked by `replace`.
     let said = unsafe { INSTEAD.load(Acquire).as_ref() };

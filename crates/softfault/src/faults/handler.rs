@@ -24,8 +24,8 @@ use softfault_engine::stage::Stage;
 use std::io;
 use sync::stage;
 
-/// The address was not mapped, as far as the kernel knows: what a fault in a
-/// window of ours says, of a page that is missing and of one that is protected.
+/// The address was not mapped, as far as the kernel knows: the code of a fault in a
+/// window of ours, on a missing page and on a protected one.
 /// (`si_code` of a SIGBUS, from `asm-generic/siginfo.h`.)
 const BUS_ADRERR: c_int = 2;
 
@@ -61,8 +61,8 @@ static HANDLERS: [extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void); FORM
     on_sigbus::<15>,
 ];
 
-/// Puts a form of ours in force, unless one is, over what is: that is what it passes on
-/// to, and it knows before its first signal. Also in a child of fork, which may have a
+/// Puts a form of ours in force, unless one is: it passes on to the action that was in force,
+/// which it knows before its first signal. Also in a child of fork, which may have a
 /// handler of its own by then.
 pub(crate) fn install() -> Installed {
     let now = ask();
@@ -83,10 +83,10 @@ pub(crate) fn install() -> Installed {
     Installed::Ours
 }
 
-/// What the program does about SIGBUS: `now` from here on, if it says something. What it did before. `None` where no
-/// handler of ours is in force: then it is the kernel's to say.
+/// Sets the program's action for SIGBUS to `now`, if there is one; returns the action before. `None` where no
+/// handler of ours is in force: then the kernel has the action.
 ///
-/// For who hears of the program's calls of sigaction(2), and does not hand them on.
+/// For a caller that gets the program's calls of sigaction(2), and does not hand them on.
 #[doc(hidden)]
 pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
     if !chain::is_begun() {
@@ -111,7 +111,7 @@ pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
 pub fn get_in_front() {
-    // Relaxed: who trusts says so before it lets itself be replaced.
+    // Relaxed: a program that trusts a handler says so before it installs it.
     if chain::is_begun() && !TRUSTED.load(Relaxed) {
         install();
     }
@@ -261,11 +261,11 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
 
 /// True if this process has raised it.
 fn raised_here(info: *mut siginfo_t) -> bool {
-    // SAFETY: reads what the kernel filled in, of a signal that was sent.
+    // SAFETY: reads fields that the kernel filled in, of a signal that was sent.
     unsafe { (*info).si_pid() == libc::getpid() }
 }
 
-/// Hands a signal that is not ours, or a fault that failed, to whoever had
+/// Hands a signal that is not ours, or a fault that failed, to the action for
 /// SIGBUS before this form of ours.
 fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let frame = core::ptr::from_ref(&form) as usize;
@@ -287,7 +287,7 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
     match to.handler {
         libc::SIG_DFL => die(signal, info),
         libc::SIG_IGN => {
-            // SAFETY: reads what the kernel filled in.
+            // SAFETY: reads a field that the kernel filled in.
             let sent = unsafe { (*info).si_code } <= 0;
             // Of a fault the kernel would not ignore it either.
             if !sent {
@@ -297,7 +297,7 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
         handler => {
             // The handler runs with the mask that it asked for.
             // SAFETY: calls the handler in the form that it was installed in,
-            // with what the kernel handed to us; the first 64 bits of a set are the
+            // with the kernel's own arguments; the first 64 bits of a set are the
             // kernel's signals.
             unsafe {
                 let context_ref = &*context.cast::<ucontext_t>();
@@ -324,7 +324,7 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
 /// The default action. A fault is raised again by the touch itself once the
 /// default is back; a signal that was sent is sent again.
 fn die(signal: c_int, info: *mut siginfo_t) {
-    // SAFETY: restores the default; reads what the kernel filled in.
+    // SAFETY: restores the default; reads fields that the kernel filled in.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         if (*info).si_code <= 0 {

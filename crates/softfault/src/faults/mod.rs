@@ -2,14 +2,14 @@
 //!
 //! The SIGBUS handler (`handler`) serves faults in the thread that raised them, with all other
 //! signals masked; while it waits it looks whether one is pending, and returns
-//! for it: the touch faults again. A SIGBUS that is not ours goes to whoever
-//! had it before (`chain`). A handler that somebody installs after ours gets our faults
+//! for it: the touch faults again. A SIGBUS that is not ours goes to the
+//! handler before ours (`chain`). A handler that is installed after ours gets our faults
 //! until the next call into the library, which puts ours in front of it; one that restores
 //! ours and raises the signal again is understood (`raised`).
 //!
 //! With [`Faults::Threads`](crate::Faults::Threads) the kernel puts the touching thread to sleep and a message into the
-//! userfaultfd. A pool of threads (`pool`) reads these, many at a time (`begin`), serves each as the signal handler would, but for the reads,
-//! which a ring does meanwhile (`under_way`), and wakes the thread. What cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
+//! userfaultfd. A pool of threads (`pool`) reads these, many at a time (`begin`), serves each as the signal handler would, except for the reads,
+//! which a ring does meanwhile (`under_way`), and wakes the thread. A fault that cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
 //!
 //! Which of them it is is settled when the process begins to serve faults (`start`).
 

@@ -1,4 +1,4 @@
-//! The threads that serve faults, and who of them does what.
+//! The threads that serve faults, and their roles.
 //!
 //! ```text
 //!   idle ──► reads messages, many at a time ──► each fault is begun
@@ -7,9 +7,9 @@
 //!     │          └── more ────────────────────────┤                                   │
 //!     │                                           └─ a thread has to wait for it      │
 //!     │     another thread reads on: an idle one, or the next that is;                │
-//!     └──── what was read and not begun is left to them; this one waits               │
+//!     └──── messages read and not begun are left to them; this one waits               │
 //!                                                                                     ▼
-//!   one thread more: takes what arrives in the ring ──► the fault goes on ──► ended, another read,
+//!   one thread more: takes completions of the ring  ──► the fault goes on ──► ended, another read,
 //!                                                                             or left to an idle thread
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!
 //! A thread that was idle is never needed for a fault to end: serving waits for disks and for memory,
 //! and for no other message; reads that were begun have the thread of the ring, which waits for nothing else. So few threads are
-//! slow and not stuck. Where faults had nobody to wait in them, whoever has served starts another thread, up to a bound, and only
+//! slow and not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
 use super::asked::Asked;
@@ -74,7 +74,7 @@ struct PoolState {
     left: Places,
 }
 
-/// What an idle thread is to do.
+/// The next role of an idle thread.
 enum Role {
     Read,
     Serve(u16),
@@ -115,7 +115,7 @@ impl ServingThreads {
             }
         }
         // Without it each read is waited for by a thread.
-        let reap = move || take_what_arrives(threads, process);
+        let reap = move || take_completions(threads, process);
         if thread::start(c"softfault-reads", STACK, reap).is_ok() {
             apart::will_be_reaped();
         }
@@ -195,7 +195,7 @@ impl ServingThreads {
     pub(super) fn refuse_own(&self, touch: &Touch) {
         let is_ours = |serving: &AtomicU32| serving.load(Relaxed) == touch.thread;
         if self.serving.iter().any(is_ours) {
-            // It holds what the answer would wait for: the program has thrown a page away that was
+            // It holds the page that the answer would wait for: the program has thrown a page away that was
             // being written to swap.
             raise::end_process();
         }
@@ -245,7 +245,7 @@ impl ServingThreads {
     }
 }
 
-/// What a thread does, for ever. A panic ends the process, as it would in a handler.
+/// The loop of a thread. A panic ends the process, as it would in a handler.
 extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static Process) {
     signal::mask_all();
     let this_thread = raise::this_thread();
@@ -266,8 +266,8 @@ extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static
     }
 }
 
-/// What the thread of the ring does.
-extern "C" fn take_what_arrives(pool: &'static ServingThreads, process: &'static Process) {
+/// The loop of the ring's thread.
+extern "C" fn take_completions(pool: &'static ServingThreads, process: &'static Process) {
     signal::mask_all();
     pool.is_serving(MOST, raise::this_thread());
     let ring = apart::wait_for_ring();

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 use libc::{c_int, c_long};
 use std::io::Write;
 
-/// What the kernel takes and hands on; `libc::siginfo_t` hides its fields.
+/// The structure that the kernel takes and hands on; `libc::siginfo_t` hides its fields.
 #[repr(C)]
 struct Info {
     signal: c_int,
@@ -68,7 +68,7 @@ fn send(process: u32, thread: u32, addr: usize) -> c_long {
         rest: [0; 104],
     };
     let (call, info) = (libc::SYS_rt_tgsigqueueinfo, &raw mut info);
-    // SAFETY: the structure is what the call takes.
+    // SAFETY: the structure has the layout that the call takes.
     unsafe { libc::syscall(call, process, thread, libc::SIGBUS, info) }
 }
 
@@ -99,13 +99,13 @@ fn blocks(thread: u32) -> bool {
     mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
 }
 
-/// What `/proc` says of a thread, as much of it as there is room for.
-fn of_thread<'a>(thread: u32, what: &str, text: &'a mut [u8]) -> Option<&'a str> {
+/// The contents of a file of a thread in `/proc`, as much as there is room for.
+fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a str> {
     let mut path = [0_u8; 48];
     // No heap: that may be in a map of ours.
-    write!(&mut path[..47], "/proc/{thread}/{what}").ok()?;
-    // Bare calls: the program may close a number that it does not know, and whose owner would mind.
-    // SAFETY: a path that ends in zero, and room for what is read.
+    write!(&mut path[..47], "/proc/{thread}/{file}").ok()?;
+    // Bare calls: the program may close a number that it does not know, and whose owner relies on it.
+    // SAFETY: a path that ends in zero, and room for the read bytes.
     let bytes = unsafe {
         let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
@@ -119,7 +119,7 @@ fn of_thread<'a>(thread: u32, what: &str, text: &'a mut [u8]) -> Option<&'a str>
     text.and_then(|text| core::str::from_utf8(text).ok())
 }
 
-/// Ends the process by SIGBUS, whatever the program has to say to it.
+/// Ends the process by SIGBUS, without the program's handler.
 pub(super) fn end_process() -> ! {
     // SAFETY: restores the default and raises the signal, which this thread does not block then.
     unsafe {

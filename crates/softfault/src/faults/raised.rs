@@ -1,16 +1,16 @@
 //! A SIGBUS that a handler raises to hand a fault on.
 //!
 //! A crash reporter that was installed after us gets our faults. Python's `faulthandler`
-//! then restores what was there before it, which is ours, raises the signal, and returns:
+//! then restores the handler before it, which is ours, raises the signal, and returns:
 //! the touch would fault again, and be served; but the raised signal comes first, and
-//! says nothing of a fault. What tells it from a signal that the program means:
+//! says nothing of a fault. It differs from a signal that the program means:
 //!
 //! - the processor's last fault in this thread that became a signal was in a map of ours,
 //!   which every signal's context says, also that of one that was raised;
 //! - it was not served: the page is not there, or was written to;
 //! - its own frame is still on the stack, below the handler that raises.
 //!
-//! And not twice without a fault that is served: who goes on raising means it. Known for
+//! And not twice without a fault that is served: a program that goes on raising means it. Known for
 //! x86-64 only; elsewhere such a signal ends the process, as it did.
 
 use core::sync::atomic::AtomicUsize;
@@ -70,7 +70,7 @@ mod frame {
         if !is_fault || (is_there(addr) && !is_write(context)) {
             return None;
         }
-        // Behind what this context has of the same.
+        // Behind this context's own mask.
         let own = core::ptr::from_ref(context) as usize + offset_of!(ucontext_t, uc_sigmask);
         let (mut at, end) = (own, own + FAR);
         let mut words = [0_u64; WORDS];
@@ -99,7 +99,7 @@ mod frame {
             iov_base: at as *mut c_void,
             iov_len: local.iov_len,
         };
-        // SAFETY: writes to the array alone; what cannot be read is an error, or makes it
+        // SAFETY: writes to the array alone; unreadable memory is an error, or makes it
         // shorter.
         let done = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         usize::try_from(done).map_or(0, |bytes| bytes / size_of::<u64>())

@@ -12,7 +12,7 @@ const PLACES: usize = 512;
 /// A thread that sleeps in a touch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Touch {
-    /// What it touches.
+    /// The touched address.
     pub(super) addr: usize,
     pub(super) flags: FaultFlags,
     /// The kernel's number of it.

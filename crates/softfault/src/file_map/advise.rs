@@ -1,4 +1,4 @@
-//! What `madvise(2)` says of a file.
+//! `madvise(2)` of a map of a file.
 
 use super::FileMap;
 use crate::advice::Advice;

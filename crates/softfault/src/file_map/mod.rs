@@ -3,7 +3,7 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `advise` | what `madvise(2)` does |
+//! | `advise` | `madvise(2)` |
 //! | `pin` | pages that stay: `mlock(2)`, pins |
 //! | `populate` | pages brought in, with errors as values; the start of that |
 
@@ -90,7 +90,7 @@ impl FileMap {
         files.watch(&managed.reads, may_be_kernels);
     }
 
-    /// What of some addresses is in memory, by pages. Of what the kernel serves, nothing is the engine's.
+    /// The pages of some addresses that are in memory. Pages that the kernel serves are not the engine's.
     pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
         let _masked = self.reached.masked();
         // Reads that are over and that nobody waited for are not under way any
@@ -120,7 +120,7 @@ impl FileMap {
         self.cache.empty(addresses, take)
     }
 
-    /// Forgets the pages of some addresses. What the kernel serves is as the file is, anyway.
+    /// Forgets the pages of some addresses. Pages that the kernel serves are as the file is, anyway.
     pub(crate) fn invalidate(&self, addresses: Range<usize>) {
         let _masked = self.reached.masked();
         self.cache.invalidate(addresses);

@@ -13,8 +13,8 @@ use softfault_engine::fault::{self, Pin, Populated};
 pub(crate) struct FilePin {
     /// Charged to the limit on pins.
     pages: u64,
-    /// Of pages that the kernel serves, all that there is: they can be read, and whoever reads them finds
-    /// them, in memory or not.
+    /// For pages that the kernel serves, this is all: they can be read, in memory
+    /// or not.
     hold: Hold,
 }
 
@@ -43,8 +43,8 @@ impl FileMap {
         }
     }
 
-    /// As [`pin`](Self::pin), of pages that stay until they are unpinned, whatever memory there is: the
-    /// kernel does not serve them any more, but if others hold that it does.
+    /// As [`pin`](Self::pin), of pages that stay until they are unpinned, also when memory is short: the
+    /// kernel does not serve them any more, unless others hold the window in that state.
     pub(crate) fn lock(
         &self,
         managed: &Managed,
@@ -99,8 +99,8 @@ impl FileMap {
     }
 }
 
-/// Has the kernel bring in pages of a mapping of its own, as reads would, or writes: what it cannot is an error here, and
-/// no signal. Before Linux 5.14 it cannot be asked, and a later touch finds out.
+/// Has the kernel bring in pages of a mapping of its own, as reads would, or writes: a page that it cannot read is an error
+/// here, and no signal. Before Linux 5.14 it cannot be asked, and a later touch finds out.
 pub(crate) fn populate_by_kernel(addresses: &Range<usize>, write: bool) -> Result<(), FaultError> {
     if addresses.is_empty() {
         return Ok(());

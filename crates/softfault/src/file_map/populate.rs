@@ -7,7 +7,7 @@ use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::fault;
 
-/// What the kernel reads of a populate before another may serve the window.
+/// The part of a populate that the kernel reads before the server of the window may change.
 const PIECE: usize = 2 << 20;
 
 impl FileMap {

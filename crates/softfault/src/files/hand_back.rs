@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// A mapping that the kernel makes in a window's place.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelPart {
-    /// Where: whole pages. A page of it has what the file has at the window's offset of it.
+    /// Its addresses: whole pages. A page of it has the file's bytes at the window's offset of it.
     pub(crate) addresses: Range<usize>,
     /// As of `mmap(2)`.
     pub(crate) protection: i32,
@@ -38,7 +38,7 @@ impl Files {
     }
 
     /// Hands the window of a cache back: these parts of it are the kernel's mappings of the file, and the rest is
-    /// unmapped. The caller is the only one who maps it, and does no more from here on. Signals are masked.
+    /// unmapped. Only the caller maps it, and it does not use it from here on. Signals are masked.
     ///
     /// # Safety
     /// The addresses are the program's from now on.

@@ -25,7 +25,7 @@ const MOST_LOOKS: u64 = 30;
 /// Between two tries to take a window that a fault still looks at.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the thread and the maps share.
+/// The state that the thread and the maps share.
 pub(super) struct SharedTable {
     table: Mutex<WindowTable>,
     /// Held while files of idle windows are looked at, and so kept open. Before `table`.
@@ -34,7 +34,7 @@ pub(super) struct SharedTable {
     changed: Condvar,
 }
 
-/// What the thread does. Locked before the table.
+/// The state of the thread. Locked before the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LookerState {
     /// Nothing: there are no idle windows.
@@ -79,7 +79,7 @@ impl SharedTable {
             let kept = crate::store::look_at_kept();
             let mut state = lock(&self.state);
             if *state == LookerState::Awake && !kept && self.table().stop_looking() {
-                // Whoever brings the first idle window wakes it.
+                // The first idle window wakes it.
                 *state = LookerState::Asleep;
             }
         }
@@ -140,7 +140,7 @@ impl Files {
     /// their windows; not for forks of a soft engine, which may have windows as long as they
     /// live.
     pub(crate) fn close_idle(&self) {
-        if self.born.is_parents() {
+        if self.generation.is_parents() {
             return;
         }
         let _looking = lock(&self.shared.looking);

@@ -5,8 +5,8 @@
 //! inherits, if there is one in the program's table; else the parent maps it elsewhere while it forks, and the child
 //! moves that. No descriptor is made for it: the program's POSIX locks on the file would go with its close at exec.
 //!
-//! The bytes are in no budget; what the kernel keeps of them is page cache, which it takes back when memory is
-//! short. What the program asks of such a map the kernel does.
+//! The bytes are in no budget; the kernel keeps them in its page cache, which it takes back when memory is
+//! short. The kernel does the program's calls on such a map.
 
 use super::Files;
 use super::served::Served;
@@ -16,12 +16,12 @@ use core::ops::Range;
 use libc::c_void;
 use std::sync::Arc;
 
-/// A window that somebody maps, and what a child needs of it.
+/// A window that is mapped, and the state that a child needs of it.
 pub(crate) struct FileWindow {
     addresses: Range<usize>,
     store: Arc<FileStore>,
     served: Arc<Served>,
-    /// What the child may do there.
+    /// The child's protection there.
     protection: i32,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     sharing: i32,
@@ -32,7 +32,7 @@ pub(crate) struct FileWindow {
 impl Files {
     /// The windows that a child is to have.
     pub(crate) fn for_child(&self) -> Vec<FileWindow> {
-        if self.born.is_parents() {
+        if self.generation.is_parents() {
             // These windows are mappings of the kernel here: a child of this child inherits them by itself.
             return Vec::new();
         }

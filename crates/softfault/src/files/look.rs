@@ -1,12 +1,12 @@
-//! One look at a file: what kind it is, which version, how long.
+//! One look at a file: its kind, version and length.
 
 use crate::store::{self, FileIdentity};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::SystemTime;
 
-/// What was seen of a file. A map takes its length and its window from the same look: a
-/// file that somebody truncates between two looks has two lengths.
+/// The result of a look at a file. A map takes its length and its window from the same look: a
+/// file that is truncated between two looks has two lengths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) identity: FileIdentity,
@@ -22,7 +22,7 @@ impl Look {
         Ok(Self { identity, now_ns })
     }
 
-    /// Looks at a file that is to be mapped. ENODEV, as mmap(2) has it, for what has no
+    /// Looks at a file that is to be mapped. ENODEV, as from mmap(2), for files without
     /// pages: pipes, sockets, directories, character devices.
     pub(crate) fn to_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let now_ns = wall_clock_ns();

@@ -51,8 +51,8 @@ pub(crate) struct Files {
     /// file has become meanwhile. Before `shared`.
     lengths: Mutex<()>,
     /// Immutable.
-    born: ProcessGeneration,
-    /// Forks of a soft engine that live. Relaxed: who closes idle files looks again and again.
+    generation: ProcessGeneration,
+    /// Forks of a soft engine that live. Relaxed: the thread that closes idle files looks again and again.
     forks: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl Default for Files {
             watch: Watch::default(),
             write_behind: WriteBehind::default(),
             lengths: Mutex::default(),
-            born: ProcessGeneration::here(),
+            generation: ProcessGeneration::here(),
             forks: AtomicUsize::new(0),
         }
     }
@@ -106,7 +106,7 @@ impl Files {
             return self.brought_up_to_date(managed, known);
         }
         let store = FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?;
-        // What the store opened is what counts.
+        // The file that the store opened counts.
         let identity = store.opened_as()?;
         let bytes = identity.size;
         let had_name = store.had_name();
@@ -154,7 +154,7 @@ impl Files {
             store.will_be_read();
         }
         let shown = (cache.clone(), served.clone());
-        // It is never certain what it shows: nobody finds it.
+        // Its version is never certain, so it is not in the table of files.
         self.table()
             .add(identity, false, shown, Some(store), had_name);
         Ok(OpenedWindow::new(cache, served, identity.size))
@@ -199,7 +199,7 @@ impl Files {
         fd: BorrowedFd<'_>,
         looked: &Look,
     ) -> io::Result<Arc<FileStore>> {
-        let known = match self.born.is_parents() {
+        let known = match self.generation.is_parents() {
             true => None,
             false => (self.table().find(&looked.identity)).and_then(|entry| entry.file.clone()),
         };
@@ -259,7 +259,7 @@ impl Files {
         let _lengths = lock(&self.lengths);
         let before = Look::at(file.as_fd())?.identity;
         let written = self.written_of(&before);
-        // No fault follows the file's length before it is what it will be.
+        // No fault follows the file's length before the change is done.
         let _held: Vec<_> = written.iter().map(|cache| cache.hold_length()).collect();
         // Before the file is: a page that is being written back would make it longer again.
         about_to_end_at(&written, before.size, bytes);
@@ -316,7 +316,7 @@ impl OpenedWindow {
 
     /// Where the window shows `len` bytes of the file from `offset` on. The one place
     /// where a map's length is compared with its window's: a safe slice may not reach
-    /// into what lies behind.
+    /// behind it.
     pub(crate) fn addresses(&self, offset: u64, len: usize) -> io::Result<Range<usize>> {
         let window = self.cache.addresses();
         let start = (usize::try_from(offset).ok()).and_then(|at| window.start.checked_add(at));
@@ -332,7 +332,7 @@ impl OpenedWindow {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if self.born.is_parents() {
+        if self.generation.is_parents() {
             // The parent's: reads that were under way at the fork never end
             // in the child, and nothing here is the child's to give back. Nor is the
             // table locked: another thread may have had its lock.
@@ -379,8 +379,8 @@ fn find_and_open(
 }
 
 impl Files {
-    /// A window that is written to shows whatever version there is of its file: how long that is now, and, if nobody has
-    /// mapped it for a while, what others have written meanwhile.
+    /// A window that is written to shows the present version of its file: its length now, and, if the window was not
+    /// mapped for a while, the writes of others meanwhile.
     fn brought_up_to_date(
         &self,
         managed: &Managed,

@@ -11,7 +11,7 @@
 //! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
 //!   kernel copies nothing;
 //! - all are taken back, and the engine's budget holds again, as soon as there is no room
-//!   (`docs/reads.md` has what that is), or the kernel reads in vain for touches of this process
+//!   (`docs/reads.md` defines it), or the kernel reads in vain for touches of this process
 //!   (`store/kernel_reads.rs`).
 //!
 //! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// What the thread knows between two looks.
+/// The state of the thread between two looks.
 struct Looks<'a> {
     over: &'a AtomicBool,
     reads: KernelReads,
@@ -158,7 +158,7 @@ fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bo
 }
 
 impl Looks<'_> {
-    /// Changes who serves a window, if that is to be; true if the kernel does then.
+    /// Changes the server of a window, if it is to change; true if the kernel serves it then.
     fn look_at(&mut self, cache: &PageCache, served: &Arc<Served>, short: bool) -> bool {
         let Some(file) = served.file() else {
             return false;
@@ -177,7 +177,7 @@ impl Looks<'_> {
                     None => false,
                 };
                 if (may || self.fill(file, served)) && served.show(cache, true) == Ok(true) {
-                    // What we read for it was no touch of the program.
+                    // Our own read for it was no touch of the program.
                     self.reads.forget();
                 }
             }

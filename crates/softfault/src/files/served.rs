@@ -1,4 +1,4 @@
-//! Who serves a window: the engine, or the kernel by a mapping of its own in the window's place.
+//! The server of a window: the engine, or the kernel by a mapping of its own in the window's place.
 //!
 //! ```text
 //!            the page cache has the file, and there is room
@@ -13,8 +13,8 @@
 //!
 //! To the kernel: its mapping goes to the window's place first, which throws away all pages that are there,
 //! and no page can be brought in any more (`MmuError::Gone`, and the touch is made again). Then
-//! the cache forgets them. The VMA stays: from the kernel's mapping no fault comes but for what the kernel
-//! cannot read, and that is an error of ours too.
+//! the cache forgets them. The VMA stays: from the kernel's mapping faults come only for pages that the kernel
+//! cannot read, and these are errors of ours too.
 
 use crate::kernel::KernelCount;
 use crate::process::Process;
@@ -33,16 +33,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 /// For calls that are under way.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Who serves a window.
+/// The server of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     Engine,
     Kernel,
 }
 
-/// Who serves a window, and what it takes to change that.
+/// The server of a window, and the state for a change of it.
 pub(crate) struct Served {
-    /// Locked while it changes. Nothing else is locked meanwhile but what reclaim locks.
+    /// Locked while it changes. Meanwhile only the locks of reclaim are taken.
     state: Mutex<State>,
     /// Of `holds` while somebody waits to change it, and of `changing`.
     changed: Condvar,
@@ -58,9 +58,9 @@ pub(crate) struct Served {
 
 struct State {
     by: Server,
-    /// Those who want it to stay as it is.
+    /// The number of holds on the present server.
     holds: usize,
-    /// Those of them who do as long as the program likes.
+    /// Those of them that last as long as the program likes.
     kept: usize,
     /// Somebody waits for the calls that are under way: others begin afterwards.
     changing: bool,
@@ -114,7 +114,7 @@ impl Served {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who serves it now.
+    /// The present server.
     pub(crate) fn by(&self) -> Server {
         self.state().by
     }
@@ -258,7 +258,7 @@ impl Served {
 
 /// A caller that needs the window to be served in the same way meanwhile.
 pub(crate) struct Hold {
-    /// Who serves it meanwhile.
+    /// The server meanwhile.
     by: Server,
     /// As long as the program likes.
     kept: bool,

@@ -25,7 +25,7 @@ pub(super) struct FileWindow {
     pub(super) served: Arc<Served>,
     /// Maps of it that live. 0: an idle window.
     pub(super) users: usize,
-    /// What it keeps open. `None`: a store of the caller's.
+    /// The file that it keeps open. `None`: a store of the caller's.
     pub(super) file: Option<Arc<FileStore>>,
     /// The file to which writes go, if the window is writable.
     pub(super) writes: Option<Arc<FileWrites>>,
@@ -110,7 +110,7 @@ impl WindowTable {
         self.files.entry(file).or_default().push(entry);
     }
 
-    /// The window that shows this version of a file, or that shows whatever version there is, since it is written to.
+    /// The window that shows this version of a file, or that shows any version, since it is written to.
     pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut FileWindow> {
         let mut entries = self.files.get_mut(&key(identity))?.iter_mut();
         entries.find(|entry| entry.writes.is_some() || entry.certain && entry.identity == *identity)
@@ -121,7 +121,7 @@ impl WindowTable {
         self.files.values().flatten()
     }
 
-    /// The windows of a file that somebody maps, whatever its version.
+    /// The mapped windows of a file, of any version.
     pub(super) fn windows_of(&self, file: FileKey) -> Vec<(Arc<PageCache>, Arc<Served>)> {
         let entries = self.files.get(&file).into_iter().flatten();
         let used = entries.filter(|entry| entry.users > 0);
@@ -148,7 +148,7 @@ impl WindowTable {
         self.written.contains_key(&key(identity))
     }
 
-    /// All windows of a file, whatever its version.
+    /// All windows of a file, of any version.
     pub(super) fn of_file(
         &mut self,
         identity: &FileIdentity,
@@ -156,7 +156,7 @@ impl WindowTable {
         self.files.get_mut(&key(identity)).into_iter().flatten()
     }
 
-    /// The windows that somebody maps, and who serves each.
+    /// The mapped windows, and the server of each.
     pub(super) fn in_use(&self) -> Vec<(Arc<PageCache>, Arc<Served>)> {
         let entries = self.files.values().flatten();
         let used = entries.filter(|entry| entry.users > 0);
@@ -210,8 +210,8 @@ impl WindowTable {
         }
     }
 
-    /// Takes out what became idle up to then. Answers how many of them a fault still
-    /// looks at, which stay.
+    /// Takes out windows that became idle up to then. Returns how many of them stay because
+    /// a fault still looks at them.
     pub(super) fn forget_until(&mut self, since: u64, gone: &mut Vec<FileWindow>) -> usize {
         let these: Vec<_> = self.idle.range(..=since).map(|(&since, _)| since).collect();
         these.iter().for_each(|&since| self.forget(since, gone));
@@ -376,8 +376,8 @@ impl FileWindow {
     }
 }
 
-/// Nobody maps it and no fault is under way in it: who drops the entry drops
-/// the cache, and not a handler.
+/// It is not mapped and no fault is under way in it: the cache is dropped
+/// with the entry, and not in a handler.
 fn is_idle(entry: &FileWindow) -> bool {
     entry.users == 0 && Arc::strong_count(&entry.cache) == 1 && !entry.is_dirty()
 }

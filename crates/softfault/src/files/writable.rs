@@ -1,8 +1,8 @@
 //! Files that maps write to over the engine: one window a file that may be written to, which all later maps of the
 //! file over the engine show.
 //!
-//! What is written is in the window until it is *written back*: by reclaim, by a flush, before the process forks, when a map
-//! is dropped, at exit, and by a thread of ours, which sees to it that nothing is older than [`OLDEST`].
+//! A written page is in the window until it is *written back*: by reclaim, by a flush, before the process forks, when a map
+//! is dropped, at exit, and by a thread of ours, which writes back dirty pages before they are older than [`OLDEST`].
 //!
 //! Such a window is known by its file and not by the file's version: writing back changes that. One that nobody maps
 //! forgets its pages when it is mapped again; it stays as long as it has pages that could not be written.
@@ -38,7 +38,7 @@ pub(super) struct WriteBehind {
     state: Arc<State>,
 }
 
-/// What the thread is to do. Relaxed: it looks after each ring, and otherwise soon.
+/// The work of the thread. Relaxed: it looks after each ring, and otherwise soon.
 #[derive(Default)]
 struct State {
     /// To write all back at once.
@@ -95,7 +95,7 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
 }
 
 /// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, nothing past it is written any
-/// more, nor is about to be; if it is longer, what was stored past the end that it had is gone.
+/// more, nor is about to be; if it is longer, bytes that were stored past its old end are gone.
 pub(super) fn about_to_end_at(written: &[Arc<PageCache>], size: u64, bytes: u64) {
     for cache in written {
         if cache.end() < size {
@@ -112,8 +112,8 @@ pub(super) fn about_to_end_at(written: &[Arc<PageCache>], size: u64, bytes: u64)
 
 impl Files {
     /// The window for a new map that writes to a file, with its VMA in the space: the one that there is, or a new one, if that is
-    /// `wanted`, with room for the map, whose last byte is at `reach`, however long the file is. `None` where the kernel's own mapping is
-    /// the only one that all who have the file mapped already would agree with.
+    /// `wanted`, with room for the map, whose last byte is at `reach`, at any length of the file. `None` where only the kernel's own
+    /// mapping agrees with the present maps of the file.
     pub(crate) fn open_writable(
         &self,
         managed: &Managed,
@@ -135,7 +135,7 @@ impl Files {
         let opened = match WritableStore::open(managed, fd, reach) {
             Ok(opened) => opened,
             Err(error) if is_shortage(&error) => return Err(error),
-            // The kernel says what it makes of it.
+            // The kernel's own mmap returns the error.
             Err(_) => return Ok(None),
         };
         let WritableStore {
@@ -210,7 +210,7 @@ impl Files {
 
     /// Has all files written back, and waits for that. Not that it is on the devices.
     pub(crate) fn write_back_all(&self) {
-        if !self.born.is_parents() {
+        if !self.generation.is_parents() {
             write_back_all(&self.shared);
         }
     }

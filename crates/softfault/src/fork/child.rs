@@ -1,4 +1,4 @@
-//! In the child, before anything else runs: what it goes on with.
+//! In the child, before anything else runs: the memory that it goes on with.
 
 use super::AcrossFork;
 use super::held::{ForkLocks, LockedSpace};
@@ -69,7 +69,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
     };
     let needed = |engine: &&Arc<dyn AcrossFork>| memory.iter().any(|memory| pays(engine, memory));
     for engine in engines.iter().filter(needed) {
-        // What it has is lost if that fails.
+        // Its memory is lost if that fails.
         let _ = engine.begin_in_child(process);
     }
     // The parent's pages fit, although a limit may have been lowered below them.
@@ -92,7 +92,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
         }
     }
     for (budget, limit, _) in budgets {
-        // Faults on files go on whatever the private memory holds.
+        // Faults on files go on, also beside much private memory.
         budget.set_limit(limit.max(budget.charged() + FLOOR));
     }
     let frozen = space.frozen.iter();
@@ -106,7 +106,10 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
             if let Some(anon) = own {
                 attributes.backing = Backing::from(anon.clone());
                 let mapped = process.space().mmap(range, attributes);
-                assert!(mapped.is_ok(), "a space has room for what another had");
+                assert!(
+                    mapped.is_ok(),
+                    "a space has room for the mappings of another"
+                );
             }
         })
     });

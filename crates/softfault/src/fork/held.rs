@@ -27,7 +27,7 @@ pub(super) struct ForkLocks {
     making: Option<MutexGuard<'static, ()>>,
     /// Those that live.
     pub(super) engines: Vec<Arc<dyn AcrossFork>>,
-    /// What their maps of files show, by address.
+    /// The windows of their maps of files, by address.
     pub(super) files: Vec<FileWindow>,
     masked: Option<Masked>,
 }
@@ -41,11 +41,13 @@ pub(super) struct LockedSpace {
 }
 
 impl ForkLocks {
-    /// Locks what the child inherits, and the lists that say what that is. Where nothing is
+    /// Locks the memory that the child inherits, and the lists of it. Where nothing is
     /// private, faults and verbs of maps that exist meet none of it.
     ///
-    /// Whoever evicts may have been sent for memory by a fault that keeps a lock of the
-    /// space (a policy); nobody who evicts waits for such a lock. So the space comes
+    /// first.
+    /// An eviction may run for a fault that keeps a lock of the
+    /// space (a policy); no eviction waits for such a lock. So the space comes
+    /// first.
     /// first.
     pub(super) fn take() -> Self {
         faults::get_in_front();
@@ -128,7 +130,7 @@ impl ForkLocks {
         }
     }
 
-    /// In the child: keeps what is locked for ever, and lets go of what is its own.
+    /// In the child: leaves the parent's locks locked for ever, and unlocks its own.
     pub(super) fn end_in_child(mut self) {
         let (stopped, engines) = (take(&mut self.stopped), take(&mut self.engines));
         let files = take(&mut self.files);
@@ -137,7 +139,7 @@ impl ForkLocks {
 }
 
 impl Drop for ForkLocks {
-    /// First what faults and verbs wait for, then the lists. An engine that has lost its last user
+    /// First the locks that faults and verbs wait for, then the lists. An engine that has lost its last user
     /// meanwhile goes when nothing is locked any more, and before signals may come again.
     fn drop(&mut self) {
         if let Some(LockedSpace {

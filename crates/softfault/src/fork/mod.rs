@@ -1,8 +1,8 @@
 //! `fork(2)`: private memory goes on in the child, on an engine of its own; files the kernel maps there.
 //!
 //! ```text
-//!   prepare   what may not change is locked: who makes and drops engines and private
-//!             maps; VMAs of private memory, and its reclaim, where there is some   held
+//!   prepare   the making and dropping of engines and private
+//!             maps is locked; VMAs of private memory, and its reclaim, where there is some   held
 //!             slots of swap that are in use are kept for the child      swap/lifeline
 //!             files that are mapped can be mapped there, too           files/inherited
 //!             windows of private memory are lent to it (MADV_DOFORK)
@@ -14,9 +14,9 @@
 //!             maps that the parent made mean the child's memory         memory
 //! ```
 //!
-//! What the parent's other threads had in hand is as it was for ever in the child, so
-//! nothing of the parent's is used there any more: nor locked, nor dropped. It stays
-//! where it is until the child ends. Used are what never changes, and what
+//! Objects that the parent's other threads had locked stay locked for ever in the child, so
+//! nothing of the parent's is used there any more: neither locked nor dropped. It stays
+//! where it is until the child ends. The child uses only immutable objects, and those that
 //! `prepare` has locked: the list of those VMAs, the words of pages, where slots lie.
 //!
 //! Windows are not inherited but for that moment: a child that ran no handlers (a bare
@@ -40,9 +40,9 @@ use held::ForkLocks;
 use std::cell::Cell;
 use std::io;
 
-/// An engine, by what becomes of it when the process forks.
+/// An engine, as a fork of the process handles it.
 pub(crate) trait AcrossFork: Send + Sync + 'static {
-    /// What its maps need, if it has that in this process.
+    /// The state that its maps need, if it has that in this process.
     fn managed(&self) -> Option<&Managed>;
 
     /// Windows of files that its maps show.
@@ -51,7 +51,7 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
     /// In a child: leaves the present state to the parent.
     fn leave(&self) -> Option<&'static Managed>;
 
-    /// In a child: what the last process had that had any.
+    /// In a child: the state of the last process that had any.
     fn parents(&self) -> Option<&'static Managed>;
 
     /// In a child: makes the child's own, after the engine that it is within has made its
@@ -60,7 +60,7 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
 }
 
 thread_local! {
-    /// What the forking thread holds between prepare and parent or child. Ordinary
+    /// The locks of the forking thread between prepare and parent or child. Ordinary
     /// code: fork handlers are not signal handlers.
     static HELD: Cell<Option<ForkLocks>> = const { Cell::new(None) };
     /// Forks that this thread is within.
@@ -114,7 +114,7 @@ pub extern "C" fn child() {
     table::fork_child();
     huge_faults::fork_child();
     DEPTH.set(0);
-    // Forked by what was a child itself by then: nothing was held, nothing was lent.
+    // Forked by a process that was a child itself by then: nothing was held, nothing was lent.
     let held = HELD.take().unwrap_or_else(ForkLocks::take);
     child::begin(held);
 }

@@ -1,4 +1,4 @@
-//! What a fork has to know of: the engines of the process, and its maps' memory.
+//! The objects that a fork handles: the engines of the process, and its maps' memory.
 
 use super::AcrossFork;
 use super::memory::LentMemory;
@@ -14,7 +14,7 @@ pub(super) struct Registry {
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-/// The list, locked. No other lock is taken with it in hand, but by who forks, and
+/// The list, locked. No other lock is taken while it is held, except by a fork, and
 /// signals are masked.
 pub(super) fn lock() -> MutexGuard<'static, Option<Registry>> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)

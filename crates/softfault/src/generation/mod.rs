@@ -1,4 +1,4 @@
-//! Which process made something: this one, or one that it was forked from; and what each process
+//! Which process made something: this one, or one that it was forked from; and values that each process
 //! begins anew ([`PerProcess`]).
 
 mod done;

@@ -1,4 +1,4 @@
-//! What each process has one of, and begins anew in a child: a lock of the parent's may
+//! A value of which each process has one, and which begins anew in a child: a lock of the parent's may
 //! be held there for ever.
 
 use super::ProcessGeneration;
@@ -23,7 +23,7 @@ impl<T: Default> PerProcess<T> {
         let now = self.now.load(Ordering::Acquire);
         // SAFETY: null, or boxed; one that was here is never dropped in a child.
         match unsafe { now.as_ref() } {
-            Some((born, value)) if !born.is_parents() => value,
+            Some((generation, value)) if !generation.is_parents() => value,
             _ => self.begin(now),
         }
     }
@@ -54,7 +54,7 @@ impl<T: Default> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         // SAFETY: null, or boxed.
-        if unsafe { now.as_ref() }.is_some_and(|(born, _)| !born.is_parents()) {
+        if unsafe { now.as_ref() }.is_some_and(|(generation, _)| !generation.is_parents()) {
             // SAFETY: as above; nobody uses it any more.
             drop(unsafe { Box::from_raw(now) });
         }

@@ -5,7 +5,7 @@
 //! each time, and not once for each GiB. So the first map of a memory leaves another one behind, as
 //! long as itself and alike in all flags, in which nobody touches anything: it
 //! begins to share the tables of a map that goes, while they are there. No page is
-//! asked for and none is kept: what is punched or cut off goes out of it as out of any
+//! asked for and none is kept: pages that are punched or cut off leave it as they leave any
 //! other mapping.
 
 use super::memory::HugeMemory;
@@ -102,7 +102,7 @@ impl Anchor {
 
 /// True if the memory has the page that is shown there, mapped or not.
 fn has_page(addr: usize) -> bool {
-    /// What mincore(2) goes by.
+    /// The page size of mincore(2).
     const BASE: usize = 4096;
     let mut found = 0u8;
     // SAFETY: of a mapping of ours; fills the byte.

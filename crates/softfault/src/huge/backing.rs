@@ -1,4 +1,4 @@
-//! What huge memory can be made of, by what the machine allows.
+//! The backings of huge memory that the machine allows.
 
 use super::machine;
 use super::pool::MachinePool;

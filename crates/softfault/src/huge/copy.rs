@@ -8,8 +8,8 @@ impl HugeMap {
     /// aligned words of 8 bytes are read as a whole.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<(), FaultError> {
         let start = self.reach(offset, buffer.len())?;
-        // SAFETY: within the map, which begins and ends with whole words; all who write here do it by
-        // `write_at`, and so by words, or outside of what Rust has a say in. The buffer is ours alone.
+        // SAFETY: within the map, which begins and ends with whole words; all writers use
+        // `write_at`, and so words, or are outside of Rust. The buffer is ours alone.
         unsafe { sync::bytes::load(start as *const u8, buffer.as_mut_ptr(), buffer.len()) };
         Ok(())
     }

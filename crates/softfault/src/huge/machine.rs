@@ -1,4 +1,4 @@
-//! What the machine says about huge pages.
+//! The machine's settings of huge pages.
 
 use crate::huge_faults::HugeSize;
 use std::fs::read_to_string;
@@ -31,7 +31,7 @@ fn chosen(path: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// What makes the pool of this size have `pages` pages.
+/// The command that gives the pool of this size `pages` pages.
 pub(super) fn remedy(size: HugeSize, pages: u64) -> String {
     let kib = size.bytes() >> 10;
     match default_kib() == Some(kib) {

@@ -119,7 +119,7 @@ impl HugeMap {
     /// # Safety
     /// While the slice lives, no other thread of any process reads or writes the memory, truncates it or
     /// punches it. The map is not read-only.
-    #[allow(clippy::mut_from_ref)] // What is shared is not borrowed.
+    #[allow(clippy::mut_from_ref)] // Shared memory is not borrowed.
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
         unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len()) }
@@ -161,7 +161,7 @@ impl HugeMap {
         counted.unwrap_or_default()
     }
 
-    /// What serves it.
+    /// The entry by which its faults are served.
     pub(super) fn entry(&self) -> Option<&TouchableMap> {
         self.entry.as_ref()
     }
@@ -251,7 +251,7 @@ impl Drop for HugeMap {
                 (self.memory.anchor()).keep(&self.memory, &wanted);
             }
         }
-        // Before what a handler would use. No lock is taken, so signals may come.
+        // Before the parts that a handler would use. No lock is taken, so signals may come.
         self.entry = None;
         self.alias = None;
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// use softfault::{HugeMemory, HugeSize};
 ///
 /// let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
-/// let map = buffers.map()?; // reserved here, or an error that says what to do
+/// let map = buffers.map()?; // reserved here, or an error with the remedy
 /// map.write_at(b"page 0", 0)?;
 /// # let _ = map;
 /// # Ok(())
@@ -43,7 +43,7 @@ struct HugeMemfd {
     /// The program can see the descriptor ([`AsFd`]), and may close it and reuse its number. So each use checks first
     /// that it is still of this file, and it is closed only then.
     fd: ManuallyDrop<OwnedFd>,
-    /// Immutable. What it is of.
+    /// Immutable. The identity of its file.
     file: Identity,
     backing: HugeBacking,
     page: HugeSize,

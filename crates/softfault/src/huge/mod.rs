@@ -25,11 +25,11 @@
 //! Pages are not asked for ahead: clearing one takes the kernel 100 to 400 µs, and all the
 //! rest of the way 10 to 20.
 //!
-//! What a touch needs is in [`huge_faults`](crate::huge_faults), below the handler: `descriptor`, `table` and
-//! `fill`. What makes and drops memory and maps is here.
+//! The code of a touch is in [`huge_faults`](crate::huge_faults), below the handler: `descriptor`, `table` and
+//! `fill`. The making and dropping of memory and maps is here.
 //!
 //! A child of fork inherits the memory and its maps, without a userfaultfd: there the kernel serves
-//! what is missing by itself, in the same pages. Should it have none, our handler says why, as
+//! missing pages by itself, from the same pool. If it has none, our handler reports the reason, as
 //! it does in the parent. Nothing here has a lock that a fork could leave behind.
 
 mod anchor;

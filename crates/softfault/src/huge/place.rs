@@ -1,7 +1,7 @@
 //! Where huge memory is mapped.
 //!
 //! Linux shares the page tables of two mappings only where a whole span of 1 GiB lies in both at
-//! the same place within the file and within such a span. So what is that long begins at a
+//! the same place within the file and within such a span. So a map that is that long begins at a
 //! multiple of 1 GiB, less its offset in the file.
 
 use core::ops::Range;
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use std::io;
 
-/// What one page table of entries of 2 MiB spans.
+/// The span of one page table of entries of 2 MiB.
 pub(super) const SPAN: usize = 1 << 30;
 
 /// Where the last map was that is gone: most likely still free, and rightly placed for the next.

@@ -1,8 +1,8 @@
 //! The userfaultfd of huge maps.
 //!
-//! One a process: in SIGBUS mode a fault takes no lock of it. What a child of fork has inherited acts
-//! on the parent: its number is closed there before anything else runs, and what it means is in a table
-//! that the child has not ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
+//! One a process: in SIGBUS mode a fault takes no lock of it. The descriptor that a child of fork inherits acts
+//! on the parent: its number is closed there before anything else runs, and its file is in a table
+//! that the child does not have ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
 //! its number that it is another process.
 
 use crate::table::Working;

@@ -13,7 +13,7 @@ use libc::{c_int, c_void};
 /// Faults a range in as a read would, without a signal: an error is a value. (Linux 5.14)
 pub(crate) const MADV_POPULATE_READ: c_int = 22;
 
-/// What a handler has to know of a map. Immutable.
+/// The facts that a handler needs of a map. Immutable.
 #[derive(Debug, Clone)]
 pub(crate) struct HugeWindow {
     pub(crate) start: usize,
@@ -23,7 +23,7 @@ pub(crate) struct HugeWindow {
     /// Where the byte at `offset` is in the alias.
     pub(crate) alias: usize,
     pub(crate) fd: c_int,
-    /// What `fd` is of: the program may have closed it, and taken the number.
+    /// The identity of the file of `fd`: the program may have closed it, and taken the number.
     pub(crate) file: Identity,
     pub(crate) page: HugeSize,
     pub(crate) backing: HugeBacking,
@@ -97,8 +97,8 @@ impl HugeWindow {
     }
 
     /// Marks pages that are there as dirty. Those that came by a read are clean, and so the kernel's to
-    /// drop when memory is short, or when somebody says `drop_caches`: they are zeros still, but missing
-    /// again, and no longer counted. To allocate what is allocated marks it, and does nothing else.
+    /// drop when memory is short, or at `drop_caches`: they are zeros still, but missing
+    /// again, and no longer counted. Allocating an allocated page only marks it.
     pub(crate) fn keep(&self, at: usize, bytes: usize) {
         if self.backing != HugeBacking::Hugetlb {
             // Where it is denied, the pages stay clean.

@@ -4,8 +4,8 @@
 //!   state   free ─► taken, being written ─► live ─► taken, until no handler is there ─► free
 //!           and how many handlers look at it
 //! ```
-//! A handler counts itself before it looks whether the slot is live, in one word: who takes the map
-//! away sees it, or it sees that the map is gone. So nothing of a map is closed or unmapped
+//! A handler counts itself before it looks whether the slot is live, in one word: the drop of the map
+//! sees it, or it sees that the map is gone. So nothing of a map is closed or unmapped
 //! that a handler still uses.
 
 use super::count::Counters;
@@ -99,7 +99,7 @@ impl MapSlot {
     }
 
     fn leave(&self) {
-        // Release pairs with the Acquire in `TouchableMap::drop`: what was done with the map is done.
+        // Release pairs with the Acquire in `TouchableMap::drop`: all use of the map is over.
         self.state.fetch_sub(1, Ordering::Release);
     }
 }
@@ -128,7 +128,7 @@ impl Drop for MapInHandler {
 
 /// The map that has this address.
 pub(super) fn find(addr: usize) -> Option<MapInHandler> {
-    // Relaxed here and below: who touches a map has seen it made, and so all that was written
+    // Relaxed here and below: a thread that touches a map has seen it made, and so all that was written
     // for it.
     if MAPS.load(Ordering::Relaxed) == 0 {
         return None;
@@ -151,11 +151,11 @@ pub(super) fn find(addr: usize) -> Option<MapInHandler> {
 pub(crate) struct TouchableMap {
     block: &'static Block,
     at: usize,
-    born: ProcessGeneration,
+    generation: ProcessGeneration,
 }
 
 impl TouchableMap {
-    /// Lets handlers find a map. Whoever lends `window` keeps what it names until this is gone.
+    /// Lets handlers find a map. The caller keeps the objects that `window` names until this is gone.
     pub(crate) fn new(window: HugeWindow) -> Self {
         let mut block = &FIRST;
         loop {
@@ -163,7 +163,7 @@ impl TouchableMap {
                 let entry = Self {
                     block,
                     at,
-                    born: ProcessGeneration::here(),
+                    generation: ProcessGeneration::here(),
                 };
                 block.starts[at].store(window.range().start, Ordering::Relaxed);
                 block.ends[at].store(window.range().end, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl Drop for TouchableMap {
         // Acquire pairs with the Release in `leave`. A handler is there for the time of a page's
         // clearing at most.
         while slot.state.load(Ordering::Acquire) & HANDLERS != 0 {
-            if self.born.is_parents() {
+            if self.generation.is_parents() {
                 // Those of the parent's threads never leave, here: the slot is not used again.
                 return;
             }

@@ -386,8 +386,8 @@ impl Deref for Mmap {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the window is mapped as long as this lives, and a touch of a
-        // missing page is served; an empty one is at an aligned address. That the bytes do not change is what the
-        // caller of `map` vouched for.
+        // missing page is served; an empty one is at an aligned address. The caller of `map` vouched
+        // that the bytes do not change.
         unsafe { core::slice::from_raw_parts(self.start as *const u8, self.len) }
     }
 }
@@ -414,7 +414,7 @@ impl core::fmt::Debug for Mmap {
 impl Drop for Mmap {
     fn drop(&mut self) {
         if self.is_parents() || matches!(self.kind(), MmapKind::Inherited) {
-            // The parent's: the child has nothing to give back, and what is locked is so there.
+            // The parent's: the child has nothing to give back, and locked pages are locked there.
             core::mem::forget(core::mem::take(&mut self.locked));
             if let MmapKind::Managed(file) = &self.kind {
                 file.leave();

@@ -1,4 +1,4 @@
-//! A map is never longer than its window, whatever happens to the file meanwhile.
+//! A map is never longer than its window, also when the file changes meanwhile.
 
 use super::{Mmap, MmapKind};
 use crate::MmapOptions;

@@ -83,8 +83,8 @@ impl Future for Flushing<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // The parent's answer is not looked at: its lock may be held for ever here.
-        if let State::Waiting(_, born) = &self.state
-            && born.is_parents()
+        if let State::Waiting(_, generation) = &self.state
+            && generation.is_parents()
         {
             let waited = core::mem::replace(&mut self.state, State::New);
             core::mem::forget(waited);

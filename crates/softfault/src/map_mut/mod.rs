@@ -224,7 +224,7 @@ impl MmapMut {
         match &self.kind {
             MmapMutKind::Managed(private) => private.is_writable(),
             MmapMutKind::Writable(_) => true,
-            // Its own protection says so: whoever pins it only reads it in.
+            // Its own protection says so: a pin only reads it in.
             MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
         }
     }

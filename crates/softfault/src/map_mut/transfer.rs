@@ -236,7 +236,7 @@ impl MmapMut {
 
     /// Releases a part that [`hold_part`](Self::hold_part) has kept.
     pub(crate) fn release_part(&self, part: Range<usize>, pin: Option<FilePin>) {
-        // What a child of fork has is not the parent's any more.
+        // The memory of a child of fork is not the parent's any more.
         let Ok(addresses) = self.addresses(part) else {
             return core::mem::forget(pin);
         };

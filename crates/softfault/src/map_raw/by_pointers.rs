@@ -1,4 +1,4 @@
-//! Methods for bindings to other languages. They have addresses and no borrows, and promise what a borrow would guarantee.
+//! Methods for bindings to other languages. They take addresses and no borrows: the caller promises the guarantees of a borrow.
 
 use super::{MmapRaw, Raw};
 use crate::fault_in::{Awaited, FaultInMany};
@@ -70,7 +70,7 @@ impl MmapRaw {
         offset: usize,
         (into, len): (*mut u8, usize),
     ) -> Result<usize, FaultError> {
-        // SAFETY: as the caller says; whoever lends memory by its address does not ask what is in it.
+        // SAFETY: as the caller says; the caller does not rely on the old bytes of memory that it lends by its address.
         let into = unsafe { core::slice::from_raw_parts_mut(into, len) };
         either!(&self.0, map => map.read_at(into, offset))
     }

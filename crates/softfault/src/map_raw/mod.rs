@@ -38,7 +38,7 @@ impl MmapOptions {
     /// Maps a file over the process's default engine, for writes through pointers. See
     /// [`map_mut_with`](Self::map_mut_with).
     pub fn map_raw<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapRaw> {
-        // SAFETY: whoever makes a reference from the map's pointer vouches for the bytes.
+        // SAFETY: code that makes a reference from the map's pointer vouches for the bytes.
         let map = unsafe { self.map_mut(file) }?;
         Ok(map.into())
     }

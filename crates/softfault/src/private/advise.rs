@@ -1,4 +1,4 @@
-//! What `madvise(2)` says of private memory.
+//! `madvise(2)` of private memory.
 
 use super::Private;
 use crate::managed::Managed;

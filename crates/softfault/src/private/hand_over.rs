@@ -1,8 +1,8 @@
 //! Parts of private memory that become the program's own, where they are, and the kernel's to serve.
 //!
 //! ```text
-//!   of zeros   what the memory has is brought in, a chunk at a time, and the kernel is told to serve the chunk
-//!   of a file  what was written to is copied into the kernel's own private mapping of the file, which takes the place
+//!   of zeros   its pages are brought in, a chunk at a time, and the kernel is told to serve the chunk
+//!   of a file  written pages are copied into the kernel's own private mapping of the file, which takes the place
 //!   unmapped   nothing is there, and the addresses stay taken until the window goes
 //! ```
 
@@ -70,7 +70,7 @@ impl Private {
                 let aside = self.aside(file, part).map_err(failed)?;
                 let mut give = |chunk: Range<usize>, own: &[Range<usize>]| {
                     let replace = || aside.put(&chunk, own);
-                    // SAFETY: as above; what is to stay of it is in what replaces it.
+                    // SAFETY: as above; the mapping that replaces it has the pages that are to stay.
                     unsafe { (process.mmu()).give_place(&chunk, GivenTo::Program, replace) }
                 };
                 let done = fault::hand_over(space, part.clone(), true, &mut give);
@@ -88,7 +88,7 @@ impl Private {
         given.map_err(error::mmu)
     }
 
-    /// Takes away what the program has in a window of ours: the addresses stay taken.
+    /// Takes away the program's own memory in a window of ours: the addresses stay taken.
     ///
     /// # Safety
     /// The program gives it up.
@@ -99,7 +99,7 @@ impl Private {
         given.map_err(error::mmu)
     }
 
-    /// The kernel's own mapping of the file, elsewhere, of what a part shows.
+    /// The kernel's own mapping, elsewhere, of the file's bytes of a part.
     fn aside(&self, file: &FileStore, part: &Range<usize>) -> io::Result<Aside> {
         let origin = self.anon.origin().ok_or(io::ErrorKind::Unsupported)?;
         let table = file.in_table().ok_or(io::ErrorKind::Unsupported)?;
@@ -160,7 +160,7 @@ impl Aside {
         }
     }
 
-    /// What is left of it goes, from that of an address of the part on.
+    /// Drops the rest of it, from that of an address of the part on.
     fn drop_rest(&self, from: usize) {
         let rest = self.at(from)..self.place.end;
         if !rest.is_empty() {
@@ -180,7 +180,7 @@ fn copy(pages: &Range<usize>, to: usize) -> Result<(), c_int> {
     while done < pages.len() {
         let from = vector(pages.start + done, pages.len() - done);
         let into = vector(to + done, pages.len() - done);
-        // SAFETY: both vectors are there; the kernel looks at what they name, and says what is not there.
+        // SAFETY: both vectors are there; the kernel checks the memory that they name, and reports missing pages.
         let copied = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &into, 1, 0) };
         match copied {
             1.. => done += copied as usize,

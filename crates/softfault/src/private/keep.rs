@@ -1,7 +1,7 @@
 //! Pages that stay in memory, and may be handed to system calls.
 //!
-//! Whoever wants pages to stay has a range of them in a list; a page goes again when it
-//! is in none.
+//! Each range of pages that is to stay is in a list; a page may go again when it
+//! is in no range of it.
 
 use super::Private;
 use crate::FaultError;
@@ -48,7 +48,7 @@ impl Private {
         if addresses.is_empty() {
             return Ok(());
         }
-        // First: what is in the list nobody else lets go.
+        // First: no other thread lets go of pages in the list.
         self.held().push(self.numbers(&addresses));
         let kept = self.keep(managed, addresses.clone(), write);
         if kept.is_err() {
@@ -115,7 +115,7 @@ impl Private {
             parts = parts.into_iter().flat_map(without).collect();
             parts.retain(|part| !part.is_empty());
         }
-        // The list is locked meanwhile: who holds one of them next comes after.
+        // The list is locked meanwhile: a later hold of one of them comes after.
         for part in parts {
             fault::unlock(&managed.space, self.addresses_of(&part));
         }
@@ -123,7 +123,7 @@ impl Private {
 
     /// Keeps all of the map, until [`unlock`](Self::unlock). Once or more is the same.
     pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
-        // Relaxed, here and below: the list has a lock, and who locks in one thread and
+        // Relaxed, here and below: the list has a lock, and a program that locks in one thread and
         // unlocks in another at the same time gets one or the other.
         if self.kept.get().locked.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -142,11 +142,11 @@ impl Private {
         }
     }
 
-    /// After the map has become shorter or longer: what is locked is all of it. As with
-    /// mremap(2), what does not fit is not locked, and that is no error.
+    /// After a locked map has become shorter or longer: all of it is locked. As with
+    /// mremap(2), pages that do not fit are not locked, and that is no error.
     pub(super) fn keep_resized(&mut self, managed: &Managed) {
         let numbers = self.numbers(&self.window());
-        // Whoever else held pages had the map borrowed.
+        // Other holders of pages had the map borrowed.
         self.held().clear();
         if self.kept.get().locked.load(Ordering::Relaxed) {
             self.held().push(numbers);
@@ -154,7 +154,7 @@ impl Private {
         }
     }
 
-    /// After some pages may be written to: what of them stays is not protected any more, as far as the
+    /// After some pages became writable: those of them that stay are not write-protected any more, as far as the
     /// budget goes.
     pub(super) fn keep_writable(&self, managed: &Managed, pages: &Range<usize>) {
         let held = self.held().clone();

@@ -3,11 +3,11 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `advise` | what `madvise(2)` does |
+//! | `advise` | `madvise(2)` |
 //! | `hand_over` | parts that are the program's own, and the kernel's to serve, from then on |
 //! | `keep` | pages that stay: `mlock(2)`, pins, system calls |
 //! | `populate` | pages brought in, with errors as values |
-//! | `part` | what another map needs that is to begin as a part of this one |
+//! | `part` | the state for another map that is to begin as a part of this one |
 //! | `protect` | `mprotect(2)` |
 //! | `renew` | `mmap(2)` with `MAP_FIXED` over pages of zeros |
 //! | `remap` | `mremap(2)` |
@@ -55,10 +55,10 @@ pub(crate) struct Private {
     /// Bytes of the window before the first of the map: a file's offset in its page.
     skip: usize,
     len: usize,
-    /// What the pages may be used for that have no protection of their own. Protected by the map, which is borrowed to change it.
+    /// The protection of pages that have none of their own. Protected by the map, which is borrowed to change it.
     protection: Protection,
     /// Pages may have a protection of their own, which the space knows. Relaxed: set before the first has one; a thread that looks
-    /// meanwhile goes by what all had before.
+    /// meanwhile goes by the protection that all had before.
     parts_differ: AtomicBool,
     /// The file that it begins as. Immutable.
     file: Option<Arc<FileStore>>,
@@ -187,7 +187,7 @@ impl Private {
 
 /// Drops memory that is not mapped any more.
 fn give_up(anon: Arc<Anonymous>) {
-    // A fault of somebody who has a stray pointer looks once more, and lets go: the
+    // A fault by a stray pointer looks once more, and lets go: the
     // last reference is dropped here, and not in the handler.
     while !Anonymous::is_unused(&anon) {
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What another map needs that is to begin as a part of this one.
+//! The state for another map that is to begin as a part of this one.
 
 use super::{FilePart, Private};
 use core::ops::Range;

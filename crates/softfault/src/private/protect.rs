@@ -10,8 +10,8 @@ use softfault_engine::mmu::MmuError;
 use std::io;
 
 impl Private {
-    /// Lets the map be read only, or be written to as well. A fault goes by what the
-    /// space says, a touch of a page that is there by what the window does.
+    /// Lets the map be read only, or be written to as well. A fault goes by the
+    /// space's protection, a touch of a present page by the window's.
     pub(crate) fn protect(&mut self, managed: &Managed, protection: Protection) -> io::Result<()> {
         {
             let _masked = self.reached.masked();

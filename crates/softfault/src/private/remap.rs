@@ -12,8 +12,8 @@ use std::io;
 use std::sync::Arc;
 
 impl Private {
-    /// Lets the map have `new_len` bytes. What it has of them stays; what is new is as
-    /// where it was mapped first. Where its window has no room it moves to another, if
+    /// Lets the map have `new_len` bytes. Its present ones stay; new ones are as
+    /// in a new map. Where its window has no room it moves to another, if
     /// it may.
     pub(crate) fn remap(
         &mut self,
@@ -25,7 +25,7 @@ impl Private {
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(too_large)?;
         if new_len == 0 {
-            // A page stays that nobody sees: what was in it is not to come back when the map grows.
+            // One invisible page stays: its bytes are not to come back when the map grows.
             self.unchecked_advise(managed, self.window(), UncheckedAdvice::DontNeed)?;
         }
         let (old, room) = (self.window(), self.anon.addresses());
@@ -50,7 +50,7 @@ impl Private {
     }
 
     fn grow_elsewhere(&mut self, managed: &Managed, bytes: usize) -> io::Result<()> {
-        // Room for the next time: who grows a map step by step moves its pages seldom.
+        // Room for the next time: a map that grows step by step moves its pages seldom.
         let ample = self.anon.addresses().len().saturating_mul(2);
         let ample = ample.max(bytes).checked_next_multiple_of(TABLE_SPAN);
         let longer = match ample.map(|ample| self.anon.longer(ample)) {

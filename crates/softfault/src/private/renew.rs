@@ -1,4 +1,4 @@
-//! Pages that are as they were first: what `mmap(2)` with `MAP_FIXED` does to memory of zeros.
+//! Pages that are zeros again, as after `mmap(2)` with `MAP_FIXED` over memory of zeros.
 
 use super::Private;
 use super::protect::refused;

@@ -1,5 +1,5 @@
 //! pthread_cancel(3): a thread that is cancelled in the middle of a fault would never
-//! release what it has locked. The reads of a fault are cancellation points, unless
+//! release its locks. The reads of a fault are cancellation points, unless
 //! cancelling is disabled. With the asynchronous type every instruction is one, and a signal
 //! that was sent before it was disabled cancels all the same: so the handler masks it, which
 //! `sigfillset` does not.
@@ -32,7 +32,7 @@ pub fn disabled() -> NoCancel {
 
 impl Drop for NoCancel {
     fn drop(&mut self) {
-        // SAFETY: what the thread had before.
+        // SAFETY: the thread's state from before.
         unsafe { pthread_setcancelstate(self.before, core::ptr::null_mut()) };
     }
 }

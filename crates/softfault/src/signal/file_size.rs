@@ -1,4 +1,4 @@
-//! SIGXFSZ: what the kernel sends to a thread whose write would exceed RLIMIT_FSIZE. The
+//! SIGXFSZ: the kernel sends it to a thread whose write would exceed RLIMIT_FSIZE. The
 //! program did not write: it touched memory, and gets an error for that if need be.
 
 use libc::c_int;
@@ -38,7 +38,7 @@ pub fn without_file_size_signal<T>(call: impl FnOnce() -> Result<T, c_int>) -> R
 
 static XFSZ_SET: Set = XFSZ;
 
-/// Changes the mask of this thread, and returns what it was. Not by the C library, which takes
+/// Changes the mask of this thread, and returns the old one. Not by the C library, which takes
 /// the signals that it keeps to itself out of every mask: the handler has one of them in its.
 fn change(how: c_int, set: Set) -> Set {
     let mut before: Set = 0;

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use libc::{c_int, sigset_t};
 use softfault_engine::fault::Interrupt;
 
-/// Signals that a thread raises by what it does: never masked, since the
+/// Signals that a thread's own instructions raise: never masked, since the
 /// process would die of them.
 const SYNCHRONOUS: [c_int; 5] = [
     libc::SIGBUS,

@@ -50,7 +50,7 @@ impl SoftFork {
     }
 
     /// Where it has its maps; an error for a map that was made when there were `forks` forks
-    /// already, this one among them: at its place may be what was there before.
+    /// already, this one among them: an older mapping may be at its place.
     pub(super) fn space(&self, forks: u64) -> Result<&AddressSpace, FaultError> {
         match self.number >= forks {
             true => Ok(&self.space),

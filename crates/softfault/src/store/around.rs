@@ -2,8 +2,8 @@
 //!
 //! A page in no order costs a wait for the device, and its neighbours cost little more. Whether that
 //! pays is a question of how many of them are wanted later: an index that is searched lies about in clusters, a
-//! hash table does not. While memory is plentiful nothing else is lost by trying. So it is tried, and what
-//! was found in the page cache afterwards is counted:
+//! hash table does not. While memory is plentiful nothing else is lost by trying. So it is tried, and pages
+//! that are found in the page cache afterwards are counted:
 //!
 //! ```text
 //!             fewer finds than a quarter                  waits without

@@ -1,11 +1,11 @@
-//! A file of ours, whatever the program does with descriptors.
+//! A file of ours that stays open, even if the program closes or replaces descriptors.
 //!
-//! What must stay open is open in the table of descriptors that no close of the program
+//! A file that must stay open is open in the table of descriptors that no close of the program
 //! reaches ([`Guarded`]), and is opened and closed there: a close in the process's own
 //! table would drop the program's POSIX locks on the file (fcntl(2)). Calls through that
 //! table cost two changes of threads. So data is read by a number in the process's table,
-//! which the program may close, and give to another file. Whatever such a read brought
-//! is believed only once the number has been looked at afterwards: it must mean our own
+//! which the program may close, and give to another file. The bytes of such a read
+//! are believed only once the number has been checked afterwards: it must mean our own
 //! open file ([`Mark`]), and nobody may have taken another number meanwhile. Otherwise the
 //! bytes are discarded, and read by a new number or through the table.
 //!
@@ -16,7 +16,7 @@
 //!        or it is an open file of the program's, which has no mark
 //! ```
 //!
-//! What is destructive (writing, fallocate, ftruncate, seeking) never goes by a number
+//! Destructive calls (writing, fallocate, ftruncate, seeking) never go by a number
 //! where there is a table.
 //!
 //! A number is closed only while `F_OFD_GETLK`, which sees the process's POSIX locks as
@@ -53,15 +53,15 @@ pub(super) const NO_READ_AHEAD: [usize; 5] = [0, 0, libc::POSIX_FADV_RANDOM as u
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     /// Null where there is no table: the number is all there is. Changed by a child of
-    /// fork only, which has one thread then. What it points to stays.
+    /// fork only, which has one thread then. Its target stays.
     guarded: AtomicPtr<Guarded>,
     /// Immutable.
     inode: Inode,
-    /// Immutable. What our number is known by.
+    /// Immutable. The mark that proves our number.
     mark: Mark,
-    /// Immutable. What the system said of it when it was opened.
+    /// Immutable. Its stat when it was opened.
     opened: libc::stat,
-    /// Immutable. What direct I/O wants, where the file system tells.
+    /// Immutable. The alignment of direct I/O, where the file system tells.
     alignment: Option<Alignment>,
     /// Immutable. The program may have locks on it.
     locks: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Descriptor {
     number: AtomicU64,
     /// Numbers that were taken. Changed under `taking`.
     taken: AtomicU32,
-    /// Whoever takes a number.
+    /// Held while a number is taken.
     taking: Mutex<()>,
     /// Reads without a number since the last one.
     without: AtomicU32,
@@ -129,7 +129,7 @@ impl Descriptor {
         Ok(made)
     }
 
-    /// Another descriptor of what the program has open.
+    /// Another descriptor of a file that the program has open.
     pub(super) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
         Self::make(Some(Guarded::adopt(of)?), None, true, None)
     }
@@ -151,7 +151,7 @@ impl Descriptor {
         self
     }
 
-    /// `told` is what the system has said of it already.
+    /// `told` is its stat, if it is known already.
     fn make(
         guarded: Option<Guarded>,
         fd: Option<OwnedFd>,
@@ -190,7 +190,7 @@ impl Descriptor {
         Ok(made)
     }
 
-    /// What the system says of it while it is being made.
+    /// Its stat while it is being made.
     fn told(&self, first: RawFd) -> Option<(libc::stat, Option<Alignment>)> {
         let mut told = Statx::new();
         // SAFETY: an empty path means the descriptor; fills the structure.
@@ -238,7 +238,7 @@ impl Descriptor {
         unsafe { plain(fd, number, args) }
     }
 
-    /// What the system says of the file.
+    /// The stat of the file.
     pub(crate) fn stat(&self) -> Result<libc::stat, i32> {
         // It proves itself.
         if let Some(Ok(stat)) = self.known().map(identity::stat_of)
@@ -258,16 +258,16 @@ impl Descriptor {
     ) -> Result<libc::stat, i32> {
         let mut stat = MaybeUninit::<libc::stat>::zeroed();
         fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
-        // SAFETY: zeros are valid, and so is what the kernel has put there.
+        // SAFETY: zeros are valid, and so are the kernel's values.
         Ok(unsafe { stat.assume_init() })
     }
 
-    /// What the system said of the file when it was opened.
+    /// The stat of the file when it was opened.
     pub(super) fn opened(&self) -> &libc::stat {
         &self.opened
     }
 
-    /// What the file system says of direct I/O, if it does.
+    /// The file system's alignment of direct I/O, if it tells.
     pub(crate) fn alignment(&self) -> Option<Alignment> {
         self.alignment
     }
@@ -277,10 +277,10 @@ impl Descriptor {
         Inode::of(stat) == self.inode
     }
 
-    /// A number to read by. What it brought is to be believed if it
+    /// A number to read by. The bytes are to be believed if it
     /// [`is_still`](Self::is_still) the one. `None`: through the table only.
     pub(crate) fn number(&self) -> Option<Number> {
-        // Without a mark it could not be told what was read, but where there is no other way.
+        // Without a mark it is not known which file was read; so only where there is no other way.
         if matches!(self.mark, Mark::Inode(_)) && self.guarded().is_some() {
             return None;
         }
@@ -333,7 +333,7 @@ impl Descriptor {
     }
 
     #[cold]
-    fn take(&self, whatever: bool) -> Option<Number> {
+    fn take(&self, forced: bool) -> Option<Number> {
         let guarded = self.guarded()?;
         // Asking costs as much as a read through the table.
         let without = self.without.fetch_add(1, Ordering::Relaxed);
@@ -342,7 +342,7 @@ impl Descriptor {
             true => (PATIENCE, 0),
             false => (MORE_PATIENCE, MORE_PATIENCE - 1),
         };
-        let _taking = match whatever {
+        let _taking = match forced {
             true => self.taking.lock(),
             false if without % patience == first => self.taking.try_lock()?,
             false => return None,
@@ -351,7 +351,7 @@ impl Descriptor {
         if before.fd() != NONE {
             return Some(before);
         }
-        if self.locks && !whatever && self.is_locked() {
+        if self.locks && !forced && self.is_locked() {
             return None;
         }
         let is = Identity::of(&self.opened);
@@ -398,13 +398,13 @@ impl Descriptor {
         (fd != NONE && self.is(fd)).then_some(fd)
     }
 
-    /// In a child of fork, which has one thread: what its parent has is not the child's,
-    /// but for the number. It goes to the child's table.
+    /// In a child of fork, which has one thread: of the parent's state only the number
+    /// is the child's. It goes to the child's table.
     pub(crate) fn after_fork(&self) {
         let Some(fd) = self.lent() else { return };
         let before = Number(self.number.load(Ordering::Relaxed));
         (self.number).store(Number::new(fd, before).0, Ordering::Release);
-        // SAFETY: it was just looked at; whatever it is, the child's own has its identity.
+        // SAFETY: it was just looked at; the child's own has its identity in any case.
         let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
         if let Ok(guarded) = Guarded::adopt(inherited) {
             let own = Box::into_raw(Box::new(guarded));
@@ -442,11 +442,11 @@ impl Drop for Descriptor {
     }
 }
 
-/// What a read in a ring reads from: the store outlives its reads.
+/// The file that a read in a ring reads from: the store outlives its reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Source(*const Descriptor);
 
-// SAFETY: a reference to what may be shared, and outlives the reads.
+// SAFETY: a reference to a value that may be shared, and outlives the reads.
 unsafe impl Send for Source {}
 // SAFETY: as above.
 unsafe impl Sync for Source {}
@@ -537,8 +537,8 @@ impl Descriptor {
 
 /// A descriptor's number, for calls that only advise.
 impl Descriptor {
-    /// Drops what a buffered read left in the page cache. Only advice: what others have
-    /// mapped or changed stays.
+    /// Drops the pages that a buffered read left in the page cache. Only advice: pages that others have
+    /// mapped or changed stay.
     pub(crate) fn drop_behind(&self, offset: u64, bytes: usize) {
         self.advise(offset, bytes, libc::POSIX_FADV_DONTNEED);
     }
@@ -554,7 +554,7 @@ impl Descriptor {
         unsafe { libc::posix_fadvise(fd, offset, bytes, advice) };
     }
 
-    /// The number for those who make the file what it is, before anybody knows it.
+    /// The number for tests that fill the file before it is in use.
     #[cfg(test)]
     pub(crate) fn raw(&self) -> RawFd {
         self.known().expect("it has one")

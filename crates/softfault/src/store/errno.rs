@@ -1,4 +1,4 @@
-//! What the system answered, as a value.
+//! The system's answer, as a value.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a file holds at an offset: bytes, or a hole.
+//! The contents of a file at an offset: bytes, or a hole.
 //!
 //! Bytes may be answered from memory, for reading a hole that came to be
 //! meanwhile gives zeros too. A hole is looked up each time: bytes written
@@ -84,7 +84,7 @@ impl LastData {
         // Acquire pairs with the Release at the end of `set`.
         let before = self.sequence.load(Ordering::Acquire);
         let range = self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
-        // Pairs with the Release fence in `set`: whoever saw a later range
+        // Pairs with the Release fence in `set`: a thread that saw a later range
         // also sees the later sequence.
         fence(Ordering::Acquire);
         let whole = before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before;

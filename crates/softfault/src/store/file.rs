@@ -44,8 +44,8 @@ pub struct FileStore {
     streams: Streams,
     /// Single pages, while the pages read stay in the page cache.
     around: Around,
-    /// No page tells of another one, somebody said: what is touched is read, and nothing else. Relaxed: nothing
-    /// depends on who sees it when.
+    /// MADV_RANDOM was given: only touched pages are read. Relaxed: nothing
+    /// depends on when a thread sees it.
     random: AtomicBool,
     /// The rings, and which of them is this store's, once faults are about to read it.
     rings: OnceLock<(Arc<Rings>, usize)>,

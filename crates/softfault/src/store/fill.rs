@@ -2,8 +2,8 @@
 //!
 //! Of a file that is read here and there, in no order, each page is a fault, and a read that is waited for. Once
 //! the page cache has a quarter of it and there is room for the rest, reading that in order takes less time than the
-//! faults would: a device reads in order many times as fast as page by page. And what is there as a
-//! whole the kernel can serve, without a fault for each page and without a copy.
+//! faults would: a device reads in order many times as fast as page by page. And the kernel can serve a file
+//! that is completely there, without a fault for each page and without a copy.
 //!
 //! Two pieces are under way at a time, so a page that somebody waits for comes soon.
 

@@ -1,10 +1,10 @@
 //! A budget that nobody asked for follows the limits of the memory cgroups.
 //!
-//! An engine that is not told its budget takes a part of what the cgroup may have. When such a limit is lowered later,
-//! a budget as large as before could end the process: what an engine has is anonymous memory, which the
+//! An engine that is not told its budget takes a part of the cgroup's limit. When such a limit is lowered later,
+//! a budget as large as before could end the process: an engine's memory is anonymous memory, which the
 //! kernel cannot take back. So after every 16 MiB that were read, ten times a second at most, the limits are looked at
-//! again, by the thread that watches memory; and the budget goes down, and up again to what it was at first. A
-//! limit that goes below what the process has at that moment leaves no time for that.
+//! again, by the thread that watches memory; and the budget goes down, and up again to its first value. A
+//! limit that goes below the process's use at that moment leaves no time for that.
 
 use super::reads::ReadPolicy;
 use super::room::now_ms;

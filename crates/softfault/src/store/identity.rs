@@ -42,7 +42,7 @@ impl FileIdentity {
         Ok(identity)
     }
 
-    /// The same of what has pages to map, a file or a block device. Others have none:
+    /// The same of a file or a block device, which have pages to map. Others have none:
     /// ENODEV, as from mmap(2).
     pub(crate) fn of_mappable(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let stat = stat(fd).map_err(errno::io)?;
@@ -90,14 +90,14 @@ impl Inode {
     }
 }
 
-/// What direct I/O wants of buffers and of offsets, in bytes. Zeros: there is none.
+/// The alignment of buffers and offsets for direct I/O, in bytes. Zeros: there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alignment {
     pub(crate) memory: u32,
     pub(crate) offset: u32,
 }
 
-/// What the system says of a file that is being opened, by one call: also of direct I/O, if the
+/// The system's data of a file that is being opened, by one call: also of direct I/O, if the
 /// file system tells.
 pub(super) struct Statx(MaybeUninit<libc::statx>);
 
@@ -121,7 +121,7 @@ impl Statx {
 
     /// The result that the kernel has put there.
     pub(super) fn read(&self) -> Result<(libc::stat, Option<Alignment>), i32> {
-        // SAFETY: all zeros are a valid `statx`, and so is what the kernel has put there.
+        // SAFETY: all zeros are a valid `statx`, and so are the kernel's values.
         read(unsafe { self.0.assume_init_ref() })
     }
 }
@@ -148,12 +148,12 @@ fn read(statx: &libc::statx) -> Result<(libc::stat, Option<Alignment>), i32> {
     Ok((stat, alignment))
 }
 
-/// What the system says of an open file.
+/// The stat of an open file.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> Result<libc::stat, i32> {
     stat_of(fd.as_raw_fd())
 }
 
-/// What the system says of what this number means now.
+/// The stat of the file that this number means now.
 pub(super) fn stat_of(fd: RawFd) -> Result<libc::stat, i32> {
     let mut stat = MaybeUninit::uninit();
     // SAFETY: the buffer is a `stat` for the kernel to fill.

@@ -6,7 +6,7 @@ use crate::generation::ProcessGeneration;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// A number of the process's table, and what it meant.
+/// A number of the process's table, and the file that it meant.
 struct KeptNumber {
     fd: RawFd,
     mark: Mark,

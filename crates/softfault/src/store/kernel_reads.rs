@@ -1,8 +1,8 @@
-//! What it costs that the kernel reads for touches of this process.
+//! The cost of the kernel's reads for touches of this process.
 //!
-//! It reads ahead of a touch that it had to wait for, as far as its disk's `read_ahead_kb` says. In order that is well: few
-//! touches wait, and what is read is mapped soon. Where touches are scattered, each waits, and most of what is read is never
-//! looked at. Two counts of the process tell these apart, since the last look:
+//! It reads ahead of a touch that it had to wait for, as far as its disk's `read_ahead_kb` says. In order that is good: few
+//! touches wait, and read pages are mapped soon. Where touches are scattered, each waits, and most of the read pages are never
+//! touched. Two counts of the process tell these apart, since the last look:
 //!
 //! - touches that waited for the disk (`ru_majflt` of getrusage(2)), and pages of files that were
 //!   mapped for them: up to 16 neighbours come with each, so fewer than 64 a wait are no order;
@@ -18,7 +18,7 @@ use softfault_engine::PAGE_SIZE;
 const MOST_WAITS: i64 = 8;
 /// Pages that are mapped for each, in order.
 const PAGES: i64 = 64;
-/// Bytes read for each byte mapped, at most, and what may be read ahead in any case.
+/// Bytes read for each byte mapped, at most, and the read-ahead that is allowed in any case.
 const READ: i64 = 4;
 const AHEAD: i64 = 64 << 20;
 
@@ -34,7 +34,7 @@ pub(crate) struct KernelReads {
 struct Counts {
     /// Touches for which the kernel had to read.
     waits: i64,
-    /// Bytes read from disks, less what our own reads have let come.
+    /// Bytes read from disks, less those of our own reads.
     read: i64,
     /// Pages of files that are mapped.
     mapped: i64,

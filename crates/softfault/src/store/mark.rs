@@ -2,10 +2,10 @@
 //!
 //! fstat(2) after a read names the file, and that is not enough: a program that does not know
 //! our number may have had another file there while it was read, and by now its own
-//! descriptor of ours. So what we open ourselves carries a mark, which no other open file of
+//! descriptor of ours. So a file that we open ourselves carries a mark, which no other open file of
 //! ours has, and another has by chance only (one of 2^41; of 2^31 where files end before, of
-//! 2^12 on a device that small): its position (lseek(2)), which no read of ours uses. Whatever
-//! has the mark is ours, and was all the time, for the program has no other descriptor of it that it
+//! 2^12 on a device that small): its position (lseek(2)), which no read of ours uses. An open file with
+//! the mark is ours, and was all the time, for the program has no other descriptor of it that it
 //! could have put back. Asking for a position costs half of an fstat(2).
 //!
 //! An open file that the program shares with us keeps its position, and has no mark.
@@ -15,7 +15,7 @@ use super::identity::{self, Inode};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
-/// What a number is compared with.
+/// The property that a number is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// The position of an open file that is ours alone. Nobody moves it.
@@ -180,7 +180,7 @@ mod tests {
     /// A program that maps thousands of small files waits for little else.
     #[test]
     fn opening_a_file_is_one_request() {
-        // On a disk, whose file systems tell what direct reads want.
+        // On a disk, whose file systems tell the alignment of direct reads.
         let program = std::env::current_exe().expect("a path");
         let path = program.with_extension(format!("{}", std::process::id()));
         std::fs::write(&path, [1; 1 << 16]).expect("written");

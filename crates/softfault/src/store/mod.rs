@@ -1,10 +1,10 @@
 //! Stores of files: where the pages of a file mapping come from.
 //!
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
-//!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with what it holds at an offset (`extent`) and which version of
-//!   the file it is ([`FileIdentity`]).
-//! - `FileWrites`: the same file, where it is written to. `write_queues`: what all such files of a process share.
-//! - [`Rings`]: asynchronous reads of many stores, reaped by whoever waits
+//!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with its contents at an offset (`extent`) and the version of
+//!   the file ([`FileIdentity`]).
+//! - `FileWrites`: the same file, where it is written to. `write_queues`: the queues that all such files of a process share.
+//! - [`Rings`]: asynchronous reads of many stores, reaped by threads that wait
 //!   (`ring`; read its header for the protocol). `apart`: one for faults that threads of ours serve.
 //!
 //! Everything that [`softfault_engine::Store`] names may be called in the

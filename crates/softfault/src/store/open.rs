@@ -47,7 +47,7 @@ pub enum WhyBuffered {
     NotReopened(i32),
 }
 
-/// What [`open`] found.
+/// The result of [`open`].
 pub(super) struct OpenedFile {
     pub(super) file: Descriptor,
     pub(super) mode: Mode,
@@ -221,7 +221,7 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
     Descriptor::shared(unsafe { OwnedFd::from_raw_fd(fd) }, true)
 }
 
-/// Where the file is found by whoever opens it anew in the table that no close of the program
+/// The path for opening the file anew in the table that no close of the program
 /// reaches: its numbers are another table's, so the calling thread's is named.
 pub(super) fn path_of(user: BorrowedFd<'_>) -> CString {
     // SAFETY: only asks.
@@ -230,7 +230,7 @@ pub(super) fn path_of(user: BorrowedFd<'_>) -> CString {
 }
 
 /// Bytes that the file system keeps for a file. Blocks in a stat are of 512 bytes,
-/// whatever the file system's are.
+/// whatever the file system's own block size is.
 pub(super) fn bytes_allocated(stat: &libc::stat) -> u64 {
     let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
     blocks.saturating_mul(512)

@@ -8,7 +8,7 @@ use super::way::How;
 use crate::table;
 use std::os::fd::RawFd;
 
-/// What to do after a part of a read has arrived.
+/// The next step after a part of a read has arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// All there is: so many bytes.
@@ -31,7 +31,7 @@ pub(super) fn after(done: usize, arrived: usize, bytes: usize) -> Step {
     }
 }
 
-/// Calls `pread` for what is left from a byte of the buffer on, until that is all, or the file's end, or an
+/// Calls `pread` for the rest from a byte of the buffer on, until that is all, or the file's end, or an
 /// error; in any case, until it has brought nothing for too long.
 pub(super) fn read_with(
     bytes: usize,
@@ -54,7 +54,7 @@ pub(super) fn read_with(
 
 impl Descriptor {
     /// Reads `bytes` at `offset`, both multiples of the page size; fewer only at the end
-    /// of the file. An error anywhere fails the whole. What lies in the buffer is of this
+    /// of the file. An error anywhere fails the whole. The bytes in the buffer are of this
     /// file.
     ///
     /// # Safety
@@ -69,7 +69,7 @@ impl Descriptor {
         unsafe { self.read_flagged(0, offset, buffer, bytes) }
     }
 
-    /// The same, and what it leaves in the page cache is as `how` has it.
+    /// The same, and `how` says what stays in the page cache.
     ///
     /// # Safety
     /// As of [`read`](Self::read).
@@ -136,7 +136,7 @@ impl Descriptor {
         })
     }
 
-    /// The same of what the page cache has, all of it or nothing (EAGAIN): waits for no device, and lets
+    /// The same from the page cache alone, all of it or nothing (EAGAIN): waits for no device, and lets
     /// the kernel begin to read the missing pages.
     ///
     /// # Safety

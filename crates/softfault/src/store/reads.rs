@@ -1,4 +1,4 @@
-//! Whether files are read through the kernel's page cache: the policy of an engine, and what it counts.
+//! Whether files are read through the kernel's page cache: the policy of an engine, and its counts.
 
 use super::bell::Bell;
 use super::follow::Follows;
@@ -118,7 +118,7 @@ impl ReadPolicy {
         self.room.as_ref()
     }
 
-    /// True if files are read by what the page cache has.
+    /// True if the way of reading depends on the contents of the page cache.
     pub(crate) fn looks_at_the_page_cache(&self) -> bool {
         self.reads == Reads::Auto
     }

@@ -4,7 +4,7 @@
 /// masked: nobody could end a wait for a file system that answers so for ever.
 const MOST: u32 = 1000;
 
-/// Counts how often one piece of work was put off. What makes progress begins anew.
+/// Counts how often one piece of work was put off. Progress begins the count anew.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(u32);
 

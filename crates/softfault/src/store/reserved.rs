@@ -1,4 +1,4 @@
-//! Which parts of a file have their blocks: what is stored elsewhere is written only once it has some, so that a full disk is an error of the
+//! Which parts of a file have their blocks: a store to another part goes on only once it has some, so that a full disk is an error of the
 //! store and not of the write-back.
 
 use core::ops::Range;
@@ -14,13 +14,13 @@ const CHUNK: u64 = 64 << 10;
 /// Bytes that are asked for at a time, at most: where they are asked for in order.
 const MOST: u64 = 1 << 20;
 
-/// What is known of a file. Its atomics are Relaxed: a store to a part that is not known to have blocks asks for them, and what the file has is
-/// the kernel's to say.
+/// The known blocks of a file. Its atomics are Relaxed: a store to a part that is not known to have blocks asks for them, and the kernel has
+/// the truth.
 #[derive(Debug)]
 pub(super) struct Reserved {
     /// Immutable. Byte before which all was there when the file was opened, by chunks.
     dense: u64,
-    /// A bit a chunk: it is not what it was then, there before `dense` and not there behind.
+    /// A bit a chunk: its state has changed since; then, chunks before `dense` were there and those behind not.
     changed: Box<[AtomicU64]>,
     /// Byte up to which the chunk around it is there; 0: no chunk is there in part. The file ended in it.
     short: AtomicU64,
@@ -69,7 +69,7 @@ impl Reserved {
         is_changed != self.is_dense(chunk) && !is_cut
     }
 
-    /// Has the part around `offset` there, by `ask`; what of it the file has, which ends at `end`. More, where that is asked for in order.
+    /// Has the part around `offset` there, by `ask`; returns the part that the file has, which ends at `end`. More, where parts are asked for in order.
     pub(super) fn ask(
         &self,
         offset: u64,
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             ask(&reserved, 9 << 20, 1 << 20),
             None,
-            "no part of what is written"
+            "no part of the written range"
         );
     }
 

@@ -1,15 +1,15 @@
 //! How much may be left in the kernel's page cache.
 //!
-//! The room is what the tightest of these leaves:
+//! The room is the least that one of these leaves:
 //!
 //! - *the machine*: free memory, less a 32nd of all memory (below about that the kernel begins to evict).
-//!   Where that is less than an eighth of what is available, since memory is full of files that were read
-//!   long ago: that eighth, once. What is brought in beyond free memory is counted against it for as long
+//!   Where that is less than an eighth of the available memory, since memory is full of files that were read
+//!   long ago: that eighth, once. Pages that are brought in beyond free memory count against it for as long
 //!   as free memory is short, so that no engine ever evicts more.
 //! - *each memory cgroup* of the process, up to the root: its limit (the lower of `memory.max` and
-//!   `memory.high`), less what it has, less a 32nd of the limit.
+//!   `memory.high`), less its use, less a 32nd of the limit.
 //!
-//! And of each what the budget may still take, since that is promised.
+//! And each of them less the rest of the budget, since that is promised.
 //!
 //! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
 //! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
@@ -30,7 +30,7 @@ const STEP: u64 = 16 << 20;
 const FRESH_MS: u64 = 250;
 /// Memory that stays free of any limit.
 const RESERVE: u64 = 32;
-/// What one engine may evict of the available memory.
+/// The part of the available memory that one engine may evict.
 const EVICTED: u64 = 8;
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Room {
     looked_ms: AtomicU64,
 }
 
-/// A memory cgroup: what it may have, and has.
+/// A memory cgroup: its limit, and its use.
 #[derive(Debug)]
 struct Group {
     limits: Vec<Guarded>,

@@ -1,8 +1,8 @@
 //! Long scans through the page cache: there the kernel reads ahead too.
 //!
-//! The engine reads ahead itself, so the kernel's read-ahead is off (`POSIX_FADV_RANDOM`), or what neither
-//! needs would be read by the other. But the kernel's puts a scan into large folios, which cost a quarter of the
-//! processor time of single pages, also for whoever reads them from the page cache later. So once reads have gone on
+//! The engine reads ahead itself, so the kernel's read-ahead is off (`POSIX_FADV_RANDOM`); otherwise each would
+//! read pages that neither needs. But the kernel's puts a scan into large folios, which cost a quarter of the
+//! processor time of single pages, also for later readers of the page cache. So once reads have gone on
 //! for 16 MiB, it is switched on: it goes beyond the end of the scan by its own `read_ahead_kb` at most, twice. It is
 //! switched off again when reads are elsewhere.
 

@@ -47,7 +47,7 @@ impl FileStore {
         self.cached_bytes().is_some_and(is_there)
     }
 
-    /// How much of the file the page cache has, and how much there is. `None` where the kernel does not say: to whom
+    /// How much of the file the page cache has, and how much there is. `None` where the kernel does not say: to a process that
     /// neither owns the file nor may write it, and before Linux 6.5.
     pub(super) fn cached_bytes(&self) -> Option<(u64, u64)> {
         let stat = self.file.stat().ok()?;

@@ -11,11 +11,11 @@
 //!                                                              Past ─────┘
 //! ```
 //!
-//! A file has one descriptor, whatever its way: whether it reads past the page cache is a flag of the open
+//! A file has one descriptor for all ways: whether it reads past the page cache is a flag of the open
 //! file (`O_DIRECT`), which is ours alone. Reads by several threads while it changes are right by either
-//! way. What may be answered whether a page is in the page cache (cachestat(2), mincore(2)) is for the
-//! file's owner only, so it is seen by reading: *Take* reads with `RWF_DONTCACHE`, which takes what is
-//! there, and drops again what it has brought in itself.
+//! way. The calls that tell whether a page is in the page cache (cachestat(2), mincore(2)) are for the
+//! file's owner only, so it is seen by reading: *Take* reads with `RWF_DONTCACHE`, which takes the pages that are
+//! there, and drops again those that it has brought in itself.
 
 use super::descriptor::Descriptor;
 use super::open::{Mode, OpenedFile, bytes_allocated};
@@ -32,7 +32,7 @@ pub(crate) enum How {
     Past,
     /// Through it, and the pages read stay there.
     Keep,
-    /// What it has is taken from there; what it has not goes again.
+    /// Pages that it has are taken from there; others are dropped again after the read.
     Take,
     /// Through it; it is dropped behind each read.
     Drop,
@@ -82,7 +82,7 @@ pub(super) struct Way {
     how: AtomicU8,
     /// Immutable. Where reads are counted, and whether there is room.
     policy: Option<Arc<ReadPolicy>>,
-    /// Immutable. What it may change to; `None`: it stays.
+    /// Immutable. The ways that it may change to; `None`: it stays.
     turns: Option<Turns>,
     /// Relaxed, as the next three: they are only counts.
     reads: AtomicU64,
@@ -109,7 +109,7 @@ pub(super) struct Turns {
     again: AtomicU64,
     /// Bytes read through the page cache since as much as a quarter of the file was.
     through: AtomicU64,
-    /// What the kernel may be told to serve it for, and nobody has looked at since: [`Reached`] as bits.
+    /// Reasons to let the kernel serve it, not looked at yet: [`Reached`] as bits.
     reached: AtomicU8,
 }
 
@@ -173,7 +173,7 @@ impl Way {
             Reads::Cached => return Self::new(How::Keep, counted, None),
             Reads::Auto => policy.room(),
         };
-        // Of a device nobody knows what it is in the page cache; the program's own open file is direct,
+        // Which pages of a device are in the page cache is not known; the program's own open file is direct,
         // and stays so.
         if opened.device || past == How::Past && !opened.ours {
             return Self::new(past, counted, None);
@@ -257,7 +257,7 @@ impl Way {
         }
     }
 
-    /// What it has reached since the last time: the more of it.
+    /// The state that it has reached since the last time: the greater one.
     pub(super) fn take_reached(&self) -> Option<Reached> {
         let reached = self.turns.as_ref()?.reached.swap(0, Relaxed);
         match reached & Reached::InOrder as u8 != 0 && self.how() == How::Keep {

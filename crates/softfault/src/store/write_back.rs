@@ -30,7 +30,7 @@ pub(crate) struct FileWrites {
     direct: Option<Descriptor>,
     /// Immutable. A block device.
     device: bool,
-    /// What of it has its blocks; `None`: all of it, as on a device.
+    /// The parts of it that have their blocks; `None`: all of it, as on a device.
     reserved: Option<Reserved>,
     /// Immutable. For writes past the page cache.
     queues: &'static WriteQueues,
@@ -128,7 +128,7 @@ impl FileWrites {
         Ok(u64::try_from(self.buffered.stat()?.st_size).unwrap_or(0))
     }
 
-    /// Writes what the page at the end that was known has behind it, if others have made the file `size` bytes long since. The
+    /// Writes the bytes behind the known end in its page, if others have made the file `size` bytes long since. The
     /// page had zeros there: bytes that are not 0 were stored by the program, bytes that are 0 are left to the others.
     ///
     /// # Safety

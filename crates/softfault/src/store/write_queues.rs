@@ -36,13 +36,13 @@ impl Default for WriteQueues {
 /// A queue that the caller has for itself.
 pub(super) struct FreeQueue<'a>(MutexGuard<'a, Option<Box<Queue>>>);
 
-/// What many runs are written down in: too large for a handler's stack.
+/// The list of many runs: too large for a handler's stack.
 #[derive(Debug)]
 pub(super) struct Queue {
     writes: WriteQueue,
     /// Where each run begins, as the number of its first page.
     starts: [u16; MOST_RUNS],
-    /// What each came to.
+    /// The result of each.
     answers: [i64; MOST_RUNS],
 }
 

@@ -1,4 +1,4 @@
-//! What an engine swaps to, and what its children do.
+//! The swap of an engine, and of its children.
 
 use super::inherited::InheritedSwap;
 use super::lifeline;
@@ -28,7 +28,7 @@ impl SwapBackend {
         match self {
             Self::File(file) => Some(file),
             Self::Device(_) => None,
-            Self::InheritedSwap(heir, _) => heir.own(),
+            Self::InheritedSwap(swap, _) => swap.own(),
         }
     }
 
@@ -36,14 +36,14 @@ impl SwapBackend {
         match self {
             Self::File(file) => file.clone(),
             Self::Device(device) => device.clone(),
-            Self::InheritedSwap(heir, _) => heir.clone(),
+            Self::InheritedSwap(swap, _) => swap.clone(),
         }
     }
 
     /// The slots that there are to give out, whose table `budget` pays for.
     pub(crate) fn slots(&self, budget: Arc<Budget>) -> io::Result<Arc<Swap>> {
         let first = match self {
-            Self::InheritedSwap(heir, _) => heir.first_slot(),
+            Self::InheritedSwap(swap, _) => swap.first_slot(),
             Self::File(_) | Self::Device(_) => 0,
         };
         crate::table::want_several();
@@ -57,7 +57,7 @@ impl SwapBackend {
         self.device().before_fork();
     }
 
-    /// In a child: what it has, where this was the parent's. Its own file is made as
+    /// In a child: its swap, where this was the parent's. Its own file is made as
     /// the engine's was, if it can be.
     pub(crate) fn again(
         &self,
@@ -70,8 +70,8 @@ impl SwapBackend {
             Swapping::File(swap) => swap.open_in_child(memory, rings.cloned()).ok(),
             Swapping::None | Swapping::Device(_) => None,
         };
-        let heir = InheritedSwap::new(inherited.device(), own.map(Arc::new));
-        Self::InheritedSwap(Arc::new(heir), Box::new(inherited))
+        let swap = InheritedSwap::new(inherited.device(), own.map(Arc::new));
+        Self::InheritedSwap(Arc::new(swap), Box::new(inherited))
     }
 
     /// In a child: the same, to be read through the child's rings, if it can be.
@@ -79,11 +79,11 @@ impl SwapBackend {
         match self {
             Self::File(file) => Self::File(in_child(file, rings)),
             Self::Device(device) => Self::Device(device.clone()),
-            Self::InheritedSwap(heir, parents) => {
+            Self::InheritedSwap(swap, parents) => {
                 let inherited = parents.to_read(rings);
-                let own = heir.own().map(|own| in_child(own, rings));
-                let heir = InheritedSwap::new(inherited.device(), own);
-                Self::InheritedSwap(Arc::new(heir), Box::new(inherited))
+                let own = swap.own().map(|own| in_child(own, rings));
+                let swap = InheritedSwap::new(inherited.device(), own);
+                Self::InheritedSwap(Arc::new(swap), Box::new(inherited))
             }
         }
     }

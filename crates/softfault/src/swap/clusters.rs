@@ -15,8 +15,8 @@
 //!     └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Who holds and finds `READY` in the same step knows that no trim can come
-//! between: that needs the word at `READY` and nothing. Who does not find it takes
+//! A thread that holds and finds `READY` in the same step knows that no trim can come
+//! between: that needs the word at `READY` and nothing. One that does not find it takes
 //! `filling`, and so waits for a trim under way.
 
 use crate::signal::without_file_size_signal;
@@ -45,7 +45,7 @@ const STOPPED: u32 = 2;
 
 /// The clusters of a file.
 pub(super) struct Clusters {
-    /// Immutable. What space is taken and given back of.
+    /// Immutable. The file whose space is taken and given back.
     file: Arc<Descriptor>,
     /// Immutable. Bytes of the file.
     bytes: u64,
@@ -107,7 +107,7 @@ impl Clusters {
         if some.is_ok() {
             word.fetch_or(SOME, Release);
         } else if word.load(Relaxed) == count {
-            // What was taken before space ran out, and which nobody has.
+            // The part that was taken before space ran out, and is not in use.
             self.punch(whole);
         }
         some
@@ -124,7 +124,7 @@ impl Clusters {
         debug_assert!(before & HELD >= count, "cluster {cluster}");
         let left = before - count;
         // AcqRel: where the trimmer has taken calls anew already, it is woken; where it
-        // has not, its Acquire pairs with this, and it sees what was released.
+        // has not, its Acquire pairs with this, and it sees the release.
         if left & HELD == 0
             && self.trims.load(Relaxed)
             && self.trimming.fetch_or(CALLED, AcqRel) == ASLEEP
@@ -135,7 +135,7 @@ impl Clusters {
 
     /// True if all of the cluster that has `offset` has space.
     pub(super) fn has_space(&self, offset: u64) -> bool {
-        // Relaxed: who then writes there holds it first.
+        // Relaxed: a later writer holds it first.
         self.words[(offset / CLUSTER) as usize].load(Relaxed) & READY != 0
     }
 
@@ -180,7 +180,7 @@ impl Clusters {
 
     /// Bytes that have space.
     pub(super) fn bytes_on_disk(&self) -> u64 {
-        // Blocks in a stat are of 512 bytes, whatever the file system's are.
+        // Blocks in a stat are of 512 bytes, on every file system.
         self.file
             .stat()
             .map_or(0, |stat| stat.st_blocks as u64 * 512)

@@ -2,8 +2,8 @@
 //! ends.
 //!
 //! Where the file system cannot make a file without a name, it gets one and loses
-//! it at once. A process that dies between leaves it: whoever starts next in the
-//! directory removes files of our naming that nobody has locked. The lock goes
+//! it at once. A process that dies between leaves it: the next process to start in the
+//! directory removes files of our naming that are not locked. The lock goes
 //! with the process, so its number being used again means nothing.
 
 use crate::error;
@@ -112,7 +112,7 @@ fn named(dir: &Path) -> Result<OwnedFd, i32> {
         let flags = FLAGS | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         match open(&path, flags) {
             Ok(fd) => {
-                // Who could take it just before will remove the name too.
+                // A process that could take it just before will remove the name too.
                 lock(&fd);
                 // A name that cannot be removed stays until the next start.
                 let _ = std::fs::remove_file(&path);

@@ -26,13 +26,13 @@ pub struct SwapFile {
     disk: Arc<Disk>,
     /// Immutable. The rings, and which of them is this device's.
     rings: Option<(Arc<Rings>, usize)>,
-    /// What packed bytes are read into: where it is is known to the rings.
+    /// The buffers for packed bytes: the rings know their addresses.
     bounces: Option<Box<Bounces>>,
 }
 
 /// The disk. A child process reads its parent's.
 struct Disk {
-    /// Immutable. What it is read and written through.
+    /// Immutable. The descriptor for reads and writes.
     file: Arc<Descriptor>,
     /// Immutable.
     mode: Mode,

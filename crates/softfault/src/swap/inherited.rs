@@ -1,5 +1,5 @@
-//! Swap of a child of fork: what its parent had there is read from the parent's, and
-//! what it writes goes to a file of its own.
+//! Swap of a child of fork: pages that its parent had there are read from the parent's, and
+//! its own writes go to a file of its own.
 //!
 //! ```text
 //!   slot   0 ─────────────── first ─────────────── end
@@ -30,7 +30,7 @@ pub(crate) struct InheritedSwap {
 }
 
 impl InheritedSwap {
-    /// What a child has whose parent's `inherited` is.
+    /// The swap of a child; its parent's is `inherited`.
     pub(super) fn new(inherited: Arc<dyn SwapDevice>, own: Option<Arc<SwapFile>>) -> Self {
         // A device that does not say has nothing.
         let first = inherited.len().unwrap_or(0);

@@ -2,9 +2,9 @@
 //!
 //! A mapping of a file tells, which only children have: it goes with their memory, however
 //! they end, and when they exec, and no close of a descriptor reaches it. A grandchild has
-//! it too: what it reads is its grandparent's. The parent has the file, a memfd without a
-//! byte, and tries to seal it against writing: the kernel refuses that as long as somebody
-//! has it mapped so that he could.
+//! it too: it reads its grandparent's slots. The parent has the file, a memfd without a
+//! byte, and tries to seal it against writing: the kernel refuses that as long as a process
+//! has a writable mapping of it.
 
 use crate::generation::PerProcess;
 use crate::table::Working;
@@ -14,7 +14,7 @@ use softfault_engine::lock::Mutex;
 /// Files at a time. Children beyond share the last.
 const FILES: usize = 16;
 
-/// What this process knows of its children.
+/// The children that this process knows of.
 struct Children {
     /// Files that children may have mapped.
     files: [Option<Working>; FILES],
@@ -22,8 +22,8 @@ struct Children {
     unknown: bool,
 }
 
-/// A leaf but for the table's locks. Nobody has it at a fork but who forks: whoever asks
-/// has a batch of reclaim, or the swap's own lock, which are waited for.
+/// A leaf but for the table's locks. At a fork only the forking thread has it: all other users
+/// have a batch of reclaim, or the swap's own lock, which the fork waits for.
 struct KnownChildren(Mutex<Children>);
 
 impl Default for KnownChildren {
@@ -52,7 +52,7 @@ fn is_mapped(file: &Working) -> bool {
         0,
         0,
     ];
-    // What cannot be asked may be.
+    // If the call fails, a child may live.
     // SAFETY: no memory is involved.
     unsafe { file.call_guarded(libc::SYS_fcntl, args) }.is_err()
 }
@@ -62,7 +62,7 @@ fn is_mapped(file: &Working) -> bool {
 pub(crate) struct Lifeline(Option<usize>);
 
 impl Lifeline {
-    /// One at a time: who forks has a lock.
+    /// One at a time: a fork has a lock.
     pub(crate) fn new() -> Self {
         let mut children = CHILDREN.get().0.lock();
         for file in &mut children.files {

@@ -54,7 +54,7 @@ use std::sync::Arc;
 const TIMES_MEMORY: u64 = 4;
 
 /// Swap for anonymous memory that does not fit the budget: a file without a name in a
-/// directory. The file is gone when the process ends, in whatever way it ends.
+/// directory. The file is gone when the process ends, in any way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
     dir: PathBuf,
@@ -112,7 +112,7 @@ impl Swap {
         SwapFile::create_alone(&self.dir, bytes, self.compression, rings)
     }
 
-    /// Bytes for an engine whose budget is `memory`: whole pages, and what a
+    /// Bytes for an engine whose budget is `memory`: whole pages, and no more than a
     /// file may have.
     fn bytes_for(&self, memory: usize) -> io::Result<u64> {
         let most = file_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
@@ -140,7 +140,7 @@ impl Swap {
 
     /// `error`, with the name of the directory.
     fn error(&self, error: io::Error) -> io::Error {
-        // In one line, whatever the name has in it.
+        // In one line, also if the name has line breaks.
         let dir = self.dir.display().to_string();
         let message = format!("swap in {}: {error}", dir.escape_debug());
         io::Error::new(error.kind(), message)

@@ -1,8 +1,8 @@
 //! The thread that gives space of the file back.
 //!
 //! Giving back takes the file system's journal, and may take as long as a disk's
-//! write cache to be flushed: nothing for a fault to wait for. What is empty for a
-//! moment only is left as it is.
+//! write cache to be flushed: nothing for a fault to wait for. Space that is empty for a
+//! moment only is kept.
 
 use super::clusters::Clusters;
 use crate::thread::{self, Thread};

@@ -1,10 +1,10 @@
-//! Whose rights a server has: those of who asks it to open something. libc tells it of no
+//! The rights of a server: those of the thread that asks it to open something. libc tells it of no
 //! `setuid`, which changes a thread at a time.
 
 use super::raw;
 use core::ffi::c_long;
 
-/// Rights of a thread. Zeros are of root who has lost all capabilities.
+/// Rights of a thread. Zeros are root without capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Credentials {
     /// Real, effective, saved.

@@ -40,8 +40,8 @@ impl Guarded {
         })
     }
 
-    /// The same, and at once what is to be done with it first: `then` are calls behind the
-    /// descriptor, which do not close it. The second is what they were answered.
+    /// The same, and at once its first calls: `then` are calls behind the
+    /// descriptor, which do not close it. The second value is their answers.
     ///
     /// # Safety
     /// As of [`open`](Self::open) and, of the others, [`call`](Self::call).
@@ -65,8 +65,8 @@ impl Guarded {
         Ok((made, core::array::from_fn(|then| calls[then + 1].answer())))
     }
 
-    /// Another number, in the table, of what the caller has open. The caller may close
-    /// his. The error is an errno; `ENOSYS` or `EPERM` where the kernel refuses it.
+    /// Another number, in the table, of a file that the caller has open. The caller may close
+    /// its own. The error is an errno; `ENOSYS` or `EPERM` where the kernel refuses it.
     pub(crate) fn adopt(of: BorrowedFd<'_>) -> Result<Self, i32> {
         let table = DescriptorTable::start()?;
         // SAFETY: only ask.
@@ -97,11 +97,11 @@ impl Guarded {
     }
 
     /// A system call in the table, with this descriptor as its first argument. The error
-    /// is an errno: EBADF in a child of fork, of what its parent has.
+    /// is an errno: EBADF in a child of fork, for its parent's descriptor.
     ///
     /// # Safety
-    /// The call takes these arguments behind a descriptor, which it does not close; what
-    /// they point to lives until it returns.
+    /// The call takes these arguments behind a descriptor, which it does not close; their
+    /// targets live until it returns.
     pub(crate) unsafe fn call(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
         let [a, b, c, d, e] = args;
         let args = [self.number as usize, a, b, c, d, e];
@@ -124,7 +124,7 @@ impl Guarded {
         DescriptorTable::of(self.generation).is_ok()
     }
 
-    /// What it is called in the table.
+    /// Its number in the table.
     pub(crate) fn number(&self) -> i32 {
         self.number
     }

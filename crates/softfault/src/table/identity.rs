@@ -18,7 +18,7 @@ impl Identity {
         inode: 0,
     };
 
-    /// Of what fstat(2) was asked about.
+    /// The identity of the file of an fstat(2).
     pub(crate) fn of(stat: &libc::stat) -> Self {
         Self {
             device: stat.st_dev,
@@ -40,7 +40,7 @@ pub(crate) fn identity_of(fd: i32) -> Result<Identity, i32> {
 pub(super) fn by(fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>) -> Result<Identity, i32> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
-    // SAFETY: zeros are valid, and so is what the kernel has put there.
+    // SAFETY: zeros are valid, and so are the kernel's values.
     Ok(Identity::of(unsafe { stat.assume_init_ref() }))
 }
 

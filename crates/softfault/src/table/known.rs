@@ -21,7 +21,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// Its device and inode.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The number for a table of this generation, if it is what it was.
+/// The number for a table of this generation, if it is still the same file.
 pub(super) fn server(generation: u32) -> Option<i32> {
     let fd = SERVER.load(Ordering::Relaxed);
     let is_its = GENERATION.load(Ordering::Relaxed) == generation;
@@ -44,7 +44,7 @@ pub(super) fn set_server(generation: u32, pidfd: i32) -> i32 {
     pidfd
 }
 
-/// In a child, which has one thread: closes the parent's, if it is still what it was.
+/// In a child, which has one thread: closes the parent's, if it is still the same file.
 pub(crate) fn fork_child() {
     close_if(SERVER.swap(NONE, Ordering::Relaxed), identity());
 }

@@ -3,7 +3,7 @@
 //! A program may close descriptors that it does not know: `closefrom(3)` before it
 //! executes another, a loop when it becomes a daemon, `dup2` over a number that it takes
 //! for free. The last close of a userfaultfd takes its windows' registration away, and
-//! missing pages become zeros. So what must stay open is open in a *table of its own*,
+//! missing pages become zeros. So a descriptor that must stay open is open in a *table of its own*,
 //! which a thread of ours has, the *server*. It does nothing but system calls for others.
 //!
 //! ```text
@@ -19,14 +19,14 @@
 //! ```
 //!
 //! The server shares all but the table with the process, so pointers mean the same, and
-//! what it opens is the process's. It is a thread of the kernel's and not one of libc's:
-//! it is counted by nobody, and `exit`, `exec` and signals treat the process as if it
-//! were not there. What shows: a thread more in `/proc/self/task`, and what only
-//! processes of one thread may do (`unshare(CLONE_NEWUSER)`, `setns` to a user or mount
+//! its files are the process's. It is a thread of the kernel's and not one of libc's:
+//! libc does not count it, and `exit`, `exec` and signals treat the process as if it
+//! were not there. Two effects show: one more thread in `/proc/self/task`, and a call that only
+//! processes of one thread may make (`unshare(CLONE_NEWUSER)`, `setns` to a user or mount
 //! namespace) is refused. No libc tells it of `setuid`: it takes the credentials of
-//! whoever asks it to open something, and until then has those of who asked before.
+//! the thread that asks it to open something, and until then has those of the last one.
 //!
-//! A child of fork has no server: what was guarded is its parent's, and every call says
+//! A child of fork has no server: guarded descriptors are its parent's, and every call says
 //! EBADF. It starts its own when it needs one. A child that shares the memory (vfork) asks
 //! its parent's.
 //!
@@ -81,7 +81,7 @@ pub(crate) fn is_there() -> bool {
 /// A system call in the calling thread, past the C library.
 ///
 /// # Safety
-/// The arguments are what this call takes.
+/// The arguments are those that this call takes.
 pub(crate) unsafe fn call(number: core::ffi::c_long, args: &[usize; 6]) -> Result<usize, i32> {
     // SAFETY: the caller's promise.
     raw::answered(unsafe { raw::call(number, args) })

@@ -2,7 +2,7 @@
 
 use core::ffi::c_long;
 
-/// What the kernel answers: a number, or an errno below zero.
+/// The kernel's answer: a number, or an errno below zero.
 pub(super) fn answered(answer: isize) -> Result<usize, i32> {
     match answer {
         -4095..0 => Err(-answer as i32),
@@ -13,7 +13,7 @@ pub(super) fn answered(answer: isize) -> Result<usize, i32> {
 /// A system call.
 ///
 /// # Safety
-/// The arguments are what this call takes.
+/// The arguments are those that this call takes.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
@@ -40,7 +40,7 @@ pub(super) unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
 /// A system call.
 ///
 /// # Safety
-/// The arguments are what this call takes.
+/// The arguments are those that this call takes.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(super) unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
@@ -65,7 +65,7 @@ pub(super) unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
 /// A system call, by libc: other machines have no servers.
 ///
 /// # Safety
-/// The arguments are what this call takes.
+/// The arguments are those that this call takes.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
     let [a, b, c, d, e, f] = *args;

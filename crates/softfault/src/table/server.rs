@@ -3,9 +3,9 @@
 //! One request at a time for each server:
 //!
 //! ```text
-//!   state      who changes it, and what has been written before    who sleeps
-//!   IDLE       the server (the answer); nobody at first            the server
-//!     │ the caller, who has `taken`: number and arguments
+//!   state      changed by, after writing                           sleeping
+//!   IDLE       the server (the answer); zero at first              the server
+//!     │ the caller, which has `taken`: number and arguments
 //!   REQUESTED                                                      the caller
 //!     │ the server: the answer
 //!   IDLE
@@ -41,7 +41,7 @@ struct Server {
     id: AtomicU32,
 }
 
-/// A system call, and what the kernel has answered.
+/// A system call, and the kernel's answer.
 #[derive(Clone, Copy)]
 pub(super) struct ServerCall {
     number: c_long,
@@ -70,7 +70,7 @@ impl ServerCall {
 
 /// A process's table and its servers. Zeros are none.
 pub(super) struct DescriptorTable {
-    /// Whoever starts a server; the credentials that servers have.
+    /// Held while a server is started; the credentials that servers have.
     starting: Mutex<Credentials>,
     /// Which table this is of all that this process and those above it had; zero as
     /// long as there is none. Written under `starting`.
@@ -79,9 +79,9 @@ pub(super) struct DescriptorTable {
     process: AtomicI32,
     /// Servers that have been started: the first of `servers`. Written under `starting`.
     started: AtomicU32,
-    /// Whom to wait for if all are busy.
+    /// The server to wait for if all are busy.
     next: AtomicU32,
-    /// Whoever takes a number for the program's table.
+    /// Held while a number for the program's table is taken.
     pub(super) borrowing: Mutex<()>,
     servers: [Server; SERVERS],
 }
@@ -249,7 +249,7 @@ impl DescriptorTable {
     /// A system call in the table.
     ///
     /// # Safety
-    /// The arguments are what this call takes, and live until it returns.
+    /// The arguments are those that this call takes, and live until it returns.
     pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         let _blocked = Blocked::all();
         let started = self.started.load(Ordering::Acquire).max(1) as usize;
@@ -282,7 +282,7 @@ impl DescriptorTable {
 /// A request to start another server: stack, server, where its number goes.
 const START: c_long = -1;
 /// A request of several calls: where they are, and how many. The first makes a descriptor,
-/// behind which the others go. One request costs two changes of threads, whatever it asks.
+/// behind which the others go. One request costs two changes of threads, for any number of calls.
 const IN_A_ROW: c_long = -2;
 
 #[cfg(test)]
@@ -338,7 +338,7 @@ impl Server {
     }
 }
 
-/// What a server does, for ever. It has no thread-local storage of its own and calls
+/// The loop of a server. It has no thread-local storage of its own and calls
 /// nothing of libc's; it does not panic.
 extern "C" fn serve(server: usize) -> ! {
     // SAFETY: the servers are there for ever.
@@ -350,7 +350,7 @@ extern "C" fn serve(server: usize) -> ! {
             continue;
         }
         let request = server.request.get();
-        // SAFETY: requested: whoever asked waits and does not look. The caller vouches
+        // SAFETY: requested: the caller waits and does not look. It vouches
         // for the call's arguments.
         unsafe {
             let args = &(*request).args;
@@ -366,7 +366,7 @@ extern "C" fn serve(server: usize) -> ! {
     }
 }
 
-/// Makes the calls of one request, in the server; what the first one is answered.
+/// Makes the calls of one request, in the server; returns the answer of the first one.
 ///
 /// # Safety
 /// So many calls lie there, and are nobody else's meanwhile; the caller vouches for their

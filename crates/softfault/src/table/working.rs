@@ -1,5 +1,5 @@
 //! A descriptor that is used by a number of the program's table, for that is fast, and
-//! is what it was whatever the program does with the number.
+//! that stays right when the program closes or replaces the number.
 
 use super::Guarded;
 use super::guarded::own;
@@ -18,7 +18,7 @@ const NUMBERS: usize = 4;
 /// fill them.
 const MOST: u32 = 1024;
 
-/// What works by a number, and does not depend on it.
+/// A descriptor that works by a number, and does not depend on it.
 #[derive(Debug)]
 pub(crate) struct Working {
     /// Immutable. `None` where there is no table: the number is all there is.
@@ -28,7 +28,7 @@ pub(crate) struct Working {
     /// In the program's table, or [`NONE`]. The first is tried first. Each may mean
     /// something else by now: a number that does is never closed.
     numbers: [AtomicI32; NUMBERS],
-    /// Numbers that have been taken. Whoever takes one.
+    /// Numbers that have been taken. Held while one is taken.
     taken: Mutex<u32>,
     /// Where the next number goes.
     next: AtomicU32,
@@ -59,7 +59,7 @@ impl Working {
         Self::of(None, unsafe { own(number, args) }?)
     }
 
-    /// The same for what is seldom used: it has no number in the program's table, if there
+    /// The same for a descriptor that is seldom used: it has no number in the program's table, if there
     /// is a table of our own.
     ///
     /// # Safety
@@ -220,7 +220,7 @@ impl Working {
     /// This number is closed by somebody else.
     pub(crate) fn forget(&self, fd: i32) {
         for slot in &self.numbers {
-            // Relaxed: who closes is alone.
+            // Relaxed: the closing thread is alone.
             let _ = slot.compare_exchange(fd, NONE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -239,7 +239,7 @@ impl Working {
         self.guarded.is_some()
     }
 
-    /// What a number means that the kernel would not let into the table.
+    /// The file of a number that the kernel would not let into the table.
     #[cfg(test)]
     pub(crate) fn unguarded(fd: i32) -> Result<Self, i32> {
         Self::of(None, fd)
@@ -322,8 +322,8 @@ impl Drop for Working {
     }
 }
 
-/// True if it is an answer to what was asked. By another file at our number, a call may be
-/// refused in any way; what is believed here does no harm: the call is repeated, or done in
+/// True if it is an answer to the call. By another file at our number, a call may be
+/// refused in any way; an answer that is believed here does no harm: the call is repeated, or done in
 /// another way.
 fn is_understood(answer: &Result<usize, i32>) -> bool {
     const REPEATED: [i32; 4] = [libc::EAGAIN, libc::EEXIST, libc::EINTR, libc::EBUSY];

@@ -31,7 +31,7 @@ const UFFD_PAGEFAULT_FLAG_WRITE: u64 = 1 << 0;
 const UFFD_PAGEFAULT_FLAG_WP: u64 = 1 << 1;
 const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
-/// Nobody is woken: in SIGBUS mode nobody sleeps, else who sleeps is woken once all is done
+/// No thread is woken: in SIGBUS mode none sleeps, otherwise sleepers are woken once all is done
 /// ([`wake`]).
 const DONTWAKE: u64 = 1;
 const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
@@ -134,7 +134,7 @@ struct RawMessage {
 /// A thread that sleeps until its fault is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// What it touches; before Linux 5.18 the page.
+    /// The touched address; before Linux 5.18 the page's.
     pub addr: usize,
     /// The touch is a write.
     pub write: bool,
@@ -144,7 +144,7 @@ pub struct Message {
     pub from: u8,
 }
 
-/// What the kernel has besides missing faults.
+/// The kernel's features besides missing faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offers {
     /// Pages can be write-protected.
@@ -153,7 +153,7 @@ pub struct Offers {
     pub moves: bool,
 }
 
-/// What the kernel offers, or the errno with which it refuses all.
+/// The kernel's features, or the errno with which it refuses all.
 pub fn ask() -> Result<Offers, c_int> {
     let (_, features) = with_features(0, Allowed::UserMode)?;
     Ok(Offers {
@@ -162,8 +162,8 @@ pub fn ask() -> Result<Offers, c_int> {
     })
 }
 
-/// A userfaultfd whose faults arrive this way, or the errno. It is for what `offers` says,
-/// which is no more than the kernel has.
+/// A userfaultfd whose faults arrive this way, or the errno. It uses the features of `offers`,
+/// which are no more than the kernel has.
 pub fn open(offers: Offers, faults: Faults) -> Result<Working, c_int> {
     let protect = match offers.protect {
         true => UFFD_FEATURE_PAGEFAULT_FLAG_WP,
@@ -189,7 +189,7 @@ pub fn open(offers: Offers, faults: Faults) -> Result<Working, c_int> {
     opened.map(|(fd, _)| fd)
 }
 
-/// Whose faults a userfaultfd is for, and who lets us have it.
+/// The accesses whose faults a userfaultfd is for, and the way by which we have it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     /// Faults of user mode: everybody.
@@ -298,7 +298,7 @@ pub fn unregister(fd: &Working, range: &Range<usize>) -> Result<(), c_int> {
 pub struct Progress {
     /// Bytes done from the front.
     pub bytes: usize,
-    /// What stopped it, if something did.
+    /// The errno that stopped it, if one did.
     pub stopped: Option<c_int>,
 }
 
@@ -479,7 +479,7 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32) -> u8 {
         polled[count].fd = number;
         count += 1;
     }
-    // SAFETY: so many structures. Whatever it answers, the next step is to read.
+    // SAFETY: so many structures. After any answer, the next step is to read.
     let ready = unsafe { libc::poll(polled.as_mut_ptr(), count as libc::nfds_t, LONGEST_SLEEP) };
     if ready <= 0 {
         return u8::MAX;

@@ -1,6 +1,6 @@
-//! What becomes of the page tables when the process forks.
+//! The page tables when the process forks.
 //!
-//! A child inherits no userfaultfd with a mapping: what of a window the kernel
+//! A child inherits no userfaultfd with a mapping: the part of a window that the kernel
 //! gives to it is plain memory there, nothing of it is protected, and a missing
 //! page would be filled with zeros. The descriptors it inherits mean the parent.
 
@@ -42,10 +42,10 @@ impl UffdMmu {
         unsafe { sync::kernel_calls::madvise(window.start as *mut c_void, window.len(), advice) };
     }
 
-    /// In the child: nothing of the parent's is to be touched through what was
-    /// inherited, and every window that was not lent answers with SIGSEGV. The program
-    /// may have asked the kernel to let children inherit others (MADV_DOFORK): what is
-    /// missing there would be zeros.
+    /// In the child: nothing of the parent's is to be touched through inherited
+    /// descriptors, and every window that was not lent answers with SIGSEGV. The program
+    /// may have asked the kernel to let children inherit others (MADV_DOFORK): missing
+    /// pages there would be zeros.
     /// `freed` is told of each window in whose place there is nothing that was not ours.
     pub fn fork_child(
         &self,
@@ -61,7 +61,7 @@ impl UffdMmu {
         self.looks.fork_child();
         for (&start, &(end, _)) in &*lists.windows {
             let window = start..end;
-            // NOREPLACE leaves alone what a handler of the program's has put there since the
+            // NOREPLACE leaves a mapping alone that a handler of the program's has made there since the
             // fork. Where it is refused for another reason nothing is there: a touch is a
             // SIGSEGV all the same, until the child has something put there.
             if is_lent(start) {
@@ -75,8 +75,8 @@ impl UffdMmu {
     }
 
     /// Takes over, in a child, memory that was a window of the parent's and was
-    /// inherited: it shows what the parent's showed, and what is missing is
-    /// missing. Nothing is protected, and writes go to copies. Nobody has touched
+    /// inherited: it shows the parent's pages, and missing pages are
+    /// missing. Nothing is protected, and writes go to copies. No thread has touched
     /// it yet: the kernel would have filled it with zeros.
     pub fn adopt(
         &self,
@@ -148,7 +148,7 @@ fn mapping(line: &str, window: &Range<usize>) -> Option<(Range<usize>, Ours)> {
 }
 
 /// In a child: a touch of the window is a SIGSEGV from now on. Where the system refuses
-/// every way to that, the process ends: what is missing would be zeros.
+/// every way to that, the process ends: missing pages would be zeros.
 pub fn close_window(window: &Range<usize>) {
     let start = window.start as *mut c_void;
     if nothing_at(window, libc::MAP_FIXED) {
@@ -171,7 +171,7 @@ pub fn close_window(window: &Range<usize>) {
     }
 }
 
-/// With which a child ends that cannot vouch for what it shows (`EX_OSERR`).
+/// The exit code of a child that cannot vouch for its memory (`EX_OSERR`).
 const CANNOT_CLOSE: c_int = 71;
 
 /// Puts memory there that nobody may touch; false if that is refused.

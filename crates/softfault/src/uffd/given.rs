@@ -1,14 +1,14 @@
 //! Parts of windows that are not the window's any more: the program's own memory, or places where there is nothing.
 //!
 //! The window goes on around them. Its addresses stay taken as long as it lives, so that no other window comes to be
-//! where a part of it was: what is zapped of the window goes round them.
+//! where a part of it was: zaps of the window leave them out.
 //!
 //! ```text
 //!   window   ┌──────────┬─────────┬──────┬─────────┐
 //!            │ served   │ the     │ hole │ served  │
 //!            │          │ program │      │         │
 //!            └──────────┴─────────┴──────┴─────────┘
-//!   a child of fork   inherits, and takes over, what is served
+//!   a child of fork   inherits, and takes over, the served parts
 //!   the window goes   all but the program's is unmapped
 //! ```
 
@@ -63,7 +63,7 @@ impl GivenParts {
         parts.map(|(&start, &(end, to))| (start..end, to))
     }
 
-    /// What of a range none of these parts has that `counts`.
+    /// The parts of a range outside of all given parts that `counts` selects.
     fn without(&self, range: &Range<usize>, counts: impl Fn(GivenTo) -> bool) -> Vec<Range<usize>> {
         let mut rest = Vec::new();
         let mut at = range.start;
@@ -79,7 +79,7 @@ impl GivenParts {
         rest
     }
 
-    /// What of a window is still served.
+    /// The parts of a window that are still served.
     pub fn served(&self, window: &Range<usize>) -> Vec<Range<usize>> {
         self.without(window, |_| true)
     }
@@ -170,7 +170,7 @@ impl UffdMmu {
 }
 
 impl GivenParts {
-    /// What of a window goes with it.
+    /// The parts of a window that are unmapped with it.
     pub(super) fn unmapped_with(&self, window: &Range<usize>) -> Vec<Range<usize>> {
         self.without(window, |to| to == GivenTo::Program)
     }

@@ -7,7 +7,7 @@
 //!                           2  mremap(2) of it to the window's place: a touch is a SIGBUS, as
 //!                              behind the end of a file
 //!                           3  registered with the userfaultfd
-//!                           4  the memfd gets the window's size: what is missing is missing
+//!                           4  the memfd gets the window's size: its pages are missing
 //! ```
 //!
 //! Handed back, the place is the program's own: the mapping stays when the window goes.
@@ -28,7 +28,7 @@ use softfault_engine::mmu::{Mmu, MmuError, Reservation};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the memory of a window that was taken over is called in `/proc/self/maps`.
+/// The name in `/proc/self/maps` of the memory of a window that was taken over.
 pub(super) const NAME: &str = "softfault-window";
 
 /// Windows in whose place files' own mappings are, and the one that is changing.
@@ -138,7 +138,7 @@ impl UffdMmu {
         })
     }
 
-    /// Hands a window's place back: `replace` puts in it what is there from now on, and it is not unmapped with the
+    /// Hands a window's place back: `replace` puts the new mapping in it, and it is not unmapped with the
     /// window. After an error the window is as it was, as far as `replace` has left it.
     ///
     /// # Safety
@@ -162,7 +162,7 @@ impl UffdMmu {
         self.in_place.shown().contains(&start)
     }
 
-    /// True if a touch there has to be made again, since what is there is changing or has changed a
+    /// True if a touch there has to be made again, since the mapping is changing or has changed a
     /// short while ago.
     pub fn has_changed(&self, addr: usize) -> bool {
         self.in_place.is_changing(addr) || self.was_released(addr) || self.is_given(addr)

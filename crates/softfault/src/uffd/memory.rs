@@ -1,12 +1,12 @@
-//! This process's memory as a file, `/proc/self/mem`: reading it never waits for whoever serves faults.
+//! This process's memory as a file, `/proc/self/mem`: reading it never waits for the server of faults.
 //!
-//! With [`Faults::Messages`](super::Faults::Messages) a system call that reads a missing page sleeps until it is served. Whoever looks at a page
+//! With [`Faults::Messages`](super::Faults::Messages) a system call that reads a missing page sleeps until it is served. A thread that looks at a page
 //! of the program's has it locked, so the thread that serves the fault would wait for the lock, and neither would go on.
 //!
 //! A read of this file takes the pages one by one, and keeps `mmap_lock` over each: `access_remote_vm` gives the fault no
 //! FAULT_FLAG_ALLOW_RETRY. userfaultfd sleeps only where it may drop that lock, and otherwise answers VM_FAULT_SIGBUS
 //! (`handle_userfault`): the read is short, or EIO. So it is in all versions that have both, since a debugger reads in this way and must not
-//! hang. (A kernel with CONFIG_DEBUG_VM also logs it.) Whatever else is not there just now, as what the system has swapped, is
+//! hang. (A kernel with CONFIG_DEBUG_VM also logs it.) All other missing pages, as those in the system's swap, are
 //! brought in, and a protection does not matter (FOLL_FORCE).
 
 use crate::table::Working;

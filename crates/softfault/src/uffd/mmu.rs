@@ -45,7 +45,7 @@ const ZEROS_BYTES: usize = 64 * PAGE_SIZE;
 /// to a protected page would be served as a read for ever.
 const KNOWS_WRITES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Windows by their start: the end, and what they are for.
+/// Windows by their start: the end, and the protection.
 pub type WindowEnds = BTreeMap<usize, (usize, Protection)>;
 
 /// The real page tables of the process.
@@ -129,7 +129,7 @@ impl UffdMmu {
     pub(super) fn of(&self, window: &Reservation) -> &Working {
         let number = window.token & DESCRIPTOR;
         let opened = self.descriptors[number as usize].get();
-        opened.expect("who has the window has seen it opened")
+        opened.expect("the descriptor of a window is open")
     }
 
     /// Those that are open, from the first on.
@@ -142,7 +142,7 @@ impl UffdMmu {
         self.descriptors[0].get().expect("opened at once")
     }
 
-    /// What the kernel has.
+    /// The features of the kernel.
     pub(super) fn offers(&self) -> Offers {
         self.offers
     }
@@ -246,23 +246,23 @@ impl UffdMmu {
             self.windows().insert(range.start, (range.end, protection));
             return Ok(window);
         }
-        // Inaccessible until it is registered: whatever fills new mappings in this
+        // Inaccessible until it is registered: a call that fills new mappings in this
         // process (`mlockall(MCL_FUTURE)`) would fill it with zeros, and those would
-        // never fault. From then on all that is missing is ours to fill, whoever asks.
+        // never fault. From then on all missing pages are ours to fill, for every call.
         let start = self.map(bytes)?;
         let range = start..start + bytes;
         let advise = |advice| {
             // SAFETY: advice about a mapping that was just made.
             unsafe { sync::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
         };
-        // Huge pages would be filled whole, whatever was read. Machines
+        // Huge pages would be filled whole, for a read of any size. Machines
         // without them refuse the advice.
         advise(libc::MADV_NOHUGEPAGE);
         // Pages that are the same as others are made one (KSM) and lose their write
         // protection: writes to them would not be seen. A service may have been
         // started with all its memory to be merged.
         advise(libc::MADV_UNMERGEABLE);
-        // What the program writes is in a core dump, as memory of the kernel's is. Pages of files that are only
+        // Written pages are in a core dump, as memory of the kernel's is. Pages of files that are only
         // read are not, as those of the kernel's mappings are not.
         if protection == Protection::ReadWrite {
             advise(libc::MADV_DODUMP);
@@ -346,7 +346,7 @@ pub(super) fn system(errno: c_int) -> MmuError {
     }
 }
 
-/// Repeats an ioctl, which gets what is done and how much to do, until the whole run is
+/// Repeats an ioctl, which gets the bytes done and the bytes to do, until the whole run is
 /// present. Pages that are no window of ours any more, since the program has unmapped
 /// them, are passed over; an error if all are.
 pub(super) fn finish(
@@ -418,8 +418,8 @@ impl Mmu for UffdMmu {
         if self.in_place.forget(range.start) {
             return unmap(range);
         }
-        // Empty already, unless somebody has lost count: the next to have the
-        // window must not see what was in it.
+        // Empty already, unless a count was lost: the next owner of the
+        // window must not see old pages.
         let emptied = self.zap.one(&range);
         // One that may not be written to is of no use to the next.
         let restricted = self.restricted().remove(&range.start);

@@ -17,8 +17,8 @@ use softfault_engine::mmu::{Mmu, MmuError, Place, Reservation};
 const RUN: usize = 16 * PAGE_SIZE;
 
 impl UffdMmu {
-    /// Moves what is present in `from`. Where it can be protected, it is: the
-    /// kernel gives what it moves the leave to be written to. After an error each
+    /// Moves the present pages of `from`. Where they can be protected, they are: the
+    /// kernel makes moved pages writable. After an error each
     /// page is in one of both places, the first ones in the new.
     pub(super) fn move_all(
         &self,
@@ -45,8 +45,8 @@ impl UffdMmu {
         Ok(())
     }
 
-    /// Moves pages from the front to a window of our own: bytes, and what stopped it. What is there afterwards can be read: a page that the
-    /// program has thrown away stops it.
+    /// Moves pages from the front to a window of our own: returns bytes, and the errno that stopped it. Moved pages can be read: a page that
+    /// the program has thrown away stops it.
     pub(super) fn move_away(
         &self,
         window: &Reservation,
@@ -70,7 +70,7 @@ impl UffdMmu {
         (moved, None)
     }
 
-    /// Moves pages from the front: returns bytes, and what stopped it.
+    /// Moves pages from the front: returns bytes, and the errno that stopped it.
     fn move_run(
         &self,
         from: Range<usize>,
@@ -101,7 +101,7 @@ impl UffdMmu {
         (moved, errno)
     }
 
-    /// Copies what is present in `from`, and zaps it there.
+    /// Copies the present pages of `from`, and zaps them there.
     fn copy_run(
         &self,
         from: Range<usize>,

@@ -37,7 +37,7 @@ struct Region {
     categories: u64,
 }
 
-/// What a page shows.
+/// The contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing, or memory.
@@ -73,7 +73,7 @@ impl Pagemap {
         self.file.is_some()
     }
 
-    /// What the page at `addr` shows; `None` if it cannot be known.
+    /// The contents of the page at `addr`; `None` if they cannot be known.
     pub fn look(&self, addr: usize) -> Option<Shown> {
         let categories = scan(self.file.as_ref()?, addr)?;
         Some(match categories & PAGE_IS_PFNZERO != 0 {

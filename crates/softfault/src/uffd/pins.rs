@@ -1,12 +1,12 @@
 //! Pages that a device may be writing to: the kernel has pinned them, for a read past the page cache or by io_uring.
 //!
-//! An evicted page would go on being written to where nobody sees it. Only UFFDIO_MOVE says whether a page is pinned: it
-//! moves none that is. So what has been written to swap is moved to a window of our own, and zapped there. A device that
+//! A device would go on writing to an evicted page, and the bytes would be lost. Only UFFDIO_MOVE says whether a page is pinned: it
+//! moves no pinned page. So pages that were written to swap are moved to a window of our own, and zapped there. A device that
 //! was done before that may have begun before the write, and have written after it: a checksum from before the write tells,
 //! and the page goes back.
 //!
-//! It does not move either what was shared with a child of fork, and has not been written to since: such a page is no
-//! device's to write to, but one cannot tell it from a pinned one. So once the process has forked, nobody looks any more.
+//! It also does not move a page that was shared with a child of fork, and was not written to since: no
+//! device writes to such a page, but it cannot be told from a pinned one. So once the process has forked, there are no more looks.
 
 use super::mmu::UffdMmu;
 use core::ops::Range;
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 /// Pages that are moved before they are zapped.
 const PAGES: usize = 384;
 
-/// What looks for pins has.
+/// The state of the looks for pins.
 #[derive(Default)]
 pub(super) struct Pins {
     /// Where pages are moved to. Made when memory that can be written to is first reserved; `None` where it cannot be.
@@ -74,7 +74,7 @@ impl UffdMmu {
                     at += 1;
                 }
                 if let Some(errno) = errno {
-                    // Whatever else it is, it can be zapped where it is.
+                    // At any other error it can be zapped where it is.
                     pages[at].stays = errno == libc::EBUSY;
                     at += 1;
                 }

@@ -1,7 +1,7 @@
-//! Looking at a page that may not be there, by asking the kernel: whether it is, what it has, and copying it out.
+//! Looking at a page that may not be there, by asking the kernel: its presence, its contents, and a copy of it.
 //!
-//! The program may throw a page away at any moment (`MADV_DONTNEED`), and no look at it may be a fault that somebody has to serve: nobody serves
-//! one in a handler, and elsewhere the server may wait for what whoever looks has locked.
+//! The program may throw a page away at any moment (`MADV_DONTNEED`), and no look at it may be a fault that a thread has to serve: none serves
+//! one in a handler, and elsewhere the server may wait for a lock of the looking thread.
 
 use super::Faults;
 use super::memory::Memory;
@@ -22,12 +22,12 @@ const AT_A_TIME: usize = 16;
 
 /// How pages are looked at.
 pub(super) struct Looks {
-    /// `None` where nobody serves the kernel's faults on windows: its own calls say what is missing.
+    /// `None` where the kernel's faults on windows are not served: its own calls report missing pages.
     memory: Option<Memory>,
 }
 
 impl Looks {
-    /// The errno where pages cannot be looked at without waiting for whoever serves them.
+    /// The errno where pages cannot be looked at without waiting for the server of faults.
     pub(super) fn new(faults: Faults) -> Result<Self, c_int> {
         let memory = match faults {
             Faults::Signals | Faults::Threads => None,
@@ -36,7 +36,7 @@ impl Looks {
         Ok(Self { memory })
     }
 
-    /// True if the page of a window is certainly missing. What is there and may not be
+    /// True if the page of a window is certainly missing. A page that may not be
     /// read, or is in the system's swap, is not missing.
     pub(super) fn is_missing(&self, addr: usize) -> bool {
         let page = addr & !(PAGE_SIZE - 1);
@@ -169,7 +169,7 @@ pub unsafe fn copy_page(addr: usize, to: *mut u8) -> Result<bool, c_int> {
     unsafe { Looks { memory: None }.copy_out(addr, to) }
 }
 
-/// True if the page tables have no memory there. What cannot be read may be there all the same: the program has taken the leave to read away.
+/// True if the page tables have no memory there. An unreadable page may be there all the same: the program may have taken away the right to read.
 fn is_unmapped(page: usize) -> bool {
     let mut there = 0_u8;
     // SAFETY: fills the byte.

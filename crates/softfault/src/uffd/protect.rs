@@ -12,8 +12,8 @@ use softfault_engine::mmu::{Mmu, MmuError, Reservation, Zeroed};
 use softfault_engine::stage::Stage;
 
 impl UffdMmu {
-    /// `mprotect(2)` of a part of a window that was reserved for writing. What userfaultfd has
-    /// protected stays so.
+    /// `mprotect(2)` of a part of a window that was reserved for writing. Pages that userfaultfd has
+    /// protected stay so.
     pub(super) fn restrict_to(
         &self,
         (window, part): (&Reservation, &Range<usize>),
@@ -35,7 +35,7 @@ impl UffdMmu {
         Ok(())
     }
 
-    /// Protects what is present. The ranges are of windows that may be written
+    /// Protects the present pages. The ranges are of windows that may be written
     /// to.
     ///
     /// The kernel asks for no particular descriptor of the process.
@@ -72,7 +72,7 @@ impl UffdMmu {
     /// a page of memory.
     ///
     /// It is mapped first and protected afterwards, and a write that comes
-    /// `between` gets memory from the kernel: so what is there is looked at once
+    /// `between` gets memory from the kernel: so the page is looked at once
     /// it is protected.
     pub(super) fn zeros(
         &self,

@@ -1,14 +1,14 @@
 //! Moving a huge page of the frame pool into a window that is only read: UFFDIO_MOVE, and no byte is copied.
 //!
 //! The kernel moves between mappings that may both be written to. So such a window may be, as far as its mapping says, and
-//! userfaultfd write-protects its pages: a copy is protected from its first moment, and so is a missing page, by being missing. **What
-//! is moved is protected a moment later**, some 10 µs for 2 MiB, since the kernel forgets the protection that it had before
+//! userfaultfd write-protects its pages: a copy is protected from its first moment, and so is a missing page, by being missing. **Moved
+//! memory is protected a moment later**, some 10 µs for 2 MiB, since the kernel forgets the protection that it had before
 //! (Linux 6.18). A store into a map that is only read may succeed in that moment, where the kernel's own mapping would answer it by
-//! SIGSEGV: what it writes is seen in the map until the page is evicted, and never comes to the file. At any other moment it is a
+//! SIGSEGV: its bytes are seen in the map until the page is evicted, and never get to the file. At any other moment it is a
 //! fault: the mapping becomes read-only then ([`Mmu::refuse_writes`](softfault_engine::mmu::Mmu::refuse_writes)), and the store, which is
 //! made again, is the kernel's to refuse.
 //!
-//! Only huge pages that one entry maps are moved: that costs 5 µs, and a page by page what a copy costs, once others have to be
+//! Only huge pages that one entry maps are moved: that costs 5 µs. Moving page by page costs as much as a copy, once new memory has to be
 //! made for the pool.
 
 use super::abi::{self, Holes, Progress};
@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 /// Attempts where memory is in use: a read that is over keeps its pins for a moment.
 const ATTEMPTS: usize = 4;
 
-/// What moving takes.
+/// The state of moves.
 #[derive(Default)]
 pub(super) struct Rows {
     /// Where a page is moved to split the huge page that it is a part of. Made with the first window; `None` where it cannot be.
@@ -60,7 +60,7 @@ impl UffdMmu {
         }
         let fd = self.of(window);
         // The touch that asks for it has made a page table there, and an entry for a huge page goes where none is: the kernel
-        // takes an empty one away with what it zaps (Linux 6.14).
+        // takes an empty one away in a zap (Linux 6.14).
         self.zap.one(&(to..to + TABLE_SPAN));
         let (mut done, mut attempts) = (0, 0);
         while done < TABLE_SPAN {
@@ -97,7 +97,7 @@ impl UffdMmu {
         }
     }
 
-    /// Protects what was moved to a window, or zeros of it. Where that cannot be, all of the window is made read-only.
+    /// Protects memory that was moved to a window, or zeros of it. Where that cannot be, all of the window is made read-only.
     pub(super) fn protect_row(
         &self,
         window: &Reservation,
@@ -142,7 +142,7 @@ impl UffdMmu {
     }
 }
 
-/// True if what may be written to is limited by RLIMIT_DATA: a window would count, which is only read.
+/// True if writable memory is limited by RLIMIT_DATA: a window would count, although it is only read.
 fn is_data_limited() -> bool {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

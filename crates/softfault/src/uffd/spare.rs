@@ -4,7 +4,7 @@
 //! `mmap_lock`: programs that map and unmap in a loop would spend their time
 //! there. A spare window stays registered and has no pages.
 //!
-//! None is kept where windows are what a program has mapped by `mmap(2)`: it may map something else where it has just
+//! None is kept where windows are a program's own maps by `mmap(2)`: it may map something else where it has just
 //! unmapped one.
 
 use core::ops::Range;

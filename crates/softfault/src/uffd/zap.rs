@@ -29,7 +29,7 @@ pub(super) struct Zap {
     process: ThisProcess,
     /// True where the kernel refuses the call on ourselves (before Linux 6.13).
     refused: AtomicBool,
-    /// Immutable. What throws pages away, by the kernel's number.
+    /// Immutable. The advice that throws pages away, by the kernel's number.
     advice: c_int,
     /// Too large for a handler's stack; made once.
     vectors: [Mutex<Box<ZapVectors>>; 2],
@@ -71,9 +71,9 @@ impl Zap {
         }
     }
 
-    /// Unmaps one range; `false` if something may be left in it. What the kernel
-    /// refuses stays as it is: bytes that were right when they were mapped. It refuses
-    /// what the program has sealed (`mseal(2)`), and what is no window any more.
+    /// Unmaps one range; `false` if something may be left in it. Where the kernel
+    /// refuses, pages stay: bytes that were right when they were mapped. It refuses
+    /// memory that the program has sealed (`mseal(2)`), and that is no window any more.
     pub(super) fn one(&self, range: &Range<usize>) -> bool {
         let (start, bytes) = (range.start as *mut c_void, range.end - range.start);
         let mut unlocked = false;

@@ -61,7 +61,7 @@ impl PrivateBatch {
     pub(super) fn write(&mut self, mmu: &dyn Mmu, swap: Option<&Swap>) {
         let mut next = 0;
         if let Some(swap) = swap {
-            swap.look_for_heirs();
+            swap.free_if_no_child_lives();
         }
         loop {
             let left = self.victims[next..].iter();

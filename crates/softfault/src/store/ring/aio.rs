@@ -59,7 +59,7 @@ struct Header {
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// What a submission is written down in; the kernel copies it in the call.
+/// The request of a submission; the kernel copies it in the call.
 #[derive(Debug)]
 struct Sheet {
     entries: Box<[Iocb]>,
@@ -76,7 +76,7 @@ pub(super) struct Aio {
     context: libc::c_ulong,
     /// Immutable. Whose the queue is.
     process: u32,
-    /// Immutable. `IOCB_CMD_`: what all of it is.
+    /// Immutable. `IOCB_CMD_`: the operation of all of its requests.
     opcode: u16,
     submitting: Mutex<Sheet>,
 }
@@ -193,7 +193,7 @@ impl Aio {
                 arrived
             }
             Err(libc::EINTR) => 0,
-            // Denied to us meanwhile (a filter): what is over is in the queue all the same. In a child,
+            // Denied to us meanwhile (a filter): completed reads are in the queue all the same. In a child,
             // whose queue it is not, the kernel says EINVAL.
             Err(libc::EPERM | libc::ENOSYS | libc::EACCES)
                 if self.process == std::process::id() =>

@@ -2,7 +2,7 @@
 //!
 //! A thread that serves the faults of others begins their reads and goes on to the next fault
 //! ([`faults`](crate::faults)). The engines' rings would not do for that: each is reaped by a thread that needs one of its reads,
-//! and there are several. What a cookie means in this one is known to who serves.
+//! and there are several. The serving threads know the meaning of this one's cookies.
 //!
 //! Only reads past the page cache are taken. Of those through it, the ones that do not find their bytes would have to be waited for.
 

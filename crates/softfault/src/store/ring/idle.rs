@@ -1,14 +1,14 @@
 //! Queues of `io_submit(2)` that no engine uses now, kept for the next.
 //!
 //! `io_destroy(2)` waits until no processor can still be looking at the queue, which
-//! takes 30 ms each, and an engine has several: that was nearly all of what it cost to
-//! make one and drop it. A queue that is given up has nothing in flight, so it is as good
+//! takes 30 ms each, and an engine has several: that was nearly all of the cost of
+//! making one and dropping it. A queue that is given up has nothing in flight, so it is as good
 //! as a new one.
 
 use std::sync::{Mutex, MutexGuard};
 
 /// Queues that are kept at most: those of two engines on a large machine. Each takes its
-/// share of what the system has (`fs.aio-max-nr`).
+/// share of the system's limit (`fs.aio-max-nr`).
 const MOST: usize = 32;
 
 /// The process that made them, and its queues: by the kernel's name, with their entries.

@@ -1,7 +1,7 @@
 //! Rings: asynchronous reads of many stores, reaped by the threads that need
 //! them. There is no thread of ours.
 //!
-//! # Who does what
+//! # The threads
 //!
 //! ```text
 //! submit   table lock: a slot for each read ── queue lock: one system call
@@ -9,9 +9,9 @@
 //!                                     └─ somebody does ─► sleep on the slot's word
 //! lead     (no lock) wait in the kernel for completions
 //!          each: Complete::complete (no lock) ── table lock: free the slot, change
-//!                its word ── wake all who slept on it
+//!                its word ── wake all sleepers on it
 //!          mine was among them, or time is up: table lock: stop leading, change
-//!                the word of one slot that is waited for ── wake one who slept on it
+//!                the word of one slot that is waited for ── wake one sleeper on it
 //! ```
 //!
 //! A store belongs to one ring from its opening on (round robin). So a waiter
@@ -22,24 +22,24 @@
 //! # Why no wake-up is lost
 //!
 //! Everything below is decided under the table lock; the words only carry the
-//! sleep. Whoever sleeps on a slot's word has counted himself as its waiter
+//! sleep. A thread that sleeps on a slot's word has counted itself as its waiter
 //! and read the word under the lock, so any later change of it, also under the
 //! lock, ends or prevents the sleep.
 //!
 //! 1. *Delivery*: freeing a slot changes its word and wakes all its waiters:
-//!    exactly those who need this read.
-//! 2. *Leadership*: while nobody leads and somebody waits, a wake-up is under
-//!    way to one waiter who will take the lock. The departing leader starts it
-//!    in the same section in which it stops leading. Whoever takes the lock
-//!    then either leads, or finds a leader, or leaves, and whoever leaves
-//!    while nobody leads passes the wake-up on to another. A newcomer that
+//!    exactly the threads that need this read.
+//! 2. *Leadership*: while no thread leads and some wait, a wake-up is under
+//!    way to one waiter that will take the lock. The departing leader starts it
+//!    in the same section in which it stops leading. A thread that takes the lock
+//!    then either leads, or finds a leader, or leaves, and a thread that leaves
+//!    while none leads passes the wake-up on to another. A newcomer that
 //!    comes first leads, and the one woken sleeps again.
 //!
-//! Each completion thus wakes those who need it, and each departure one thread
+//! Each completion thus wakes the threads that need it, and each departure one thread
 //! more, however many wait. Time limits only let a waiter look at its pending
 //! signals: nothing depends on them.
 //!
-//! # What the caller must know
+//! # Rules for the caller
 //!
 //! - Locks: `ReadTable` and a queue's own, never together, neither held while
 //!   `Complete` runs. `Complete` must not call `reap`.
@@ -51,16 +51,16 @@
 //!   frames, until somebody reaps. Before submitting, poll.
 //! - Rings belong to one engine: the leader delivers others' reads to its own
 //!   `Complete`.
-//! - The kernel knows what to read from by a number, which the program may have given to
+//! - The kernel gets the file to read from by a number, which the program may have given to
 //!   another file (see [`Descriptor`](super::Descriptor)). It looks the number up while it
 //!   takes the read. So each submission is proven afterwards: the number means the file,
-//!   as it did before. What arrives of a submission that is not proven is discarded, and
-//!   the reaper reads it itself. Nor may the kernel wait for whatever it means: such reads
-//!   never do, and what cannot be read so is submitted in the table that no close of the
+//!   as it did before. Bytes that arrive of a submission that is not proven are discarded, and
+//!   the reaper reads them itself. Nor may the kernel wait for another file that the number means: such reads
+//!   never wait, and reads that have to wait are submitted in the table that no close of the
 //!   program reaches.
-//! - What is read through the page cache is not in flight in the kernel: see `park`. Such a read is a slot
-//!   that whoever waits for it takes and finishes, while others lead; who finds his read so taken sleeps on
-//!   its word and does not lead, and a wake-up to lead that came to him goes on to another.
+//! - Reads through the page cache are not in flight in the kernel: see `park`. Such a read is a slot
+//!   that its waiter takes and finishes, while others lead; a thread that finds its read so taken sleeps on
+//!   its word and does not lead, and a wake-up to lead that came to it goes on to another.
 //! - Memory orderings: all of the table by its lock. The words are changed by
 //!   RMW with Relaxed; the kernel orders a change before its wake against the
 //!   sleeper's check.
@@ -145,7 +145,7 @@ pub struct Rings {
     rings: Box<[Ring]>,
     /// Which ring the next store gets.
     next: AtomicUsize,
-    /// Immutable. What the rings are made of.
+    /// Immutable. The kind of queue that the rings use.
     kind: QueueKind,
     /// Set in a child process, in which the rings are the parent's.
     forgotten: AtomicBool,
@@ -160,7 +160,7 @@ pub(crate) struct Ring {
     queue: Queue,
     /// The reads in flight, their waiters, and whether a thread leads.
     table: Mutex<ReadTable>,
-    /// One for each slot: what its waiters sleep on. Changed under `table`.
+    /// One for each slot: the word that its waiters sleep on. Changed under `table`.
     words: Box<[WaitWord]>,
 }
 
@@ -197,7 +197,7 @@ impl Rings {
         })
     }
 
-    /// What the rings are made of.
+    /// The kind of queue that the rings use.
     pub fn kind(&self) -> QueueKind {
         self.kind
     }

@@ -1,10 +1,10 @@
-//! Reads through the page cache: nothing is in flight for them but what the kernel does for itself.
+//! Reads through the page cache: nothing is in flight for them except the kernel's own reads.
 //!
 //! A read that must not wait and finds its bytes brings them at once. One that does not find them is refused,
-//! but the kernel has begun to read them into the page cache, whoever may want them. Such a read is *parked*:
-//! it keeps its slot, and is finished by a read that does wait, in the thread that needs it. What nobody
-//! waits for is looked for by who polls, without waiting. What is not there after a while may never come by
-//! itself (the read failed, or the page cache has lost it again), and the poller waits for it: as long as
+//! but the kernel has begun to read them into the page cache. Such a read is *parked*:
+//! it keeps its slot, and is finished by a read that does wait, in the thread that needs it. Reads without a
+//! waiter are polled, without waiting. Bytes that are not there after a while may never come by
+//! themselves (the read failed, or the page cache has lost them again), and the poller waits for them: as long as
 //! the device takes.
 
 use super::Ring;

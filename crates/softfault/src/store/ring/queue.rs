@@ -18,8 +18,8 @@ pub(super) const PAUSE_NS: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Through<'a> {
     /// By this number of the calling thread's table, which may mean anything by now: by a pipe
-    /// or a userfaultfd a call would wait for what nobody gives. So nothing is waited for, and
-    /// what would be is refused (EAGAIN). The second are more flags.
+    /// or a userfaultfd a call would wait for bytes that never come. So nothing is waited for, and
+    /// a read that would wait is refused (EAGAIN). The second are more flags.
     Number(RawFd, i32),
     /// In the table that no close of the program reaches, with these flags.
     Table(&'a Guarded, i32),

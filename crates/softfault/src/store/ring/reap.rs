@@ -105,7 +105,7 @@ impl Ring {
         }
     }
 
-    /// Delivers what arrives, after a wait of `wait_ns` for the first. For the only thread that ever reaps this ring.
+    /// Delivers completions, after a wait of `wait_ns` for the first. For the only thread that ever reaps this ring.
     pub(crate) fn deliver_next(&self, complete: &dyn Complete, wait_ns: u64) {
         let mut done = [Done::NONE; BATCH];
         let arrived = self.queue.collect(&mut done, wait_ns);
@@ -140,7 +140,7 @@ impl Ring {
     #[inline(never)]
     pub(super) fn finish(&self, slot: u16, complete: &dyn Complete) {
         let request = self.table.lock().take_back(slot);
-        // SAFETY: a store outlives its reads; whoever submitted lent the buffer until completion.
+        // SAFETY: a store outlives its reads; the submitter lent the buffer until completion.
         let result = unsafe {
             let file = request.source.file();
             file.read_as(request.how, request.offset, request.buffer, request.bytes)
@@ -183,7 +183,7 @@ impl Ring {
         self.give_back(slot);
     }
 
-    /// Frees a slot and wakes all who wait for its read.
+    /// Frees a slot and wakes all waiters for its read.
     pub(super) fn give_back(&self, slot: u16) {
         let word = &self.words[usize::from(slot)];
         let mut table = self.table.lock();

@@ -1,4 +1,4 @@
-//! Submitting: a slot for each read, then one system call, then a look at what it read from.
+//! Submitting: a slot for each read, then one system call, then a check of the file that it read from.
 
 use super::Ring;
 use super::queue::{RingEntry, Through};
@@ -89,7 +89,7 @@ impl Ring {
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
-        // What the page cache has not is parked. Where no read can do without waiting, only a ring of
+        // Reads of missing pages are parked. Where no read can do without waiting, only a ring of
         // io_uring does it elsewhere.
         // SAFETY: a store outlives its reads.
         let may_wait = first.source.is_none() || unsafe { first.source.waits() };
@@ -106,7 +106,7 @@ impl Ring {
         through.map_or(0, |through| self.queue.submit(through, count, entry))
     }
 
-    /// Submits what is left of a read, of which `done` bytes have arrived. False: it
+    /// Submits the rest of a read, of which `done` bytes have arrived. False: it
     /// cannot be.
     pub(super) fn submit_rest(&self, slot: u16, request: &Request, done: usize) -> bool {
         let entry = RingEntry::new(slot, request, done);

@@ -1,5 +1,5 @@
 //! The reads in flight in one ring: a slot each, of a fixed number. The slot's
-//! index is what travels through the kernel.
+//! index travels through the kernel.
 
 use std::num::NonZero;
 
@@ -38,7 +38,7 @@ pub(crate) struct Request {
 unsafe impl Send for Request {}
 
 impl Request {
-    /// What the reader is told of a read that brought so many bytes.
+    /// The reader's result of a read that brought so many bytes.
     pub(super) fn arrived(&self, bytes: usize) -> Result<usize, StoreError> {
         if self.whole && bytes < self.bytes {
             return Err(StoreError::Short);
@@ -55,7 +55,7 @@ pub(super) enum Next {
     Over(Request, Result<usize, StoreError>),
     /// The page cache has not all of it yet: to be [parked](ReadTable::park).
     Park,
-    /// Refused too often, or nobody knows what was read: to be
+    /// Refused too often, or it is not known which file was read: to be
     /// [taken back](Table::take_back).
     Refused,
 }
@@ -68,7 +68,7 @@ struct ReadSlot {
     done: usize,
     /// Times that the kernel refused the read.
     refused: u8,
-    /// The submission, if it is not known yet that what it reads from was the file.
+    /// The submission, if it is not known yet that it reads from the right file.
     unproven: Option<NonZero<u32>>,
     /// The kernel has no more of it; about to be given back, or parked again.
     over: bool,
@@ -89,7 +89,7 @@ pub(super) struct ReadTable {
     used: Bits,
     /// Slots with waiters that may lead.
     waited: Bits,
-    /// Slots whose reads the kernel has begun by itself, into the page cache: whoever needs one reads it
+    /// Slots whose reads the kernel has begun by itself, into the page cache: a thread that needs one reads it
     /// from there.
     parked: Bits,
     /// Somebody leads: collects completions for all.
@@ -242,7 +242,7 @@ impl ReadTable {
         entry.request
     }
 
-    /// Parks the read in a slot: it is finished by whoever [takes](Self::unpark) it. True if somebody waits
+    /// Parks the read in a slot: the thread that [takes](Self::unpark) it finishes it. True if a thread waits
     /// for it.
     pub(super) fn park(&mut self, slot: u16, now_ms: u64) -> bool {
         self.parked.set(usize::from(slot));

@@ -44,7 +44,7 @@ fn request(cookie: u64) -> Request {
     }
 }
 
-/// Submits reads with these cookies and returns what the kernel would get.
+/// Submits reads with these cookies and returns the entries for the kernel.
 fn start<const N: usize>(ring: &Ring, cookies: [u64; N]) -> [RingEntry; N] {
     assert_eq!(ring.submit(N, |i| request(cookies[i])), N);
     std::array::from_fn(|_| held(ring).next().expect("submitted"))
@@ -257,7 +257,10 @@ fn a_read_is_in_flight_until_it_was_delivered() {
     let [entry] = start(&ring, [3]);
     held(&ring).answer(entry, PAGE);
     assert_eq!(ring.reap(3, &look, FOREVER_NS), Reap::NotInFlight);
-    assert!(look.1.load(Relaxed), "who asks meanwhile must wait");
+    assert!(
+        look.1.load(Relaxed),
+        "a caller that asks meanwhile must wait"
+    );
 }
 
 #[test]

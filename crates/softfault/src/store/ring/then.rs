@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 use softfault_engine::store::StoreError;
 
-/// Makes of what a read brought what its reader wants. May be called in the fault
+/// Turns the bytes of a read into the result for its reader. May be called in the fault
 /// handler.
 pub(crate) trait Finish: Sync {
     /// The read of this number is over, with so many bytes or an error; answers
@@ -11,19 +11,19 @@ pub(crate) trait Finish: Sync {
     fn finish(&self, number: u32, result: Result<usize, StoreError>) -> Result<usize, StoreError>;
 }
 
-/// What to do for one read.
+/// The last step of one read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Then {
-    who: NonNull<dyn Finish>,
+    finish: NonNull<dyn Finish>,
     number: u32,
 }
 
 impl Then {
-    /// `who` has to be there until the read is over.
-    pub(crate) fn new(who: &(impl Finish + 'static), number: u32) -> Self {
-        let who: &dyn Finish = who;
+    /// `finish` has to live until the read is over.
+    pub(crate) fn new(finish: &(impl Finish + 'static), number: u32) -> Self {
+        let finish: &dyn Finish = finish;
         Self {
-            who: NonNull::from(who),
+            finish: NonNull::from(finish),
             number,
         }
     }
@@ -40,6 +40,6 @@ impl Then {
         result: Result<usize, StoreError>,
     ) -> Result<usize, StoreError> {
         // SAFETY: the caller's promise.
-        unsafe { self.who.as_ref() }.finish(self.number, result)
+        unsafe { self.finish.as_ref() }.finish(self.number, result)
     }
 }

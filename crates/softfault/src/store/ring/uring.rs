@@ -14,7 +14,7 @@ use softfault_engine::lock::Mutex;
 use super::queue::{BATCH, Done, RingEntry, Through, pause};
 use crate::table::Working;
 
-/// How often in a row the kernel may refuse what was pushed: about a second, as each refusal is followed
+/// How often in a row the kernel may refuse pushed entries: about a second, as each refusal is followed
 /// by a pause.
 const MOST_REFUSALS: u32 = 1000;
 
@@ -25,8 +25,8 @@ pub(super) struct Uring {
     /// Its submission side is protected by `submitting`; its completion side
     /// by leading the ring.
     ring: ManuallyDrop<IoUring>,
-    /// The ring's descriptor, which the program may close: whoever enters asks for a number,
-    /// or enters in the table of our own. What is read is found in the table of who enters.
+    /// The ring's descriptor, which the program may close: a thread that enters asks for a number,
+    /// or enters in the table of our own. The file to read is looked up in the entering thread's table.
     descriptor: ManuallyDrop<Working>,
     /// True once the kernel would not take the pushed entries.
     submitting: Mutex<bool>,
@@ -40,8 +40,8 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// Hands `count` reads over by as many calls of `enter` as it takes; how many the kernel did not take. What was
-/// pushed cannot be taken back: so what is refused for a moment (no memory) is tried again, but not for ever.
+/// Hands `count` reads over by as many calls of `enter` as it takes; returns how many the kernel did not take. Pushed
+/// entries cannot be taken back: so a refusal for a moment (no memory) is tried again, but not for ever.
 fn hand_over(count: usize, mut enter: impl FnMut(usize) -> Result<usize, i32>) -> usize {
     let (mut left, mut refused) = (count, 0);
     while left > 0 && refused < MOST_REFUSALS {
@@ -190,7 +190,7 @@ impl Uring {
 
     pub(super) fn close_in_child(&self) {
         // The queues themselves were not inherited. Closing is all: dropping
-        // would unmap what the child has put at their place.
+        // would unmap the child's mappings at their place.
         self.descriptor.close();
     }
 
@@ -217,7 +217,7 @@ mod tests {
     use crate::table::Guarded;
 
     /// Without pidfd_getfd(2) a file may be opened in the table, and a ring is not in it.
-    /// Failed before: the ring read what the file's number means in the process.
+    /// Failed before: the ring read the file that the number means in the process.
     #[test]
     fn a_number_of_the_table_is_not_read_from_here() {
         let Ok(mut ring) = Uring::new(8) else {

@@ -27,12 +27,12 @@ pub(in super::super) struct Bounces {
     waited: WaitWord,
     /// The same of those for reads ahead.
     ahead: AtomicU32,
-    /// What is being read into the latter, and where its pages go. Each belongs to
-    /// who has the buffer.
+    /// The plans of reads into the latter, and where their pages go. Each belongs to
+    /// the holder of the buffer.
     plans: [UnsafeCell<Option<(Plan, *mut u8)>>; EACH as usize],
 }
 
-// SAFETY: a buffer and its plan are used by one thread at a time, who took it.
+// SAFETY: a buffer and its plan are used by one thread at a time, which took it.
 unsafe impl Send for Bounces {}
 // SAFETY: as above.
 unsafe impl Sync for Bounces {}
@@ -69,14 +69,14 @@ impl Bounces {
         let result = use_it(buffer);
         // Release pairs with the Acquire in `take`.
         if self.waited.fetch_or(1 << index, Release) == 0 {
-            // All who wait: those who gave one back next saw a free one, and were
-            // silent.
+            // All waiters: the next threads that gave one back saw a free one, and did
+            // not wake.
             self.waited.wake(u32::MAX);
         }
         result
     }
 
-    /// A buffer for what `plan` brings, whose pages go to `target`. `None` if all
+    /// A buffer for the bytes of `plan`, whose pages go to `target`. `None` if all
     /// are in use.
     pub(in super::super) fn ahead(&self, plan: Plan, target: *mut u8) -> Option<Ahead> {
         let index = take(&self.ahead)?;
@@ -110,7 +110,7 @@ impl Bounces {
         let bytes = plan.pages() * PAGE_SIZE;
         // SAFETY: within the memory, and taken.
         let fetched = unsafe { core::slice::from_raw_parts(self.buffer(EACH + ahead.0), BYTES) };
-        // SAFETY: lent to the read by whoever submitted it, until its completion.
+        // SAFETY: lent to the read by its submitter, until its completion.
         let pages = unsafe { core::slice::from_raw_parts_mut(target, bytes) };
         plan.unpack(fetched, pages).map(|()| bytes)
     }
@@ -133,7 +133,7 @@ impl Finish for Bounces {
 
 /// Takes a buffer that is free; the lowest, so that few are ever resident.
 fn take(free: &AtomicU32) -> Option<u32> {
-    // Acquire pairs with the Release of whoever gave it back.
+    // Acquire pairs with the Release of the thread that gave it back.
     let before = free.fetch_update(Acquire, Relaxed, |free| {
         (free != 0).then(|| free & (free - 1))
     });

@@ -7,7 +7,7 @@
 //!                                       grains of 512 bytes
 //! ```
 //!
-//! What one write brings is compressed in the calling thread, packed, and written
+//! The pages of one write are compressed in the calling thread, packed, and written
 //! in one go wherever there is room. `lz4_flex` needs no heap for this: its table
 //! is made once. A page that does not get smaller by a grain is stored as it is.
 //!
@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::{Mutex, MutexGuard};
 
-/// Bytes of what space is given out in.
+/// The unit in which space is given out, in bytes.
 pub(super) const GRAIN: usize = 512;
 /// How much longer the file is than its slots.
 pub(super) const TIMES_LONGER: u64 = 2;

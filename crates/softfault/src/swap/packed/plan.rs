@@ -1,4 +1,4 @@
-//! A read of packed slots: which bytes to fetch, and what becomes of them.
+//! A read of packed slots: the bytes to fetch, and their unpacking.
 
 use super::{GRAIN, PackedPlace};
 use core::ops::Range;
@@ -7,7 +7,7 @@ use softfault_engine::PAGE_SIZE;
 /// Pages of a read at most.
 pub(in super::super) const MOST_PAGES: usize = 16;
 
-/// What one read fetches.
+/// The bytes that one read fetches.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Plan {
     /// Where the fetched bytes begin in the file, and end.

@@ -74,8 +74,8 @@ impl Press {
         while self.filled + PAGE_SIZE <= BYTES && self.count < PAGES.min(pages.len()) {
             let page = pages[self.count];
             let copy = self.memory.as_ptr().wrapping_add(Self::COPY);
-            // What is written as it is, the kernel finds missing; this is read here, and
-            // nobody serves a fault of reclaim's.
+            // The kernel reports missing pages of an uncompressed write; this is read here, and
+            // no thread serves a fault of reclaim's.
             // SAFETY: a page of the memory, which is ours.
             let page = match unsafe { copy_page(page.addr(), copy) } {
                 Ok(true) => copy.cast_const(),

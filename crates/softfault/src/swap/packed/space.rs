@@ -2,7 +2,7 @@
 //!
 //! A write wants all its pages in a row. It gets the next gap that holds them, or
 //! an eighth of a MiB of them, in the part of the file that is in use; else that
-//! part grows by what is missing, up to the length that the user allowed; else it
+//! part grows by the missing bytes, up to the length that the user allowed; else it
 //! gets the longest gap there is, and comes again for the rest.
 
 use super::super::table::SlotWords;
